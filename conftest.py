@@ -1,0 +1,12 @@
+"""Runs the Python code of README.md and of the documentation: `pytest README.md docs`."""
+
+from sybil import Sybil
+from sybil.evaluators.doctest import NUMBER
+from sybil.parsers.myst import PythonCodeBlockParser
+
+collect_ignore = ["docs/conf.py"]  # it is Sphinx's, not a module with doctests
+
+pytest_collect_file = Sybil(
+    parsers=[PythonCodeBlockParser(doctest_optionflags=NUMBER)],
+    patterns=["README.md", "docs/**/*.md"],
+).pytest()

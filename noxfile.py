@@ -1,0 +1,100 @@
+"""The project's chores: `nox -l` lists them, `nox -s <name>` runs one.
+
+Whatever follows `--` goes to the tool: `nox -s laws -- --full` runs the laws at full size.
+"""
+
+from pathlib import Path
+
+import nox
+
+nox.needs_version = ">=2024.10.9"
+nox.options.default_venv_backend = "uv|virtualenv"
+nox.options.sessions = ["lint", "types", "layers", "docs", "wheel", "tests-3.11"]
+
+PYTHONS = ["3.11", "3.12", "3.13"]
+TIERS = ["unit", "laws", "statistical", "integration", "faults", "acceptance"]
+
+
+def install(session: nox.Session) -> None:
+    """Install the pinned tools, then the project in place."""
+    session.install("--require-hashes", "-r", "requirements/dev.txt")
+    session.install("--no-deps", "--no-build-isolation", "-e", ".")
+    session.env["OPENBLAS_NUM_THREADS"] = "1"
+
+
+@nox.session(python=PYTHONS[0])
+def lint(session: nox.Session) -> None:
+    """Check style and format."""
+    install(session)
+    session.run("ruff", "check")
+    session.run("ruff", "format", "--check")
+
+
+@nox.session(python=PYTHONS[0])
+def types(session: nox.Session) -> None:
+    """Check types."""
+    install(session)
+    session.run("mypy", *session.posargs)
+
+
+@nox.session(python=PYTHONS[0])
+def layers(session: nox.Session) -> None:
+    """Check that imports go down only."""
+    install(session)
+    session.run("lint-imports")
+
+
+@nox.session(python=PYTHONS)
+def tests(session: nox.Session) -> None:
+    """Run all tests, the doctests among them."""
+    install(session)
+    session.run("pytest", *session.posargs)
+
+
+def tier(session: nox.Session) -> None:
+    """Run the tests of one tier."""
+    install(session)
+    session.run("pytest", f"tests/{session.name}", *session.posargs)
+
+
+for name in TIERS:
+    if Path("tests", name).is_dir():
+        nox.session(tier, python=PYTHONS[0], name=name)
+
+
+@nox.session(python=PYTHONS[0])
+def docs(session: nox.Session) -> None:
+    """Build the documentation and run the code in it."""
+    install(session)
+    session.run("sphinx-build", "-W", "--keep-going", "docs", "docs/_build", *session.posargs)
+    session.run("pytest", "README.md", "docs")
+
+
+@nox.session(python=PYTHONS[0])
+def wheel(session: nox.Session) -> None:
+    """Build the wheel and try it with nothing but the base dependencies."""
+    install(session)
+    session.run("bash", ".ci/wheel", external=True)
+
+
+@nox.session(python=PYTHONS[0])
+def benchmarks(session: nox.Session) -> None:
+    """Run every benchmark; each prints its own table."""
+    install(session)
+    for script in sorted(Path("benchmarks").glob("*.py")):
+        session.run("python", str(script), *session.posargs)
+
+
+@nox.session(python=PYTHONS[0])
+def pins(session: nox.Session) -> None:
+    """Write the pins anew; `-- --upgrade` takes the newest versions."""
+    session.install("uv")
+    for target, source in {
+        "requirements/dev.txt": ["--extra", "fast", "--group", "dev"],
+        "requirements/base.txt": ["--constraint", "requirements/dev.txt"],
+    }.items():
+        session.run(
+            "uv", "pip", "compile", "pyproject.toml", *source, "--output-file", target,
+            "--universal", "--python-version", PYTHONS[0], "--generate-hashes",
+            "--custom-compile-command", "nox -s pins", "--quiet", *session.posargs,
+        )  # fmt: skip

@@ -1,0 +1,15 @@
+"""From statistics to an estimate of θ.
+
+* :class:`Ridge`: Gaussian rewards, exactly, from their moments alone.
+* :class:`Laplace`: any family, by Newton's method over all observations; lazily, when they have
+  grown by 5 %.
+* :class:`Online`: any family, one step per observation and never again; for when observations are
+  too many to keep.
+"""
+
+from belated.estimators.estimate import Estimate, Estimator
+from belated.estimators.laplace import Laplace
+from belated.estimators.online import Online
+from belated.estimators.ridge import Ridge
+
+__all__ = ["Estimate", "Estimator", "Laplace", "Online", "Ridge"]

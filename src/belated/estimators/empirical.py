@@ -1,0 +1,49 @@
+r"""The prior's precision, estimated from the data.
+
+With a Gamma prior on the precision λ that is worth four coefficients around 1, its mode given the
+posterior of θ solves
+
+.. math:: \lambda = \frac{d + 4}{\|\hat\theta\|^2 + \operatorname{tr} H^{-1} + 4/\lambda_0},
+
+where θ̂ and H depend on λ themselves.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from scipy.linalg import eigh
+from scipy.optimize import brentq
+
+from belated.inputs import Matrix, Vector
+from belated.priors import AUTO_RANGE, AUTO_START
+
+#: How many coefficients the belief in λ₀ is worth.
+WORTH = 4.0
+
+
+def fitted_ridge(information: Matrix, pull: Vector) -> float:
+    """The fixed point λ for a quadratic log-likelihood: (D + λ I) θ̂ = b.
+
+    Args:
+        information: D, without the prior.
+        pull: b, the score at zero of the quadratic.
+
+    >>> round(fitted_ridge(np.eye(2) * 100.0, np.array([100.0, 0.0])), 3)
+    1.201
+    """
+    values, vectors = eigh(information)
+    values = np.maximum(values, 0.0)
+    squares = np.square(pull @ vectors)
+
+    def excess(log_ridge: float) -> float:
+        ridge = np.exp(log_ridge)
+        total = values + ridge
+        size = np.sum(squares / np.square(total)) + np.sum(1.0 / total) + WORTH / AUTO_START
+        return float(np.log((len(values) + WORTH) / size) - log_ridge)
+
+    low, high = np.log(AUTO_RANGE)
+    if excess(low) <= 0.0:
+        return AUTO_RANGE[0]
+    if excess(high) >= 0.0:
+        return AUTO_RANGE[1]
+    return float(np.exp(brentq(excess, low, high, xtol=1e-13, rtol=1e-13)))

@@ -1,0 +1,95 @@
+"""Gaussian rewards: the posterior in closed form, from the moments."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.linalg import cho_factor, cho_solve
+
+from belated.estimators.empirical import fitted_ridge
+from belated.estimators.estimate import Estimate, warn_of_scale
+from belated.exceptions import InvalidInput
+from belated.families import Family, Gaussian
+from belated.inputs import Matrix, Vector
+from belated.models import root_of
+from belated.priors import Prior
+from belated.statistics import Moments, Observations
+
+#: An estimated variance is at least this share of the rewards' mean square.
+LEAST_VARIANCE = 1e-9
+
+
+@dataclass(frozen=True)
+class Ridge:
+    """The exact posterior of Gaussian rewards; a fit costs O(d³) however many there are.
+
+    A variance to be estimated is the residual sum of squares over the degrees of freedom left,
+    n - tr(H⁻¹ Σ x xᵀ/φ), iterated to its fixed point; until n exceeds d it is the mean square of
+    the rewards.
+
+    >>> moments = Moments.of([[1.0], [1.0]], [1.0, 3.0])
+    >>> estimate = Ridge().fit(moments, family=Gaussian(), prior=Prior.ridge(1))
+    >>> estimate.theta.round(4), estimate.precision
+    (array([1.3333]), array([[3.]]))
+    """
+
+    def due(self, n: int, fitted: int) -> bool:
+        """Never: rank-one steps are exact. Only an estimated variance or prior needs fits."""
+        return False
+
+    def fit(
+        self,
+        data: Moments | Observations,
+        *,
+        family: Family,
+        prior: Prior,
+        start: Vector | None = None,
+    ) -> Estimate:
+        """The posterior given these moments."""
+        if not isinstance(family, Gaussian):
+            raise InvalidInput(f"Ridge is for Gaussian rewards: use Laplace for {family}", family)
+        moments = data if isinstance(data, Moments) else data.moments()
+        if moments.dim != prior.dim:
+            raise InvalidInput(f"rows of {moments.dim} and a prior of {prior.dim} numbers", data)
+        warn_of_scale(moments.n, moments.gram.trace() / max(moments.n, 1), prior)
+        dispersion = family.dispersion or _first_guess(moments)
+        iterations, converged = 0, False
+        while not converged and iterations < 200:
+            iterations += 1
+            if prior.adaptive and moments.n >= 5:
+                # cross/φ = H θ̂ whatever the ridge: the scalar fixed point is exact at once.
+                ridge = fitted_ridge(moments.gram / dispersion, moments.cross / dispersion)
+                prior = prior.with_ridge(ridge)
+            theta, precision = _solve(moments, prior, dispersion)
+            before = dispersion
+            if family.dispersion is None and moments.n > moments.dim:
+                dispersion = _variance(moments, prior, theta, precision)
+            converged = abs(dispersion - before) <= 1e-14 * before
+        theta, precision = _solve(moments, prior, dispersion)
+        return Estimate(
+            theta, theta, precision, moments.n, converged, iterations, prior, dispersion
+        )
+
+
+def _solve(moments: Moments, prior: Prior, dispersion: float) -> tuple[Vector, Matrix]:
+    precision = prior.precision + moments.gram / dispersion
+    right = prior.precision @ prior.mean + moments.cross / dispersion
+    try:
+        return cho_solve(cho_factor(precision), right), precision
+    except np.linalg.LinAlgError:  # rounding: a direction of the prior is lost beside the data
+        root = root_of(precision)
+        return root @ (right @ root), precision
+
+
+def _first_guess(moments: Moments) -> float:
+    mean_square = moments.square / moments.n if moments.n else 0.0
+    return mean_square if mean_square > 0.0 else 1.0
+
+
+def _variance(moments: Moments, prior: Prior, theta: Vector, precision: Matrix) -> float:
+    residual = moments.square - 2.0 * theta @ moments.cross + theta @ moments.gram @ theta
+    root = root_of(precision)
+    used = moments.dim - float(np.vdot(root, prior.precision @ root))
+    least = LEAST_VARIANCE * _first_guess(moments)
+    return max(float(residual) / (moments.n - used), least)

@@ -1,0 +1,171 @@
+"""The facts a journal keeps, and the one codec that writes them.
+
+An event is an immutable value. What it holds survives the codec exactly: rows are float32, means
+and rewards float64, times whole microseconds. Two events are equal if and only if their bytes are.
+
+The bytes are one byte for the version of the codec, then a MessagePack array that starts with the
+number of the kind. Bytes of an unknown version or kind raise :class:`UnknownEvent`, so that a
+journal can carry them on unread; bytes that are no event raise :class:`CorruptEvent`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from belated.exceptions import CorruptEvent, UnknownEvent
+from belated.inputs import Row
+
+#: The first byte of every event. A new field or kind of event means a new number.
+VERSION = 1
+
+
+class Decision(
+    msgspec.Struct,
+    frozen=True,
+    gc=False,
+    array_like=True,
+    tag=1,
+    forbid_unknown_fields=True,
+    eq=False,
+):
+    """An action was chosen; everything its reward will need is here.
+
+    Attributes:
+        id: the name under which the reward is reported.
+        at: when, in microseconds since 1970 by the decider's clock.
+        action: the chosen action, by the name the caller gave it.
+        index: its place among the rows it was chosen from.
+        x: its row, float32.
+        mean: its predicted mean reward at the choice.
+        propensity: the probability with which it was chosen.
+        model: the version of the model that chose.
+        activated: False if the outcome clock starts only with an :class:`Activation`.
+
+    >>> x = np.array([0.5, 1.0], dtype=np.float32)
+    >>> decision = Decision("a1", 1_700_000_000_000_000, "blue", 0, x, 0.2, 1.0, 7)
+    >>> decode(encode(decision)) == decision
+    True
+    """
+
+    id: str
+    at: int
+    action: int | str
+    index: int
+    x: Row
+    mean: float
+    propensity: float
+    model: int
+    activated: bool = True
+
+    def __eq__(self, other: object) -> bool:
+        return type(other) is Decision and encode(self) == encode(other)
+
+    def __hash__(self) -> int:
+        return hash((self.id, self.at))
+
+
+class Activation(
+    msgspec.Struct, frozen=True, gc=False, array_like=True, tag=2, forbid_unknown_fields=True
+):
+    """The decision took effect (the mail was sent, the page was seen): its window starts."""
+
+    id: str
+    at: int
+
+
+class Reward(
+    msgspec.Struct, frozen=True, gc=False, array_like=True, tag=3, forbid_unknown_fields=True
+):
+    """An outcome of a decision, or one part of it; a higher revision replaces a lower one."""
+
+    id: str
+    at: int
+    value: float
+    part: str = ""
+    revision: int = 0
+
+
+class Void(
+    msgspec.Struct, frozen=True, gc=False, array_like=True, tag=4, forbid_unknown_fields=True
+):
+    """The decision was never carried out: nothing is to be learned from it."""
+
+    id: str
+    at: int
+
+
+class Settled(
+    msgspec.Struct, frozen=True, gc=False, array_like=True, tag=5, forbid_unknown_fields=True
+):
+    """Journal time in a partition has reached ``until``: whatever was due by then is settled."""
+
+    partition: int
+    until: int
+
+
+Event = Decision | Activation | Reward | Void | Settled
+
+
+class Record(msgspec.Struct, frozen=True, gc=False):
+    """An event with its place in a journal and the time at which the journal took it."""
+
+    partition: int
+    position: int
+    recorded: int
+    event: Event
+
+
+def encode(event: Event) -> bytes:
+    """The bytes of an event.
+
+    >>> encode(Void("a1", 5)).hex(" ")
+    '01 93 04 a2 61 31 05'
+    """
+    return _VERSION_BYTE + _encoder.encode(event)
+
+
+def decode(data: bytes | memoryview) -> Event:
+    """The event that :func:`encode` wrote.
+
+    Raises:
+        UnknownEvent: a version or kind this release does not know.
+        CorruptEvent: the bytes are no event.
+    """
+    view = memoryview(data)
+    if not view:
+        raise CorruptEvent("an event has at least one byte")
+    if view[0] != VERSION:
+        raise UnknownEvent(view[0])
+    try:
+        return _decoder.decode(view[1:])
+    except (msgspec.DecodeError, ValueError) as error:
+        _raise_if_unknown_kind(view[1:])
+        raise CorruptEvent(f"not an event: {error}") from None
+
+
+def _raise_if_unknown_kind(body: memoryview) -> None:
+    try:
+        parts = msgspec.msgpack.decode(body)
+    except (msgspec.DecodeError, ValueError):
+        return
+    if isinstance(parts, list) and parts and isinstance(parts[0], int) and parts[0] not in _KINDS:
+        raise UnknownEvent(VERSION, parts[0])
+
+
+def _row_to_bytes(row: Any) -> bytes:
+    if not isinstance(row, np.ndarray) or row.dtype != np.float32 or row.ndim != 1:
+        raise TypeError(f"the row of a decision is a float32 vector, not {row!r}")
+    return row.astype("<f4", copy=False).tobytes()
+
+
+def _row_from_bytes(_: type, data: bytes) -> Row:
+    return np.frombuffer(data, dtype="<f4")
+
+
+_VERSION_BYTE = bytes([VERSION])
+_KINDS = {1, 2, 3, 4, 5}
+_encoder = msgspec.msgpack.Encoder(enc_hook=_row_to_bytes)
+_decoder: msgspec.msgpack.Decoder[Event] = msgspec.msgpack.Decoder(Event, dec_hook=_row_from_bytes)

@@ -1,0 +1,132 @@
+"""The door: what is let in, and as which type.
+
+Rows become float32 here, before anything is scored, so that a live process and a replay of its
+journal see the same numbers. Whatever is refused is refused before any state has changed, with an
+error that names the offending value.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from belated.exceptions import InvalidInput
+
+Row = NDArray[np.float32]
+Vector = NDArray[np.float64]
+Matrix = NDArray[np.float64]
+
+#: The largest entry of a row: its square still adds up in float64.
+MAX_ENTRY = 1e8
+#: The largest reward.
+MAX_REWARD = 1e9
+
+
+def as_row(x: Any, dim: int) -> Row:
+    """One row of ``dim`` numbers, as float32.
+
+    >>> as_row([0.5, 1], dim=2)
+    array([0.5, 1. ], dtype=float32)
+    >>> as_row([0.5, float("nan")], dim=2)
+    Traceback (most recent call last):
+    belated.exceptions.InvalidInput: x[1] is nan: a row holds finite numbers of at most 1e+08
+    """
+    row = _as_float32(x, "x")
+    if row.shape != (dim,):
+        raise InvalidInput(f"x has shape {row.shape}: one row of {dim} numbers was expected", x)
+    return _bounded(row, "x")
+
+
+def as_rows(rows: Any, dim: int) -> Row:
+    """A table of rows, ``dim`` numbers each, as float32 in C order.
+
+    >>> as_rows([[0.5, 1], [2, 3]], dim=2).shape
+    (2, 2)
+    """
+    table = _as_float32(rows, "rows")
+    if table.ndim != 2 or table.shape[1] != dim:
+        message = f"rows has shape {table.shape}: a table of rows of {dim} numbers was expected"
+        raise InvalidInput(message, rows)
+    return _bounded(table, "rows")
+
+
+def as_reward(y: Any) -> float:
+    """One reward, finite and at most 1e9 in size.
+
+    >>> as_reward(1)
+    1.0
+    """
+    try:
+        value = float(y)
+    except (TypeError, ValueError, OverflowError):
+        raise InvalidInput(f"the reward {y!r} is not a number", y) from None
+    if not abs(value) <= MAX_REWARD:
+        raise InvalidInput(f"the reward is {value}: at most {MAX_REWARD:g} in size, and finite", y)
+    return value
+
+
+def as_rewards(y: Any, count: int) -> Vector:
+    """``count`` rewards, one for each row."""
+    rewards = _as_numbers(y, "y").astype(np.float64)
+    if rewards.shape != (count,):
+        raise InvalidInput(f"y has shape {rewards.shape}: {count} rewards were expected", y)
+    bad = ~(np.abs(rewards) <= MAX_REWARD)
+    if bad.any():
+        at = int(bad.argmax())
+        message = f"y[{at}] is {rewards[at]}: at most {MAX_REWARD:g} in size, and finite"
+        raise InvalidInput(message, float(rewards[at]))
+    return rewards
+
+
+def as_positive(value: Any, name: str) -> float:
+    """A finite number above zero."""
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        raise InvalidInput(f"{name} is {value!r}: a number above 0 was expected", value) from None
+    if not (number > 0 and math.isfinite(number)):
+        raise InvalidInput(f"{name} is {value!r}: a finite number above 0 was expected", value)
+    return number
+
+
+def as_dim(dim: Any) -> int:
+    """The width of a row: a whole number of at least 1."""
+    if not isinstance(dim, int | np.integer) or isinstance(dim, bool) or dim < 1:
+        raise InvalidInput(f"dim is {dim!r}: a whole number of at least 1 was expected", dim)
+    return int(dim)
+
+
+def _as_numbers(value: Any, name: str) -> NDArray[Any]:
+    try:
+        array = np.asarray(value)
+    except ValueError:  # ragged nesting
+        raise InvalidInput(f"{name} is not a regular array of numbers", value) from None
+    if array.dtype.kind not in "fiub":
+        raise InvalidInput(f"{name} has dtype {array.dtype}: real numbers were expected", value)
+    return array
+
+
+def _as_float32(value: Any, name: str) -> Row:
+    array = _as_numbers(value, name)
+    # A float64 beyond float32 becomes inf here and is refused by the bound below.
+    with np.errstate(over="ignore"):
+        return np.ascontiguousarray(array, dtype=np.float32)
+
+
+def _bounded(array: Row, name: str) -> Row:
+    # One pass in BLAS: a small sum of squares proves every entry finite and in bounds.
+    flat = array.reshape(-1)
+    if np.vdot(flat, flat) <= MAX_ENTRY:
+        return array
+    bad = ~(np.abs(array) <= np.float32(MAX_ENTRY))
+    if bad.any():
+        at = tuple(int(i) for i in np.argwhere(bad)[0])
+        where = ", ".join(map(str, at))
+        message = (
+            f"{name}[{where}] is {array[at]}: a row holds finite numbers of at most {MAX_ENTRY:g}"
+        )
+        raise InvalidInput(message, float(array[at]))
+    return array

@@ -1,0 +1,293 @@
+r"""Things that add: the sums a learner keeps, apart from any estimate made of them.
+
+What adds, and how exactly:
+
+* **Counts** add exactly.
+* :class:`Moments` and :class:`Information` are sums of float64 products. They add and subtract to
+  rounding: any order, any split and any number of partitions give the same sums to about 1e-12 of
+  their size, and removing what was added restores them to as much.
+* :class:`Observations` are a set of rows. Merging them loses nothing; a fit of the merged set is
+  the fit of all rows, in whatever order they came.
+* **Estimates do not add.** Two partitions' :math:`\hat\theta` cannot be merged into that of their
+  union (but for Gaussian rewards, where Moments hold all there is): merge the statistics, then fit.
+* The **information of pending decisions**, :math:`\sum g'(\bar\eta_s)\,x_s x_s^\top/\varphi`, adds
+  because the predicted :math:`\bar\eta_s` is frozen at the choice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from belated.exceptions import InvalidInput, UnknownHandle
+from belated.inputs import Matrix, Row, Vector, as_dim, as_reward, as_rewards, as_row, as_rows
+
+#: Rows in a full block of observations.
+BLOCK = 1 << 16
+#: Rows that wait before they are folded into a sum together, by one BLAS call.
+BATCH = 64
+
+
+@dataclass(frozen=True, eq=False)
+class Moments:
+    """All that Gaussian rewards say: n, Σ x xᵀ, Σ x y and Σ y².
+
+    >>> a = Moments.of([[1.0, 0.0], [1.0, 1.0]], [2.0, 3.0])
+    >>> (a + a - a).n
+    2
+    >>> a.gram
+    array([[2., 1.],
+           [1., 1.]])
+    """
+
+    n: int
+    gram: Matrix
+    cross: Vector
+    square: float
+
+    @classmethod
+    def zero(cls, dim: int) -> Moments:
+        """The moments of nothing."""
+        dim = as_dim(dim)
+        return cls(0, np.zeros((dim, dim)), np.zeros(dim), 0.0)
+
+    @classmethod
+    def of(cls, rows: Any, y: Any) -> Moments:
+        """The moments of these rows and their rewards."""
+        dim = np.shape(rows)[-1] if np.ndim(rows) == 2 else 0
+        if dim == 0:
+            raise InvalidInput(f"rows has shape {np.shape(rows)}: a table was expected", rows)
+        table = as_rows(rows, dim)
+        rewards = as_rewards(y, len(table))
+        exact = table.astype(np.float64)
+        return cls(len(table), exact.T @ exact, rewards @ exact, float(rewards @ rewards))
+
+    @property
+    def dim(self) -> int:
+        """The width of a row."""
+        return len(self.cross)
+
+    def __add__(self, other: Moments) -> Moments:
+        return self._combined(other, 1)
+
+    def __sub__(self, other: Moments) -> Moments:
+        return self._combined(other, -1)
+
+    def _combined(self, other: Moments, sign: int) -> Moments:
+        if self.dim != other.dim:
+            raise InvalidInput(
+                f"moments of {self.dim} and of {other.dim} numbers do not add", other
+            )
+        return Moments(
+            self.n + sign * other.n,
+            self.gram + sign * other.gram,
+            self.cross + sign * other.cross,
+            self.square + sign * other.square,
+        )
+
+
+class Information:
+    """A running Σ w x xᵀ: what a set of rows tells about θ, whether or not their rewards came.
+
+    >>> information = Information(2)
+    >>> information.add(np.array([1.0, 2.0]), 0.25)
+    >>> information.total
+    array([[0.25, 0.5 ],
+           [0.5 , 1.  ]])
+    """
+
+    def __init__(self, dim: int, total: Matrix | None = None) -> None:
+        self.dim = as_dim(dim)
+        self._sum = np.zeros((dim, dim)) if total is None else np.array(total, dtype=np.float64)
+        # Rows wait here to be folded in together. Kernels write them, then call noted().
+        self.rows = np.empty((BATCH, dim))
+        self.weights = np.empty(BATCH)
+        self.waiting = 0
+
+    def add(self, x: Vector, weight: float) -> None:
+        """Add w x xᵀ; a negative weight takes it away."""
+        self.rows[self.waiting] = x
+        self.weights[self.waiting] = weight
+        self.noted()
+
+    def noted(self) -> None:
+        """One more row and its weight wait at :attr:`waiting`."""
+        self.waiting += 1
+        if self.waiting == BATCH:
+            self._fold()
+
+    @property
+    def total(self) -> Matrix:
+        """The sum as it stands."""
+        if self.waiting:
+            self._fold()
+        return self._sum.copy()
+
+    def __add__(self, other: Information) -> Information:
+        return Information(self.dim, self.total + other.total)
+
+    def __sub__(self, other: Information) -> Information:
+        return Information(self.dim, self.total - other.total)
+
+    def _fold(self) -> None:
+        rows = self.rows[: self.waiting]
+        self._sum += (rows * self.weights[: self.waiting, None]).T @ rows
+        self.waiting = 0
+
+
+class _Block:
+    """Up to 2^16 observations, in columns. Rows are only appended; the other columns change."""
+
+    def __init__(self, dim: int) -> None:
+        self.rows: Row = np.empty((64, dim), dtype=np.float32)
+        self.y: Vector = np.empty(64)
+        self.counted: NDArray[np.bool_] = np.empty(64, dtype=np.bool_)
+        self.used = 0
+
+    def append(self, rows: Row, y: Vector) -> None:
+        stop = self.used + len(rows)
+        if stop > len(self.rows):
+            size = min(BLOCK, max(stop, 2 * len(self.rows)))
+            self.rows = _grown(self.rows, self.used, size)
+            self.y = _grown(self.y, self.used, size)
+            self.counted = _grown(self.counted, self.used, size)
+        self.rows[self.used : stop] = rows
+        self.y[self.used : stop] = y
+        self.counted[self.used : stop] = True
+        self.used = stop
+
+    def copy(self) -> _Block:
+        twin = _Block.__new__(_Block)
+        # Rows are shared: they are written once, and whoever appends further does so elsewhere.
+        twin.rows = self.rows[: self.used]
+        twin.y = self.y[: self.used].copy()
+        twin.counted = self.counted[: self.used].copy()
+        twin.used = self.used
+        return twin
+
+
+class Observations:
+    """Rows with the rewards that came for them; each can be revised or removed by its handle.
+
+    >>> seen = Observations(2)
+    >>> handle = seen.add([0.5, 1.0], 1.0)
+    >>> seen.revise(handle, 0.0)  # what it was before
+    1.0
+    >>> seen.n
+    1
+    >>> seen.remove(handle)
+    >>> seen.n
+    0
+    """
+
+    def __init__(self, dim: int) -> None:
+        self.dim = as_dim(dim)
+        #: How many observations are counted, the removed ones not.
+        self.n = 0
+        self._blocks: list[_Block] = []
+        self._sealed = 0  # blocks below this are shared with another store: never append to them
+
+    def add(self, x: Any, y: Any) -> int:
+        """Take one observation; the handle names it from now on."""
+        row, reward = as_row(x, self.dim), as_reward(y)
+        block, index = self._open()
+        block.append(row[None, :], np.array([reward]))
+        self.n += 1
+        return index << 16 | (block.used - 1)
+
+    def extend(self, rows: Any, y: Any) -> list[int]:
+        """Take many observations at once; their handles, in order."""
+        table = as_rows(rows, self.dim)
+        rewards = as_rewards(y, len(table))
+        handles: list[int] = []
+        start = 0
+        while start < len(table):
+            block, index = self._open()
+            stop = min(len(table), start + BLOCK - block.used)
+            first = index << 16 | block.used
+            handles.extend(range(first, first + stop - start))
+            block.append(table[start:stop], rewards[start:stop])
+            start = stop
+        self.n += len(table)
+        return handles
+
+    def revise(self, handle: int, y: Any) -> float:
+        """Replace the reward of an observation; returns the one before."""
+        reward = as_reward(y)
+        block, at = self._find(handle)
+        before = float(block.y[at])
+        block.y[at] = reward
+        return before
+
+    def remove(self, handle: int) -> None:
+        """Count an observation no longer."""
+        block, at = self._find(handle)
+        block.counted[at] = False
+        self.n -= 1
+
+    def get(self, handle: int) -> tuple[Row, float]:
+        """The row and reward under a handle."""
+        block, at = self._find(handle)
+        return block.rows[at], float(block.y[at])
+
+    def __add__(self, other: Observations) -> Observations:
+        """All observations of both. Handles of ``other`` move up by :attr:`next_block` of self."""
+        if self.dim != other.dim:
+            raise InvalidInput(f"rows of {self.dim} and of {other.dim} numbers do not merge", other)
+        merged = Observations(self.dim)
+        merged.n = self.n + other.n
+        merged._blocks = [block.copy() for block in (*self._blocks, *other._blocks)]
+        merged._sealed = len(merged._blocks)
+        return merged
+
+    @property
+    def next_block(self) -> int:
+        """What a merge adds to the handles of the store on its right."""
+        return len(self._blocks) << 16
+
+    def chunks(self, size: int) -> Iterator[tuple[Matrix, Vector, NDArray[np.bool_] | None]]:
+        """Rows in float64 (one buffer, used again), rewards, and which count (None: all)."""
+        buffer = np.empty((size, self.dim))
+        for block in self._blocks:
+            everything = bool(block.counted[: block.used].all())
+            for start in range(0, block.used, size):
+                stop = min(block.used, start + size)
+                rows = buffer[: stop - start]
+                rows[:] = block.rows[start:stop]
+                yield rows, block.y[start:stop], None if everything else block.counted[start:stop]
+
+    def moments(self) -> Moments:
+        """The moments of all that is counted."""
+        total = Moments.zero(self.dim)
+        for block in self._blocks:
+            counted = block.counted[: block.used]
+            if counted.any():
+                total += Moments.of(
+                    block.rows[: block.used][counted], block.y[: block.used][counted]
+                )
+        return total
+
+    def _open(self) -> tuple[_Block, int]:
+        last = len(self._blocks) - 1
+        if last < self._sealed or self._blocks[last].used == BLOCK:
+            self._blocks.append(_Block(self.dim))
+            last += 1
+        return self._blocks[last], last
+
+    def _find(self, handle: int) -> tuple[_Block, int]:
+        index, at = handle >> 16, handle & (BLOCK - 1)
+        if handle >= 0 and index < len(self._blocks):
+            block = self._blocks[index]
+            if at < block.used and block.counted[at]:
+                return block, at
+        raise UnknownHandle(handle)
+
+
+def _grown(column: NDArray[Any], used: int, size: int) -> NDArray[Any]:
+    larger = np.empty((size, *column.shape[1:]), dtype=column.dtype)
+    larger[:used] = column[:used]
+    return larger
