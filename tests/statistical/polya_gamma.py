@@ -1,0 +1,4 @@
+"""x."""
+def f() -> int:
+    """One."""
+    return 1
