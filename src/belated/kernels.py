@@ -39,34 +39,17 @@ MAX_ETA = 700.0
 # other layout its overwriting calls would silently fill a copy.
 
 
-def dot(a: Vector, b: Vector) -> float:
-    """Σ a b."""
-    total: float = ddot(a, b)
-    return total
+def deflate(root: Matrix, gain: float, v: Vector) -> Vector:
+    """S ← S - gain (S v) vᵀ, in place; returns S v as it was."""
+    u: Vector = root.dot(v)
+    dger(-gain, v, u, 1, 1, root.T, 0, 0, 1)
+    return u
 
 
 def left(x: Vector, root: Matrix) -> Vector:
     """Sᵀ x."""
     v: Vector = x.dot(root)
     return v
-
-
-def product(rows: Matrix, root: Matrix) -> Matrix:
-    """X S."""
-    spread: Matrix = rows.dot(root)
-    return spread
-
-
-def advance(theta: Vector, step: float, u: Vector) -> None:
-    """θ ← θ + step u, in place."""
-    daxpy(u, theta, a=step)
-
-
-def deflate(root: Matrix, gain: float, v: Vector) -> Vector:
-    """S ← S - gain (S v) vᵀ, in place; returns S v as it was."""
-    u: Vector = root.dot(v)
-    dger(-gain, v, u, 1, 1, root.T, 0, 0, 1)
-    return u
 
 
 def blend(rows: Matrix, theta: Vector, width: float, deviations: Vector) -> Vector:
@@ -87,31 +70,6 @@ def link(family: Any, eta: float) -> tuple[float, float]:
     return both
 
 
-def _loop_dot(a: Vector, b: Vector) -> float:
-    total = 0.0
-    for i in range(a.shape[0]):
-        total += a[i] * b[i]
-    return total
-
-
-def _loop_left(x: Vector, root: Matrix) -> Vector:
-    v = np.zeros(root.shape[1])
-    for i in range(root.shape[0]):
-        for j in range(root.shape[1]):
-            v[j] += x[i] * root[i, j]
-    return v
-
-
-def _blas_product(rows: Matrix, root: Matrix) -> Matrix:
-    spread: Matrix = np.dot(rows, root)
-    return spread
-
-
-def _loop_advance(theta: Vector, step: float, u: Vector) -> None:
-    for i in range(theta.shape[0]):
-        theta[i] += step * u[i]
-
-
 def _loop_deflate(root: Matrix, gain: float, v: Vector) -> Vector:
     u = np.empty(root.shape[0])
     for i in range(root.shape[0]):
@@ -125,6 +83,14 @@ def _loop_deflate(root: Matrix, gain: float, v: Vector) -> Vector:
     return u
 
 
+def _loop_left(x: Vector, root: Matrix) -> Vector:
+    v = np.zeros(root.shape[1])
+    for i in range(root.shape[0]):
+        for j in range(root.shape[1]):
+            v[j] += x[i] * root[i, j]
+    return v
+
+
 def _loop_blend(rows: Matrix, theta: Vector, width: float, deviations: Vector) -> Vector:
     for i in range(rows.shape[0]):
         total = width * deviations[i]
@@ -135,13 +101,25 @@ def _loop_blend(rows: Matrix, theta: Vector, width: float, deviations: Vector) -
 
 
 def _loop_lengths(rows: Matrix) -> Vector:
-    squares = np.empty(rows.shape[0])
+    found = np.empty(rows.shape[0])
     for i in range(rows.shape[0]):
         total = 0.0
         for j in range(rows.shape[1]):
             total += rows[i, j] * rows[i, j]
-        squares[i] = math.sqrt(total)
-    return squares
+        found[i] = math.sqrt(total)
+    return found
+
+
+def _loop_ddot(x: Vector, y: Vector) -> float:
+    total = 0.0
+    for i in range(x.shape[0]):
+        total += x[i] * y[i]
+    return total
+
+
+def _loop_daxpy(x: Vector, y: Vector, n: int, a: float) -> None:
+    for i in range(x.shape[0]):
+        y[i] += a * x[i]
 
 
 def _numbered_link(family: int, eta: float) -> tuple[float, float]:
@@ -152,14 +130,13 @@ def _numbered_link(family: int, eta: float) -> tuple[float, float]:
     return poisson_link(eta)
 
 
-_SWAPPED: dict[Callable[..., Any], Callable[..., Any]] = {
-    dot: _loop_dot,
-    left: _loop_left,
-    product: _blas_product,
-    advance: _loop_advance,
+_SWAPPED: dict[Any, Callable[..., Any]] = {
     deflate: _loop_deflate,
+    left: _loop_left,
     blend: _loop_blend,
     lengths: _loop_lengths,
+    ddot: _loop_ddot,
+    daxpy: _loop_daxpy,
     link: _numbered_link,
 }
 
@@ -189,7 +166,7 @@ def poisson_link(eta: float) -> tuple[float, float]:
 
 def score(rows: Matrix, theta: Vector, root: Matrix) -> tuple[Vector, Vector]:
     """The linear predictor of each row and its standard deviation ‖Sᵀx‖."""
-    return np.dot(rows, theta), lengths(product(rows, root))
+    return rows.dot(theta), lengths(rows.dot(root))
 
 
 def upper(
@@ -199,7 +176,7 @@ def upper(
 
     Returns its index, how many rows tied, and its linear predictor: NaN if a row was not finite.
     """
-    scores = blend(rows, theta, width, lengths(product(rows, root)))
+    scores = blend(rows, theta, width, lengths(rows.dot(root)))
     index = int(scores.argmax())
     best = float(scores[index])  # argmax finds a NaN first: a finite best proves them all finite
     if not math.isfinite(best):
@@ -212,7 +189,7 @@ def upper(
         tied = np.flatnonzero(scores >= near)
         ties = len(tied)
         index = int(tied[int(u * ties)])
-    return index, ties, dot(rows[index], theta)
+    return index, ties, ddot(rows[index], theta)
 
 
 def count(root: Matrix, x: Vector, weight: float, rows: Matrix, weights: Vector, at: int) -> float:
@@ -221,7 +198,7 @@ def count(root: Matrix, x: Vector, weight: float, rows: Matrix, weights: Vector,
     Returns q; nothing is changed unless it is finite.
     """
     v = left(x, root)
-    q = dot(v, v)
+    q: float = ddot(v, v)
     if math.isfinite(q):
         rows[at] = x
         weights[at] = weight
@@ -248,8 +225,8 @@ def learn(
     Returns False, and changes nothing, if the row is not finite.
     """
     v = left(x, root)
-    q = dot(v, v)
-    eta = dot(x, theta)
+    q = ddot(v, v)
+    eta = ddot(x, theta)
     if not (math.isfinite(q) and math.isfinite(eta)):
         return False
     step, weight = proximal(family, y, eta, q, dispersion)
@@ -257,7 +234,7 @@ def learn(
     weights[at] = weight
     r = math.sqrt(1.0 + weight * q)
     # deflate gives S Sᵀx = H⁻¹x for H before the shift, as the proximal step wants it.
-    advance(theta, step, deflate(root, weight / (r * (r + 1.0)), v))
+    daxpy(deflate(root, weight / (r * (r + 1.0)), v), theta, len(theta), step)
     return True
 
 
@@ -279,8 +256,8 @@ def unlearn(
     Returns False, and changes nothing, if the row is not finite.
     """
     v = left(x, root)
-    q = dot(v, v)
-    eta = dot(x, theta)
+    q = ddot(v, v)
+    eta = ddot(x, theta)
     if not (math.isfinite(q) and math.isfinite(eta)):
         return False
     mean, slope = link(family, eta)
@@ -293,7 +270,7 @@ def unlearn(
     rows[at] = x
     weights[at] = -weight
     r = math.sqrt(1.0 - weight * q)
-    advance(theta, step, deflate(root, -weight / (r * (r + 1.0)), v))
+    daxpy(deflate(root, -weight / (r * (r + 1.0)), v), theta, len(theta), step)
     return True
 
 

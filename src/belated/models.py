@@ -23,7 +23,7 @@ from belated.exceptions import InvalidInput
 from belated.families import Family, Gaussian
 from belated.inputs import Matrix, Vector
 from belated.priors import Prior
-from belated.statistics import Information
+from belated.statistics import BATCH, Information
 
 #: How far one step may move a linear predictor when a reward is taken back.
 STEP = 3.0
@@ -74,9 +74,10 @@ class Root(Information):
         self.matrix = root_of(self.total)
         self._steps = 0
 
-    def _fold(self) -> None:
+    def fold(self) -> None:
+        """Fold in the rows that wait, and make the root anew if it has taken enough steps."""
         self._steps += self.waiting
-        super()._fold()
+        super().fold()
         if self._steps >= max(1000, 10 * self.dim):
             self.renew()
 
@@ -165,12 +166,12 @@ class Model:
 
     def expect(self, x: Any, weight: float) -> None:
         """A decision for this row is pending; its :meth:`weight` was frozen at the choice."""
-        self._count(x, weight)
+        self._count(np.asarray(x, np.float64), weight)
         self.pending += 1
 
     def withdraw(self, x: Any, weight: float) -> None:
         """A pending decision left without a reward."""
-        self._count(x, -weight)
+        self._count(np.asarray(x, np.float64), -weight)
         self.pending -= 1
 
     def learn(self, x: Any, y: float) -> None:
@@ -190,7 +191,9 @@ class Model:
             root.waiting,
         ):
             raise _not_finite(x)
-        root.noted()
+        root.waiting += 1
+        if root.waiting == BATCH:
+            root.fold()
         self.n += 1
         self.pending -= 1
 
@@ -213,7 +216,9 @@ class Model:
             math.inf if isinstance(self.family, Gaussian) else STEP,
         ):
             raise _not_finite(x)
-        root.noted()
+        root.waiting += 1
+        if root.waiting == BATCH:
+            root.fold()
         self.n -= 1
         self.pending += 1
 
@@ -223,13 +228,14 @@ class Model:
         self.retract(x, old)
         self.learn(x, new)
 
-    def _count(self, x: Any, weight: float) -> None:
+    def _count(self, row: Vector, weight: float) -> None:
         root = self.decided
-        row = np.asarray(x, np.float64)
         q = self._kernels.count(root.matrix, row, weight, root.rows, root.weights, root.waiting)
         if not q < math.inf:
-            raise _not_finite(x)
-        root.noted()
+            raise _not_finite(row)
+        root.waiting += 1
+        if root.waiting == BATCH:
+            root.fold()
         if 1.0 + weight * q <= kernels.LEFT:
             root.renew()  # nearly all that was known of this direction came from the row
 

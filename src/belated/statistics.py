@@ -29,7 +29,7 @@ from belated.inputs import Matrix, Row, Vector, as_dim, as_reward, as_rewards, a
 #: Rows in a full block of observations.
 BLOCK = 1 << 16
 #: Rows that wait before they are folded into a sum together, by one BLAS call.
-BATCH = 64
+BATCH = 128
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,7 +103,7 @@ class Information:
     def __init__(self, dim: int, total: Matrix | None = None) -> None:
         self.dim = as_dim(dim)
         self._sum = np.zeros((dim, dim)) if total is None else np.array(total, dtype=np.float64)
-        # Rows wait here to be folded in together. Kernels write them, then call noted().
+        # Rows wait here to be folded in together, by one BLAS call for all of them.
         self.rows = np.empty((BATCH, dim))
         self.weights = np.empty(BATCH)
         self.waiting = 0
@@ -112,19 +112,15 @@ class Information:
         """Add w x xᵀ; a negative weight takes it away."""
         self.rows[self.waiting] = x
         self.weights[self.waiting] = weight
-        self.noted()
-
-    def noted(self) -> None:
-        """One more row and its weight wait at :attr:`waiting`."""
         self.waiting += 1
         if self.waiting == BATCH:
-            self._fold()
+            self.fold()
 
     @property
     def total(self) -> Matrix:
         """The sum as it stands."""
         if self.waiting:
-            self._fold()
+            self.fold()
         return self._sum.copy()
 
     def __add__(self, other: Information) -> Information:
@@ -133,7 +129,8 @@ class Information:
     def __sub__(self, other: Information) -> Information:
         return Information(self.dim, self.total - other.total)
 
-    def _fold(self) -> None:
+    def fold(self) -> None:
+        """Fold in the rows that wait."""
         rows = self.rows[: self.waiting]
         self._sum += (rows * self.weights[: self.waiting, None]).T @ rows
         self.waiting = 0

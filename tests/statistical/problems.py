@@ -1,0 +1,66 @@
+"""Simulated logistic problems, their rows as a store keeps them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from belated import Bernoulli
+from belated.inputs import Matrix, Vector
+from belated.models import Model
+from belated.priors import Prior
+from belated.statistics import Observations
+
+#: Actions to choose from.
+ARMS = 10
+
+
+@dataclass(frozen=True, eq=False)
+class Problem:
+    """Rows, their rewards, and the θ that made them."""
+
+    X: Matrix
+    y: Vector
+    theta: Vector
+
+    def seen(self, order: np.ndarray[tuple[int], np.dtype[np.int64]] | None = None) -> Observations:
+        """The observations, in this order."""
+        data = Observations(self.X.shape[1])
+        data.extend(self.X if order is None else self.X[order], self._rewards(order))
+        return data
+
+    def _rewards(self, order: np.ndarray[tuple[int], np.dtype[np.int64]] | None) -> Vector:
+        return self.y if order is None else self.y[order]
+
+
+def sphere(count: int, dim: int, rng: np.random.Generator) -> Matrix:
+    """Directions drawn uniformly, with the entries of a float32."""
+    rows = rng.standard_normal((count, dim))
+    rows /= np.linalg.norm(rows, axis=1, keepdims=True)
+    return rows.astype(np.float32).astype(np.float64)
+
+
+def independent(dim: int, n: int, size: float, rng: np.random.Generator) -> Problem:
+    """Rows drawn uniformly from the unit sphere; |θ*| = size."""
+    theta = size * sphere(1, dim, rng)[0]
+    X = sphere(n, dim, rng)
+    return Problem(X, Bernoulli().sample(X @ theta, rng), theta)
+
+
+def bandit_like(dim: int, n: int, size: float, rng: np.random.Generator) -> Problem:
+    """Rows as Thompson sampling chooses them, each among ten fresh ones from the unit sphere.
+
+    A round draws θ from the model of the rewards so far, and takes the row it likes best; the
+    reward comes at once. So rows crowd around θ* more and more.
+    """
+    theta = size * sphere(1, dim, rng)[0]
+    model = Model(Prior.ridge(dim), Bernoulli())
+    X, y = np.empty((n, dim)), np.empty(n)
+    for t in range(n):
+        arms = sphere(ARMS, dim, rng)
+        draw = model.theta + model.observed.matrix @ rng.standard_normal(dim)
+        X[t] = arms[np.argmax(arms @ draw)]
+        y[t] = Bernoulli().sample(X[t] @ theta, rng)
+        model.learn(X[t], float(y[t]))
+    return Problem(X, y, theta)
