@@ -1,6 +1,12 @@
 """Sphinx: `nox -s docs` builds the documentation."""
 
+import re
 from importlib.metadata import version as installed
+
+from docutils import nodes
+from latex2mathml.converter import convert
+from sphinx.application import Sphinx
+from sphinx.writers.html5 import HTML5Translator
 
 project = "belated"
 author = "The belated authors"
@@ -10,6 +16,8 @@ version = release = installed("belated")
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
 exclude_patterns = ["_build"]
 html_theme = "furo"
+html_static_path = ["_static"]
+html_css_files = ["mathml.css"]
 html_title = f"belated {release}"
 
 myst_enable_extensions = ["amsmath", "colon_fence", "deflist", "dollarmath"]
@@ -18,6 +26,37 @@ myst_heading_anchors = 3
 default_role = "code"  # docstrings write `name`, as the pages do
 autodoc_default_options = {"members": True, "show-inheritance": True}
 autodoc_member_order = "bysource"
-autodoc_typehints = "description"
+autodoc_typehints = "signature"
+autodoc_type_aliases = {name: name for name in ("Row", "Vector", "Matrix", "Event")}
+maximum_signature_line_length = 90
 napoleon_google_docstring = True
 napoleon_numpy_docstring = False
+
+
+def setup(app: Sphinx) -> None:
+    """Write formulas as MathML: browsers draw it without a script or a network."""
+    app.add_html_math_renderer("mathml", (_inline, None), (_block, None))
+    app.connect("autodoc-process-signature", _short_names)
+
+
+html_math_renderer = "mathml"
+
+
+def _short_names(
+    app: Sphinx, what: str, name: str, item: object, options: object, signature: str, returned: str
+) -> tuple[str, str] | None:
+    """Show our names for array types inside other types too."""
+    if "TypeAliasForwardRef" not in f"{signature} {returned}":
+        return None
+    named = re.compile(r"TypeAliasForwardRef\('(\w+)'\)")
+    return named.sub(r"\1", signature or ""), named.sub(r"\1", returned or "")
+
+
+def _inline(translator: HTML5Translator, node: nodes.math) -> None:
+    translator.body.append(convert(node.astext()))
+    raise nodes.SkipNode
+
+
+def _block(translator: HTML5Translator, node: nodes.math_block) -> None:
+    translator.body.append(convert(node.astext(), display="block"))
+    raise nodes.SkipNode
