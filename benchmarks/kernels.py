@@ -71,9 +71,9 @@ class Ours:
 
     def round(self, rows: Matrix, y: float) -> None:
         model = self.model
-        index, _, eta = model.upper(rows, WIDTH)
+        index, _, _, weight = model.upper(rows, WIDTH)
         x = rows[index]
-        model.expect(x, model.weight(eta))
+        model.expect(x, weight)
         model.learn(x, y)
 
 
@@ -89,6 +89,7 @@ def measure(dim: int, arms: int, slices: int, per_slice: int) -> dict[str, list[
     # Few enough tables to stay in the cache, as rows that were just made are.
     tables = rng.normal(size=(8, arms, dim))
     tables /= np.linalg.norm(tables, axis=2, keepdims=True)
+    tables.flags.writeable = False  # as the rows of events are
     variants: dict[str, Callable[[Matrix, float], None]] = {"bare": Bare(dim).round}
     variants["plain"] = Ours(dim, kernels.plain()).round
     variants["compiled"] = Ours(dim, kernels.compiled()).round

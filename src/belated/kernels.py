@@ -170,17 +170,17 @@ def score(rows: Matrix, theta: Vector, root: Matrix) -> tuple[Vector, Vector]:
 
 
 def upper(
-    rows: Matrix, theta: Vector, root: Matrix, width: float, u: float
-) -> tuple[int, int, float]:
+    rows: Matrix, theta: Vector, root: Matrix, width: float, u: float, family: Any
+) -> tuple[int, int, float, float]:
     """The row with the greatest xᵀθ + width ‖Sᵀx‖; ties are drawn by ``u`` in [0, 1).
 
-    Returns its index, how many rows tied, and its linear predictor: NaN if a row was not finite.
+    Returns its index, how many rows tied, its mean and its slope: NaN if a row was not finite.
     """
     scores = blend(rows, theta, width, lengths(rows.dot(root)))
     index = int(scores.argmax())
     best = float(scores[index])  # argmax finds a NaN first: a finite best proves them all finite
     if not math.isfinite(best):
-        return index, 1, math.nan
+        return index, 1, math.nan, math.nan
     near = best - TIE * (1.0 + abs(best))
     scores[index] = -math.inf
     ties = 1
@@ -189,77 +189,56 @@ def upper(
         tied = np.flatnonzero(scores >= near)
         ties = len(tied)
         index = int(tied[int(u * ties)])
-    return index, ties, ddot(rows[index], theta)
+    mean, slope = link(family, ddot(rows[index], theta))
+    return index, ties, mean, slope
 
 
-def count(root: Matrix, x: Vector, weight: float, rows: Matrix, weights: Vector, at: int) -> float:
-    """H ← H + w x xᵀ, where 1 + w q > 0 for q = xᵀH⁻¹x; the row and weight are noted at ``at``.
+def count(root: Matrix, x: Vector, weight: float) -> float:
+    """H ← H + w x xᵀ, where 1 + w q > 0 for q = xᵀH⁻¹x.
 
     Returns q; nothing is changed unless it is finite.
     """
     v = left(x, root)
     q: float = ddot(v, v)
-    if math.isfinite(q):
-        rows[at] = x
-        weights[at] = weight
-        scaled = 1.0 + weight * q
-        if scaled > LEFT:
-            r = math.sqrt(scaled)
-            deflate(root, weight / (r * (r + 1.0)), v)
+    scaled = 1.0 + weight * q
+    if math.isfinite(q) and scaled > LEFT:
+        r = math.sqrt(scaled)
+        deflate(root, weight / (r * (r + 1.0)), v)
     return q
 
 
 def learn(
-    root: Matrix,
-    x: Vector,
-    y: float,
-    theta: Vector,
-    family: Any,
-    dispersion: float,
-    rows: Matrix,
-    weights: Vector,
-    at: int,
-) -> bool:
-    """One reward: θ moves along H⁻¹x by its proximal step, then H ← H + w x xᵀ, noted at ``at``.
+    root: Matrix, theta: Vector, x: Vector, y: float, family: Any, dispersion: float
+) -> float:
+    """One reward: θ moves along H⁻¹x by its proximal step, then H ← H + w x xᵀ.
 
-    Returns False, and changes nothing, if the row is not finite.
+    Returns w; NaN, and nothing is changed, if the row is not finite.
     """
     v = left(x, root)
     q = ddot(v, v)
     eta = ddot(x, theta)
     if not (math.isfinite(q) and math.isfinite(eta)):
-        return False
+        return math.nan
     step, weight = proximal(family, y, eta, q, dispersion)
-    rows[at] = x
-    weights[at] = weight
     r = math.sqrt(1.0 + weight * q)
     # deflate gives S Sᵀx = H⁻¹x for H before the shift, as the proximal step wants it.
     daxpy(deflate(root, weight / (r * (r + 1.0)), v), theta, len(theta), step)
-    return True
+    return weight
 
 
 def unlearn(
-    root: Matrix,
-    x: Vector,
-    y: float,
-    theta: Vector,
-    family: Any,
-    dispersion: float,
-    rows: Matrix,
-    weights: Vector,
-    at: int,
-    cap: float,
-) -> bool:
+    root: Matrix, theta: Vector, x: Vector, y: float, family: Any, dispersion: float, cap: float
+) -> float:
     """Take one reward back: exact for Gaussian rewards, else one Newton step of at most ``cap``.
 
     The weight the row has in H is not remembered, but is at most what H holds in its direction.
-    Returns False, and changes nothing, if the row is not finite.
+    Returns the weight taken out; NaN, and nothing is changed, if the row is not finite.
     """
     v = left(x, root)
     q = ddot(v, v)
     eta = ddot(x, theta)
     if not (math.isfinite(q) and math.isfinite(eta)):
-        return False
+        return math.nan
     mean, slope = link(family, eta)
     weight = slope / dispersion
     if weight * q > 1.0 - LEFT:
@@ -267,11 +246,9 @@ def unlearn(
     step = -(y - mean) / dispersion / (1.0 - weight * q)
     if abs(step) * q > cap:
         step = math.copysign(cap / q, step)
-    rows[at] = x
-    weights[at] = -weight
     r = math.sqrt(1.0 - weight * q)
     daxpy(deflate(root, -weight / (r * (r + 1.0)), v), theta, len(theta), step)
-    return True
+    return weight
 
 
 def proximal(family: Any, y: float, eta: float, q: float, dispersion: float) -> tuple[float, float]:
@@ -317,10 +294,10 @@ class Kernels:
     """A set of kernels, plain or compiled."""
 
     score: Callable[[Matrix, Vector, Matrix], tuple[Vector, Vector]]
-    upper: Callable[[Matrix, Vector, Matrix, float, float], tuple[int, int, float]]
-    count: Callable[[Matrix, Vector, float, Matrix, Vector, int], float]
-    learn: Callable[..., bool]
-    unlearn: Callable[..., bool]
+    upper: Callable[[Matrix, Vector, Matrix, float, float, Any], tuple[int, int, float, float]]
+    count: Callable[[Matrix, Vector, float], float]
+    learn: Callable[[Matrix, Vector, Vector, float, Any, float], float]
+    unlearn: Callable[[Matrix, Vector, Vector, float, Any, float, float], float]
 
 
 _PLAIN = Kernels(score, upper, count, learn, unlearn)

@@ -23,7 +23,7 @@ from belated.exceptions import InvalidInput
 from belated.families import Family, Gaussian
 from belated.inputs import Matrix, Vector
 from belated.priors import Prior
-from belated.statistics import BATCH, Information
+from belated.statistics import Information
 
 #: How far one step may move a linear predictor when a reward is taken back.
 STEP = 3.0
@@ -47,48 +47,13 @@ def root_of(precision: Matrix) -> Matrix:
     return np.ascontiguousarray(scale[:, None] * vectors / np.sqrt(values))
 
 
-class Root(Information):
-    """A root of an inverse precision, and the precision as the sum it comes from.
-
-    The root moves by rank-one steps; every max(1000, 10 d) of them it is made anew from the sum,
-    so rounding does not pile up.
-    """
-
-    def __init__(self, precision: Matrix) -> None:
-        super().__init__(len(precision), precision)
-        self.matrix = root_of(precision)
-        self._steps = 0
-
-    @property
-    def precision(self) -> Matrix:
-        """H, the sum."""
-        return self.total
-
-    @property
-    def covariance(self) -> Matrix:
-        """H⁻¹ = S Sᵀ."""
-        return self.matrix @ self.matrix.T
-
-    def renew(self) -> None:
-        """Make the root anew from the sum."""
-        self.matrix = root_of(self.total)
-        self._steps = 0
-
-    def fold(self) -> None:
-        """Fold in the rows that wait, and make the root anew if it has taken enough steps."""
-        self._steps += self.waiting
-        super().fold()
-        if self._steps >= max(1000, 10 * self.dim):
-            self.renew()
-
-
 class Model:
     """θ̂ with both roots. Every row that is learned was expected before.
 
     Attributes:
         theta: θ̂, on the scale of the linear predictor.
-        observed: root of the covariance of what has arrived.
-        decided: root that counts pending decisions too.
+        observed: a root S of the covariance of what has arrived: S Sᵀ = H⁻¹.
+        decided: a root that counts pending decisions too.
         n: rewards counted.
         pending: decisions whose reward is out, G_t.
         dispersion: φ.
@@ -96,10 +61,11 @@ class Model:
     >>> from belated import Bernoulli
     >>> model = Model(Prior.ridge(2), Bernoulli())
     >>> x = np.array([0.5, 1.0])
-    >>> model.expect(x, model.weight(0.0))
+    >>> index, ties, mean, weight = model.upper([x], width=2.0)
+    >>> model.expect(x, weight)
     >>> model.pending, model.n
     (1, 0)
-    >>> model.learn(x, 1.0)
+    >>> weight = model.learn(x, 1.0)
     >>> model.pending, model.n
     (0, 1)
     >>> model.theta.round(3)
@@ -115,20 +81,17 @@ class Model:
         precision: Matrix | None = None,
         pending: Information | None = None,
         n: int = 0,
-        outstanding: int = 0,
         dispersion: float | None = None,
         using: kernels.Kernels | None = None,
     ) -> None:
         self.family = family
         self.theta: Vector = np.array(prior.mean if theta is None else theta, dtype=np.float64)
         observed = prior.precision if precision is None else precision
-        self.observed = Root(observed)
-        self.decided = Root(observed if pending is None else observed + pending.total)
+        self.renew(observed, observed if pending is None else observed + pending.matrix)
         self.n = n
-        self.pending = outstanding
+        self.pending = 0 if pending is None else pending.count
         known = family.dispersion if dispersion is None else dispersion
         self.dispersion = 1.0 if known is None else known
-        self._link = family.mean_and_slope
         self._least, self._most = family.support.lower, family.support.upper
         # Compiled kernels know the built-in families by number; any other runs in plain Python.
         self._kernels = kernels.plain() if family.number is None else using or kernels.best()
@@ -139,105 +102,90 @@ class Model:
         """The width of a row."""
         return len(self.theta)
 
+    def renew(self, observed: Matrix, decided: Matrix) -> None:
+        """Make both roots anew from their precisions, so that the rounding of steps ends.
+
+        Whoever keeps the sums calls this every max(1000, 10 d) steps.
+        """
+        self.observed = root_of(observed)
+        self.decided = self.observed.copy() if decided is observed else root_of(decided)
+
     def score(self, rows: Any) -> tuple[Vector, Vector]:
         """Linear predictors and standard deviations of rows, pending decisions counted."""
-        table = np.asarray(rows, np.float64)
-        return self._kernels.score(table, self.theta, self.decided.matrix)
+        return self._kernels.score(np.asarray(rows, np.float64), self.theta, self.decided)
 
-    def upper(self, rows: Any, width: float, u: float = 0.0) -> tuple[int, int, float]:
+    def upper(self, rows: Any, width: float, u: float = 0.0) -> tuple[int, int, float, float]:
         """The row with the greatest xᵀθ̂ + width · sd (Alg. 1, l. 6).
 
-        Returns its index, how many rows tied for it, and its linear predictor.
+        Returns its index, how many rows tied for it, its mean, and the weight g'(η)/φ with which
+        it is to be expected.
 
         Args:
             rows: one row per action.
             width: the β_t of the paper.
             u: a uniform number in [0, 1) that draws among ties.
         """
-        table = np.asarray(rows, np.float64)
-        choice = self._kernels.upper(table, self.theta, self.decided.matrix, width, u)
-        if choice[2] != choice[2]:
+        index, ties, mean, slope = self._kernels.upper(
+            np.asarray(rows, np.float64), self.theta, self.decided, width, u, self._family
+        )
+        if mean != mean:
             raise _not_finite(rows)
-        return choice
-
-    def weight(self, eta: float) -> float:
-        """The information g'(η)/φ of a row with this linear predictor."""
-        return self._link(eta)[1] / self.dispersion
+        return index, ties, mean, slope / self.dispersion
 
     def expect(self, x: Any, weight: float) -> None:
-        """A decision for this row is pending; its :meth:`weight` was frozen at the choice."""
-        self._count(np.asarray(x, np.float64), weight)
+        """A decision for this row is pending; its weight was frozen at the choice."""
+        if not self._kernels.count(self.decided, np.asarray(x, np.float64), weight) < math.inf:
+            raise _not_finite(x)
         self.pending += 1
 
-    def withdraw(self, x: Any, weight: float) -> None:
-        """A pending decision left without a reward."""
-        self._count(np.asarray(x, np.float64), -weight)
-        self.pending -= 1
+    def withdraw(self, x: Any, weight: float) -> bool:
+        """A pending decision left without a reward.
 
-    def learn(self, x: Any, y: float) -> None:
-        """The reward of a pending decision came."""
+        Returns False if next to nothing but this row was known of its direction: a step cannot
+        take it out, and ``decided`` must be renewed from its sum.
+        """
+        q = self._kernels.count(self.decided, np.asarray(x, np.float64), -weight)
+        if not q < math.inf:
+            raise _not_finite(x)
+        self.pending -= 1
+        return 1.0 - weight * q > kernels.LEFT
+
+    def learn(self, x: Any, y: float) -> float:
+        """The reward of a pending decision came; returns the weight its row now has."""
         if not self._least <= y <= self._most:
             self.family.support.check(y)
-        root = self.observed
-        if not self._kernels.learn(
-            root.matrix,
-            np.asarray(x, np.float64),
-            y,
-            self.theta,
-            self._family,
-            self.dispersion,
-            root.rows,
-            root.weights,
-            root.waiting,
-        ):
+        weight = self._kernels.learn(
+            self.observed, self.theta, np.asarray(x, np.float64), y, self._family, self.dispersion
+        )
+        if weight != weight:
             raise _not_finite(x)
-        root.waiting += 1
-        if root.waiting == BATCH:
-            root.fold()
         self.n += 1
         self.pending -= 1
+        return weight
 
-    def retract(self, x: Any, y: float) -> None:
+    def retract(self, x: Any, y: float) -> float:
         """A reward that was learned is taken back, and its decision is pending again.
 
-        One that is to be forgotten altogether is then withdrawn.
+        One that is to be forgotten altogether is then withdrawn. Returns the weight taken out.
         """
-        root = self.observed
-        if not self._kernels.unlearn(
-            root.matrix,
-            np.asarray(x, np.float64),
-            y,
-            self.theta,
-            self._family,
-            self.dispersion,
-            root.rows,
-            root.weights,
-            root.waiting,
-            math.inf if isinstance(self.family, Gaussian) else STEP,
-        ):
+        cap = math.inf if isinstance(self.family, Gaussian) else STEP
+        row = np.asarray(x, np.float64)
+        weight = self._kernels.unlearn(
+            self.observed, self.theta, row, y, self._family, self.dispersion, cap
+        )
+        if weight != weight:
             raise _not_finite(x)
-        root.waiting += 1
-        if root.waiting == BATCH:
-            root.fold()
         self.n -= 1
         self.pending += 1
+        return weight
 
-    def revise(self, x: Any, old: float, new: float) -> None:
-        """The reward of a row was ``old`` and is ``new``: taken back and learned again."""
+    def revise(self, x: Any, old: float, new: float) -> float:
+        """The reward of a row was ``old`` and is ``new``: taken back and learned again.
+
+        Returns by how much the weight of the row has grown.
+        """
         self.family.support.check(new)
-        self.retract(x, old)
-        self.learn(x, new)
-
-    def _count(self, row: Vector, weight: float) -> None:
-        root = self.decided
-        q = self._kernels.count(root.matrix, row, weight, root.rows, root.weights, root.waiting)
-        if not q < math.inf:
-            raise _not_finite(row)
-        root.waiting += 1
-        if root.waiting == BATCH:
-            root.fold()
-        if 1.0 + weight * q <= kernels.LEFT:
-            root.renew()  # nearly all that was known of this direction came from the row
+        return -self.retract(x, old) + self.learn(x, new)
 
 
 def _not_finite(rows: Any) -> InvalidInput:

@@ -28,8 +28,6 @@ from belated.inputs import Matrix, Row, Vector, as_dim, as_reward, as_rewards, a
 
 #: Rows in a full block of observations.
 BLOCK = 1 << 16
-#: Rows that wait before they are folded into a sum together, by one BLAS call.
-BATCH = 128
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,50 +88,46 @@ class Moments:
         )
 
 
+@dataclass(frozen=True, eq=False)
 class Information:
-    """A running Σ w x xᵀ: what a set of rows tells about θ, whether or not their rewards came.
+    """Σ w x xᵀ: what a set of rows tells about θ, whether or not their rewards came.
 
-    >>> information = Information(2)
-    >>> information.add(np.array([1.0, 2.0]), 0.25)
-    >>> information.total
+    >>> a = Information.of([[1.0, 2.0]], [0.25])
+    >>> a.matrix
     array([[0.25, 0.5 ],
            [0.5 , 1.  ]])
+    >>> (a + a - a).count
+    1
     """
 
-    def __init__(self, dim: int, total: Matrix | None = None) -> None:
-        self.dim = as_dim(dim)
-        self._sum = np.zeros((dim, dim)) if total is None else np.array(total, dtype=np.float64)
-        # Rows wait here to be folded in together, by one BLAS call for all of them.
-        self.rows = np.empty((BATCH, dim))
-        self.weights = np.empty(BATCH)
-        self.waiting = 0
+    count: int
+    matrix: Matrix
 
-    def add(self, x: Vector, weight: float) -> None:
-        """Add w x xᵀ; a negative weight takes it away."""
-        self.rows[self.waiting] = x
-        self.weights[self.waiting] = weight
-        self.waiting += 1
-        if self.waiting == BATCH:
-            self.fold()
+    @classmethod
+    def zero(cls, dim: int) -> Information:
+        """The information of nothing."""
+        return cls(0, np.zeros((as_dim(dim), dim)))
+
+    @classmethod
+    def of(cls, rows: Any, weights: Any) -> Information:
+        """The information of these rows with their weights g'(η)/φ."""
+        table = np.asarray(rows, dtype=np.float64)
+        factors = np.asarray(weights, dtype=np.float64)
+        if table.ndim != 2 or factors.shape != table.shape[:1]:
+            message = f"rows of shape {table.shape} do not go with weights of {factors.shape}"
+            raise InvalidInput(message, weights)
+        return cls(len(table), (table * factors[:, None]).T @ table)
 
     @property
-    def total(self) -> Matrix:
-        """The sum as it stands."""
-        if self.waiting:
-            self.fold()
-        return self._sum.copy()
+    def dim(self) -> int:
+        """The width of a row."""
+        return len(self.matrix)
 
     def __add__(self, other: Information) -> Information:
-        return Information(self.dim, self.total + other.total)
+        return Information(self.count + other.count, self.matrix + other.matrix)
 
     def __sub__(self, other: Information) -> Information:
-        return Information(self.dim, self.total - other.total)
-
-    def fold(self) -> None:
-        """Fold in the rows that wait."""
-        rows = self.rows[: self.waiting]
-        self._sum += (rows * self.weights[: self.waiting, None]).T @ rows
-        self.waiting = 0
+        return Information(self.count - other.count, self.matrix - other.matrix)
 
 
 class _Block:

@@ -49,9 +49,7 @@ class Estimate:
         root = root_of(self.precision)
         return root @ root.T
 
-    def model(
-        self, family: Family, *, pending: Information | None = None, outstanding: int = 0
-    ) -> Model:
+    def model(self, family: Family, *, pending: Information | None = None) -> Model:
         """The model that starts from this estimate, with the information still outstanding."""
         return Model(
             self.prior,
@@ -60,7 +58,6 @@ class Estimate:
             precision=self.precision,
             pending=pending,
             n=self.n,
-            outstanding=outstanding,
             dispersion=self.dispersion,
         )
 

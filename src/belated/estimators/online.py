@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
+
 from belated.estimators.estimate import Estimate
 from belated.exceptions import InvalidInput
 from belated.families import Family
 from belated.inputs import Vector
 from belated.models import Model
 from belated.priors import Prior
-from belated.statistics import Observations
+from belated.statistics import Information, Observations
 
 
 @dataclass(frozen=True)
@@ -39,9 +41,12 @@ class Online:
         if prior.adaptive:
             raise InvalidInput("Online cannot estimate the prior: give ridge a number", prior)
         model = Model(prior, family)
-        for rows, y, counted in data.chunks(1024):
-            for i in range(len(rows)):
-                if counted is None or counted[i]:
-                    model.learn(rows[i], float(y[i]))
-        theta, precision = model.theta, model.observed.precision
+        precision = prior.precision
+        size = max(1000, 10 * data.dim)
+        for rows, y, counted in data.chunks(size):
+            chosen = range(len(rows)) if counted is None else np.flatnonzero(counted)
+            weights = [model.learn(rows[i], float(y[i])) for i in chosen]
+            precision = precision + Information.of(rows[chosen], weights).matrix
+            model.renew(precision, precision)
+        theta = model.theta
         return Estimate(theta, theta, precision, model.n, False, 1, prior, model.dispersion)
