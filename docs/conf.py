@@ -27,7 +27,9 @@ default_role = "code"  # docstrings write `name`, as the pages do
 autodoc_default_options = {"members": True, "show-inheritance": True}
 autodoc_member_order = "bysource"
 autodoc_typehints = "signature"
-autodoc_type_aliases = {name: name for name in ("Row", "Vector", "Matrix", "Event")}
+autodoc_type_aliases = {
+    name: name for name in ("Row", "Vector", "Matrix", "Event", "Context", "Actions")
+}
 maximum_signature_line_length = 90
 napoleon_google_docstring = True
 napoleon_numpy_docstring = False

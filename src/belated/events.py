@@ -22,15 +22,19 @@ from belated.inputs import Row
 VERSION = 1
 
 
-class Decision(
-    msgspec.Struct,
-    frozen=True,
-    gc=False,
-    array_like=True,
-    tag=1,
-    forbid_unknown_fields=True,
-    eq=False,
+class _Event(
+    msgspec.Struct, frozen=True, gc=False, array_like=True, forbid_unknown_fields=True, eq=False
 ):
+    """An event is its bytes: these decide equality, so that -0.0 and NaN are what they are."""
+
+    def __eq__(self, other: object) -> bool:
+        return type(other) is type(self) and _encoder.encode(self) == _encoder.encode(other)
+
+    def __hash__(self) -> int:
+        return hash(_encoder.encode(self))
+
+
+class Decision(_Event, tag=1, frozen=True):
     """An action was chosen; everything its reward will need is here.
 
     Attributes:
@@ -60,25 +64,15 @@ class Decision(
     model: int
     activated: bool = True
 
-    def __eq__(self, other: object) -> bool:
-        return type(other) is Decision and encode(self) == encode(other)
 
-    def __hash__(self) -> int:
-        return hash((self.id, self.at))
-
-
-class Activation(
-    msgspec.Struct, frozen=True, gc=False, array_like=True, tag=2, forbid_unknown_fields=True
-):
+class Activation(_Event, tag=2, frozen=True):
     """The decision took effect (the mail was sent, the page was seen): its window starts."""
 
     id: str
     at: int
 
 
-class Reward(
-    msgspec.Struct, frozen=True, gc=False, array_like=True, tag=3, forbid_unknown_fields=True
-):
+class Reward(_Event, tag=3, frozen=True):
     """An outcome of a decision, or one part of it; a higher revision replaces a lower one."""
 
     id: str
@@ -88,18 +82,14 @@ class Reward(
     revision: int = 0
 
 
-class Void(
-    msgspec.Struct, frozen=True, gc=False, array_like=True, tag=4, forbid_unknown_fields=True
-):
+class Void(_Event, tag=4, frozen=True):
     """The decision was never carried out: nothing is to be learned from it."""
 
     id: str
     at: int
 
 
-class Settled(
-    msgspec.Struct, frozen=True, gc=False, array_like=True, tag=5, forbid_unknown_fields=True
-):
+class Settled(_Event, tag=5, frozen=True):
     """Journal time in a partition has reached ``until``: whatever was due by then is settled."""
 
     partition: int
@@ -124,6 +114,8 @@ def encode(event: Event) -> bytes:
     >>> encode(Void("a1", 5)).hex(" ")
     '01 93 04 a2 61 31 05'
     """
+    if type(event) is Decision and type(event.x) is not np.ndarray:
+        raise TypeError(f"the row of a decision is a float32 vector, not {event.x!r}")
     return _VERSION_BYTE + _encoder.encode(event)
 
 
@@ -141,7 +133,7 @@ def decode(data: bytes | memoryview) -> Event:
         raise UnknownEvent(view[0])
     try:
         return _decoder.decode(view[1:])
-    except (msgspec.DecodeError, ValueError) as error:
+    except (msgspec.DecodeError, ValueError, RecursionError) as error:
         _raise_if_unknown_kind(view[1:])
         raise CorruptEvent(f"not an event: {error}") from None
 
@@ -149,16 +141,17 @@ def decode(data: bytes | memoryview) -> Event:
 def _raise_if_unknown_kind(body: memoryview) -> None:
     try:
         parts = msgspec.msgpack.decode(body)
-    except (msgspec.DecodeError, ValueError):
+    except (msgspec.DecodeError, ValueError, RecursionError):
         return
     if isinstance(parts, list) and parts and isinstance(parts[0], int) and parts[0] not in _KINDS:
         raise UnknownEvent(VERSION, parts[0])
 
 
 def _row_to_bytes(row: Any) -> bytes:
-    if not isinstance(row, np.ndarray) or row.dtype != np.float32 or row.ndim != 1:
+    if row.dtype != np.float32 or row.ndim != 1:
         raise TypeError(f"the row of a decision is a float32 vector, not {row!r}")
-    return row.astype("<f4", copy=False).tobytes()
+    data: bytes = row.astype("<f4", copy=False).tobytes()
+    return data
 
 
 def _row_from_bytes(_: type, data: bytes) -> Row:

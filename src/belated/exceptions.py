@@ -11,6 +11,8 @@
 
     BelatedWarning        (UserWarning)
     ├── ConvergenceWarning                an estimate is finite, but not the optimum
+    ├── DelayWarning                      rewards may be missing for a reason, or for ever
+    ├── InterceptWarning                  0/1 rewards are learned as Gaussian without an intercept
     └── ScaleWarning                      the prior says nothing sensible about rows of this size
 """
 
@@ -34,6 +36,9 @@ class InvalidInput(BelatedError, ValueError):
         super().__init__(message)
         self.value = value
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (str(self), self.value)
+
 
 class UnknownEvent(BelatedError, ValueError):
     """The bytes hold an event of a version or kind this release does not know.
@@ -51,6 +56,9 @@ class UnknownEvent(BelatedError, ValueError):
         self.version = version
         self.kind = kind
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.version, self.kind)
+
 
 class CorruptEvent(BelatedError, ValueError):
     """The bytes are not an event: cut off, or changed after they were written."""
@@ -67,17 +75,25 @@ class UnknownHandle(BelatedError, LookupError):
         super().__init__(f"no observation is counted under handle {handle}")
         self.handle = handle
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.handle,)
+
 
 class MissingExtra(BelatedError, ImportError):
     """An optional dependency is missing.
 
     Attributes:
+        what: needs it.
         extra: the extra to install, as in ``pip install 'belated[fast]'``.
     """
 
     def __init__(self, what: str, extra: str) -> None:
         super().__init__(f"{what} needs an extra: pip install 'belated[{extra}]'")
+        self.what = what
         self.extra = extra
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.what, self.extra)
 
 
 class BelatedWarning(UserWarning):
@@ -86,6 +102,14 @@ class BelatedWarning(UserWarning):
 
 class ConvergenceWarning(BelatedWarning):
     """The estimate is finite but has not converged; its ``converged`` is False."""
+
+
+class InterceptWarning(BelatedWarning):
+    """Rewards of 0 and 1 are learned as Gaussian from rows that have no intercept."""
+
+
+class DelayWarning(BelatedWarning):
+    """Delays depend on the reward, or most rewards do not come: what is learned may mislead."""
 
 
 class ScaleWarning(BelatedWarning):

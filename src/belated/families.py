@@ -31,13 +31,13 @@ from belated.kernels import MAX_ETA
 
 @dataclass(frozen=True)
 class Interval:
-    """The closed range of rewards a family takes."""
+    """The range of rewards a family takes: its ends belong to it where they are finite."""
 
     lower: float
     upper: float
 
     def __contains__(self, y: float) -> bool:
-        return self.lower <= y <= self.upper
+        return self.lower <= y <= self.upper and math.isfinite(y)
 
     def check(self, y: Any) -> None:
         """Refuse rewards outside, naming the first.
@@ -47,7 +47,7 @@ class Interval:
         belated.exceptions.InvalidInput: the reward 2.0 is outside [0, 1]
         """
         values = np.atleast_1d(np.asarray(y, dtype=np.float64))
-        outside = ~((values >= self.lower) & (values <= self.upper))
+        outside = ~((values >= self.lower) & (values <= self.upper) & np.isfinite(values))
         if outside.any():
             value = float(values[outside.argmax()])
             bounds = f"[{self.lower:g}, {self.upper:g}]"

@@ -34,10 +34,10 @@ def as_row(x: Any, dim: int) -> Row:
     Traceback (most recent call last):
     belated.exceptions.InvalidInput: x[1] is nan: a row holds finite numbers of at most 1e+08
     """
-    row = _as_float32(x, "x")
-    if row.shape != (dim,):
-        raise InvalidInput(f"x has shape {row.shape}: one row of {dim} numbers was expected", x)
-    return _bounded(row, "x")
+    given = as_numbers(x, "x")
+    if given.shape != (dim,):
+        raise InvalidInput(f"x has shape {given.shape}: one row of {dim} numbers was expected", x)
+    return _bounded(given, "x")
 
 
 def as_rows(rows: Any, dim: int) -> Row:
@@ -46,11 +46,11 @@ def as_rows(rows: Any, dim: int) -> Row:
     >>> as_rows([[0.5, 1], [2, 3]], dim=2).shape
     (2, 2)
     """
-    table = _as_float32(rows, "rows")
-    if table.ndim != 2 or table.shape[1] != dim:
-        message = f"rows has shape {table.shape}: a table of rows of {dim} numbers was expected"
+    given = as_numbers(rows, "rows")
+    if given.ndim != 2 or given.shape[1] != dim:
+        message = f"rows has shape {given.shape}: a table of rows of {dim} numbers was expected"
         raise InvalidInput(message, rows)
-    return _bounded(table, "rows")
+    return _bounded(given, "rows")
 
 
 def as_reward(y: Any) -> float:
@@ -60,7 +60,7 @@ def as_reward(y: Any) -> float:
     1.0
     """
     try:
-        value = float(y)
+        value = math.nan if isinstance(y, np.complexfloating) else float(y)
     except (TypeError, ValueError, OverflowError):
         raise InvalidInput(f"the reward {y!r} is not a number", y) from None
     if not abs(value) <= MAX_REWARD:
@@ -70,7 +70,7 @@ def as_reward(y: Any) -> float:
 
 def as_rewards(y: Any, count: int) -> Vector:
     """``count`` rewards, one for each row."""
-    rewards = _as_numbers(y, "y").astype(np.float64)
+    rewards = as_numbers(y, "y").astype(np.float64)
     if rewards.shape != (count,):
         raise InvalidInput(f"y has shape {rewards.shape}: {count} rewards were expected", y)
     bad = ~(np.abs(rewards) <= MAX_REWARD)
@@ -85,7 +85,7 @@ def as_positive(value: Any, name: str) -> float:
     """A finite number above zero."""
     try:
         number = float(value)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         raise InvalidInput(f"{name} is {value!r}: a number above 0 was expected", value) from None
     if not (number > 0 and math.isfinite(number)):
         raise InvalidInput(f"{name} is {value!r}: a finite number above 0 was expected", value)
@@ -99,7 +99,8 @@ def as_dim(dim: Any) -> int:
     return int(dim)
 
 
-def _as_numbers(value: Any, name: str) -> NDArray[Any]:
+def as_numbers(value: Any, name: str) -> NDArray[Any]:
+    """A regular array of real numbers, of whatever type they have."""
     try:
         array = np.asarray(value)
     except ValueError:  # ragged nesting
@@ -109,14 +110,10 @@ def _as_numbers(value: Any, name: str) -> NDArray[Any]:
     return array
 
 
-def _as_float32(value: Any, name: str) -> Row:
-    array = _as_numbers(value, name)
+def _bounded(given: NDArray[Any], name: str) -> Row:
     # A float64 beyond float32 becomes inf here and is refused by the bound below.
     with np.errstate(over="ignore"):
-        return np.ascontiguousarray(array, dtype=np.float32)
-
-
-def _bounded(array: Row, name: str) -> Row:
+        array = np.asarray(given, dtype=np.float32, order="C")
     # One pass in BLAS: a small sum of squares proves every entry finite and in bounds.
     flat = array.reshape(-1)
     if np.vdot(flat, flat) <= MAX_ENTRY:
@@ -126,7 +123,7 @@ def _bounded(array: Row, name: str) -> Row:
         at = tuple(int(i) for i in np.argwhere(bad)[0])
         where = ", ".join(map(str, at))
         message = (
-            f"{name}[{where}] is {array[at]}: a row holds finite numbers of at most {MAX_ENTRY:g}"
+            f"{name}[{where}] is {given[at]}: a row holds finite numbers of at most {MAX_ENTRY:g}"
         )
-        raise InvalidInput(message, float(array[at]))
+        raise InvalidInput(message, float(given[at]))
     return array

@@ -13,16 +13,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from functools import cache
 from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.linalg.blas import daxpy, ddot, dgemv, dger
 
 from belated.exceptions import MissingExtra
-from belated.inputs import Matrix, Vector
+from belated.inputs import Matrix, Row, Vector
 
 #: Scores closer than this, relative to their size, are ties.
 TIE = 1e-12
@@ -32,6 +33,10 @@ LEFT = 1e-6
 SMALL = 0.05
 #: Beyond this a linear predictor is held: exp(±700) is still a float64.
 MAX_ETA = 700.0
+#: No row counts for more: rewards are at most 1e9, so no information of this size is real.
+MAX_WEIGHT = 1e12
+#: No linear predictor moves further in one step.
+FAR = 1e30
 
 # --- primitives: what BLAS and a compiler do differently -------------------------------------
 #
@@ -62,6 +67,14 @@ def lengths(rows: Matrix) -> Vector:
     """The length of each row."""
     squares = np.vecdot(rows, rows)
     return np.sqrt(squares, squares)  # type: ignore[no-any-return]  # vecdot is untyped
+
+
+def winners(rows: Matrix, theta: Vector, pool: Row) -> NDArray[np.int64]:
+    """The best row of θ plus each column of the pool."""
+    # float32: a draw is random anyway, and scoring all of them is what a choice costs.
+    drawn = pool + theta.astype(np.float32)[:, None]
+    best: NDArray[np.int64] = rows.astype(np.float32).dot(drawn).argmax(axis=0)
+    return best
 
 
 def link(family: Any, eta: float) -> tuple[float, float]:
@@ -110,6 +123,22 @@ def _loop_lengths(rows: Matrix) -> Vector:
     return found
 
 
+def _loop_winners(rows: Matrix, theta: Vector, pool: Row) -> NDArray[np.int64]:
+    scores = np.dot(rows.astype(np.float32), pool)
+    best = np.zeros(scores.shape[1], dtype=np.int64)
+    greatest = np.full(scores.shape[1], -np.inf, dtype=np.float32)
+    for i in range(scores.shape[0]):
+        mean = np.float32(0.0)
+        for j in range(rows.shape[1]):
+            mean += np.float32(rows[i, j] * theta[j])
+        for j in range(scores.shape[1]):
+            score = scores[i, j] + mean
+            if score > greatest[j]:
+                greatest[j] = score
+                best[j] = i
+    return best
+
+
 def _loop_ddot(x: Vector, y: Vector) -> float:
     total = 0.0
     for i in range(x.shape[0]):
@@ -135,6 +164,7 @@ _SWAPPED: dict[Any, Callable[..., Any]] = {
     left: _loop_left,
     blend: _loop_blend,
     lengths: _loop_lengths,
+    winners: _loop_winners,
     ddot: _loop_ddot,
     daxpy: _loop_daxpy,
     link: _numbered_link,
@@ -164,6 +194,11 @@ def poisson_link(eta: float) -> tuple[float, float]:
 # --- kernels: one source ---------------------------------------------------------------------
 
 
+def finite(x: Vector) -> bool:
+    """Whether every number is, and none so large that its square is not."""
+    return math.isfinite(ddot(x, x))
+
+
 def score(rows: Matrix, theta: Vector, root: Matrix) -> tuple[Vector, Vector]:
     """The linear predictor of each row and its standard deviation ‖Sᵀx‖."""
     return rows.dot(theta), lengths(rows.dot(root))
@@ -176,11 +211,11 @@ def upper(
 
     Returns its index, how many rows tied, its mean and its slope: NaN if a row was not finite.
     """
+    if not finite(rows.ravel()):
+        return 0, 1, math.nan, math.nan
     scores = blend(rows, theta, width, lengths(rows.dot(root)))
     index = int(scores.argmax())
-    best = float(scores[index])  # argmax finds a NaN first: a finite best proves them all finite
-    if not math.isfinite(best):
-        return index, 1, math.nan, math.nan
+    best = float(scores[index])
     near = best - TIE * (1.0 + abs(best))
     scores[index] = -math.inf
     ties = 1
@@ -193,15 +228,29 @@ def upper(
     return index, ties, mean, slope
 
 
+def sampled(
+    rows: Matrix, theta: Vector, pool: Row, drawn: int, family: Any
+) -> tuple[int, int, float, float]:
+    """The best row of one draw, how many draws agree, its mean and slope: NaN if not finite."""
+    if not finite(rows.ravel()):
+        return 0, 1, math.nan, math.nan
+    best = winners(rows, theta, pool)
+    index = int(best[drawn])
+    mean, slope = link(family, ddot(rows[index], theta))
+    return index, int(np.count_nonzero(best == index)), mean, slope
+
+
 def count(root: Matrix, x: Vector, weight: float) -> float:
     """H ← H + w x xᵀ, where 1 + w q > 0 for q = xᵀH⁻¹x.
 
-    Returns q; nothing is changed unless it is finite.
+    Returns q; NaN, and nothing is changed, if the row or its weight is not finite.
     """
+    if not (finite(x) and math.isfinite(weight)):
+        return math.nan
     v = left(x, root)
     q: float = ddot(v, v)
     scaled = 1.0 + weight * q
-    if math.isfinite(q) and scaled > LEFT:
+    if scaled > LEFT:
         r = math.sqrt(scaled)
         deflate(root, weight / (r * (r + 1.0)), v)
     return q
@@ -214,12 +263,11 @@ def learn(
 
     Returns w; NaN, and nothing is changed, if the row is not finite.
     """
+    if not finite(x):
+        return math.nan
     v = left(x, root)
     q = ddot(v, v)
-    eta = ddot(x, theta)
-    if not (math.isfinite(q) and math.isfinite(eta)):
-        return math.nan
-    step, weight = proximal(family, y, eta, q, dispersion)
+    step, weight = proximal(family, y, ddot(x, theta), q, dispersion)
     r = math.sqrt(1.0 + weight * q)
     # deflate gives S Sᵀx = H⁻¹x for H before the shift, as the proximal step wants it.
     daxpy(deflate(root, weight / (r * (r + 1.0)), v), theta, len(theta), step)
@@ -227,63 +275,84 @@ def learn(
 
 
 def unlearn(
-    root: Matrix, theta: Vector, x: Vector, y: float, family: Any, dispersion: float, cap: float
+    root: Matrix,
+    theta: Vector,
+    x: Vector,
+    y: float,
+    weight: float,
+    family: Any,
+    dispersion: float,
+    cap: float,
 ) -> float:
     """Take one reward back: exact for Gaussian rewards, else one Newton step of at most ``cap``.
 
-    The weight the row has in H is not remembered, but is at most what H holds in its direction.
-    Returns the weight taken out; NaN, and nothing is changed, if the row is not finite.
+    ``weight`` is what the row has in H. Returns the share 1 - w q of its direction that remains;
+    nothing is changed unless it is above LEFT. NaN if the row or its weight is not finite.
     """
+    if not (finite(x) and math.isfinite(weight)):
+        return math.nan
+    v = left(x, root)
+    q: float = ddot(v, v)
+    remains = 1.0 - weight * q
+    if remains > LEFT:
+        mean, _ = link(family, ddot(x, theta))
+        step = capped(-(y - mean) / dispersion / remains, q, cap)
+        r = math.sqrt(remains)
+        daxpy(deflate(root, -weight / (r * (r + 1.0)), v), theta, len(theta), step)
+    return remains
+
+
+def amend(root: Matrix, theta: Vector, x: Vector, step: float, cap: float) -> bool:
+    """θ ← θ + step H⁻¹x, by which xᵀθ moves at most ``cap``; False if the row is not finite."""
+    if not finite(x):
+        return False
     v = left(x, root)
     q = ddot(v, v)
-    eta = ddot(x, theta)
-    if not (math.isfinite(q) and math.isfinite(eta)):
-        return math.nan
-    mean, slope = link(family, eta)
-    weight = slope / dispersion
-    if weight * q > 1.0 - LEFT:
-        weight = (1.0 - LEFT) / q
-    step = -(y - mean) / dispersion / (1.0 - weight * q)
+    daxpy(deflate(root, 0.0, v), theta, len(theta), capped(step, q, cap))
+    return True
+
+
+def capped(step: float, q: float, cap: float) -> float:
+    """The step along H⁻¹x, so short that xᵀθ moves at most ``cap``."""
     if abs(step) * q > cap:
-        step = math.copysign(cap / q, step)
-    r = math.sqrt(1.0 - weight * q)
-    daxpy(deflate(root, -weight / (r * (r + 1.0)), v), theta, len(theta), step)
-    return weight
+        return math.copysign(cap / q, step)
+    return step
 
 
 def proximal(family: Any, y: float, eta: float, q: float, dispersion: float) -> tuple[float, float]:
     """The step of one reward: argmax over z of log p(y | z) - (z - η)²/(2 q).
 
-    Returns (y - g(z))/φ, by which θ moves along H⁻¹x, and the weight g'(z)/φ. The solution is
+    Returns (z - η)/q, by which θ moves along H⁻¹x, and the weight g'(z)/φ. The solution is
     bounded by the data, where an explicit step of a surprising count would overflow.
     """
     scale = q / dispersion
-    z = eta
-    mean, slope = link(family, z)
+    mean, slope = link(family, eta)
     gap = scale * (y - mean)
-    change = gap / (1.0 + scale * slope)
-    if abs(change) <= SMALL:  # one Newton step is as good as all of them, and exact for Gaussian
-        return change / q if q > 0.0 else 0.0, slope / dispersion
-    # f(z) = z - η - scale (y - g(z)) increases, and changes sign between η and the explicit step.
-    low = min(eta, eta + gap)
-    high = max(eta, eta + gap)
-    last = 2.0 * abs(gap)
+    newton = gap / (1.0 + scale * slope)
+    if q == 0.0 or abs(newton) <= SMALL:  # one Newton step is as good as all of them
+        return newton / q if q > 0.0 else 0.0, min(slope / dispersion, MAX_WEIGHT)
+    # f(move) = move - scale (y - g(η + move)) increases, and has its zero between 0 and gap.
+    low = max(min(0.0, gap), -FAR)
+    high = min(max(0.0, gap), FAR)
+    move = 0.0
+    last = 2.0 * (high - low)
     for _ in range(200):
-        target = z + gap / (1.0 + scale * slope)
+        target = move + newton
         # Newton where it stays inside and at least halves its step, else the middle.
-        if not (low <= target <= high and 2.0 * abs(target - z) <= last):
+        if not (low <= target <= high and 0.0 < 2.0 * abs(newton) <= last):
             target = 0.5 * (low + high)
-        last = abs(target - z)
-        z = target
-        mean, slope = link(family, z)
-        gap = eta - z + scale * (y - mean)
-        if abs(gap) <= 1e-7 * (1.0 + abs(z)):
+        last = abs(target - move)
+        move = target
+        mean, slope = link(family, eta + move)
+        gap = scale * (y - mean) - move
+        newton = gap / (1.0 + scale * slope)  # NaN where both overflow: then the middle is next
+        if abs(newton) <= 1e-9 * (1.0 + abs(eta + move)):
             break
         if gap > 0.0:
-            low = z
+            low = move
         else:
-            high = z
-    return (y - mean) / dispersion, slope / dispersion
+            high = move
+    return move / q, min(slope / dispersion, MAX_WEIGHT)
 
 
 # --- the two sets ----------------------------------------------------------------------------
@@ -295,12 +364,14 @@ class Kernels:
 
     score: Callable[[Matrix, Vector, Matrix], tuple[Vector, Vector]]
     upper: Callable[[Matrix, Vector, Matrix, float, float, Any], tuple[int, int, float, float]]
+    sampled: Callable[[Matrix, Vector, Row, int, Any], tuple[int, int, float, float]]
     count: Callable[[Matrix, Vector, float], float]
     learn: Callable[[Matrix, Vector, Vector, float, Any, float], float]
-    unlearn: Callable[[Matrix, Vector, Vector, float, Any, float, float], float]
+    unlearn: Callable[[Matrix, Vector, Vector, float, float, Any, float, float], float]
+    amend: Callable[[Matrix, Vector, Vector, float, float], bool]
 
 
-_PLAIN = Kernels(score, upper, count, learn, unlearn)
+_PLAIN = Kernels(score, upper, sampled, count, learn, unlearn, amend)
 
 
 def plain() -> Kernels:
@@ -324,10 +395,10 @@ def compiled() -> Kernels:
     options: Any = {"fastmath": {"reassoc", "contract", "arcp", "nsz"}}
     for primitive, loop in _SWAPPED.items():
         overload(primitive, jit_options=options, strict=False)(_always(loop))
-    for helper in (gaussian_link, bernoulli_link, poisson_link, proximal):
+    for helper in (gaussian_link, bernoulli_link, poisson_link, finite, capped, proximal):
         register_jitable(helper)
     jit = numba.njit(cache=True, **options)
-    return Kernels(*(jit(kernel) for kernel in (score, upper, count, learn, unlearn)))
+    return Kernels(*(jit(kernel) for kernel in astuple(_PLAIN)))
 
 
 def _always(loop: Callable[..., Any]) -> Callable[..., Any]:

@@ -16,15 +16,18 @@ from typing import Any
 
 import numpy as np
 from scipy.linalg import eigh
+from scipy.linalg.blas import ddot
 from scipy.linalg.lapack import dpotrf, dtrtri
 
 from belated import kernels
 from belated.exceptions import InvalidInput
 from belated.families import Family, Gaussian
-from belated.inputs import Matrix, Vector
+from belated.inputs import MAX_REWARD, Matrix, Row, Vector, as_reward
 from belated.priors import Prior
 from belated.statistics import Information
 
+#: A row with more information than this has left nothing of its direction but rounding.
+HEAVY = 1e8
 #: How far one step may move a linear predictor when a reward is taken back.
 STEP = 3.0
 
@@ -41,9 +44,11 @@ def root_of(precision: Matrix) -> Matrix:
     if not failed:
         return np.ascontiguousarray(inverse.T)
     # Rounding has made a direction of H vanish. Equal scales first, then the spectrum's floor.
-    scale = 1.0 / np.sqrt(np.maximum(np.diag(precision), np.finfo(float).tiny))
+    floor = np.finfo(float).eps * len(precision)
+    diagonal = np.diag(precision)
+    scale = 1.0 / np.sqrt(np.maximum(diagonal, floor * diagonal.max()))
     values, vectors = eigh(precision * scale[:, None] * scale)
-    values = np.maximum(values, np.finfo(float).eps * len(values) * values[-1])
+    values = np.maximum(values, floor * values[-1])
     return np.ascontiguousarray(scale[:, None] * vectors / np.sqrt(values))
 
 
@@ -56,6 +61,7 @@ class Model:
         decided: a root that counts pending decisions too.
         n: rewards counted.
         pending: decisions whose reward is out, G_t.
+        decisions: made so far, those that left without a reward too.
         dispersion: φ.
 
     >>> from belated import Bernoulli
@@ -90,9 +96,20 @@ class Model:
         self.renew(observed, observed if pending is None else observed + pending.matrix)
         self.n = n
         self.pending = 0 if pending is None else pending.count
+        self.decisions = self.n + self.pending
         known = family.dispersion if dispersion is None else dispersion
         self.dispersion = 1.0 if known is None else known
-        self._least, self._most = family.support.lower, family.support.upper
+        #: A root of what has arrived in the metric of the policy, where that is not ``observed``.
+        self.counted: Matrix | None = None
+        # What policies derive from the roots and keep until decisions have grown.
+        self.pool: Row | None = None
+        self.pooled_at = 0
+        self.inflation = 1.0
+        self.inflated_at = -math.inf
+        # Taking a Gaussian reward back is exact; for others it is a step, and a step has a limit.
+        self._cap = math.inf if isinstance(family, Gaussian) else STEP
+        self._least = max(family.support.lower, -MAX_REWARD)
+        self._most = min(family.support.upper, MAX_REWARD)
         # Compiled kernels know the built-in families by number; any other runs in plain Python.
         self._kernels = kernels.plain() if family.number is None else using or kernels.best()
         self._family = family if self._kernels is kernels.plain() else family.number
@@ -110,9 +127,16 @@ class Model:
         self.observed = root_of(observed)
         self.decided = self.observed.copy() if decided is observed else root_of(decided)
 
+    def restart(self, theta: Vector, dispersion: float) -> None:
+        """Go on from an estimate; draws around the old one are thrown away."""
+        self.theta = np.array(theta, dtype=np.float64)
+        self.dispersion = dispersion
+        self.pool = None
+        self.inflated_at = -math.inf
+
     def score(self, rows: Any) -> tuple[Vector, Vector]:
         """Linear predictors and standard deviations of rows, pending decisions counted."""
-        return self._kernels.score(np.asarray(rows, np.float64), self.theta, self.decided)
+        return self._kernels.score(self.table(rows), self.theta, self.decided)
 
     def upper(self, rows: Any, width: float, u: float = 0.0) -> tuple[int, int, float, float]:
         """The row with the greatest xᵀθ̂ + width · sd (Alg. 1, l. 6).
@@ -126,17 +150,56 @@ class Model:
             u: a uniform number in [0, 1) that draws among ties.
         """
         index, ties, mean, slope = self._kernels.upper(
-            np.asarray(rows, np.float64), self.theta, self.decided, width, u, self._family
+            self._table(rows), self.theta, self.decided, width, u, self._family
         )
         if mean != mean:
             raise _not_finite(rows)
-        return index, ties, mean, slope / self.dispersion
+        return index, ties, mean, min(slope / self.dispersion, kernels.MAX_WEIGHT)
+
+    def sampled(self, rows: Any, pool: Row, drawn: int) -> tuple[int, int, float, float]:
+        """The best row of θ̂ plus one column of a pool of deviations (Alg. 2, l. 11).
+
+        Returns its index, how many of the draws agree, its mean and its weight.
+        """
+        index, agreeing, mean, slope = self._kernels.sampled(
+            self._table(rows), self.theta, pool, drawn, self._family
+        )
+        if mean != mean:
+            raise _not_finite(rows)
+        return index, agreeing, mean, min(slope / self.dispersion, kernels.MAX_WEIGHT)
+
+    def predict(self, x: Any) -> tuple[float, float]:
+        """The mean and the weight of one row."""
+        x = self._row(x)
+        if not kernels.finite(x):
+            raise _not_finite(x)
+        mean, slope = self.family.mean_and_slope(float(x @ self.theta))
+        return mean, min(slope / self.dispersion, kernels.MAX_WEIGHT)
 
     def expect(self, x: Any, weight: float) -> None:
         """A decision for this row is pending; its weight was frozen at the choice."""
-        if not self._kernels.count(self.decided, np.asarray(x, np.float64), weight) < math.inf:
+        self.count(x, weight)
+        self.pending += 1
+        self.decisions += 1
+
+    def note(self, x: Any) -> None:
+        """A decision for this row is pending, and does not count as explored."""
+        if not kernels.finite(self._row(x)):
             raise _not_finite(x)
         self.pending += 1
+        self.decisions += 1
+
+    def count(self, x: Any, weight: float) -> float:
+        """``decided`` counts this row with this much more weight; returns xᵀH⁻¹x before."""
+        q = self._kernels.count(self.decided, self._row(x), weight)
+        if q != q:
+            raise _not_finite(x)
+        return q
+
+    def count_arrived(self, x: Any, weight: float) -> None:
+        """``counted`` counts this row."""
+        assert self.counted is not None
+        self._kernels.count(self.counted, self._row(x), weight)
 
     def withdraw(self, x: Any, weight: float) -> bool:
         """A pending decision left without a reward.
@@ -144,18 +207,17 @@ class Model:
         Returns False if next to nothing but this row was known of its direction: a step cannot
         take it out, and ``decided`` must be renewed from its sum.
         """
-        q = self._kernels.count(self.decided, np.asarray(x, np.float64), -weight)
-        if not q < math.inf:
-            raise _not_finite(x)
+        row = self._row(x)
+        q = math.inf if _heavy(row, weight) else self.count(row, -weight)
         self.pending -= 1
         return 1.0 - weight * q > kernels.LEFT
 
     def learn(self, x: Any, y: float) -> float:
         """The reward of a pending decision came; returns the weight its row now has."""
         if not self._least <= y <= self._most:
-            self.family.support.check(y)
+            self.family.support.check(as_reward(y))
         weight = self._kernels.learn(
-            self.observed, self.theta, np.asarray(x, np.float64), y, self._family, self.dispersion
+            self.observed, self.theta, self._row(x), y, self._family, self.dispersion
         )
         if weight != weight:
             raise _not_finite(x)
@@ -163,30 +225,73 @@ class Model:
         self.pending -= 1
         return weight
 
-    def retract(self, x: Any, y: float) -> float:
+    def retract(self, x: Any, y: float, weight: float) -> bool:
         """A reward that was learned is taken back, and its decision is pending again.
 
-        One that is to be forgotten altogether is then withdrawn. Returns the weight taken out.
+        One that is to be forgotten altogether is then withdrawn. Returns False if next to nothing
+        but this row was known of its direction: a step cannot take it out, nothing but the counts
+        has changed, and the model must be fitted anew.
+
+        Args:
+            x: the row.
+            y: the reward.
+            weight: that the row has: what :meth:`learn` gave, or that of the last fit.
         """
-        cap = math.inf if isinstance(self.family, Gaussian) else STEP
-        row = np.asarray(x, np.float64)
-        weight = self._kernels.unlearn(
-            self.observed, self.theta, row, y, self._family, self.dispersion, cap
+        self.family.support.check(as_reward(y))
+        row = self._row(x)
+        remains = (
+            0.0
+            if _heavy(row, weight)
+            else self._kernels.unlearn(
+                self.observed, self.theta, row, y, weight, self._family, self.dispersion, self._cap
+            )
         )
-        if weight != weight:
+        if remains != remains:
             raise _not_finite(x)
         self.n -= 1
         self.pending += 1
-        return weight
+        return remains > kernels.LEFT
 
-    def revise(self, x: Any, old: float, new: float) -> float:
-        """The reward of a row was ``old`` and is ``new``: taken back and learned again.
+    def revise(self, x: Any, old: float, new: float) -> None:
+        """The reward of a row was ``old`` and is ``new``; its weight stays.
 
-        Returns by how much the weight of the row has grown.
+        Exact for Gaussian rewards; for others one Newton step, mended at the next fit.
         """
-        self.family.support.check(new)
-        return -self.retract(x, old) + self.learn(x, new)
+        for y in (old, new):
+            self.family.support.check(as_reward(y))
+        step = (new - old) / self.dispersion
+        row = self._row(x)
+        if not self._kernels.amend(self.observed, self.theta, row, step, self._cap):
+            raise _not_finite(x)
+
+    def _row(self, x: Any) -> Vector:
+        row = np.asarray(x, np.float64)
+        if row.shape != self.theta.shape:
+            message = f"the row has shape {row.shape}: {self.dim} numbers were expected"
+            raise InvalidInput(message, x)
+        return row
+
+    def table(self, rows: Any) -> Matrix:
+        """Rows as float64, if every one of them is a row of this model."""
+        table = self._table(rows)
+        if not kernels.finite(table.ravel()):
+            raise _not_finite(rows)
+        return table
+
+    def _table(self, rows: Any) -> Matrix:
+        table = np.asarray(rows, np.float64)
+        if table.ndim != 2 or table.shape[1] != len(self.theta) or len(table) == 0:
+            message = f"rows has shape {table.shape}: at least one row of {self.dim} numbers"
+            raise InvalidInput(message, rows)
+        return table
+
+
+def _heavy(row: Vector, weight: float) -> bool:
+    size = weight * ddot(row, row)
+    if not math.isfinite(size):
+        raise _not_finite(row)
+    return bool(size > HEAVY)
 
 
 def _not_finite(rows: Any) -> InvalidInput:
-    return InvalidInput("a row holds a number that is not finite", rows)
+    return InvalidInput("a row, or its weight, holds a number that is not finite", rows)

@@ -8,7 +8,7 @@ from typing import Any, Literal
 import numpy as np
 
 from belated.exceptions import InvalidInput
-from belated.inputs import Matrix, Vector, as_dim, as_positive
+from belated.inputs import Matrix, Vector, as_dim, as_numbers, as_positive
 
 #: Where the estimated precision of an adaptive prior starts, and the range it stays in.
 AUTO_START, AUTO_RANGE = 1.0, (0.02, 50.0)
@@ -48,20 +48,33 @@ class Prior:
     @classmethod
     def normal(cls, mean: Any, precision: Any) -> Prior:
         """A given mean and precision, as from an earlier experiment: a warm start."""
-        centre = np.array(mean, dtype=np.float64)
-        matrix = np.array(precision, dtype=np.float64)
-        if centre.ndim != 1 or matrix.shape != (len(centre), len(centre)):
+        centre = as_numbers(mean, "mean").astype(np.float64)
+        matrix = as_numbers(precision, "precision").astype(np.float64)
+        if centre.ndim != 1 or len(centre) == 0 or matrix.shape != (len(centre), len(centre)):
             message = f"a mean of shape {centre.shape} needs a square precision of the same size"
             raise InvalidInput(f"{message}, not {matrix.shape}", precision)
         if not (np.isfinite(centre).all() and np.isfinite(matrix).all()):
             raise InvalidInput("the prior's mean and precision must be finite", (mean, precision))
-        if not np.allclose(matrix, matrix.T, rtol=1e-8):
+        if np.abs(matrix - matrix.T).max() > 1e-8 * np.abs(matrix).max():
             raise InvalidInput("the prior's precision must be symmetric", precision)
         least = float(np.linalg.eigvalsh(matrix)[0])
         if least <= 0:
             message = f"the prior's precision must be positive definite: an eigenvalue is {least:g}"
             raise InvalidInput(message, precision)
         return cls(centre, 0.5 * (matrix + matrix.T))
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Prior):
+            return NotImplemented
+        same = np.array_equal(self.mean, other.mean)
+        return (
+            same
+            and np.array_equal(self.precision, other.precision)
+            and self.adaptive == other.adaptive
+        )
+
+    def __hash__(self) -> int:
+        return hash((self.mean.tobytes(), self.precision.tobytes(), self.adaptive))
 
     @property
     def dim(self) -> int:

@@ -24,7 +24,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from belated.exceptions import InvalidInput, UnknownHandle
-from belated.inputs import Matrix, Row, Vector, as_dim, as_reward, as_rewards, as_row, as_rows
+from belated.inputs import (
+    Matrix,
+    Row,
+    Vector,
+    as_dim,
+    as_numbers,
+    as_reward,
+    as_rewards,
+    as_row,
+    as_rows,
+)
 
 #: Rows in a full block of observations.
 BLOCK = 1 << 16
@@ -56,10 +66,10 @@ class Moments:
     @classmethod
     def of(cls, rows: Any, y: Any) -> Moments:
         """The moments of these rows and their rewards."""
-        dim = np.shape(rows)[-1] if np.ndim(rows) == 2 else 0
-        if dim == 0:
-            raise InvalidInput(f"rows has shape {np.shape(rows)}: a table was expected", rows)
-        table = as_rows(rows, dim)
+        given = as_numbers(rows, "rows")
+        if given.ndim != 2 or given.shape[1] == 0:
+            raise InvalidInput(f"rows has shape {given.shape}: a table was expected", rows)
+        table = as_rows(given, given.shape[1])
         rewards = as_rewards(y, len(table))
         exact = table.astype(np.float64)
         return cls(len(table), exact.T @ exact, rewards @ exact, float(rewards @ rewards))
@@ -111,12 +121,15 @@ class Information:
     @classmethod
     def of(cls, rows: Any, weights: Any) -> Information:
         """The information of these rows with their weights g'(η)/φ."""
-        table = np.asarray(rows, dtype=np.float64)
-        factors = np.asarray(weights, dtype=np.float64)
+        table = as_numbers(rows, "rows").astype(np.float64, copy=False)
+        factors = as_numbers(weights, "weights").astype(np.float64, copy=False)
         if table.ndim != 2 or factors.shape != table.shape[:1]:
             message = f"rows of shape {table.shape} do not go with weights of {factors.shape}"
             raise InvalidInput(message, weights)
-        return cls(len(table), (table * factors[:, None]).T @ table)
+        matrix = (table * factors[:, None]).T @ table
+        if not np.isfinite(matrix).all():
+            raise InvalidInput("a row or a weight is not finite, or too large to be added", weights)
+        return cls(len(table), matrix)
 
     @property
     def dim(self) -> int:
@@ -124,10 +137,16 @@ class Information:
         return len(self.matrix)
 
     def __add__(self, other: Information) -> Information:
-        return Information(self.count + other.count, self.matrix + other.matrix)
+        return self._combined(other, 1)
 
     def __sub__(self, other: Information) -> Information:
-        return Information(self.count - other.count, self.matrix - other.matrix)
+        return self._combined(other, -1)
+
+    def _combined(self, other: Information, sign: int) -> Information:
+        if self.dim != other.dim:
+            message = f"information of {self.dim} and of {other.dim} numbers does not add"
+            raise InvalidInput(message, other)
+        return Information(self.count + sign * other.count, self.matrix + sign * other.matrix)
 
 
 class _Block:
@@ -241,7 +260,10 @@ class Observations:
         return len(self._blocks) << 16
 
     def chunks(self, size: int) -> Iterator[tuple[Matrix, Vector, NDArray[np.bool_] | None]]:
-        """Rows in float64 (one buffer, used again), rewards, and which count (None: all)."""
+        """Rows in float64 (one buffer, used again), rewards, and which count (None: all).
+
+        Rows that do not count are zeros: they add nothing to any sum.
+        """
         buffer = np.empty((size, self.dim))
         for block in self._blocks:
             everything = bool(block.counted[: block.used].all())
@@ -249,7 +271,10 @@ class Observations:
                 stop = min(block.used, start + size)
                 rows = buffer[: stop - start]
                 rows[:] = block.rows[start:stop]
-                yield rows, block.y[start:stop], None if everything else block.counted[start:stop]
+                counted = None if everything else block.counted[start:stop]
+                if counted is not None:
+                    rows[~counted] = 0.0
+                yield rows, block.y[start:stop], counted
 
     def moments(self) -> Moments:
         """The moments of all that is counted."""

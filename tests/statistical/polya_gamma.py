@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.special import log_ndtr
 
 from belated.inputs import Matrix, Vector
@@ -45,11 +46,11 @@ def polya_gamma(z: Vector, rng: np.random.Generator) -> Vector:
     return 0.25 * drawn.reshape(np.shape(z))
 
 
-def _below_series(x: Vector, rng: np.random.Generator) -> np.ndarray[tuple[int], np.dtype[np.bool]]:
+def _below_series(x: Vector, rng: np.random.Generator) -> NDArray[np.bool_]:
     """Accept each x with the probability density/proposal, by its alternating series."""
     partial = _coefficient(0, x)
     height = rng.random(len(x)) * partial
-    taken = np.zeros(len(x), dtype=np.bool)
+    taken = np.zeros(len(x), dtype=np.bool_)
     open_ = np.arange(len(x))
     n = 0
     while len(open_):

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -24,14 +26,20 @@ class Problem:
     y: Vector
     theta: Vector
 
-    def seen(self, order: np.ndarray[tuple[int], np.dtype[np.int64]] | None = None) -> Observations:
+    def seen(self, order: Any = slice(None)) -> Observations:
         """The observations, in this order."""
-        data = Observations(self.X.shape[1])
-        data.extend(self.X if order is None else self.X[order], self._rewards(order))
-        return data
+        return observed(self.X[order], self.y[order])
 
-    def _rewards(self, order: np.ndarray[tuple[int], np.dtype[np.int64]] | None) -> Vector:
-        return self.y if order is None else self.y[order]
+
+#: How rows are chosen: from d, n, |θ*| and a generator.
+Design = Callable[[int, int, float, np.random.Generator], Problem]
+
+
+def observed(X: Matrix, y: Vector) -> Observations:
+    """These rows with their rewards."""
+    data = Observations(X.shape[1])
+    data.extend(X, y)
+    return data
 
 
 def sphere(count: int, dim: int, rng: np.random.Generator) -> Matrix:
@@ -59,7 +67,7 @@ def bandit_like(dim: int, n: int, size: float, rng: np.random.Generator) -> Prob
     X, y = np.empty((n, dim)), np.empty(n)
     for t in range(n):
         arms = sphere(ARMS, dim, rng)
-        draw = model.theta + model.observed.matrix @ rng.standard_normal(dim)
+        draw = model.theta + model.observed @ rng.standard_normal(dim)
         X[t] = arms[np.argmax(arms @ draw)]
         y[t] = Bernoulli().sample(X[t] @ theta, rng)
         model.learn(X[t], float(y[t]))

@@ -199,7 +199,7 @@ def test_rewards_are_a_copy_in_float64() -> None:
 )
 def test_what_must_be_positive_is_refused_by_name(value: Any) -> None:
     """The message names the argument; a number too large for a float is refused too."""
-    with pytest.raises(InvalidInput, match="^ridge is") as caught:
+    with pytest.raises(InvalidInput, match=r"^ridge is") as caught:
         as_positive(value, "ridge")
     assert caught.value.value is value
 
@@ -213,7 +213,7 @@ def test_a_positive_number_becomes_a_float() -> None:
 @pytest.mark.parametrize("dim", [0, -1, 1.0, 2.5, "2", None, True, np.float64(2)])
 def test_a_width_is_a_whole_number_from_one(dim: Any) -> None:
     """Booleans and floats are no widths, even where their value is whole."""
-    with pytest.raises(InvalidInput, match="^dim is"):
+    with pytest.raises(InvalidInput, match=r"^dim is"):
         as_dim(dim)
 
 

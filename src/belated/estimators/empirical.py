@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import numpy as np
 from scipy.linalg import eigh
-from scipy.optimize import brentq
 
 from belated.inputs import Matrix, Vector
 from belated.priors import AUTO_RANGE, AUTO_START
@@ -31,6 +30,8 @@ def fitted_ridge(information: Matrix, pull: Vector) -> float:
     >>> round(fitted_ridge(np.eye(2) * 100.0, np.array([100.0, 0.0])), 3)
     1.201
     """
+    from scipy.optimize import brentq  # half of the time of `import belated`, and rarely needed
+
     values, vectors = eigh(information)
     values = np.maximum(values, 0.0)
     squares = np.square(pull @ vectors)

@@ -15,7 +15,7 @@ from belated.models import Model, root_of
 from belated.priors import Prior
 from belated.statistics import Information, Observations
 
-#: A prior is sensible for rows whose prior standard deviation of xᵀθ lies in this range.
+#: The lengths of rows, and the prior standard deviations of xᵀθ, that make sense.
 SENSIBLE = (1e-3, 1e3)
 
 
@@ -65,13 +65,19 @@ class Estimate:
 class Estimator(Protocol):
     """A way to estimate θ."""
 
-    def due(self, n: int, fitted: int) -> bool:
-        """Whether ``n`` rewards call for a new fit after one of ``fitted``."""
+    def next_fit(self, n: int) -> float:
+        """After a fit of ``n`` rewards: how many call for the next one. Never is infinite."""
 
     def fit(
-        self, data: Observations, *, family: Family, prior: Prior, start: Vector | None = None
+        self,
+        data: Observations,
+        *,
+        family: Family,
+        prior: Prior,
+        start: Vector | None = None,
+        polish: bool = True,
     ) -> Estimate:
-        """The estimate of these observations."""
+        """The estimate of these observations; unpolished is good enough to choose by."""
 
 
 def warn_of_scale(n: int, squared_length: float, prior: Prior) -> None:
@@ -79,10 +85,10 @@ def warn_of_scale(n: int, squared_length: float, prior: Prior) -> None:
     if n == 0 or squared_length == 0.0 or prior.adaptive:
         return
     ridge = prior.precision.trace() / prior.dim
-    deviation = math.sqrt(squared_length / ridge)
-    if SENSIBLE[0] <= deviation <= SENSIBLE[1]:
-        return
     length = math.sqrt(squared_length)
+    deviation = length / math.sqrt(ridge)
+    if any(SENSIBLE[0] <= size <= SENSIBLE[1] for size in (length, deviation)):
+        return
     effect = "is no prior at all" if deviation > 1 else "drowns what the rewards say"
     warnings.warn(
         f"rows have a typical length of {length:.2g}: a prior precision of {ridge:.2g} {effect}."

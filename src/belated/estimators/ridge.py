@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass
 
 import numpy as np
@@ -9,13 +10,15 @@ from scipy.linalg import cho_factor, cho_solve
 
 from belated.estimators.empirical import fitted_ridge
 from belated.estimators.estimate import Estimate, warn_of_scale
-from belated.exceptions import InvalidInput
+from belated.exceptions import ConvergenceWarning, InvalidInput
 from belated.families import Family, Gaussian
 from belated.inputs import Matrix, Vector
 from belated.models import root_of
 from belated.priors import Prior
 from belated.statistics import Moments, Observations
 
+#: Directions of the posterior further apart than this are lost to rounding.
+CONDITION = 1e12
 #: An estimated variance is at least this share of the rewards' mean square.
 LEAST_VARIANCE = 1e-9
 
@@ -25,8 +28,8 @@ class Ridge:
     """The exact posterior of Gaussian rewards; a fit costs O(d³) however many there are.
 
     A variance to be estimated is the residual sum of squares over the degrees of freedom left,
-    n - tr(H⁻¹ Σ x xᵀ/φ), iterated to its fixed point; until n exceeds d it is the mean square of
-    the rewards.
+    n - tr(H⁻¹ Σ x xᵀ/φ), iterated to its fixed point. Until n exceeds d it is the mean square of
+    the rewards, and 1 as long as all of them are zero.
 
     >>> moments = Moments.of([[1.0], [1.0]], [1.0, 3.0])
     >>> estimate = Ridge().fit(moments, family=Gaussian(), prior=Prior.ridge(1))
@@ -34,9 +37,9 @@ class Ridge:
     (array([1.3333]), array([[3.]]))
     """
 
-    def due(self, n: int, fitted: int) -> bool:
-        """Never: rank-one steps are exact. Only an estimated variance or prior needs fits."""
-        return False
+    def next_fit(self, n: int) -> float:
+        """Rank-one steps are exact; what they do not estimate, a variance or a prior, can wait."""
+        return n + 1 if n < 50 else 1.05 * n
 
     def fit(
         self,
@@ -45,6 +48,7 @@ class Ridge:
         family: Family,
         prior: Prior,
         start: Vector | None = None,
+        polish: bool = True,
     ) -> Estimate:
         """The posterior given these moments."""
         if not isinstance(family, Gaussian):
@@ -63,10 +67,19 @@ class Ridge:
                 prior = prior.with_ridge(ridge)
             theta, precision = _solve(moments, prior, dispersion)
             before = dispersion
-            if family.dispersion is None and moments.n > moments.dim:
+            if family.dispersion is None and moments.n > moments.dim and moments.square > 0.0:
                 dispersion = _variance(moments, prior, theta, precision)
-            converged = abs(dispersion - before) <= 1e-14 * before
+            converged = abs(dispersion - before) <= 1e-12 * before
         theta, precision = _solve(moments, prior, dispersion)
+        values = np.linalg.eigvalsh(precision)
+        converged = converged and values[0] * CONDITION >= values[-1]
+        if not converged:
+            warnings.warn(
+                "rows differ so much in length that the moments of the short ones are lost in"
+                " those of the long: scale the features",
+                ConvergenceWarning,
+                stacklevel=2,
+            )
         return Estimate(
             theta, theta, precision, moments.n, converged, iterations, prior, dispersion
         )

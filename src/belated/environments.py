@@ -1,0 +1,310 @@
+"""Problems to learn on.
+
+An environment says which rows are offered in a round, what their mean rewards are, and which reward
+a choice brings for a given uniform number: so that every policy meets the same contexts and the
+same luck. The named problems are the ones the library is measured on.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import ndtri, pdtr, pdtrik
+
+from belated.exceptions import InvalidInput, MissingExtra
+from belated.families import Bernoulli, Family, Gaussian, Poisson
+from belated.inputs import Matrix, Vector
+
+#: Rounds whose contexts are drawn together.
+TOGETHER = 512
+
+
+class Environment(Protocol):
+    """A problem."""
+
+    @property
+    def dim(self) -> int:
+        """The width of a row."""
+
+    @property
+    def family(self) -> Family:
+        """Of the rewards."""
+
+    def rounds(self, horizon: int, rng: np.random.Generator) -> Iterator[tuple[Matrix, Vector]]:
+        """The rows of each round and their mean rewards."""
+
+    def reward(self, mean: float, u: float) -> float:
+        """The reward of a row with this mean, when luck is ``u`` in (0, 1)."""
+
+
+def reward_of(family: Family, mean: float, u: float) -> float:
+    """A reward by the inverse of its distribution function: greater luck, greater reward.
+
+    For Bernoulli rewards it is U < p, one uniform number a round.
+
+    >>> reward_of(Bernoulli(), 0.3, 0.2), reward_of(Bernoulli(), 0.3, 0.4)
+    (1.0, 0.0)
+    """
+    if isinstance(family, Bernoulli):
+        return 1.0 if u < mean else 0.0
+    if isinstance(family, Gaussian):
+        return mean + math.sqrt(family.dispersion or 1.0) * float(ndtri(u))
+    if isinstance(family, Poisson):
+        count = math.ceil(pdtrik(u, mean))
+        return float(count - 1 if count >= 1 and pdtr(count - 1, mean) >= u else count)
+    raise InvalidInput(
+        f"no rewards can be drawn for {family}: give the environment its own", family
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class GLM:
+    """Rewards of a generalized linear model with a known θ*.
+
+    Args:
+        theta: θ*.
+        n_arms: K.
+        contexts: "fresh" draws new rows every round; a table (K, d) is offered every round; tables
+            (U, K, d) are those of U users, one of whom comes each round.
+        shape: of fresh rows: on the unit "sphere", or uniform in the "ball".
+        family: of the rewards.
+
+    >>> world = GLM(np.array([1.0, 0.0]), n_arms=2, contexts=np.eye(2))
+    >>> rows, means = next(world.rounds(1, np.random.default_rng(0)))
+    >>> means.round(3)
+    array([0.731, 0.5  ])
+    """
+
+    theta: Vector
+    n_arms: int
+    contexts: Literal["fresh"] | NDArray[Any] = "fresh"
+    shape: Literal["sphere", "ball"] = "sphere"
+    family: Family = field(default_factory=Bernoulli)
+
+    @property
+    def dim(self) -> int:
+        """The width of a row."""
+        return len(self.theta)
+
+    def rounds(self, horizon: int, rng: np.random.Generator) -> Iterator[tuple[Matrix, Vector]]:
+        """Rows as they are drawn or repeated, and their means."""
+        if isinstance(self.contexts, str):
+            yield from self._fresh(horizon, rng)
+            return
+        tables = _as_float32(self.contexts.reshape(-1, self.n_arms, self.dim))
+        means = [self.family.mean(table @ self.theta) for table in tables]
+        users = rng.integers(len(tables), size=horizon) if len(tables) > 1 else [0] * horizon
+        for user in users:
+            yield tables[user], means[user]
+
+    def reward(self, mean: float, u: float) -> float:
+        """Drawn from the family."""
+        return reward_of(self.family, mean, u)
+
+    def _fresh(self, horizon: int, rng: np.random.Generator) -> Iterator[tuple[Matrix, Vector]]:
+        for start in range(0, horizon, TOGETHER):
+            size = (min(TOGETHER, horizon - start), self.n_arms, self.dim)
+            tables = _as_float32(draw_rows(size, self.shape, rng))
+            yield from zip(tables, self.family.mean(tables @ self.theta), strict=True)
+
+
+@dataclass(frozen=True, eq=False)
+class Blocks:
+    """Each arm has a θ of its own, and every arm sees the same context: rows in blocks.
+
+    Args:
+        thetas: one row per arm, the first number an intercept.
+        family: of the rewards.
+    """
+
+    thetas: Matrix
+    family: Family = field(default_factory=Bernoulli)
+
+    @property
+    def dim(self) -> int:
+        """All blocks together."""
+        return self.thetas.size
+
+    def rounds(self, horizon: int, rng: np.random.Generator) -> Iterator[tuple[Matrix, Vector]]:
+        """Contexts z = (1, u)/√2 with u uniform in a ball."""
+        arms, width = self.thetas.shape
+        for start in range(0, horizon, TOGETHER):
+            count = min(TOGETHER, horizon - start)
+            u = draw_rows((count, width - 1), "ball", rng)
+            z = _as_float32(np.concatenate([np.ones((count, 1)), u], axis=1) / math.sqrt(2.0))
+            means = self.family.mean(z @ self.thetas.T)
+            for i in range(count):
+                yield in_blocks(z[i], arms), means[i]
+
+    def reward(self, mean: float, u: float) -> float:
+        """Drawn from the family."""
+        return reward_of(self.family, mean, u)
+
+
+@dataclass(frozen=True, eq=False)
+class Classification:
+    """Guess the class of a sample: reward 1 if right. Rows in blocks, with an intercept.
+
+    Args:
+        samples: one row each.
+        labels: their classes, from 0.
+    """
+
+    samples: NDArray[Any]
+    labels: NDArray[np.int64]
+    family: Family = field(default_factory=Bernoulli)
+
+    @property
+    def dim(self) -> int:
+        """All blocks together."""
+        return (int(self.labels.max()) + 1) * (int(self.samples.shape[1]) + 1)
+
+    def rounds(self, horizon: int, rng: np.random.Generator) -> Iterator[tuple[Matrix, Vector]]:
+        """Samples drawn with replacement."""
+        arms = int(self.labels.max()) + 1
+        right = np.eye(arms)
+        ones = np.ones((len(self.samples), 1))
+        z = _as_float32(np.concatenate([ones, self.samples], axis=1))
+        for chosen in rng.integers(len(z), size=horizon):
+            yield in_blocks(z[chosen], arms), right[self.labels[chosen]]
+
+    def reward(self, mean: float, u: float) -> float:
+        """Right or wrong: no luck in it."""
+        return mean
+
+
+@dataclass(frozen=True, eq=False)
+class Replay:
+    """A recorded table, where every arm's reward is known: offered in its order, again and again.
+
+    Args:
+        rows: (n, K, d).
+        rewards: (n, K), which are their own means.
+        family: of the rewards.
+    """
+
+    rows: NDArray[Any]
+    rewards: Matrix
+    family: Family = field(default_factory=Bernoulli)
+
+    @property
+    def dim(self) -> int:
+        """The width of a row."""
+        return int(self.rows.shape[2])
+
+    def rounds(self, horizon: int, rng: np.random.Generator) -> Iterator[tuple[Matrix, Vector]]:
+        """The records in order."""
+        tables = _as_float32(self.rows)
+        for t in range(horizon):
+            yield tables[t % len(tables)], self.rewards[t % len(tables)]
+
+    def reward(self, mean: float, u: float) -> float:
+        """As recorded."""
+        return mean
+
+
+def fixed(
+    seed: int, *, dim: int = 10, n_arms: int = 20, norm: float = 3.0, family: Family | None = None
+) -> GLM:
+    """The same rows every round.
+
+    >>> fixed(3).dim
+    10
+    """
+    rng = np.random.default_rng([seed, 1])
+    theta = draw_theta(dim, norm, rng)
+    rows = draw_rows((n_arms, dim), "sphere", rng)
+    return GLM(theta, n_arms, rows, family=family or Bernoulli())
+
+
+def users(
+    seed: int,
+    *,
+    dim: int = 10,
+    n_arms: int = 20,
+    norm: float = 3.0,
+    types: int = 5,
+    family: Family | None = None,
+) -> GLM:
+    """Five types of users, each with rows of their own; the type is uniform each round."""
+    rng = np.random.default_rng([seed, 2])
+    theta = draw_theta(dim, norm, rng)
+    rows = draw_rows((types, n_arms, dim), "sphere", rng)
+    return GLM(theta, n_arms, rows, family=family or Bernoulli())
+
+
+def fresh(
+    seed: int, *, dim: int = 10, n_arms: int = 20, norm: float = 3.0, family: Family | None = None
+) -> GLM:
+    """New rows on the unit sphere every round."""
+    theta = draw_theta(dim, norm, np.random.default_rng([seed, 3]))
+    return GLM(theta, n_arms, family=family or Bernoulli())
+
+
+def ball(seed: int, *, dim: int = 10, n_arms: int = 10, norm: float = 3.0) -> GLM:
+    """New rows in the unit ball every round."""
+    theta = draw_theta(dim, norm, np.random.default_rng([seed, 4]))
+    return GLM(theta, n_arms, shape="ball")
+
+
+def arms(seed: int, *, n_arms: int = 10, width: int = 5) -> Blocks:
+    """Ten arms with five coefficients each, 1.5 N(0, I)."""
+    rng = np.random.default_rng([seed, 5])
+    return Blocks(1.5 * rng.normal(size=(n_arms, width)))
+
+
+def digits(seed: int = 0) -> Classification:
+    """scikit-learn's bundled digits: 1,797 images of 64 pixels, ten classes.
+
+    Pixels are scaled so that a typical row has length 1.
+    """
+    try:
+        from sklearn.datasets import load_digits
+    except ImportError:
+        raise MissingExtra("the digits problem", "experiments") from None
+    images, labels = load_digits(return_X_y=True)
+    scale = math.sqrt(float(np.square(images).sum(axis=1).mean()))
+    return Classification(images / scale, labels.astype(np.int64))
+
+
+def draw_theta(dim: int, norm: float, rng: np.random.Generator) -> Vector:
+    """A direction at random, of this norm."""
+    theta = rng.normal(size=dim)
+    return np.asarray(norm * theta / np.linalg.norm(theta))
+
+
+def draw_rows(
+    size: tuple[int, ...], shape: Literal["sphere", "ball"], rng: np.random.Generator
+) -> NDArray[np.float64]:
+    """Rows uniform on the unit sphere or in the unit ball; the last axis is a row."""
+    rows = rng.normal(size=size)
+    rows /= np.linalg.norm(rows, axis=-1, keepdims=True)
+    if shape == "ball":
+        rows *= rng.random((*size[:-1], 1)) ** (1.0 / size[-1])
+    return rows
+
+
+def in_blocks(z: Vector, arms: int) -> Matrix:
+    """One row per arm, with ``z`` in the arm's block and zeros elsewhere.
+
+    >>> in_blocks(np.array([1.0, 2.0]), 2)
+    array([[1., 2., 0., 0.],
+           [0., 0., 1., 2.]])
+    """
+    blocks = np.zeros((arms, arms, len(z)))
+    blocks[np.arange(arms), np.arange(arms)] = z
+    rows = blocks.reshape(arms, -1)
+    rows.flags.writeable = False
+    return rows
+
+
+def _as_float32(rows: NDArray[Any]) -> NDArray[np.float64]:
+    """Rows as the library sees them: float32 values, ready for the kernels, never to change."""
+    exact = np.ascontiguousarray(rows, dtype=np.float32).astype(np.float64)
+    exact.flags.writeable = False
+    return exact

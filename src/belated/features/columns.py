@@ -1,0 +1,124 @@
+"""Numbers in a known order, by name or by place."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from operator import itemgetter
+from typing import Any, NoReturn
+
+import numpy as np
+from numpy.typing import NDArray
+
+from belated.exceptions import InvalidInput
+from belated.features.records import is_number, shown
+from belated.inputs import MAX_ENTRY
+
+_REAL = "fiub"
+
+
+class Columns:
+    """The numbers that are read from a record, or taken from a plain sequence in their order.
+
+    Args:
+        spec: their names, or how many there are.
+        what: whose they are, "context" or "action".
+    """
+
+    def __init__(self, spec: Sequence[str] | int, what: str) -> None:
+        if isinstance(spec, int | np.integer) and not isinstance(spec, bool):
+            if spec < 0:
+                raise InvalidInput(
+                    f"{what} is {spec!r}: names or a count of numbers were expected", spec
+                )
+            self.spec: tuple[str, ...] | int = int(spec)
+            self.width = int(spec)
+            self.names: list[str] = []
+            self.labels = [f"{what} {i}" for i in range(self.width)]
+        else:
+            self.spec = _as_names(spec, what)
+            self.width = len(self.spec)
+            self.names = list(self.spec)
+            self.labels = [f"{what} {name}" for name in self.spec]
+            # itemgetter of one name gives a bare value, and of none does not exist.
+            self._pick = itemgetter(*self.spec) if self.width > 1 else self._pick_few
+
+    def _pick_few(self, record: Mapping[str, Any]) -> tuple[Any, ...]:
+        return tuple(record[name] for name in self.names)
+
+    def numbers(self, record: Any, who: str) -> NDArray[Any]:
+        """The numbers of one record: real, as many as there are columns, not yet bounded."""
+        given = record
+        if record is None or (not isinstance(record, np.ndarray) and isinstance(record, Mapping)):
+            given = self._named({} if record is None else record, who)
+        array = _as_array(given)
+        if array is None or array.shape != (self.width,) or array.dtype.kind not in _REAL:
+            self._refuse(given, who)
+        return array
+
+    def table(self, ids: Sequence[int | str], records: Sequence[Any]) -> NDArray[Any]:
+        """The numbers of several actions' records, one below the other."""
+        given: Any = records
+        if isinstance(records[0], Mapping) and not isinstance(self.spec, int):
+            try:
+                given = [*map(self._pick, records)]
+            except (KeyError, IndexError, TypeError, ValueError):
+                given = None  # one by one below, to name the one at fault
+        table = _as_array(given)
+        if table is None or table.shape != (len(ids), self.width) or table.dtype.kind not in _REAL:
+            pairs = zip(ids, records, strict=True)
+            table = np.array([self.numbers(record, f"action {id!r}") for id, record in pairs])
+        return table
+
+    def check(self, numbers: NDArray[Any], who: str) -> None:
+        """Refuse numbers that are not finite or too large, naming the first."""
+        bad = ~(np.abs(numbers.astype(np.float64)) <= MAX_ENTRY)
+        if bad.any():
+            at = int(bad.argmax())
+            self._refuse_number(at, numbers[at].item(), who)
+
+    def _named(self, record: Mapping[str, Any], who: str) -> tuple[Any, ...]:
+        if isinstance(self.spec, int):
+            if self.width == 0:
+                return ()
+            expected = f"a sequence of {self.width} numbers was expected, as columns have no names"
+            raise InvalidInput(f"{who} is {shown(record)}: {expected}", record)
+        try:
+            values: tuple[Any, ...] = self._pick(record)
+        except KeyError:
+            missing = next((name for name in self.spec if name not in record), None)
+            if missing is None:
+                raise
+            raise InvalidInput(f"{missing!r} of {who} is missing", missing) from None
+        return values
+
+    def _refuse(self, given: Any, who: str) -> NoReturn:
+        flat = given.ndim == 1 if isinstance(given, np.ndarray) else isinstance(given, list | tuple)
+        if flat and len(given) == self.width:
+            for at, value in enumerate(given):
+                if not is_number(value):
+                    self._refuse_number(at, value, who)
+        message = f"{who} is {shown(given)}: {self.width} real numbers were expected"
+        raise InvalidInput(message, given)
+
+    def _refuse_number(self, at: int, value: Any, who: str) -> NoReturn:
+        which = f"number {at}" if isinstance(self.spec, int) else repr(self.names[at])
+        expected = f"a finite number of at most {MAX_ENTRY:g} was expected"
+        raise InvalidInput(f"{which} of {who} is {shown(value)}: {expected}", value)
+
+
+def _as_names(spec: Any, what: str) -> tuple[str, ...]:
+    if not isinstance(spec, Sequence) or isinstance(spec, str | bytes):
+        raise InvalidInput(f"{what} is {spec!r}: names or a count of numbers were expected", spec)
+    for at, name in enumerate(spec):
+        if not isinstance(name, str) or not name:
+            raise InvalidInput(f"{what}[{at}] is {name!r}: a name was expected", name)
+        if name in spec[:at]:
+            raise InvalidInput(f"{what} names {name!r} twice", name)
+    return tuple(str.__str__(name) for name in spec)
+
+
+def _as_array(given: Any) -> NDArray[Any] | None:
+    try:
+        return np.asarray(given)
+    except (TypeError, ValueError):  # ragged nesting, or an object that is no array
+        return None

@@ -1,0 +1,166 @@
+"""Records of any names and values, in a fixed number of columns."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import KW_ONLY, dataclass
+from functools import cached_property, lru_cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from belated.exceptions import InvalidInput
+from belated.features.protocol import Features, digest, fingerprint_of
+from belated.features.records import Actions, Context, as_actions, as_record, is_number, shown
+from belated.inputs import MAX_ENTRY, Row, as_dim, as_rows
+
+Words = NDArray[np.uint64]
+
+
+@dataclass(frozen=True)
+class Hashed:
+    r"""Any record, hashed into ``dim`` columns: names and texts need not be known before.
+
+    A number adds itself to the column of its name, a text adds 1 to the column of its name and
+    value, and the id of an action adds 1 to its own. Column and sign are drawn from a digest
+    (blake2b) of these, so they are the same in every process. What falls into one column adds up.
+
+    With :math:`m` hashed columns, the product of two rows is right on average over seeds,
+    :math:`\mathbb E\,\varphi(x)^\top\varphi(y) = x^\top y`, with the variance
+
+    .. math:: \frac1m \sum_{i \ne j} \bigl(x_i^2 y_j^2 + x_i y_i\,x_j y_j\bigr).
+
+    So the squared length of a row has a standard deviation of at most :math:`\sqrt{2/m}` of
+    itself. Of :math:`n` features in use, a share of about :math:`1 - e^{-n/m}` has its column in
+    common with another. (Weinberger et al., *Feature Hashing for Large Scale Multitask Learning*,
+    2009.)
+
+    Args:
+        dim: the width of a row.
+        seed: another one gives other collisions.
+        interactions: whether each feature of the context is crossed with the id and with each
+            feature of the action. Without, the context cannot change which action is best.
+        intercept: whether the first column is 1, and not hashed into.
+
+    >>> features = Hashed(6)
+    >>> features.rows({"age": 0.5, "city": "Oslo"}, ["blue", "red"])
+    array([[ 1. , -0.5,  0. , -0.5, -1. ,  0. ],
+           [ 1. , -1.5, -2. , -0.5,  0. ,  0. ]], dtype=float32)
+    """
+
+    dim: int
+    _: KW_ONLY
+    seed: int = 0
+    interactions: bool = True
+    intercept: bool = True
+
+    def __post_init__(self) -> None:
+        seed = self.seed
+        if not isinstance(seed, int | np.integer) or isinstance(seed, bool):
+            raise InvalidInput(f"seed is {seed!r}: a whole number was expected", seed)
+        _set(self, "dim", as_dim(self.dim))
+        _set(self, "seed", int(seed))
+        _set(self, "interactions", bool(self.interactions))
+        _set(self, "intercept", bool(self.intercept))
+        if self.dim <= self.intercept:
+            message = f"dim is {self.dim}: with the intercept, at least 2 columns are needed"
+            raise InvalidInput(message, self.dim)
+
+    @property
+    def names(self) -> None:
+        """None, as a column may hold many features."""
+        return None
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """A digest of the options."""
+        return digest("Hashed", self.dim, self.seed, self.interactions, self.intercept)
+
+    def extends(self, older: Features | str) -> bool:
+        """Whether ``older`` is the same: in more columns, features move."""
+        return fingerprint_of(older) == self.fingerprint
+
+    def rows(self, context: Context, actions: Actions) -> Row:
+        """One row for each action. Names may come and go; one that is missing adds nothing."""
+        ids = as_actions(actions)
+        records = actions.values() if isinstance(actions, Mapping) else [None] * len(ids)
+        c_words, c_values = self._features("context", context, "the context")
+        words, values, owners = [], [], []
+        for row, (id, record) in enumerate(zip(ids, records, strict=True)):
+            a_words, a_values = self._features("action", record, f"action {id!r}")
+            words += [_word(self.seed, "id", id, None), *a_words]
+            values += [1.0, *a_values]
+            owners += [row] * (1 + len(a_words))
+
+        c, a = np.array(c_words, dtype=np.uint64), np.array(words, dtype=np.uint64)
+        z, v = np.array(c_values), np.array(values)
+        start = np.array(owners) * self.dim  # where the row of each feature begins
+        columns, signed = self._placed(a, v)
+        columns += start
+        if self.interactions:
+            crossed = self._placed(_crossed(c, a), np.multiply.outer(z, v))
+            columns = np.concatenate([columns, (crossed[0] + start).ravel()])
+            signed = np.concatenate([signed, crossed[1].ravel()])
+        table = np.bincount(columns, signed, len(ids) * self.dim).reshape(len(ids), self.dim)
+        columns, signed = self._placed(c, z)
+        table += np.bincount(columns, signed, self.dim)
+        if self.intercept:
+            table[:, 0] = 1.0
+        return as_rows(table, self.dim)
+
+    def _features(self, kind: str, given: Any, who: str) -> tuple[list[int], list[float]]:
+        words, values = [], []
+        for name, value in _by_name(as_record(given, who), who):
+            if isinstance(value, str):
+                words.append(_word(self.seed, kind, name, str.__str__(value)))
+                values.append(1.0)
+            elif is_number(value):
+                words.append(_word(self.seed, kind, name, None))
+                values.append(float(value))
+            else:
+                expected = f"text or a finite number of at most {MAX_ENTRY:g} was expected"
+                raise InvalidInput(f"{name!r} of {who} is {shown(value)}: {expected}", value)
+        return words, values
+
+    def _placed(
+        self, words: Words, values: NDArray[np.float64]
+    ) -> tuple[NDArray[np.intp], NDArray[np.float64]]:
+        """The column of each feature, and its value with its sign: the last bit of its word."""
+        hashed = np.uint64(self.dim - self.intercept)
+        columns = ((words >> np.uint64(1)) % hashed).astype(np.intp) + self.intercept
+        return columns, np.where(words & np.uint64(1), -values, values)
+
+
+@lru_cache(maxsize=1 << 16)
+def _word(seed: int, kind: str, name: int | str, value: str | None) -> int:
+    """64 bits that stand for a feature."""
+    key = json.dumps([seed, kind, name, value], separators=(",", ":")).encode("ascii")
+    state = hashlib.blake2b(key, digest_size=8, person=b"belated.hashed")
+    return int.from_bytes(state.digest(), "little")
+
+
+def _crossed(c: Words, a: Words) -> Words:
+    """A word for each pair: the finaliser of splitmix64 over both, as bits must look drawn anew."""
+    words = c[:, None] + a * np.uint64(0x9E3779B97F4A7C15)  # modulo 2^64
+    words = (words ^ (words >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    words = (words ^ (words >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    mixed: Words = words ^ (words >> np.uint64(31))
+    return mixed
+
+
+def _by_name(record: Mapping[str, Any], who: str) -> list[tuple[str, Any]]:
+    # Sorted, so that features that share a column add up in one order, whatever the record's.
+    for name in record:
+        if not isinstance(name, str):
+            raise InvalidInput(f"{who} has the name {shown(name)}: names are text", name)
+    return sorted(record.items(), key=_first)
+
+
+def _first(item: tuple[str, Any]) -> str:
+    return item[0]
+
+
+_set = object.__setattr__

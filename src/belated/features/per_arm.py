@@ -1,0 +1,140 @@
+"""Each action its own θ."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import KW_ONLY, dataclass, field
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from belated.exceptions import InvalidInput
+from belated.features.columns import Columns
+from belated.features.protocol import Features, digests, fingerprint_of
+from belated.features.records import Actions, Context, as_actions, as_ids
+from belated.inputs import Row, as_row
+
+#: How many different offers are remembered with the places of their blocks.
+OFFERS = 256
+
+
+@dataclass(frozen=True)
+class PerArm:
+    """Each action its own block of θ: nothing is assumed to be alike between actions.
+
+    The row of an action is 1 and the numbers of the context in the block of that action, and zero
+    elsewhere. Records of the actions themselves are not read.
+
+    Args:
+        actions: the ids of all actions there are so far, in the order of their blocks.
+        context: the numbers read from the context: their names, or how many.
+        intercept: whether a block begins with a 1.
+
+    >>> features = PerArm(["blue", "red"], context=["age"])
+    >>> features.names
+    ['blue: intercept', 'blue: age', 'red: intercept', 'red: age']
+    >>> features.rows({"age": 4.0}, ["red", "blue"])
+    array([[0., 0., 1., 4.],
+           [1., 4., 0., 0.]], dtype=float32)
+
+    Actions that come later get their blocks at the end, so that older rows stay valid with zeros
+    after them:
+
+    >>> larger = features.grown(["green"])
+    >>> larger.dim, larger.extends(features), features.extends(larger)
+    (6, True, False)
+    """
+
+    actions: Sequence[int | str]
+    _: KW_ONLY
+    context: Sequence[str] | int = ()
+    intercept: bool = True
+
+    #: The width of a row.
+    dim: int = field(init=False, repr=False, compare=False)
+    _columns: Columns = field(init=False, repr=False, compare=False)
+    _places: dict[int | str, int] = field(init=False, repr=False, compare=False)
+    _offers: dict[tuple[int | str, ...], NDArray[np.intp]] = field(
+        init=False, repr=False, compare=False
+    )
+
+    def __post_init__(self) -> None:
+        columns = Columns(self.context, "context")
+        ids = as_actions(self.actions)
+        if not self.intercept and columns.width == 0:
+            message = f"context is {self.context!r}: a block needs numbers, or an intercept"
+            raise InvalidInput(message, self.context)
+        _set(self, "actions", ids)
+        _set(self, "context", columns.spec)
+        _set(self, "intercept", bool(self.intercept))
+        _set(self, "dim", len(ids) * (self.intercept + columns.width))
+        _set(self, "_columns", columns)
+        _set(self, "_places", {id: at for at, id in enumerate(ids)})
+        _set(self, "_offers", {})
+
+    @property
+    def block(self) -> int:
+        """The width of one action's block."""
+        return self.intercept + self._columns.width
+
+    @property
+    def names(self) -> list[str]:
+        """What the columns hold."""
+        block = ["intercept"] * self.intercept + (self._columns.names or self._columns.labels)
+        return [f"{id}: {name}" for id in self.actions for name in block]
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """A digest of the ids in their order, the names and the options."""
+        return self._lineage[-1]
+
+    @cached_property
+    def _lineage(self) -> list[str]:
+        # The fingerprints with the first action alone, the first two, and so on up to all.
+        block = ("PerArm", self.context, self.intercept)
+        return list(digests([block, *self.actions]))[1:]
+
+    def extends(self, older: Features | str) -> bool:
+        """Whether ``older`` has the same blocks, up to those that were added at the end."""
+        return fingerprint_of(older) in self._lineage
+
+    def grown(self, actions: Sequence[int | str]) -> PerArm:
+        """The same with blocks at the end for new actions; those already known keep theirs."""
+        new = [id for id in as_ids(actions, "actions") if id not in self._places]
+        return PerArm([*self.actions, *new], context=self.context, intercept=self.intercept)
+
+    def rows(self, context: Context, actions: Actions) -> Row:
+        """One row for each action."""
+        ids = as_actions(actions)
+        places = self._offers.get(ids)
+        if places is None:
+            places = self._remembered(ids)
+        numbers = self._columns.numbers(context, "the context")
+        try:
+            z = as_row(numbers, self._columns.width)
+        except InvalidInput:
+            self._columns.check(numbers, "the context")
+            raise
+        block: Row = np.empty(self.block, dtype=np.float32)
+        block[0] = 1.0
+        block[self.intercept :] = z
+        rows: Row = np.zeros((len(ids), self.dim), dtype=np.float32)
+        rows.reshape(-1, self.block)[places] = block
+        return rows
+
+    def _remembered(self, ids: tuple[int | str, ...]) -> NDArray[np.intp]:
+        unknown = next((id for id in ids if id not in self._places), None)
+        if unknown is not None:
+            message = f"the action {unknown!r} has no block: use grown([{unknown!r}]) to add one"
+            raise InvalidInput(message, unknown)
+        # Where the blocks stand among all blocks of the table, counted row by row.
+        blocks = np.array([self._places[id] for id in ids], dtype=np.intp)
+        places = blocks + len(self.actions) * np.arange(len(ids))
+        if len(self._offers) >= OFFERS:
+            self._offers.clear()
+        self._offers[ids] = places
+        return places
+
+
+_set = object.__setattr__

@@ -1,0 +1,128 @@
+"""One θ for all actions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from belated.exceptions import InvalidInput
+from belated.features.columns import Columns
+from belated.features.protocol import Features, digest, fingerprint_of
+from belated.features.records import Actions, Context, as_actions, shown
+from belated.inputs import MAX_ENTRY, Row, as_rows
+
+
+@dataclass(frozen=True, kw_only=True)
+class Shared:
+    """One θ for all actions: what is learned of one tells about the others.
+
+    A row is 1, the numbers of the context, those of the action, and the product of each of the
+    former with each of the latter. Products are what lets the context change which action is best.
+
+    Args:
+        context: the numbers read from the context: their names, or how many.
+        action: the numbers read from an action's record, in the same way.
+        intercept: whether rows begin with a 1.
+        interactions: whether they end with the products.
+
+    >>> features = Shared(context=["age"], action=["price"])
+    >>> features.names
+    ['intercept', 'context age', 'action price', 'context age × action price']
+    >>> features.rows({"age": 4.0}, {"blue": {"price": 0.5}, "red": {"price": 2.0}})
+    array([[1. , 4. , 0.5, 2. ],
+           [1. , 4. , 2. , 8. ]], dtype=float32)
+    """
+
+    context: Sequence[str] | int = ()
+    action: Sequence[str] | int
+    intercept: bool = True
+    interactions: bool = True
+
+    #: The width of a row.
+    dim: int = field(init=False, repr=False, compare=False)
+    _context: Columns = field(init=False, repr=False, compare=False)
+    _action: Columns = field(init=False, repr=False, compare=False)
+    _left: NDArray[np.intp] = field(init=False, repr=False, compare=False)
+    _right: NDArray[np.intp] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        context, action = Columns(self.context, "context"), Columns(self.action, "action")
+        if action.width == 0:
+            message = f"action is {self.action!r}: without a number the rows would all be the same"
+            raise InvalidInput(message, self.action)
+        c, a = range(1, 1 + context.width), range(1, 1 + action.width)
+        factors = [(0, 0)] * bool(self.intercept) + [(i, 0) for i in c] + [(0, j) for j in a]
+        if self.interactions:
+            factors += [(i, j) for i in c for j in a]
+        left, right = np.array(factors, dtype=np.intp).T.copy()
+        _set(self, "action", action.spec)
+        _set(self, "context", context.spec)
+        _set(self, "intercept", bool(self.intercept))
+        _set(self, "interactions", bool(self.interactions))
+        _set(self, "dim", len(factors))
+        _set(self, "_context", context)
+        _set(self, "_action", action)
+        _set(self, "_left", left)
+        _set(self, "_right", right)
+
+    @property
+    def names(self) -> list[str]:
+        """What the columns hold."""
+        context, action = self._context.labels, self._action.labels
+        products = [f"{c} × {a}" for c in context for a in action] if self.interactions else []
+        return ["intercept"] * self.intercept + context + action + products
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """A digest of the names and options."""
+        return digest("Shared", self.context, self.action, self.intercept, self.interactions)
+
+    def extends(self, older: Features | str) -> bool:
+        """Whether ``older`` is the same: a new column would stand in old rows, and not be zero."""
+        return fingerprint_of(older) == self.fingerprint
+
+    def rows(self, context: Context, actions: Actions) -> Row:
+        """One row for each action; ``actions`` maps ids to records."""
+        ids = as_actions(actions)
+        if not isinstance(actions, Mapping):
+            expected = "a mapping of ids to records was expected, for their numbers"
+            raise InvalidInput(f"actions is {shown(actions)}: {expected}", actions)
+        z = self._context.numbers(context, "the context")
+        A = self._action.table(ids, list(actions.values()))
+        rows = self._products(z, A)
+        try:
+            return as_rows(rows, self.dim)
+        except InvalidInput:
+            self._refuse(ids, z, A, rows)
+            raise
+
+    def _products(self, z: NDArray[Any], A: NDArray[Any]) -> Row:
+        # Every column is a factor from (1, z) times one from (1, a), and both are known by place.
+        left = np.empty(1 + len(z), dtype=np.float32)
+        right = np.empty((len(A), 1 + A.shape[1]), dtype=np.float32)
+        # What float32 cannot hold becomes inf or nan here, and is refused by its name after.
+        with np.errstate(over="ignore", invalid="ignore"):
+            left[0] = right[:, 0] = 1.0
+            left[1:] = z
+            right[:, 1:] = A
+            rows: Row = right.take(self._right, axis=1) * left.take(self._left)
+        return rows
+
+    def _refuse(
+        self, ids: Sequence[int | str], z: NDArray[Any], A: NDArray[Any], rows: Row
+    ) -> None:
+        self._context.check(z, "the context")
+        for id, numbers in zip(ids, A, strict=True):
+            self._action.check(numbers, f"action {id!r}")
+        at, column = np.argwhere(~(np.abs(rows) <= MAX_ENTRY))[0]
+        value = float(rows[at, column])
+        where = f"{self.names[column]} of action {ids[at]!r}"
+        raise InvalidInput(f"{where} is {value:g}: at most {MAX_ENTRY:g} in size", value)
+
+
+_set = object.__setattr__

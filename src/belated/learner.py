@@ -1,0 +1,180 @@
+"""From changes to sums, to an estimate, to the model.
+
+The learner is told of each decision when it is made and of each reward when it comes. The model
+moves by one step at once. The sums behind it are folded in batches, all rows of a batch in one BLAS
+call, and the roots are made anew from them; a fit over all observations replaces θ̂ and the weights
+when the estimator asks for it.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from scipy.linalg.lapack import dpotrf
+
+from belated.estimators import Estimate, Laplace
+from belated.families import Gaussian
+from belated.inputs import Matrix, Vector
+from belated.kernels import Kernels
+from belated.models import Model, root_of
+from belated.policies.policy import Policy
+from belated.statistics import Information, Observations
+
+
+class Learner:
+    """Keeps the model of a policy.
+
+    Rows given to a learner are kept for a while: they must not change afterwards.
+
+    >>> from belated import Bernoulli
+    >>> from belated.policies import DelayedUCB
+    >>> learner = Learner(DelayedUCB(2, Bernoulli()))
+    >>> x = np.array([0.5, 1.0])
+    >>> learner.expect(x, 0.25)
+    >>> learner.learn(x, 1.0, 0.25)
+    >>> learner.model.n, learner.model.pending
+    (1, 0)
+    >>> learner.estimate.theta.round(3)
+    array([0.191, 0.383])
+    """
+
+    def __init__(self, policy: Policy, *, using: Kernels | None = None) -> None:
+        self.policy = policy
+        self.observations = Observations(policy.dim)
+        self.model = Model(policy.start, policy.family, using=using)
+        self._share = policy.pending_weight
+        self._gram = policy.metric == "gram"
+        self._spectral = self._gram and getattr(policy, "spectral", False)
+        self._next_fit = 1.0 if self._fits else math.inf
+        self._limit = max(1000, 10 * policy.dim)
+        # Precisions: of what arrived, the same in the policy's metric, and of what is pending.
+        self._observed: Matrix = policy.start.precision
+        self._counted: Matrix = policy.start.precision
+        self._pending = Information.zero(policy.dim)
+        # What waits to be folded in, in columns.
+        self._asked: tuple[list[Vector], list[float]] = ([], [])
+        self._left: tuple[list[Vector], list[float]] = ([], [])
+        self._came: tuple[list[Vector], list[float], list[float], list[float]] = ([], [], [], [])
+        self._share_roots()
+
+    def expect(self, x: Vector, weight: float) -> None:
+        """A decision was made; its reward is out."""
+        if self._gram:
+            weight = 1.0
+        if self._share == 0.0:
+            self.model.note(x)
+        else:
+            self.model.expect(x, self._share * weight)
+        rows, weights = self._asked
+        rows.append(x)
+        weights.append(weight)
+        if len(rows) == self._limit:
+            self._renew()
+
+    def recall(self, x: Vector, weight: float) -> None:
+        """A decision that was withdrawn counts again: its reward has come after all."""
+        self.expect(x, weight)
+        self.model.decisions -= 1
+
+    def learn(self, x: Vector, y: float, weight: float) -> None:
+        """The reward of a decision came; ``weight`` is what it was expected with."""
+        model = self.model
+        learned = model.learn(x, y)
+        if self._gram:
+            weight = 1.0
+        if self._share < 1.0 and (self._gram or self._share > 0.0):
+            model.count(x, (1.0 - self._share) * weight)
+        if self._spectral:
+            model.count_arrived(x, weight)
+        rows, rewards, before, after = self._came
+        rows.append(x)
+        rewards.append(y)
+        before.append(weight)
+        after.append(learned)
+        if model.n >= self._next_fit:
+            self.fit()
+        elif len(rows) == self._limit:
+            self._renew()
+
+    def withdraw(self, x: Vector, weight: float) -> None:
+        """A decision left without a reward: it no longer counts as explored."""
+        if self._gram:
+            weight = 1.0
+        rows, weights = self._left
+        rows.append(x)
+        weights.append(weight)
+        if self._share == 0.0:
+            self.model.pending -= 1
+        elif not self.model.withdraw(x, self._share * weight) or len(rows) == self._limit:
+            self._renew()
+
+    @property
+    def estimate(self) -> Estimate:
+        """A converged fit of what has arrived: a function of the set of rewards alone."""
+        return self._estimate(polish=True)
+
+    def _estimate(self, polish: bool) -> Estimate:
+        self._fold()
+        # Exact steps need no fits of their own, whatever the policy's estimator says.
+        estimator = self.policy.estimator if self._fits else Laplace()
+        return estimator.fit(
+            self.observations,
+            family=self.policy.family,
+            prior=self.policy.start,
+            start=self.model.theta,
+            polish=polish,
+        )
+
+    def fit(self) -> None:
+        """Fit all observations, and let the model go on from there."""
+        estimate = self._estimate(polish=False)
+        self._observed = estimate.precision
+        self._next_fit = self.policy.estimator.next_fit(estimate.n)
+        self._renew()
+        self.model.restart(estimate.mean, estimate.dispersion)
+
+    @property
+    def _fits(self) -> bool:
+        """Steps of Gaussian rewards are exact: only an estimated variance or prior needs fits."""
+        family = self.policy.family
+        exact = isinstance(family, Gaussian) and family.dispersion is not None
+        return not exact or self.policy.start.adaptive
+
+    def _fold(self) -> None:
+        """Fold what waits into the sums."""
+        for (rows, weights), sign in ((self._asked, 1), (self._left, -1)):
+            if rows:
+                change = Information.of(rows, weights)
+                self._pending = self._pending + change if sign > 0 else self._pending - change
+                rows.clear()
+                weights.clear()
+        came, rewards, before, after = self._came
+        if came:
+            table = np.array(came)
+            arrived = Information.of(table, before)
+            self._pending -= arrived
+            self._observed = self._observed + Information.of(table, after).matrix
+            self._counted = self._counted + arrived.matrix
+            self.observations.extend(table, rewards)
+            for column in self._came:
+                column.clear()
+        if self._pending.count == 0:  # what is left is rounding
+            self._pending = Information.zero(self.policy.dim)
+
+    def _renew(self) -> None:
+        """Make the roots anew from the sums."""
+        self._fold()
+        counted = self._counted if self._gram else self._observed
+        decided = counted + self._share * self._pending.matrix
+        if dpotrf(decided)[1]:  # long rows have left, and their rounding outweighs the others
+            decided = counted
+        self.model.renew(self._observed, decided)
+        self._share_roots()
+
+    def _share_roots(self) -> None:
+        # Where pending decisions do not count there is one root, and one step moves it.
+        if self._share == 0.0 and not self._gram:
+            self.model.decided = self.model.observed
+        if self._spectral:
+            self.model.counted = root_of(self._counted)

@@ -1,0 +1,133 @@
+"""Optimism that knows what is still outstanding."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import KW_ONLY, dataclass
+from typing import Any
+
+import numpy as np
+from scipy.linalg import solve, svdvals
+
+from belated.exceptions import InvalidInput
+from belated.inputs import Vector
+from belated.kernels import TIE
+from belated.models import Model
+from belated.policies.policy import Choice, Policy
+from belated.theory.widths import width_log
+
+#: The spectral inflation is computed anew after this many decisions.
+SPECTRAL_EVERY = 20
+
+
+@dataclass(frozen=True)
+class DelayedUCB(Policy):
+    """Choose the greatest upper bound xᵀθ̂ + width · sd, pending decisions counted as explored.
+
+    The deviation is that of the posterior once all that is outstanding has arrived, so a row that
+    was chosen a moment ago is not chosen again and again while its reward is out. The width is
+    α √log(2 + n) with n the rewards arrived: about two deviations, whatever the dimension.
+
+    Args:
+        alpha: of the width; .75, or .85 if randomized.
+        missing_weight: the factor of the paper's √G_t, added to the width; it only costs regret.
+        spectral: inflate the width by √λ_max(W⁻¹V), what a rigorous bound asks for.
+        randomized: draw the width from a Rayleigh law, one draw a choice; propensities between 0
+            and 1 in closed form.
+
+    >>> from belated import Bernoulli
+    >>> policy = DelayedUCB(3, Bernoulli())
+    >>> model = Model(policy.start, policy.family)
+    >>> rng = np.random.default_rng(0)
+    >>> chosen = []
+    >>> for _ in range(3):
+    ...     choice = policy.choose(model, np.eye(3), rng)
+    ...     model.expect(np.eye(3)[choice.index], choice.weight)
+    ...     chosen.append(choice.index)
+    >>> sorted(chosen)
+    [0, 1, 2]
+    """
+
+    _: KW_ONLY
+    alpha: float | None = None
+    missing_weight: float = 0.0
+    spectral: bool = False
+    randomized: bool = False
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.alpha is None:
+            object.__setattr__(self, "alpha", 0.85 if self.randomized else 0.75)
+        if not (self.alpha is not None and self.alpha >= 0.0 and self.missing_weight >= 0.0):
+            message = f"alpha is {self.alpha!r} and missing_weight {self.missing_weight!r}"
+            raise InvalidInput(f"{message}: neither may be below 0", self.alpha)
+
+    def width(self, model: Model) -> float:
+        """How many deviations are added (β_t, Alg. 1, l. 5)."""
+        assert self.alpha is not None  # set above
+        width = self.alpha if self.randomized else width_log(model.n, self.alpha)
+        if self.missing_weight:
+            width += self.missing_weight * math.sqrt(model.pending)
+        return width * spectral_inflation(model) if self.spectral else width
+
+    def choose(self, model: Model, rows: Any, rng: np.random.Generator) -> Choice:
+        """The row with the greatest upper bound (Alg. 1, l. 6)."""
+        width = self.width(model)
+        if self.randomized:
+            means, deviations = model.score(rows)
+            return self.mixed(model, rows, rng, rayleigh_shares(means, width * deviations))
+        if self.floor:
+            means, deviations = model.score(rows)
+            return self.mixed(model, rows, rng, greatest_shares(means + width * deviations))
+        index, ties, mean, weight = model.upper(rows, width)
+        if ties > 1:
+            index, ties, mean, weight = model.upper(rows, width, rng.random())
+        return Choice(index, 1.0 / ties, mean, weight)
+
+
+def greatest_shares(scores: Vector) -> Vector:
+    """Probabilities of the greatest score, split evenly among ties.
+
+    >>> greatest_shares(np.array([1.0, 2.0, 2.0]))
+    array([0. , 0.5, 0.5])
+    """
+    best = scores.max()
+    tied = scores >= best - TIE * (1.0 + abs(best))
+    return np.asarray(tied / tied.sum(), dtype=np.float64)
+
+
+def rayleigh_shares(means: Vector, deviations: Vector) -> Vector:
+    """Probabilities that m + B s is the greatest, for one B = √(-2 log U) over all rows.
+
+    Row a wins for B in one interval [lo, hi] of the upper envelope of the lines m + b s, which has
+    probability exp(-lo²/2) - exp(-hi²/2).
+
+    >>> rayleigh_shares(np.array([1.0, 0.0]), np.array([0.0, 1.0])).round(4)
+    array([0.3935, 0.6065])
+    """
+    higher = means[None, :] - means[:, None]  # by how much the column's line starts higher
+    steeper = deviations[None, :] - deviations[:, None]
+    size = 1.0 + np.abs(means).max() + deviations.max()
+    same = np.abs(steeper) <= TIE * size
+    with np.errstate(divide="ignore", invalid="ignore"):
+        crossing = -higher / steeper
+    # Against a flatter line a row wins beyond the crossing, against a steeper one before it.
+    low = np.where(~same & (steeper < 0), crossing, 0.0).max(axis=1)
+    high = np.where(~same & (steeper > 0), crossing, np.inf).min(axis=1)
+    beaten = (same & (higher > TIE * size)).any(axis=1)
+    low = np.maximum(low, 0.0)
+    shares = np.exp(-0.5 * np.square(low)) - np.exp(-0.5 * np.square(np.maximum(high, low)))
+    shares = np.where(beaten, 0.0, shares)
+    twins = (same & (np.abs(higher) <= TIE * size)).sum(axis=1)  # equal lines share evenly
+    shares = shares / twins
+    return np.asarray(shares / shares.sum())
+
+
+def spectral_inflation(model: Model) -> float:
+    """√λ_max(W⁻¹V) ≥ 1: by how much the observed deviation may exceed the one with pending."""
+    decisions = model.decisions
+    if abs(decisions - model.inflated_at) >= SPECTRAL_EVERY:
+        arrived = model.observed if model.counted is None else model.counted
+        model.inflation = max(1.0, float(svdvals(solve(model.decided, arrived))[0]))
+        model.inflated_at = decisions
+    return model.inflation

@@ -1,0 +1,94 @@
+"""What every policy is, and what it returns."""
+
+from __future__ import annotations
+
+from dataclasses import KW_ONLY, dataclass, field
+from functools import cached_property
+from typing import Any, Literal
+
+import msgspec
+import numpy as np
+
+from belated.estimators import Estimator, Laplace
+from belated.exceptions import InvalidInput
+from belated.families import Family
+from belated.inputs import Vector, as_dim
+from belated.models import Model
+from belated.priors import Prior
+
+
+class Choice(msgspec.Struct, frozen=True, gc=False):
+    """One chosen row.
+
+    Attributes:
+        index: its place among the rows.
+        propensity: the probability with which this policy chooses it, given the model.
+        mean: its predicted mean reward.
+        weight: the information g'(η)/φ it will bring, frozen from now on.
+    """
+
+    index: int
+    propensity: float
+    mean: float
+    weight: float
+
+
+@dataclass(frozen=True)
+class Policy:
+    """What all policies share: how θ is learned, and how much of it is mere exploration.
+
+    Args:
+        dim: the width of a row.
+        family: of the rewards.
+        ridge: the precision of the prior around zero, or "auto" to estimate it.
+        prior: a prior mean and precision, instead of ``ridge``.
+        pending_weight: how much of its information a pending decision counts for, from 0 to 1.
+        metric: "hessian" counts g'(η) x xᵀ, "gram" the paper's x xᵀ.
+        floor: the share of choices made uniformly at random; off-policy estimates need it.
+        estimator: of θ.
+    """
+
+    dim: int
+    family: Family
+    _: KW_ONLY
+    ridge: float | Literal["auto"] = 1.0
+    prior: Prior | None = None
+    pending_weight: float = 1.0
+    metric: Literal["hessian", "gram"] = "hessian"
+    floor: float = 0.0
+    estimator: Estimator = field(default_factory=Laplace)
+
+    def __post_init__(self) -> None:
+        as_dim(self.dim)
+        as_share(self.pending_weight, "pending_weight")
+        as_share(self.floor, "floor")
+        if self.metric not in ("hessian", "gram"):
+            raise InvalidInput(f"metric is {self.metric!r}: 'hessian' or 'gram'", self.metric)
+        if self.start.dim != self.dim:
+            message = f"a prior of {self.start.dim} numbers for rows of {self.dim}"
+            raise InvalidInput(message, self.start)
+
+    @cached_property
+    def start(self) -> Prior:
+        """The prior that learning starts from."""
+        return Prior.ridge(self.dim, self.ridge) if self.prior is None else self.prior
+
+    def choose(self, model: Model, rows: Any, rng: np.random.Generator) -> Choice:
+        """Choose one of the rows."""
+        raise NotImplementedError
+
+    def mixed(self, model: Model, rows: Any, rng: np.random.Generator, shares: Vector) -> Choice:
+        """Draw from ``shares``, a probability for each row, mixed with the floor."""
+        shares = (1.0 - self.floor) * shares + self.floor / len(shares)
+        index = int(np.searchsorted(np.cumsum(shares), rng.random() * shares.sum(), side="right"))
+        index = min(index, len(shares) - 1)
+        while shares[index] == 0.0:  # rounding at the very end of the sum
+            index -= 1
+        mean, weight = model.predict(rows[index])
+        return Choice(index, float(shares[index]), mean, weight)
+
+
+def as_share(value: float, name: str) -> None:
+    """Refuse what is not a probability."""
+    if not 0.0 <= value <= 1.0:
+        raise InvalidInput(f"{name} is {value!r}: a number from 0 to 1 was expected", value)

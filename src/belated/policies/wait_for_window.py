@@ -1,0 +1,32 @@
+"""The industry's way: nothing is learned of a decision until its window is over."""
+
+from __future__ import annotations
+
+from dataclasses import KW_ONLY, dataclass
+
+from belated.exceptions import InvalidInput
+from belated.policies.blind import BlindUCB
+
+
+@dataclass(frozen=True)
+class WaitForWindow(BlindUCB):
+    """UCB that learns a decision's reward when its window ends, and drops what comes later.
+
+    The reward is what has come by then; nothing is learned of a decision that had none. This is
+    what a join with a fixed window does. Whoever feeds the model reads ``window``.
+
+    Args:
+        window: in rounds.
+
+    >>> from belated import Bernoulli
+    >>> WaitForWindow(2, Bernoulli(), window=100).window
+    100
+    """
+
+    _: KW_ONLY
+    window: int = 1000
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not (isinstance(self.window, int) and self.window >= 0):
+            raise InvalidInput(f"window is {self.window!r}: a whole number of rounds", self.window)

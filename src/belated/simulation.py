@@ -1,0 +1,207 @@
+"""A policy against an environment and a delay process, by the timeline of the paper.
+
+The reward of round s with delay D_s can be used in round t if and only if s + D_s <= t - 1. What is
+simulated is the real policy, learner and model.
+"""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from belated.delays import NEVER, DelayProcess
+from belated.environments import Environment
+from belated.exceptions import DelayWarning, InvalidInput
+from belated.inputs import Vector
+from belated.kernels import Kernels
+from belated.learner import Learner
+from belated.policies import Choice, Policy, WaitForWindow
+
+#: Rounds, and rewards, before anything is said about delays.
+ENOUGH = 500
+
+
+@dataclass(frozen=True, eq=False)
+class Trace:
+    """What happened, round by round.
+
+    Attributes:
+        regret: cumulative, of means: what the best row would have brought more.
+        pending: G_t at the choice of each round.
+        delay: D_t, :data:`~belated.delays.NEVER` for rewards that do not come.
+        actions: the chosen rows.
+        rewards: of the chosen rows, arrived or not.
+        propensities: with which they were chosen.
+        learner: as it stands at the end.
+    """
+
+    regret: Vector
+    pending: NDArray[np.int64]
+    delay: NDArray[np.int64]
+    actions: NDArray[np.int64]
+    rewards: Vector
+    propensities: Vector
+    learner: Learner
+
+
+def simulate(
+    policy: Policy,
+    environment: Environment,
+    delay: DelayProcess,
+    *,
+    horizon: int,
+    seed: int = 0,
+    window: int | None = None,
+    using: Kernels | None = None,
+) -> Trace:
+    """Run a policy for ``horizon`` rounds.
+
+    Contexts, luck, delays and the policy's own draws come from four streams of ``seed``: two
+    policies with the same seed meet the same contexts, the same luck and the same delays.
+
+    Args:
+        policy: what chooses.
+        environment: what offers rows and gives rewards.
+        delay: when rewards come.
+        horizon: T.
+        seed: of all randomness.
+        window: rounds after which a decision without a reward counts as explored no longer; its
+            reward is learned all the same when it comes.
+        using: kernels to use instead of the best available.
+
+    >>> from belated import Bernoulli, DelayedUCB, delays, environments
+    >>> world = environments.fixed(seed=3)
+    >>> trace = simulate(DelayedUCB(10, Bernoulli()), world, delays.Constant(5), horizon=100)
+    >>> trace.pending[:8]
+    array([0, 1, 2, 3, 4, 5, 5, 5])
+    """
+    if policy.dim != environment.dim:
+        message = f"a policy for rows of {policy.dim} in an environment with {environment.dim}"
+        raise InvalidInput(message, policy)
+    contexts, luck, waits, draws = (
+        np.random.default_rng(stream) for stream in np.random.SeedSequence(seed).spawn(4)
+    )
+    uniform = luck.random(horizon).tolist()
+    calendar = _Calendar(policy, delay, horizon, waits, window)
+    learner = Learner(policy, using=using)
+    model = learner.model
+    regret: list[float] = []
+    pending: list[int] = []
+    choices: list[Choice] = []
+    kept: list[tuple[Vector, float, float]] = []
+    choose, expect, learn = policy.choose, learner.expect, learner.learn
+    known, best = None, 0.0
+    for t, (rows, means) in enumerate(environment.rounds(horizon, contexts)):
+        for s in calendar.lapses[t]:
+            x, _, weight = kept[s]
+            learner.withdraw(x, weight)
+        for s in calendar.arrivals[t]:
+            x, y, weight = kept[s]
+            if s in calendar.lapsed:  # late: it counts again, and its reward is learned
+                learner.recall(x, weight)
+            learn(x, y, weight)
+        pending.append(model.pending)
+        choice = choose(model, rows, draws)
+        mean = float(means[choice.index])
+        x, y = rows[choice.index], environment.reward(mean, uniform[t])
+        expect(x, choice.weight)
+        kept.append((x, y, choice.weight))
+        choices.append(choice)
+        if calendar.given is not None:
+            calendar.decided(t, x, y)
+        if means is not known:
+            known, best = means, float(means.max())
+        regret.append(best - mean)
+    rewards = np.array([y for _, y, _ in kept])
+    outstanding = np.array(pending, dtype=np.int64)
+    watch(calendar.delay, rewards, outstanding)
+    return Trace(
+        regret=np.cumsum(regret),
+        pending=outstanding,
+        delay=calendar.delay,
+        actions=np.array([choice.index for choice in choices], dtype=np.int64),
+        rewards=rewards,
+        propensities=np.array([choice.propensity for choice in choices]),
+        learner=learner,
+    )
+
+
+class _Calendar:
+    """Which rewards arrive and which decisions lapse before the choice of each round, from 0."""
+
+    def __init__(
+        self,
+        policy: Policy,
+        delay: DelayProcess,
+        horizon: int,
+        rng: np.random.Generator,
+        window: int | None,
+    ) -> None:
+        self.given = getattr(delay, "given", None)
+        self.arrivals: list[list[int]] = [[] for _ in range(horizon)]
+        self.lapses: list[list[int]] = [[] for _ in range(horizon)]
+        self.lapsed: set[int] = set()
+        self._waits = policy.window if isinstance(policy, WaitForWindow) else None
+        self._window = window
+        self._horizon = horizon
+        if self.given is None:
+            self.delay = delay.sample(horizon, rng)
+            for s, wait in enumerate(self.delay.tolist()):
+                self._enter(s, wait)
+        else:
+            self.delay = np.full(horizon, NEVER, dtype=np.int64)
+            self._uniform = rng.random(horizon)
+
+    def decided(self, t: int, x: Vector, y: float) -> None:
+        """A delay that depends on the row or the reward is known only now."""
+        assert self.given is not None
+        wait = self.delay[t] = self.given(float(self._uniform[t]), x, y)
+        self._enter(t, int(wait))
+
+    def _enter(self, s: int, wait: int) -> None:
+        if self._waits is not None:  # what comes in the window is learned at its end
+            kept = wait <= self._waits
+            self._at(s + self._waits + 1, s, self.arrivals if kept else self.lapses)
+            return
+        if self._window is not None and wait > self._window:
+            self._at(s + self._window + 1, s, self.lapses)
+            self.lapsed.add(s)
+        self._at(s + wait + 1, s, self.arrivals)  # the reward of s is there once t - 1 >= s + D
+
+    def _at(self, t: int, s: int, rounds: list[list[int]]) -> None:
+        if t < self._horizon:
+            rounds[t].append(s)
+
+
+def watch(delay: NDArray[np.int64], rewards: Vector, pending: NDArray[np.int64]) -> None:
+    """Warn of delays that depend on the reward, and of rewards that seem never to come.
+
+    A correlation is told from chance by five standard errors, on the logarithm of the delay, over
+    the rewards that have arrived.
+    """
+    t = len(rewards)
+    if t < ENOUGH:
+        return
+    if pending[-1] > 0.5 * t:
+        warnings.warn(
+            f"{pending[-1]} of {t} decisions are still without a reward: if theirs never come,"
+            " a window keeps them from counting as explored",
+            DelayWarning,
+            stacklevel=3,
+        )
+    came = np.arange(t) + delay < t
+    if came.sum() < ENOUGH:
+        return
+    wait, y = np.log1p(delay[came].astype(float)), rewards[came]
+    if wait.std() > 0 and y.std() > 0:
+        correlation = float(np.corrcoef(wait, y)[0, 1])
+        if abs(correlation) * np.sqrt(len(y)) > 5.0 and abs(correlation) > 0.1:
+            warnings.warn(
+                f"delays depend on the reward (correlation {correlation:.2f}): what has arrived is"
+                " not like what is still to come, and estimates from it are biased",
+                DelayWarning,
+                stacklevel=3,
+            )

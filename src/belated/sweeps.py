@@ -1,0 +1,153 @@
+"""Many simulations: policies, environments, delays and seeds, in parallel, into one tidy table."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import time
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from hashlib import blake2b
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from belated.delays import DelayProcess
+from belated.environments import Environment
+from belated.exceptions import DelayWarning, MissingExtra
+from belated.policies import Policy
+from belated.simulation import simulate
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+PolicyFor = Policy | Callable[[Environment], Policy]
+Run = dict[str, Any]
+
+
+def simulate_many(
+    policies: Mapping[str, PolicyFor],
+    environments: Mapping[str, Callable[[int], Environment]],
+    delays: Mapping[str, DelayProcess],
+    *,
+    seeds: Iterable[int],
+    horizon: int,
+    checkpoints: Sequence[int] = (),
+    resume: str | Path | None = None,
+    jobs: int = -1,
+    progress: bool = True,
+) -> pd.DataFrame:
+    """Run every policy in every environment under every delay, once for each seed.
+
+    All policies meet the same problem, contexts, luck and delays under one seed, so differences
+    between them can be paired.
+
+    Args:
+        policies: by name; a policy, or what makes one for an environment.
+        environments: by name; what makes a problem of a seed, like ``environments.fixed``.
+        delays: by name.
+        seeds: of problems and runs.
+        horizon: T.
+        checkpoints: rounds at which regret is recorded besides the last.
+        resume: a file of finished runs, one JSON line each: runs found there are not repeated.
+        jobs: processes; all cores by default.
+        progress: show a bar with the time left.
+
+    Returns:
+        A row for each run and checkpoint: policy, environment, delay, seed, round, regret, pending,
+        seconds (CPU time of the whole run).
+
+    >>> from belated import Bernoulli, DelayedUCB, delays, environments
+    >>> table = simulate_many(
+    ...     {"ucb": lambda world: DelayedUCB(world.dim, world.family)},
+    ...     {"fixed": environments.fixed},
+    ...     {"none": delays.Constant(0)},
+    ...     seeds=range(2), horizon=50, jobs=1, progress=False,
+    ... )
+    >>> list(table.columns[:5]), len(table)
+    (['policy', 'environment', 'delay', 'seed', 'round'], 2)
+    """
+    try:
+        import joblib
+        import pandas as pd
+        from tqdm import tqdm
+    except ImportError:
+        raise MissingExtra("simulate_many", "experiments") from None
+    rounds = sorted({*checkpoints, horizon})
+    finished = _read(resume)
+    todo = []
+    runs: list[Run] = []
+    cells = itertools.product(seeds, environments.items(), delays.items(), policies.items())
+    for seed, (world, make), (wait, delay), (name, policy) in cells:
+        cell: Run = {"policy": name, "environment": world, "delay": wait, "seed": seed}
+        cell |= {"rounds": rounds, "fingerprint": _fingerprint(policy, delay)}
+        if (done := finished.get(_key(cell))) is not None:
+            runs.append(done)
+        else:
+            todo.append(joblib.delayed(_run)(cell, policy, make, delay))
+    with joblib.parallel_config("loky", n_jobs=jobs, inner_max_num_threads=1):
+        results: Iterator[Run] = joblib.Parallel(return_as="generator_unordered")(todo)
+        for run in tqdm(results, total=len(todo), unit="run", disable=not progress):
+            _append(resume, run)
+            runs.append(run)
+    table = pd.DataFrame([row for run in runs for row in _rows(run)])
+    return table.sort_values(["environment", "delay", "policy", "seed", "round"], ignore_index=True)
+
+
+def _run(
+    cell: Run, policy: PolicyFor, make: Callable[[int], Environment], delay: DelayProcess
+) -> Run:
+    world = make(cell["seed"])
+    chosen = policy if isinstance(policy, Policy) else policy(world)
+    start = time.process_time()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DelayWarning)  # a sweep over delays means them
+        trace = simulate(chosen, world, delay, horizon=cell["rounds"][-1], seed=cell["seed"])
+    return cell | {
+        "regret": [float(trace.regret[t - 1]) for t in cell["rounds"]],
+        "pending": [int(trace.pending[t - 1]) for t in cell["rounds"]],
+        "seconds": time.process_time() - start,
+    }
+
+
+def _rows(run: Run) -> Iterator[Run]:
+    for at, regret, pending in zip(run["rounds"], run["regret"], run["pending"], strict=True):
+        yield {
+            "policy": run["policy"],
+            "environment": run["environment"],
+            "delay": run["delay"],
+            "seed": run["seed"],
+            "round": at,
+            "regret": regret,
+            "pending": pending,
+            "seconds": run["seconds"],
+        }
+
+
+def _fingerprint(policy: PolicyFor, delay: DelayProcess) -> str:
+    """Tells a changed policy or delay under an old name; a function is known by its name alone."""
+    what = repr(policy) if isinstance(policy, Policy) else getattr(policy, "__name__", "")
+    return blake2b(f"{what} {delay!r}".encode(), digest_size=8).hexdigest()
+
+
+def _key(run: Run) -> str:
+    names = ("policy", "environment", "delay", "seed", "rounds", "fingerprint")
+    return json.dumps([run[name] for name in names])
+
+
+def _read(path: str | Path | None) -> dict[str, Run]:
+    if path is None or not Path(path).exists():
+        return {}
+    found = {}
+    for line in Path(path).read_text(encoding="utf-8").splitlines():
+        try:
+            run = json.loads(line)
+        except json.JSONDecodeError:  # the last line of a run that was stopped
+            continue
+        found[_key(run)] = run
+    return found
+
+
+def _append(path: str | Path | None, run: Run) -> None:
+    if path is not None:
+        with Path(path).open("a", encoding="utf-8") as file:
+            file.write(json.dumps(run) + "\n")

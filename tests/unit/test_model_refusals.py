@@ -1,0 +1,118 @@
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from belated import Bernoulli, Gaussian, Poisson, kernels
+from belated.exceptions import InvalidInput
+from belated.families import Family
+from belated.models import Model
+from belated.priors import Prior
+
+Busy = Callable[[Family], Model]
+FAMILIES: list[Family] = [Gaussian(0.25), Bernoulli(), Poisson()]
+#: Rewards that are no rewards of a family.
+OUTSIDE = [
+    *((family, y) for family in FAMILIES for y in (math.nan, math.inf, -math.inf)),
+    *((Bernoulli(), -0.5), (Bernoulli(), 1.5), (Poisson(), -0.5)),
+]
+
+
+@pytest.fixture(params=["plain", "compiled"])
+def busy(request: pytest.FixtureRequest) -> Busy:
+    """Models with some history, on either set of kernels."""
+    chosen = kernels.plain() if request.param == "plain" else kernels.compiled()
+
+    def model(family: Family) -> Model:
+        rng = np.random.default_rng(4)
+        made = Model(Prior.ridge(3), family, using=chosen)
+        for _ in range(20):
+            x = rng.normal(size=3)
+            made.expect(x, made.upper([x], 1.0)[3])
+            made.learn(x, float(rng.integers(0, 2)))
+        return made
+
+    return model
+
+
+def _state(model: Model) -> list[Any]:
+    """All there is to a model, bit for bit."""
+    parts = (model.theta, model.observed, model.decided)
+    return [*(part.tobytes() for part in parts), model.n, model.pending, model.dispersion]
+
+
+@pytest.mark.parametrize("family", FAMILIES, ids=repr)
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf, 1e200])
+@pytest.mark.parametrize("verb", ["expect", "withdraw", "learn", "retract", "revise"])
+def test_a_row_that_is_not_finite_changes_nothing(
+    busy: Busy, family: Family, verb: str, value: float
+) -> None:
+    """It is refused with InvalidInput, and every bit of the model stays as it was."""
+    model, twin = busy(family), busy(family)
+    numbers = (1.0, 0.25) if verb in ("revise", "retract") else (1.0,)
+    for at in range(3):
+        x = np.array([0.1, 0.2, 0.3])
+        x[at] = value
+        with pytest.raises(InvalidInput):
+            getattr(model, verb)(x, *numbers)
+    assert _state(model) == _state(twin)
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf, 1e200])
+@pytest.mark.parametrize("width", [0.0, 1.0])
+def test_a_row_that_is_not_finite_is_not_chosen_from(
+    busy: Busy, value: float, width: float
+) -> None:
+    """Upper refuses the whole table, wherever the row stands and whatever the width."""
+    model, twin = busy(Bernoulli()), busy(Bernoulli())
+    for at in np.ndindex(3, 3):
+        rows = np.eye(3)
+        rows[at] = value
+        with pytest.raises(InvalidInput):
+            model.upper(rows, width)
+    assert _state(model) == _state(twin)
+
+
+@pytest.mark.parametrize(("family", "y"), OUTSIDE, ids=repr)
+@pytest.mark.parametrize("verb", ["learn", "retract", "revise to", "revise from"])
+def test_a_reward_outside_the_support_changes_nothing(
+    busy: Busy, family: Family, y: float, verb: str
+) -> None:
+    """NaN and infinities for any family, and what it cannot have: refused without a trace."""
+    model, twin = busy(family), busy(family)
+    numbers = {
+        "learn": (y,),
+        "retract": (y, 0.25),
+        "revise to": (1.0, y),
+        "revise from": (y, 1.0),
+    }[verb]
+    with pytest.raises(InvalidInput):
+        getattr(model, verb.partition(" ")[0])([0.1, 0.2, 0.3], *numbers)
+    assert _state(model) == _state(twin)
+
+
+@pytest.mark.parametrize("verb", ["expect", "withdraw", "learn", "retract", "revise"])
+@pytest.mark.parametrize("width", [2, 4])
+def test_a_row_of_another_width_changes_nothing(busy: Busy, width: int, verb: str) -> None:
+    """Shorter and longer rows are errors on either set of kernels, not numbers from elsewhere."""
+    model, twin = busy(Bernoulli()), busy(Bernoulli())
+    x = np.full(8, 0.5)[:width]  # a view: what lies behind it is ours to read
+    numbers = (1.0, 0.25) if verb in ("revise", "retract") else (1.0,)
+    with pytest.raises(ValueError):  # noqa: PT011 - InvalidInput, or an error of NumPy's
+        getattr(model, verb)(x, *numbers)
+    with pytest.raises(ValueError):  # noqa: PT011
+        model.upper([x], 1.0)
+    assert _state(model) == _state(twin)
+
+
+@pytest.mark.parametrize("weight", [math.nan, math.inf, -math.inf])
+@pytest.mark.parametrize("verb", ["expect", "withdraw", "retract"])
+def test_a_weight_that_is_not_finite_changes_nothing(busy: Busy, verb: str, weight: float) -> None:
+    """No decision is pending, and no reward was learned, with a weight that is no number."""
+    model, twin = busy(Bernoulli()), busy(Bernoulli())
+    numbers = (1.0,) if verb == "retract" else ()
+    with pytest.raises(InvalidInput):
+        getattr(model, verb)([0.1, 0.2, 0.3], *numbers, weight)
+    assert _state(model) == _state(twin)

@@ -1,0 +1,247 @@
+import math
+
+import numpy as np
+import pytest
+from scipy.optimize import minimize
+
+from belated import Bernoulli, Gaussian, Poisson
+from belated.estimators import Ridge
+from belated.exceptions import InvalidInput, ScaleWarning
+from belated.families import Family
+from belated.inputs import Matrix, Vector
+from belated.priors import AUTO_RANGE, AUTO_START, Prior
+from belated.statistics import Information, Moments, Observations
+
+
+def _data(n: int, dim: int, noise: float = 0.5, seed: int = 0) -> tuple[Matrix, Vector]:
+    rng = np.random.default_rng(seed)
+    rows = rng.normal(size=(n, dim)).astype(np.float32).astype(np.float64) / 2.0
+    return rows, rows @ rng.normal(size=dim) + noise * rng.normal(size=n)
+
+
+def _seen(rows: Matrix, y: Vector) -> Observations:
+    seen = Observations(rows.shape[1])
+    seen.extend(rows, y)
+    return seen
+
+
+def _prior(dim: int) -> Prior:
+    rng = np.random.default_rng(9)
+    data = rng.normal(size=(dim, dim))
+    return Prior.normal(rng.normal(size=dim), np.eye(dim) + data @ data.T)
+
+
+@pytest.mark.parametrize("dim", [1, 3, 10])
+@pytest.mark.parametrize("n", [0, 1, 40])
+@pytest.mark.parametrize("variance", [1.0, 0.25])
+def test_the_estimate_is_the_textbook_posterior(dim: int, n: int, variance: float) -> None:
+    """θ and H equal their closed form, from moments as from observations."""
+    rows, y = _data(n, dim)
+    prior = _prior(dim)
+    precision = prior.precision + rows.T @ rows / variance
+    theta = np.linalg.inv(precision) @ (prior.precision @ prior.mean + rows.T @ y / variance)
+    for data in (Moments.of(rows, y), _seen(rows, y)):
+        estimate = Ridge().fit(data, family=Gaussian(variance), prior=prior)
+        np.testing.assert_allclose(estimate.theta, theta, rtol=1e-10, atol=1e-12)
+        np.testing.assert_allclose(estimate.precision, precision, rtol=1e-12, atol=1e-13)
+        np.testing.assert_allclose(estimate.covariance, np.linalg.inv(precision), atol=1e-11)
+        assert estimate.mean.tolist() == estimate.theta.tolist()
+        assert (estimate.n, estimate.converged, estimate.dispersion) == (n, True, variance)
+
+
+def test_the_estimate_maximises_the_posterior() -> None:
+    """No numeric optimiser finds a better θ, or another."""
+    rows, y = _data(60, 4)
+    prior = _prior(4)
+
+    def loss(theta: Vector) -> float:
+        away = theta - prior.mean
+        return float(np.sum((y - rows @ theta) ** 2) / 0.5 + away @ prior.precision @ away) / 2
+
+    estimate = Ridge().fit(_seen(rows, y), family=Gaussian(0.5), prior=prior)
+    found = minimize(loss, np.zeros(4), method="BFGS", options={"gtol": 1e-9, "xrtol": 1e-12})
+    np.testing.assert_allclose(estimate.theta, found.x, atol=1e-6)
+    assert loss(estimate.theta) <= found.fun + 1e-12
+
+
+def test_removed_rows_do_not_count() -> None:
+    """The estimate is that of the rows left, and n their number."""
+    rows, y = _data(30, 3)
+    seen = Observations(3)
+    handles = seen.extend(rows, y)
+    for handle in handles[::2]:
+        seen.remove(handle)
+    estimate = Ridge().fit(seen, family=Gaussian(), prior=Prior.ridge(3))
+    alone = Ridge().fit(_seen(rows[1::2], y[1::2]), family=Gaussian(), prior=Prior.ridge(3))
+    np.testing.assert_allclose(estimate.theta, alone.theta, rtol=1e-12)
+    assert estimate.n == 15
+
+
+@pytest.mark.parametrize("size", [0.0, 0.1, 1.0, 30.0, 3e4])
+@pytest.mark.parametrize("dim", [1, 5, 30])
+def test_an_automatic_ridge_solves_its_equation(size: float, dim: int) -> None:
+    """λ = (d + 4)/(‖θ‖² + tr H⁻¹ + 4), unless λ is at an end of its range."""
+    rows, y = _data(80, dim, seed=dim)
+    estimate = Ridge().fit(_seen(rows, size * y), family=Gaussian(), prior=Prior.ridge(dim, "auto"))
+    ridge = float(estimate.prior.precision[0, 0])
+    np.testing.assert_allclose(estimate.prior.precision, ridge * np.eye(dim), rtol=1e-15)
+    trace = float(np.linalg.inv(estimate.precision).trace())
+    wanted = (dim + 4) / (float(estimate.theta @ estimate.theta) + trace + 4)
+    assert ridge == pytest.approx(min(max(wanted, AUTO_RANGE[0]), AUTO_RANGE[1]), rel=1e-8)
+    np.testing.assert_allclose(
+        estimate.precision @ estimate.theta, rows.T @ (size * y), rtol=1e-9, atol=1e-9 * size
+    )
+
+
+def test_an_automatic_ridge_follows_the_size_of_the_coefficients() -> None:
+    """Large coefficients make it small, small ones large, and huge ones clip it."""
+    rows, y = _data(500, 8, noise=0.1)
+    family, prior = Gaussian(0.01), Prior.ridge(8, "auto")
+    fitted = [
+        Ridge().fit(_seen(rows, size * y), family=family, prior=prior).prior.precision[0, 0]
+        for size in (0.01, 1.0, 5.0, 1e3)
+    ]
+    assert AUTO_RANGE[1] >= fitted[0] > fitted[1] > fitted[2] > fitted[3] == AUTO_RANGE[0]
+
+
+@pytest.mark.parametrize("n", [0, 4, 5])
+def test_an_automatic_ridge_waits_for_five_rewards(n: int) -> None:
+    """Below five the precision stays where it starts."""
+    rows, y = _data(n, 2)
+    estimate = Ridge().fit(_seen(rows, y), family=Gaussian(), prior=Prior.ridge(2, "auto"))
+    assert (estimate.prior.precision[0, 0] == AUTO_START) == (n < 5)
+
+
+def _by_hand(rows: Matrix, y: Vector, prior: Prior) -> float:
+    """The fixed point of φ = RSS/(n - tr(H⁻¹ Σ x xᵀ/φ)), iterated with plain inverses."""
+    phi = float(np.mean(y**2))
+    for _ in range(2_000):
+        covariance = np.linalg.inv(prior.precision + rows.T @ rows / phi)
+        theta = covariance @ (prior.precision @ prior.mean + rows.T @ y / phi)
+        used = float(np.trace(covariance @ rows.T @ rows / phi))
+        phi = float(np.sum((y - rows @ theta) ** 2)) / (len(y) - used)
+    return phi
+
+
+@pytest.mark.parametrize("noise", [0.05, 1.0, 20.0])
+@pytest.mark.parametrize(("n", "dim"), [(8, 7), (40, 3), (400, 10)])
+def test_an_estimated_variance_is_the_fixed_point(noise: float, n: int, dim: int) -> None:
+    """It equals the one found by hand, converges, and θ and H belong to it."""
+    rows, y = _data(n, dim, noise, seed=n)
+    prior = _prior(dim)
+    estimate = Ridge().fit(_seen(rows, y), family=Gaussian("estimate"), prior=prior)
+    assert estimate.converged
+    assert estimate.dispersion == pytest.approx(_by_hand(rows, y, prior), rel=1e-9)
+    precision = prior.precision + rows.T @ rows / estimate.dispersion
+    np.testing.assert_allclose(estimate.precision, precision, rtol=1e-12, atol=1e-12)
+    right = prior.precision @ prior.mean + rows.T @ y / estimate.dispersion
+    np.testing.assert_allclose(precision @ estimate.theta, right, rtol=1e-9, atol=1e-9)
+
+
+def test_an_estimated_variance_is_close_to_the_true_one(full: bool) -> None:
+    """Within five standard errors, φ √(2/(n - d))."""
+    n = 200_000 if full else 5_000
+    for noise in (0.1, 3.0):
+        rows, y = _data(n, 6, noise)
+        estimate = Ridge().fit(_seen(rows, y), family=Gaussian("estimate"), prior=Prior.ridge(6))
+        error = noise**2 * math.sqrt(2.0 / (n - 6))
+        assert abs(estimate.dispersion - noise**2) <= 5.0 * error
+
+
+def test_an_estimated_variance_needs_more_rewards_than_coefficients() -> None:
+    """Up to n = d it is the mean square of the rewards, and 1 where there is nothing to go by."""
+    rows, y = _data(3, 3)
+    family, prior = Gaussian("estimate"), Prior.ridge(3)
+    found = Ridge().fit(_seen(rows, y), family=family, prior=prior).dispersion
+    assert found == pytest.approx(float(np.mean(y**2)))
+    assert Ridge().fit(Moments.zero(3), family=family, prior=prior).dispersion == 1.0
+    assert Ridge().fit(_seen(rows, 0.0 * y), family=family, prior=prior).dispersion == 1.0
+
+
+def test_rewards_without_noise_leave_the_variance_positive() -> None:
+    """It stops at a billionth of their mean square, so that H stays finite."""
+    rows, _ = _data(50, 2)
+    y = rows @ np.array([1.0, -1.0])
+    estimate = Ridge().fit(_seen(rows, y), family=Gaussian("estimate"), prior=Prior.ridge(2, 1e-3))
+    assert 0.9e-9 * np.mean(y**2) <= estimate.dispersion <= 1e-6 * np.mean(y**2)
+    np.testing.assert_allclose(estimate.theta, [1.0, -1.0], atol=1e-5)
+
+
+@pytest.mark.parametrize("n", [3, 4, 20])
+def test_rewards_that_are_all_zero_do_not_make_the_estimate_certain(n: int) -> None:
+    """A few zeros say little of the variance: it does not fall to a billionth once n exceeds d."""
+    rows, _ = _data(n, 3)
+    seen = _seen(rows, np.zeros(n))
+    estimate = Ridge().fit(seen, family=Gaussian("estimate"), prior=Prior.ridge(3))
+    assert estimate.dispersion >= 0.01
+
+
+def test_variance_and_ridge_are_estimated_together() -> None:
+    """Both equations hold at once."""
+    rows, y = _data(200, 5, noise=2.0)
+    family, prior = Gaussian("estimate"), Prior.ridge(5, "auto")
+    estimate = Ridge().fit(_seen(rows, y), family=family, prior=prior)
+    covariance = np.linalg.inv(estimate.precision)
+    size = float(estimate.theta @ estimate.theta + covariance.trace())
+    assert estimate.prior.precision[0, 0] == pytest.approx(9 / (size + 4), rel=1e-8)
+    used = float(np.trace(covariance @ rows.T @ rows)) / estimate.dispersion
+    squares = float(np.sum((y - rows @ estimate.theta) ** 2))
+    assert estimate.dispersion == pytest.approx(squares / (200 - used), rel=1e-8)
+
+
+@pytest.mark.parametrize("family", [Bernoulli(), Poisson()], ids=repr)
+def test_other_families_are_refused(family: Family) -> None:
+    """The error carries the family and points to Laplace."""
+    with pytest.raises(InvalidInput, match="Laplace") as caught:
+        Ridge().fit(Moments.zero(1), family=family, prior=Prior.ridge(1))
+    assert caught.value.value is family
+
+
+def test_a_prior_of_another_width_is_refused() -> None:
+    """Rows and prior have the same width."""
+    with pytest.raises(InvalidInput, match="rows of 2"):
+        Ridge().fit(Moments.zero(2), family=Gaussian(), prior=Prior.ridge(3))
+
+
+def test_fits_become_rarer() -> None:
+    """One at every arrival below 50, then one whenever rewards have grown by 5 %."""
+    assert [Ridge().next_fit(n) for n in range(50)] == list(range(1, 51))
+    assert [Ridge().next_fit(n) for n in (100, 10_000)] == pytest.approx([105, 10_500])
+
+
+@pytest.mark.parametrize("ridge", [1e8, 1e-8])
+def test_an_unusual_ridge_for_ordinary_rows_is_meant(ridge: float) -> None:
+    """Only rows of an unusual length are warned of: whoever writes such a ridge means it."""
+    rows, y = _data(20, 2)
+    Ridge().fit(_seen(rows, y), family=Gaussian(), prior=Prior.ridge(2, ridge))
+
+
+@pytest.mark.parametrize(("size", "ridge"), [(1e5, 1.0), (1e-5, 1.0)])
+def test_rows_out_of_scale_with_the_prior_are_warned_of(size: float, ridge: float) -> None:
+    """The warning says how long the rows are, and an automatic ridge gives none."""
+    rows, y = _data(20, 2)
+    seen = _seen(size * rows, y)
+    with pytest.warns(ScaleWarning, match="typical length"):
+        Ridge().fit(seen, family=Gaussian(), prior=Prior.ridge(2, ridge))
+    assert Ridge().fit(seen, family=Gaussian(), prior=Prior.ridge(2, "auto")).n == 20
+
+
+@pytest.mark.parametrize(("size", "ridge"), [(1.0, 1e-8), (1.0, 1e8), (1e5, 1e10), (1e-5, 1e-10)])
+def test_a_prior_that_was_meant_is_not_warned_of(size: float, ridge: float) -> None:
+    """Rows of a usual length, or a prior that goes with unusual ones, are the caller's choice."""
+    rows, y = _data(20, 2)
+    prior = Prior.ridge(2, ridge)
+    assert Ridge().fit(_seen(size * rows, y), family=Gaussian(), prior=prior).n == 20
+
+
+def test_an_estimate_starts_a_model() -> None:
+    """The model has its θ, its precision and its dispersion, and goes on from its n."""
+    rows, y = _data(30, 3)
+    estimate = Ridge().fit(_seen(rows, y), family=Gaussian("estimate"), prior=Prior.ridge(3))
+    pending = Information.of(rows[:2], [0.5, 0.25])
+    model = estimate.model(Gaussian("estimate"), pending=pending)
+    assert model.theta.tolist() == estimate.theta.tolist()
+    np.testing.assert_allclose(model.observed @ model.observed.T, estimate.covariance, rtol=1e-12)
+    decided = np.linalg.inv(estimate.precision + pending.matrix)
+    np.testing.assert_allclose(model.decided @ model.decided.T, decided, rtol=1e-9, atol=1e-12)
+    assert (model.n, model.pending, model.dispersion) == (30, 2, estimate.dispersion)

@@ -1,0 +1,391 @@
+"""Who knows what when: the reward of round s is used in round t if and only if s + D_s ≤ t - 1."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from belated import (
+    Bernoulli,
+    BlindThompson,
+    BlindUCB,
+    DelayedThompson,
+    DelayedUCB,
+    Gaussian,
+    Uniform,
+    WaitForWindow,
+    delays,
+    environments,
+    simulate,
+)
+from belated.delays import NEVER, DelayProcess
+from belated.environments import Environment
+from belated.exceptions import InvalidInput
+from belated.families import Family
+from belated.inputs import Matrix, Vector
+from belated.models import Model
+from belated.policies import Choice, Policy
+from belated.simulation import Trace
+
+LAWS: list[DelayProcess] = [
+    delays.Constant(0),
+    delays.Constant(5),
+    delays.Geometric(mean=10),
+    delays.Lomax(shape=0.8, scale=5),
+    delays.Midnight(7),
+    delays.Midnight(7, offset=3),
+    delays.Mixture(never=0.3, base=delays.Geometric(mean=4)),
+    delays.LazyMarkov(0.8, base=delays.Uniform(30)),
+    delays.BlockDependent(delays.Geometric(mean=20), length=10),
+]
+every_law = pytest.mark.parametrize("law", LAWS, ids=repr)
+
+
+class Seen(NamedTuple):
+    """The model as it was when a round's choice was made."""
+
+    n: int
+    pending: int
+    theta: Vector
+    observed: Matrix
+    decided: Matrix
+    x: Vector
+
+
+def watched(policy: Policy) -> list[Seen]:
+    """Keeps what this policy sees at each of its choices from now on."""
+    seen: list[Seen] = []
+    choose = policy.choose
+
+    def watching(model: Model, rows: Any, rng: np.random.Generator) -> Choice:
+        choice = choose(model, rows, rng)
+        W, V = (np.asarray(np.linalg.inv(S @ S.T)) for S in (model.observed, model.decided))
+        x = np.array(rows[choice.index])
+        seen.append(Seen(model.n, model.pending, model.theta.copy(), W, V, x))
+        return choice
+
+    object.__setattr__(policy, "choose", watching)
+    return seen
+
+
+class Recorded:
+    """An environment that remembers what it offered and the luck it was asked with."""
+
+    def __init__(self, world: Environment) -> None:
+        self.world = world
+        self.dim, self.family = world.dim, world.family
+        self.rows: list[Matrix] = []
+        self.luck: list[float] = []
+
+    def rounds(self, horizon: int, rng: np.random.Generator) -> Iterator[tuple[Matrix, Vector]]:
+        """Those of the world."""
+        for rows, means in self.world.rounds(horizon, rng):
+            self.rows.append(np.array(rows))
+            yield rows, means
+
+    def reward(self, mean: float, u: float) -> float:
+        """That of the world."""
+        self.luck.append(u)
+        return self.world.reward(mean, u)
+
+
+def world(family: Family | None = None) -> environments.GLM:
+    """Fresh rows of three numbers, four a round."""
+    return environments.fresh(1, dim=3, n_arms=4, norm=1.0, family=family)
+
+
+def run(policy: Policy, law: DelayProcess, horizon: int, **more: Any) -> tuple[Trace, list[Seen]]:
+    """A run, and what the policy saw."""
+    seen = watched(policy)
+    return simulate(policy, world(policy.family), law, horizon=horizon, **more), seen
+
+
+def arrived_by(delay: NDArray[np.int64], t: int) -> NDArray[np.bool_]:
+    """Which rounds s = 1, 2, … before t have s + D_s ≤ t - 1."""
+    rounds = np.arange(1, t)
+    return np.asarray(rounds + delay[: t - 1] <= t - 1)
+
+
+def gram(rows: list[Vector], counted: NDArray[np.bool_]) -> Matrix:
+    """Σ x xᵀ over the counted ones of the first rows."""
+    table = np.array(rows)[: len(counted)].reshape(len(counted), 3)[counted]
+    return np.asarray(table.T @ table)
+
+
+@every_law
+def test_observed_and_pending_are_all_decisions(law: DelayProcess) -> None:
+    """n_t + G_t = t - 1 in every round, n_t the rewards with s + D_s ≤ t - 1."""
+    trace, seen = run(DelayedUCB(3, Bernoulli()), law, 300)
+    assert len(seen) == 300
+    for t, state in enumerate(seen, start=1):
+        assert state.n + state.pending == t - 1
+        assert state.n == arrived_by(trace.delay, t).sum()
+        assert trace.pending[t - 1] == state.pending
+
+
+@pytest.mark.parametrize("make", [BlindUCB, BlindThompson, DelayedThompson, Uniform])
+def test_every_policy_counts_alike(make: type[Policy]) -> None:
+    """n_t + G_t = t - 1 whether or not pending decisions count as explored."""
+    trace, seen = run(make(3, Bernoulli()), delays.Geometric(mean=10), 200)
+    assert [state.n + state.pending for state in seen] == list(range(200))
+    assert [state.pending for state in seen] == trace.pending.tolist()
+    assert trace.pending.max() > 5
+
+
+@every_law
+def test_pending_grows_by_one_less_the_arrivals(law: DelayProcess) -> None:
+    """G_{t+1} = G_t + 1 - |I_t|, I_t the rounds s with s + D_s = t."""
+    trace, _ = run(DelayedUCB(3, Bernoulli()), law, 300)
+    rounds = np.arange(1, 301)
+    for t in range(1, 300):
+        arrivals = int((rounds + trace.delay == t).sum())
+        assert trace.pending[t] == trace.pending[t - 1] + 1 - arrivals
+
+
+@every_law
+def test_the_information_of_all_is_that_of_observed_and_pending(law: DelayProcess) -> None:
+    """V = W + P in every round, from the rows chosen and the delays; Gaussian weights are 1."""
+    trace, seen = run(DelayedUCB(3, Gaussian()), law, 120)
+    rows = [state.x for state in seen]
+    for t, state in enumerate(seen, start=1):
+        there = arrived_by(trace.delay, t)
+        W, P = gram(rows, there), gram(rows, ~there)
+        np.testing.assert_allclose(state.observed, np.eye(3) + W, rtol=1e-9, atol=1e-9)
+        np.testing.assert_allclose(state.decided, np.eye(3) + W + P, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("c", [0, 1, 5, 40, 500])
+def test_a_constant_delay_keeps_as_many_rewards_out(c: int) -> None:
+    """G_t = min(t - 1, c)."""
+    trace, _ = run(DelayedUCB(3, Bernoulli()), delays.Constant(c), 100)
+    assert trace.pending.tolist() == [min(t - 1, c) for t in range(1, 101)]
+    assert (trace.delay == c).all()
+
+
+@pytest.mark.parametrize("period", [1, 2, 7, 24])
+def test_at_midnight_everything_has_arrived(period: int) -> None:
+    """G_t = (t - 1) mod P."""
+    trace, _ = run(DelayedUCB(3, Bernoulli()), delays.Midnight(period), 100)
+    assert trace.pending.tolist() == [(t - 1) % period for t in range(1, 101)]
+
+
+@every_law
+def test_a_reward_is_used_from_the_round_after_it_came(law: DelayProcess) -> None:
+    """Θ̂ of round t is the exact posterior mean of the rounds with s + D_s ≤ t - 1, and no other."""
+    trace, seen = run(DelayedUCB(3, Gaussian()), law, 120)
+    rows = np.array([state.x for state in seen])
+    for t, state in enumerate(seen, start=1):
+        there = arrived_by(trace.delay, t)
+        X, y = rows[: t - 1][there], trace.rewards[: t - 1][there]
+        exact = np.linalg.solve(np.eye(3) + X.T @ X, X.T @ y)
+        np.testing.assert_allclose(state.theta, exact, rtol=0.0, atol=1e-10)
+
+
+@pytest.mark.parametrize("c", [0, 1, 6])
+def test_the_first_reward_is_first_used_in_round_c_plus_two(c: int) -> None:
+    """With delay c the reward of round 1 moves θ̂ first before the choice of round 1 + c + 1."""
+    _, seen = run(DelayedUCB(3, Bernoulli()), delays.Constant(c), 20)
+    moved = [t for t, state in enumerate(seen, start=1) if np.any(state.theta != 0.0)]
+    assert moved[0] == 1 + c + 1
+
+
+def test_what_never_comes_never_arrives() -> None:
+    """Lost rewards stay pending to the end and are in no estimate."""
+    law = delays.Mixture(never=0.5, base=delays.Constant(0))
+    trace, seen = run(DelayedUCB(3, Bernoulli()), law, 200)
+    lost = trace.delay == NEVER
+    assert 60 < lost.sum() < 140
+    assert trace.pending.tolist() == [int(lost[:t].sum()) for t in range(200)]
+    assert trace.learner.estimate.n == seen[-1].n == int((~lost[:-1]).sum())
+
+
+def test_nothing_is_learned_where_no_reward_comes() -> None:
+    """With NEVER in every round θ̂ stays at the prior and everything is pending."""
+    trace, seen = run(DelayedUCB(3, Bernoulli()), delays.Constant(NEVER), 100)
+    assert trace.pending.tolist() == list(range(100))
+    assert all((state.theta == 0.0).all() and state.n == 0 for state in seen)
+
+
+def test_waiting_for_a_window_learns_at_its_end() -> None:
+    """Θ̂ of round t is of the rounds with D_s ≤ w and s + w ≤ t - 1: none before, none later."""
+    policy = WaitForWindow(3, Gaussian(), window=6)
+    trace, seen = run(policy, delays.Geometric(mean=5), 150)
+    rows = np.array([state.x for state in seen])
+    dropped = trace.delay > 6
+    assert 20 < dropped.sum() < 130
+    for t, state in enumerate(seen, start=1):
+        over = np.arange(1, t) + 6 <= t - 1
+        kept = over & ~dropped[: t - 1]
+        X, y = rows[: t - 1][kept], trace.rewards[: t - 1][kept]
+        exact = np.linalg.solve(np.eye(3) + X.T @ X, X.T @ y)
+        np.testing.assert_allclose(state.theta, exact, rtol=0.0, atol=1e-10)
+        assert (state.n, state.pending) == (kept.sum(), (~over).sum())
+
+
+def test_a_window_of_nothing_keeps_what_comes_at_once() -> None:
+    """WaitForWindow(0) learns rewards of delay 0 in the next round and drops all others."""
+    policy = WaitForWindow(3, Bernoulli(), window=0)
+    trace, seen = run(policy, delays.Uniform(1), 100)
+    at_once = trace.delay == 0
+    assert 20 < at_once.sum() < 80
+    assert [state.n for state in seen] == [int(at_once[:t].sum()) for t in range(100)]
+    assert (trace.pending == 0).all()
+
+
+def test_a_lapsed_decision_no_longer_counts_as_explored() -> None:
+    """V of round t holds what arrived and what is pending since at most the window."""
+    trace, seen = run(DelayedUCB(3, Gaussian()), delays.Geometric(mean=8), 150, window=5)
+    rows = [state.x for state in seen]
+    assert (trace.delay > 5).sum() > 30
+    for t, state in enumerate(seen, start=1):
+        there = arrived_by(trace.delay, t)
+        waiting = ~there & (np.arange(1, t) + 5 >= t)
+        counted = gram(rows, there | waiting)
+        np.testing.assert_allclose(state.decided, np.eye(3) + counted, rtol=1e-8, atol=1e-8)
+        assert (state.n, state.pending) == (there.sum(), waiting.sum())
+
+
+def test_a_reward_after_the_window_is_learned_all_the_same() -> None:
+    """With window= θ̂ is that of everything that has arrived, however late."""
+    law = delays.Geometric(mean=8)
+    trace, seen = run(DelayedUCB(3, Gaussian()), law, 150, window=5)
+    rows = np.array([state.x for state in seen])
+    for t, state in enumerate(seen, start=1):
+        there = arrived_by(trace.delay, t)
+        X, y = rows[: t - 1][there], trace.rewards[: t - 1][there]
+        exact = np.linalg.solve(np.eye(3) + X.T @ X, X.T @ y)
+        np.testing.assert_allclose(state.theta, exact, rtol=0.0, atol=1e-10)
+    assert trace.learner.estimate.n == int(arrived_by(trace.delay, 150).sum())
+
+
+def test_a_late_reward_is_of_a_decision_made_before() -> None:
+    """With lapsed decisions whose rewards come later, as many decisions count as rounds."""
+    for window in (None, 5):
+        trace, _ = run(DelayedUCB(3, Gaussian()), delays.Geometric(mean=8), 150, window=window)
+        assert trace.learner.model.decisions == 150
+
+
+def test_what_never_comes_lapses_with_its_window() -> None:
+    """G_t counts the lost ones of the last ten rounds only, with a window of ten."""
+    law = delays.Mixture(never=0.5, base=delays.Constant(0))
+    trace, _ = run(DelayedUCB(3, Bernoulli()), law, 200, window=10)
+    lost = trace.delay == NEVER
+    assert trace.pending.tolist() == [int(lost[max(0, t - 10) : t].sum()) for t in range(200)]
+
+
+def test_a_window_longer_than_every_delay_changes_nothing() -> None:
+    """A reward that comes in the last round of its window has not lapsed."""
+    law = delays.Uniform(9)
+    plain, _ = run(DelayedUCB(3, Bernoulli()), law, 200)
+    exact, _ = run(DelayedUCB(3, Bernoulli()), law, 200, window=9)
+    assert exact.actions.tolist() == plain.actions.tolist()
+    assert exact.pending.tolist() == plain.pending.tolist()
+
+
+def test_delays_may_depend_on_the_reward() -> None:
+    """RewardDependent: D = 7 exactly where the reward is 1, and G_t follows."""
+    law = delays.RewardDependent(zero_law=delays.Constant(0), one_law=delays.Constant(7))
+    trace, seen = run(DelayedUCB(3, Bernoulli()), law, 200)
+    assert trace.delay.tolist() == [7 if y else 0 for y in trace.rewards]
+    assert 0.0 < trace.rewards.mean() < 1.0
+    for t, state in enumerate(seen, start=1):
+        assert state.n == arrived_by(trace.delay, t).sum()
+
+
+def test_delays_may_depend_on_the_row() -> None:
+    """ContextDependent: the delay is that of the chosen row, slow where its first number is > 0."""
+    law = delays.ContextDependent(lambda x: 1e-6 if x[0] > 0 else 1e6)
+    trace, seen = run(Uniform(3, Bernoulli()), law, 200)
+    slow = np.array([state.x[0] > 0 for state in seen])
+    assert 50 < slow.sum() < 150
+    assert (trace.delay[~slow] == 1).all()
+    assert (trace.delay[slow] > 200).all()
+    assert trace.pending[-1] == slow[:-1].sum() + (not slow[-2])
+
+
+def test_given_delays_have_windows_too() -> None:
+    """Slow rewards of RewardDependent lapse like any other."""
+    law = delays.RewardDependent(zero_law=delays.Constant(0), one_law=delays.Constant(NEVER))
+    trace, _ = run(DelayedUCB(3, Bernoulli()), law, 200, window=10)
+    lost = trace.rewards == 1.0
+    assert trace.pending.tolist() == [int(lost[max(0, t - 10) : t].sum()) for t in range(200)]
+
+
+PLAIN = DelayedUCB(3, Bernoulli())
+OTHERS: dict[str, Policy] = {
+    "randomized": DelayedUCB(3, Bernoulli(), randomized=True),
+    "floor": DelayedUCB(3, Bernoulli(), floor=0.2),
+    "thompson": DelayedThompson(3, Bernoulli()),
+    "blind-thompson-floor": BlindThompson(3, Bernoulli(), floor=0.2),
+    "uniform": Uniform(3, Bernoulli()),
+}
+
+
+def columns(trace: Trace) -> list[list[float]]:
+    """All columns of a trace."""
+    arrays = (trace.regret, trace.pending, trace.delay, trace.actions, trace.rewards)
+    return [*(array.tolist() for array in arrays), trace.propensities.tolist()]
+
+
+@pytest.mark.parametrize("policy", [PLAIN, *OTHERS.values()], ids=["plain", *OTHERS])
+def test_the_same_seed_gives_the_same_trace(policy: Policy) -> None:
+    """Two runs agree in every number, and a third with another seed does not."""
+    law = delays.Geometric(mean=20)
+    first, again, other = (
+        columns(simulate(policy, world(), law, horizon=150, seed=seed)) for seed in (4, 4, 5)
+    )
+    assert first == again
+    assert all(a != b for a, b in zip(first[:5], other[:5], strict=True))
+
+
+@pytest.mark.parametrize("policy", OTHERS.values(), ids=OTHERS)
+def test_two_policies_meet_the_same_contexts_luck_and_delays(policy: Policy) -> None:
+    """With one seed all rows, all uniform numbers and all delays agree, the choices do not."""
+    law = delays.Geometric(mean=20)
+    meet: list[tuple[Recorded, Trace]] = []
+    for each in (PLAIN, policy):
+        recorded = Recorded(world())
+        meet.append((recorded, simulate(each, recorded, law, horizon=400, seed=9)))
+    (first, one), (second, two) = meet
+    assert one.actions.tolist() != two.actions.tolist()
+    assert all((a == b).all() for a, b in zip(first.rows, second.rows, strict=True))
+    assert first.luck == second.luck
+    assert one.delay.tolist() == two.delay.tolist()
+
+
+def test_luck_delays_and_draws_are_not_the_same_stream() -> None:
+    """The uniform numbers of luck, of the delays and of the policy are not correlated."""
+    recorded = Recorded(world())
+    law = delays.Uniform(999)
+    policy = Uniform(3, Bernoulli())
+    trace = simulate(policy, recorded, law, horizon=450, seed=2)
+    luck, waits = np.array(recorded.luck), trace.delay / 1000.0
+    assert abs(np.corrcoef(luck, waits)[0, 1]) < 0.2
+    assert abs(np.corrcoef(luck, trace.actions)[0, 1]) < 0.2
+    assert abs(np.corrcoef(waits, trace.actions)[0, 1]) < 0.2
+
+
+def test_regret_is_of_means() -> None:
+    """The regret of a round is the greatest mean less the chosen one, added up."""
+    recorded = Recorded(world())
+    trace = simulate(PLAIN, recorded, delays.Constant(3), horizon=100, seed=1)
+    theta = world().theta
+    total, expected = 0.0, []
+    for rows, action in zip(recorded.rows, trace.actions, strict=True):
+        means = Bernoulli().mean(rows @ theta)
+        total += float(means.max() - means[action])
+        expected.append(total)
+    np.testing.assert_allclose(trace.regret, expected, rtol=1e-12)
+    assert trace.regret[-1] > 1.0
+
+
+def test_an_environment_of_another_width_is_refused() -> None:
+    """The error names both widths, and carries the policy."""
+    policy = DelayedUCB(4, Bernoulli())
+    with pytest.raises(InvalidInput, match=r"rows of 4 in an environment with 3") as caught:
+        simulate(policy, world(), delays.Constant(0), horizon=10)
+    assert caught.value.value is policy
