@@ -23,6 +23,7 @@ from belated import kernels
 from belated.exceptions import InvalidInput
 from belated.families import Family, Gaussian
 from belated.inputs import MAX_REWARD, Matrix, Row, Vector, as_reward
+from belated.kernels import MAX_WEIGHT
 from belated.priors import Prior
 from belated.statistics import Information
 
@@ -92,6 +93,7 @@ class Model:
     ) -> None:
         self.family = family
         self.theta: Vector = np.array(prior.mean if theta is None else theta, dtype=np.float64)
+        self._shape = self.theta.shape
         observed = prior.precision if precision is None else precision
         self.renew(observed, observed if pending is None else observed + pending.matrix)
         self.n = n
@@ -149,24 +151,32 @@ class Model:
             width: the β_t of the paper.
             u: a uniform number in [0, 1) that draws among ties.
         """
+        table = np.asarray(rows, np.float64)
+        if table.shape[1:] != self._shape or not len(table):
+            self._table(rows)
         index, ties, mean, slope = self._kernels.upper(
-            self._table(rows), self.theta, self.decided, width, u, self._family
+            table, self.theta, self.decided, width, u, self._family
         )
         if mean != mean:
             raise _not_finite(rows)
-        return index, ties, mean, min(slope / self.dispersion, kernels.MAX_WEIGHT)
+        weight = slope / self.dispersion
+        return index, ties, mean, weight if weight < MAX_WEIGHT else MAX_WEIGHT
 
     def sampled(self, rows: Any, pool: Row, drawn: int) -> tuple[int, int, float, float]:
         """The best row of θ̂ plus one column of a pool of deviations (Alg. 2, l. 11).
 
         Returns its index, how many of the draws agree, its mean and its weight.
         """
+        table = np.asarray(rows, np.float64)
+        if table.shape[1:] != self._shape or not len(table):
+            self._table(rows)
         index, agreeing, mean, slope = self._kernels.sampled(
-            self._table(rows), self.theta, pool, drawn, self._family
+            table, self.theta, pool, drawn, self._family
         )
         if mean != mean:
             raise _not_finite(rows)
-        return index, agreeing, mean, min(slope / self.dispersion, kernels.MAX_WEIGHT)
+        weight = slope / self.dispersion
+        return index, agreeing, mean, weight if weight < MAX_WEIGHT else MAX_WEIGHT
 
     def predict(self, x: Any) -> tuple[float, float]:
         """The mean and the weight of one row."""
@@ -174,11 +184,16 @@ class Model:
         if not kernels.finite(x):
             raise _not_finite(x)
         mean, slope = self.family.mean_and_slope(float(x @ self.theta))
-        return mean, min(slope / self.dispersion, kernels.MAX_WEIGHT)
+        return mean, min(slope / self.dispersion, MAX_WEIGHT)
 
     def expect(self, x: Any, weight: float) -> None:
         """A decision for this row is pending; its weight was frozen at the choice."""
-        self.count(x, weight)
+        row = np.asarray(x, np.float64)
+        if row.shape != self._shape:
+            self._row(x)
+        q = self._kernels.count(self.decided, row, weight)
+        if q != q:
+            raise _not_finite(x)
         self.pending += 1
         self.decisions += 1
 
@@ -216,8 +231,11 @@ class Model:
         """The reward of a pending decision came; returns the weight its row now has."""
         if not self._least <= y <= self._most:
             self.family.support.check(as_reward(y))
+        row = np.asarray(x, np.float64)
+        if row.shape != self._shape:
+            self._row(x)
         weight = self._kernels.learn(
-            self.observed, self.theta, self._row(x), y, self._family, self.dispersion
+            self.observed, self.theta, row, y, self._family, self.dispersion
         )
         if weight != weight:
             raise _not_finite(x)

@@ -71,11 +71,13 @@ def _learn(chosen: Kernels, p: Problem, family: Family) -> list[Any]:
     return [weight, root, theta]
 
 
-def _unlearn(chosen: Kernels, p: Problem, family: Family, weight: float) -> list[Any]:
+def _unlearn(
+    chosen: Kernels, p: Problem, family: Family, weight: float, cap: float = CAP
+) -> list[Any]:
     """The share that remains, and the root and θ that unlearning leaves, on copies."""
     root, theta = p.root.copy(), p.theta.copy()
     phi = family.dispersion or 1.0
-    remains = chosen.unlearn(root, theta, p.x, p.y, weight, _named(chosen, family), phi, CAP)
+    remains = chosen.unlearn(root, theta, p.x, p.y, weight, _named(chosen, family), phi, cap)
     return [remains, root, theta]
 
 
@@ -187,7 +189,7 @@ def test_unlearning_a_gaussian_reward_gives_the_posterior_without_it(
         precision = p.precision - np.outer(p.x, p.x) / 4.0
         if np.linalg.eigvalsh(precision)[0] < 1e-3:
             continue
-        remains, root, theta = _unlearn(chosen, p, Gaussian(4.0), 0.25)
+        remains, root, theta = _unlearn(chosen, p, Gaussian(4.0), 0.25, math.inf)
         right = p.precision @ p.theta - p.x * p.y / 4.0
         assert remains == pytest.approx(1.0 - 0.25 * p.q, rel=1e-9)
         np.testing.assert_allclose(theta, np.linalg.solve(precision, right), atol=1e-9)

@@ -60,7 +60,7 @@ def test_a_row_that_is_not_finite_changes_nothing(
     assert _state(model) == _state(twin)
 
 
-@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf, 1e200])
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
 @pytest.mark.parametrize("width", [0.0, 1.0])
 def test_a_row_that_is_not_finite_is_not_chosen_from(
     busy: Busy, value: float, width: float

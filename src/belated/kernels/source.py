@@ -1,28 +1,20 @@
-"""The inner loops, written once: they run as NumPy and BLAS, or compiled where numba is installed.
+"""The inner loops and what they are made of, in one file: numba keeps machine code by file.
 
 A posterior covariance is kept as a root S with S Sᵀ = H⁻¹. A row's standard deviation is ‖Sᵀx‖,
 and H + w x xᵀ is reached by one rank-one step of S, without a factorisation:
 v = Sᵀx, r = √(1 + w ‖v‖²), S ← S - w/(r (r + 1)) (S v) vᵀ.
-
-numba costs half a second to import, so it is loaded by the first call of :func:`best`, never by
-``import belated``. Plain and compiled kernels are the same functions: only the *primitives* they
-call differ, because BLAS and a compiler are fast at different things.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import astuple, dataclass
-from functools import cache
-from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg.blas import daxpy, ddot, dgemv, dger
+from scipy.linalg.blas import daxpy, ddot, dgemm, dgemv, dger
 
-from belated.exceptions import MissingExtra
 from belated.inputs import Matrix, Row, Vector
 
 #: Scores closer than this, relative to their size, are ties.
@@ -31,6 +23,8 @@ TIE = 1e-12
 LEFT = 1e-6
 #: A linear predictor that moves by less than this moves in one Newton step.
 SMALL = 0.05
+#: Next to nothing, but not nothing.
+TINY = 1e-300
 #: Beyond this a linear predictor is held: exp(±700) is still a float64.
 MAX_ETA = 700.0
 #: No row counts for more: rewards are at most 1e9, so no information of this size is real.
@@ -41,7 +35,8 @@ FAR = 1e30
 # --- primitives: what BLAS and a compiler do differently -------------------------------------
 #
 # BLAS is column-major: the transpose of a C-ordered matrix is the same memory in its order. On any
-# other layout its overwriting calls would silently fill a copy.
+# other layout its overwriting calls would silently fill a copy. Unlike NumPy it does not warn of
+# what is not finite: kernels look for that in the result.
 
 
 def deflate(root: Matrix, gain: float, v: Vector) -> Vector:
@@ -53,20 +48,24 @@ def deflate(root: Matrix, gain: float, v: Vector) -> Vector:
 
 def left(x: Vector, root: Matrix) -> Vector:
     """Sᵀ x."""
-    v: Vector = x.dot(root)
+    v: Vector = dgemv(1.0, root.T, x)
     return v
 
 
-def blend(rows: Matrix, theta: Vector, width: float, deviations: Vector) -> Vector:
-    """X θ + width · deviations, in the memory of the latter."""
-    scores: Vector = dgemv(1.0, rows.T, theta, width, deviations, 0, 1, 0, 1, 1, 1)
-    return scores
-
-
-def lengths(rows: Matrix) -> Vector:
-    """The length of each row."""
-    squares = np.vecdot(rows, rows)
+def lengths(rows: Matrix, root: Matrix) -> Vector:
+    """The length of each row of X S."""
+    spread = dgemm(1.0, root.T, rows.T).T
+    squares = np.vecdot(spread, spread)
     return np.sqrt(squares, squares)  # type: ignore[no-any-return]  # vecdot is untyped
+
+
+def bounds(rows: Matrix, theta: Vector, root: Matrix, width: float) -> Vector:
+    """X θ + width · lengths of X S."""
+    spread = dgemm(1.0, root.T, rows.T).T
+    squares = np.vecdot(spread, spread)
+    np.sqrt(squares, squares)
+    scores: Vector = dgemv(1.0, rows.T, theta, width, squares, 0, 1, 0, 1, 1, 1)
+    return scores
 
 
 def winners(rows: Matrix, theta: Vector, pool: Row) -> NDArray[np.int64]:
@@ -104,22 +103,27 @@ def _loop_left(x: Vector, root: Matrix) -> Vector:
     return v
 
 
-def _loop_blend(rows: Matrix, theta: Vector, width: float, deviations: Vector) -> Vector:
-    for i in range(rows.shape[0]):
-        total = width * deviations[i]
-        for j in range(rows.shape[1]):
-            total += rows[i, j] * theta[j]
-        deviations[i] = total
-    return deviations
-
-
-def _loop_lengths(rows: Matrix) -> Vector:
+def _loop_lengths(rows: Matrix, root: Matrix) -> Vector:
+    spread = np.dot(rows, root)
     found = np.empty(rows.shape[0])
     for i in range(rows.shape[0]):
         total = 0.0
-        for j in range(rows.shape[1]):
-            total += rows[i, j] * rows[i, j]
+        for j in range(spread.shape[1]):
+            total += spread[i, j] * spread[i, j]
         found[i] = math.sqrt(total)
+    return found
+
+
+def _loop_bounds(rows: Matrix, theta: Vector, root: Matrix, width: float) -> Vector:
+    spread = np.dot(rows, root)
+    found = np.empty(rows.shape[0])
+    for i in range(rows.shape[0]):
+        total = 0.0
+        mean = 0.0
+        for j in range(spread.shape[1]):
+            total += spread[i, j] * spread[i, j]
+            mean += rows[i, j] * theta[j]
+        found[i] = mean + width * math.sqrt(total)
     return found
 
 
@@ -159,11 +163,11 @@ def _numbered_link(family: int, eta: float) -> tuple[float, float]:
     return poisson_link(eta)
 
 
-_SWAPPED: dict[Any, Callable[..., Any]] = {
+SWAPPED: dict[Any, Callable[..., Any]] = {
     deflate: _loop_deflate,
     left: _loop_left,
-    blend: _loop_blend,
     lengths: _loop_lengths,
+    bounds: _loop_bounds,
     winners: _loop_winners,
     ddot: _loop_ddot,
     daxpy: _loop_daxpy,
@@ -196,12 +200,12 @@ def poisson_link(eta: float) -> tuple[float, float]:
 
 def finite(x: Vector) -> bool:
     """Whether every number is, and none so large that its square is not."""
-    return math.isfinite(ddot(x, x))
+    return bool(abs(ddot(x, x)) < math.inf)
 
 
 def score(rows: Matrix, theta: Vector, root: Matrix) -> tuple[Vector, Vector]:
     """The linear predictor of each row and its standard deviation ‖Sᵀx‖."""
-    return rows.dot(theta), lengths(rows.dot(root))
+    return rows.dot(theta), lengths(rows, root)
 
 
 def upper(
@@ -211,11 +215,12 @@ def upper(
 
     Returns its index, how many rows tied, its mean and its slope: NaN if a row was not finite.
     """
-    if not finite(rows.ravel()):
-        return 0, 1, math.nan, math.nan
-    scores = blend(rows, theta, width, lengths(rows.dot(root)))
+    # BLAS would not look at deviations with a factor of 0, and not see that they are not finite.
+    scores = bounds(rows, theta, root, width if width > 0.0 else TINY)
     index = int(scores.argmax())
-    best = float(scores[index])
+    best = float(scores[index])  # argmax finds a NaN first: a finite best proves them all finite
+    if not abs(best) < math.inf:
+        return index, 1, math.nan, math.nan
     near = best - TIE * (1.0 + abs(best))
     scores[index] = -math.inf
     ties = 1
@@ -245,11 +250,11 @@ def count(root: Matrix, x: Vector, weight: float) -> float:
 
     Returns q; NaN, and nothing is changed, if the row or its weight is not finite.
     """
-    if not (finite(x) and math.isfinite(weight)):
-        return math.nan
     v = left(x, root)
     q: float = ddot(v, v)
     scaled = 1.0 + weight * q
+    if not (abs(scaled) < math.inf and q < math.inf):
+        return math.nan
     if scaled > LEFT:
         r = math.sqrt(scaled)
         deflate(root, weight / (r * (r + 1.0)), v)
@@ -263,10 +268,10 @@ def learn(
 
     Returns w; NaN, and nothing is changed, if the row is not finite.
     """
-    if not finite(x):
-        return math.nan
     v = left(x, root)
     q = ddot(v, v)
+    if not q < math.inf:
+        return math.nan
     step, weight = proximal(family, y, ddot(x, theta), q, dispersion)
     r = math.sqrt(1.0 + weight * q)
     # deflate gives S Sᵀx = H⁻¹x for H before the shift, as the proximal step wants it.
@@ -289,11 +294,11 @@ def unlearn(
     ``weight`` is what the row has in H. Returns the share 1 - w q of its direction that remains;
     nothing is changed unless it is above LEFT. NaN if the row or its weight is not finite.
     """
-    if not (finite(x) and math.isfinite(weight)):
-        return math.nan
     v = left(x, root)
     q: float = ddot(v, v)
     remains = 1.0 - weight * q
+    if not (abs(remains) < math.inf and q < math.inf):
+        return math.nan
     if remains > LEFT:
         mean, _ = link(family, ddot(x, theta))
         step = capped(-(y - mean) / dispersion / remains, q, cap)
@@ -304,10 +309,10 @@ def unlearn(
 
 def amend(root: Matrix, theta: Vector, x: Vector, step: float, cap: float) -> bool:
     """θ ← θ + step H⁻¹x, by which xᵀθ moves at most ``cap``; False if the row is not finite."""
-    if not finite(x):
-        return False
     v = left(x, root)
     q = ddot(v, v)
+    if not q < math.inf:
+        return False
     daxpy(deflate(root, 0.0, v), theta, len(theta), capped(step, q, cap))
     return True
 
@@ -330,7 +335,8 @@ def proximal(family: Any, y: float, eta: float, q: float, dispersion: float) -> 
     gap = scale * (y - mean)
     newton = gap / (1.0 + scale * slope)
     if q == 0.0 or abs(newton) <= SMALL:  # one Newton step is as good as all of them
-        return newton / q if q > 0.0 else 0.0, min(slope / dispersion, MAX_WEIGHT)
+        weight = slope / dispersion
+        return newton / q if q > 0.0 else 0.0, weight if weight < MAX_WEIGHT else MAX_WEIGHT
     # f(move) = move - scale (y - g(η + move)) increases, and has its zero between 0 and gap.
     low = max(min(0.0, gap), -FAR)
     high = min(max(0.0, gap), FAR)
@@ -353,59 +359,3 @@ def proximal(family: Any, y: float, eta: float, q: float, dispersion: float) -> 
         else:
             high = move
     return move / q, min(slope / dispersion, MAX_WEIGHT)
-
-
-# --- the two sets ----------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Kernels:
-    """A set of kernels, plain or compiled."""
-
-    score: Callable[[Matrix, Vector, Matrix], tuple[Vector, Vector]]
-    upper: Callable[[Matrix, Vector, Matrix, float, float, Any], tuple[int, int, float, float]]
-    sampled: Callable[[Matrix, Vector, Row, int, Any], tuple[int, int, float, float]]
-    count: Callable[[Matrix, Vector, float], float]
-    learn: Callable[[Matrix, Vector, Vector, float, Any, float], float]
-    unlearn: Callable[[Matrix, Vector, Vector, float, float, Any, float, float], float]
-    amend: Callable[[Matrix, Vector, Vector, float, float], bool]
-
-
-_PLAIN = Kernels(score, upper, sampled, count, learn, unlearn, amend)
-
-
-def plain() -> Kernels:
-    """The kernels as NumPy and BLAS calls."""
-    return _PLAIN
-
-
-@cache
-def compiled() -> Kernels:
-    """The kernels compiled by numba; the machine code is kept between processes.
-
-    Raises:
-        MissingExtra: numba is not installed.
-    """
-    try:
-        import numba
-        from numba.extending import overload, register_jitable
-    except ImportError:
-        raise MissingExtra("compiling the kernels", "fast") from None
-    # Sums may be reordered, as BLAS does; NaN and inf keep their meaning, they are checked for.
-    options: Any = {"fastmath": {"reassoc", "contract", "arcp", "nsz"}}
-    for primitive, loop in _SWAPPED.items():
-        overload(primitive, jit_options=options, strict=False)(_always(loop))
-    for helper in (gaussian_link, bernoulli_link, poisson_link, finite, capped, proximal):
-        register_jitable(helper)
-    jit = numba.njit(cache=True, **options)
-    return Kernels(*(jit(kernel) for kernel in astuple(_PLAIN)))
-
-
-def _always(loop: Callable[..., Any]) -> Callable[..., Any]:
-    return lambda *args, **kwargs: loop
-
-
-@cache
-def best() -> Kernels:
-    """The compiled kernels where numba is installed, else the plain ones."""
-    return compiled() if find_spec("numba") else plain()
