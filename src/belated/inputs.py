@@ -60,11 +60,11 @@ def as_reward(y: Any) -> float:
     1.0
     """
     try:
-        value = math.nan if isinstance(y, np.complexfloating) else float(y)
+        value = math.nan if isinstance(y, str | bytes | np.complexfloating) else float(y)
     except (TypeError, ValueError, OverflowError):
         raise InvalidInput(f"the reward {y!r} is not a number", y) from None
     if not abs(value) <= MAX_REWARD:
-        raise InvalidInput(f"the reward is {value}: at most {MAX_REWARD:g} in size, and finite", y)
+        raise InvalidInput(f"the reward is {y!r}: a number of at most {MAX_REWARD:g} in size", y)
     return value
 
 

@@ -151,7 +151,7 @@ class Model:
             width: the β_t of the paper.
             u: a uniform number in [0, 1) that draws among ties.
         """
-        table = np.asarray(rows, np.float64)
+        table = np.asarray(rows, np.float64, order="C")
         if table.shape[1:] != self._shape or not len(table):
             self._table(rows)
         index, ties, mean, slope = self._kernels.upper(
@@ -167,7 +167,7 @@ class Model:
 
         Returns its index, how many of the draws agree, its mean and its weight.
         """
-        table = np.asarray(rows, np.float64)
+        table = np.asarray(rows, np.float64, order="C")
         if table.shape[1:] != self._shape or not len(table):
             self._table(rows)
         index, agreeing, mean, slope = self._kernels.sampled(
@@ -297,7 +297,7 @@ class Model:
         return table
 
     def _table(self, rows: Any) -> Matrix:
-        table = np.asarray(rows, np.float64)
+        table = np.asarray(rows, np.float64, order="C")
         if table.ndim != 2 or table.shape[1] != len(self.theta) or len(table) == 0:
             message = f"rows has shape {table.shape}: at least one row of {self.dim} numbers"
             raise InvalidInput(message, rows)

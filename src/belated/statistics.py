@@ -242,7 +242,9 @@ class Observations:
     def get(self, handle: int) -> tuple[Row, float]:
         """The row and reward under a handle."""
         block, at = self._find(handle)
-        return block.rows[at], float(block.y[at])
+        row = block.rows[at]
+        row.flags.writeable = False  # stores that were merged share their rows
+        return row, float(block.y[at])
 
     def __add__(self, other: Observations) -> Observations:
         """All observations of both. Handles of ``other`` move up by :attr:`next_block` of self."""

@@ -123,6 +123,7 @@ class Case:
 
 ROWS = sphere(6, np.random.default_rng(5))
 TWINS = np.vstack([ROWS, ROWS, ROWS[::-1]])
+UNEVEN = np.vstack([ROWS, ROWS[:2], ROWS[1:2]])
 MANY = sphere(40, np.random.default_rng(6))
 B = Bernoulli()
 CASES: dict[str, Case] = {
@@ -134,14 +135,14 @@ CASES: dict[str, Case] = {
     "ucb-spectral": Case(DelayedUCB(DIM, B, spectral=True), TWINS),
     "rayleigh": Case(DelayedUCB(DIM, B, randomized=True), ROWS),
     "rayleigh-many": Case(DelayedUCB(DIM, B, randomized=True), MANY, decisions=10),
-    "rayleigh-twins": Case(DelayedUCB(DIM, B, randomized=True, alpha=3.0), TWINS),
+    "rayleigh-twins": Case(DelayedUCB(DIM, B, randomized=True, alpha=3.0), UNEVEN),
     "rayleigh-all-tie": Case(DelayedUCB(DIM, B, randomized=True), np.eye(DIM), decisions=0),
     "thompson": Case(DelayedThompson(DIM, B), ROWS),
     "thompson-plain": Case(DelayedThompson(DIM, B), ROWS, using=kernels.plain()),
     "thompson-twins": Case(DelayedThompson(DIM, B), TWINS),
     "thompson-many": Case(DelayedThompson(DIM, B, scale=1.0), MANY),
     "blind-ucb": Case(BlindUCB(DIM, B), TWINS),
-    "blind-thompson": Case(BlindThompson(DIM, B), ROWS),
+    "blind-thompson": Case(BlindThompson(DIM, B), MANY),
     "waiting": Case(WaitForWindow(DIM, B), TWINS),
     "greedy": Case(Greedy(DIM, B), ROWS),
     "greedy-all-tie": Case(Greedy(DIM, B), ROWS, decisions=0),

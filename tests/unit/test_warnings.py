@@ -134,15 +134,19 @@ def test_the_warning_points_at_who_simulates() -> None:
     assert [warning.filename for warning in caught] == [__file__]
 
 
-@pytest.mark.parametrize("correlation", [0.0, 0.05, 0.3])
-def test_a_correlation_must_be_plain_and_beyond_chance(correlation: float) -> None:
-    """.3 over 2,000 rewards is warned of; .05 is too small, and 0 is none."""
+@pytest.mark.parametrize(
+    ("correlation", "count", "warned"),
+    [(0.0, 2_000, False), (0.3, 2_000, True), (0.05, 40_000, False), (0.14, 800, False)],
+)
+def test_a_correlation_must_be_plain_and_beyond_chance(
+    correlation: float, count: int, warned: bool
+) -> None:
+    """.3 over 2,000 rewards is both; .05 over 40,000 is too small, .14 over 800 may be chance."""
     rng = np.random.default_rng(0)
-    common, own = rng.normal(size=(2, 2_000))
+    common, own = rng.normal(size=(2, count))
     rewards = correlation * common + np.sqrt(1.0 - correlation**2) * own
-    waits = np.floor(np.exp(common)).astype(np.int64)
-    pending = np.zeros(2_000, dtype=np.int64)
+    waits = np.floor(np.exp(2.0 + common)).astype(np.int64)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        watch(waits, rewards, pending)
-    assert len(caught) == (correlation == 0.3)
+        watch(waits, rewards, np.zeros(count, dtype=np.int64))
+    assert len(caught) == warned

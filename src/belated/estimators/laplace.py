@@ -23,6 +23,8 @@ from belated.statistics import Observations
 TOLERANCE = 1e-8
 #: Below this a step is taken unseen: the gain could not be told from rounding.
 TRUSTED = 1e-4
+#: How often the precision of an adaptive prior is looked at again; two or three times suffice.
+MAX_PRIORS = 50
 #: Float64 numbers in a chunk of rows: it stays in the cache while four passes go over it.
 CHUNK = 1 << 16
 
@@ -85,7 +87,7 @@ class Laplace:
         theta, precision, converged = newton.solve(theta, prior)
         if not converged and start is not None:  # the start was a bad one
             theta, precision, converged = newton.solve(prior.mean, prior)
-        while prior.adaptive and data.n >= 5 and converged:
+        for _ in range(MAX_PRIORS if prior.adaptive and data.n >= 5 and converged else 0):
             ridge = prior.precision[0, 0]
             information = precision - prior.precision
             # The log-likelihood as a quadratic around θ̂: its pull is H θ̂.
@@ -93,6 +95,8 @@ class Laplace:
             if abs(prior.precision[0, 0] - ridge) <= 1e-10 * ridge:
                 break
             theta, precision, converged = newton.solve(theta, prior)
+            if not converged:
+                break
         if not converged:
             warnings.warn(
                 f"no convergence after {newton.passes} passes: the posterior is nearly flat or"

@@ -22,8 +22,9 @@ class Online:
 
     O(d²) per observation and nothing to keep, for streams too long to hold. The estimate depends
     on the order of arrival. At ridge 1 and 100 observations or more it lies on average within .3
-    posterior standard deviations of the maximum, a coordinate now and then further (up to .8, see
-    ``tests/statistical/test_online.py``); with a weak prior or strong effects it may be far off.
+    posterior standard deviations of the maximum (root mean square over coordinates), a coordinate
+    now and then further (up to .8, see ``tests/statistical/test_online.py``). With a weak prior or
+    strong effects it may be far off.
 
     >>> from belated import Bernoulli
     >>> seen = Observations(1)
