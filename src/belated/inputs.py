@@ -99,6 +99,13 @@ def as_dim(dim: Any) -> int:
     return int(dim)
 
 
+def as_rounds(value: Any, name: str) -> int:
+    """A number of rounds: whole, and at least 0."""
+    if not isinstance(value, int | np.integer) or isinstance(value, bool) or value < 0:
+        raise InvalidInput(f"{name} is {value!r}: a whole number of rounds was expected", value)
+    return int(value)
+
+
 def as_numbers(value: Any, name: str) -> NDArray[Any]:
     """A regular array of real numbers, of whatever type they have."""
     try:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from belated.delays import NEVER, DelayProcess
 from belated.environments import Environment
 from belated.exceptions import DelayWarning, InvalidInput
-from belated.inputs import Vector
+from belated.inputs import Vector, as_rounds
 from belated.kernels import Kernels
 from belated.learner import Learner
 from belated.policies import Choice, Policy, WaitForWindow
@@ -81,6 +81,8 @@ def simulate(
     if policy.dim != environment.dim:
         message = f"a policy for rows of {policy.dim} in an environment with {environment.dim}"
         raise InvalidInput(message, policy)
+    horizon = as_rounds(horizon, "horizon")
+    window = None if window is None else as_rounds(window, "window")
     contexts, luck, waits, draws = (
         np.random.default_rng(stream) for stream in np.random.SeedSequence(seed).spawn(4)
     )

@@ -45,7 +45,7 @@ def test_a_row_that_is_not_finite_is_signalled_among_others(
 def test_a_row_that_is_not_finite_is_signalled_among_draws(chosen: Kernels, value: float) -> None:
     """Sampled returns NaN as the mean too, whichever row a draw would favour."""
     family = _named(chosen, Bernoulli())
-    pool = np.random.default_rng(0).normal(size=(3, 8)).astype(np.float32)
+    pool = np.random.default_rng(0).normal(size=(4, 8)).astype(np.float32)
     for at in np.ndindex(4, 3):
         rows = np.vstack([np.eye(3), np.ones(3)])
         rows[at] = value
@@ -79,6 +79,7 @@ def test_a_draw_chooses_its_best_row(chosen: Kernels, full: bool) -> None:
         rows, theta = rng.normal(size=(arms, dim)), rng.normal(size=dim)
         pool = rng.normal(size=(dim, draws)).astype(np.float32)
         scores = [[float(x @ (theta + column)) for x in rows] for column in pool.T]
+        pool = np.vstack([pool, np.ones((1, draws), dtype=np.float32)])  # by which the means enter
         best = [int(np.argmax(row)) for row in scores]
         drawn = int(rng.integers(draws))
         found = chosen.sampled(rows, theta, pool, drawn, _named(chosen, Bernoulli()))

@@ -246,6 +246,20 @@ def test_roots_are_renewed_every_thousand_decisions(share: float) -> None:
     assert sum(gaps) >= 3_000
 
 
+@pytest.mark.parametrize("share", [0.5, 1.0])
+@every_metric
+def test_roots_are_renewed_where_no_reward_comes(share: float, metric: Metric) -> None:
+    """At 1000, 2000 and 3000 decisions; all of them are pending and count by the share."""
+    told = story(Bernoulli(), share, metric)
+    rng = np.random.default_rng(4)
+    for _ in range(3_500):
+        told.expect(Event(rng.normal(size=4).astype(np.float32).astype(np.float64), 0.1, 0.0))
+    assert told.renewals == [1_000, 2_000, 3_000]
+    weights = [1.0 if metric == "gram" else 0.1] * 3_500
+    decided = 0.5 * np.eye(4) + share * total(told.pending, weights)
+    assert_root(told.learner.model.decided, decided)
+
+
 @every_metric
 def test_what_left_leaves_nothing_behind(metric: Metric) -> None:
     """Long rows that were asked and withdrawn, all of them, leave the prior in decided."""

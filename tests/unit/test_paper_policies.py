@@ -36,7 +36,6 @@ DELAYS: dict[str, DelayProcess] = {
     "batches": delays.Midnight(25),
 }
 every_delay = pytest.mark.parametrize("law", DELAYS.values(), ids=DELAYS)
-quietly = pytest.mark.filterwarnings("ignore::belated.exceptions.ScaleWarning")
 
 # --- from the pages of the paper ---------------------------------------------------------------
 
@@ -173,7 +172,6 @@ def problem(family: Family) -> GLM:
     return environments.fresh(2, dim=3, n_arms=5, norm=0.5, family=family)
 
 
-@quietly
 @every_delay
 @pytest.mark.parametrize(("family", "link"), LINKS.values(), ids=LINKS)
 def test_ducb_is_the_one_of_the_paper(family: Family, link: Link, law: DelayProcess) -> None:
@@ -309,7 +307,6 @@ def test_the_theorems_warm_up_counts_arrivals() -> None:
     assert policy.rounds == 0
 
 
-@quietly
 def test_the_theorems_warm_up_ends_with_the_arrivals() -> None:
     """Uniform choices end in the first round that has as many rewards, not decisions."""
     policy = paper_ducb(2, Gaussian(1e-3), 1.0)

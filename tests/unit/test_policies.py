@@ -453,6 +453,9 @@ def test_a_rayleigh_width_has_closed_shares() -> None:
     np.testing.assert_allclose(shares, [1.0 - a, b, a - b], atol=1e-12)
 
 
+HALF = 0.5 * math.exp(-0.5)
+
+
 @pytest.mark.parametrize(
     ("means", "deviations", "expected"),
     [
@@ -460,6 +463,7 @@ def test_a_rayleigh_width_has_closed_shares() -> None:
         ([1.0, 0.0], [0.5, 0.5], [1.0, 0.0]),
         ([2.0, 1.0], [1.0, 0.5], [1.0, 0.0]),
         ([1.0, 1.0, 0.0], [0.2, 0.2, 0.1], [0.5, 0.5, 0.0]),
+        ([1.0, 1.0, 0.0], [0.0, 0.0, 1.0], [0.5 - HALF, 0.5 - HALF, 2.0 * HALF]),
         ([5.0], [1.0], [1.0]),
     ],
 )
@@ -545,9 +549,10 @@ def test_a_pool_has_the_deviations_of_the_posterior(pending: int) -> None:
         learner.expect(x, 1.0)
     policy.choose(learner.model, np.eye(3), rng())
     pool = np.asarray(learner.model.pool, dtype=np.float64)
-    assert pool.shape == (3, 40_000)
+    assert pool.shape == (4, 40_000)
+    assert (pool[3] == 1.0).all()  # by which the means enter
     expected = 0.49 * learner.model.decided @ learner.model.decided.T
-    np.testing.assert_allclose(np.cov(pool), expected, rtol=0.05, atol=0.02 * expected.max())
+    np.testing.assert_allclose(np.cov(pool[:3]), expected, rtol=0.05, atol=0.02 * expected.max())
 
 
 def test_without_refresh_every_choice_has_a_pool_of_its_own() -> None:
@@ -584,7 +589,7 @@ def test_many_rows_are_scored_with_half_the_draws() -> None:
         model = busy(policy).model
         choice = policy.choose(model, rng(1).normal(size=(count, 3)), rng())
         assert model.pool is not None
-        assert model.pool.shape == (3, draws)
+        assert model.pool.shape == (4, draws)
         assert (choice.propensity * draws) % 1.0 == 0.0
 
 

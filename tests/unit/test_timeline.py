@@ -389,3 +389,17 @@ def test_an_environment_of_another_width_is_refused() -> None:
     with pytest.raises(InvalidInput, match=r"rows of 4 in an environment with 3") as caught:
         simulate(policy, world(), delays.Constant(0), horizon=10)
     assert caught.value.value is policy
+
+
+@pytest.mark.parametrize("window", [-1, 2.5])
+def test_a_window_is_a_whole_number_of_rounds(window: Any) -> None:
+    """Any other is refused by its name and value."""
+    with pytest.raises(InvalidInput, match=f"window is {window}"):
+        simulate(PLAIN, world(), delays.Constant(0), horizon=10, window=window)
+
+
+@pytest.mark.parametrize("horizon", [-1, 2.5])
+def test_a_horizon_is_a_whole_number_of_rounds(horizon: Any) -> None:
+    """Any other is refused by its name and value."""
+    with pytest.raises(InvalidInput, match=f"horizon is {horizon}"):
+        simulate(PLAIN, world(), delays.Constant(0), horizon=horizon)

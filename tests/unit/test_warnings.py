@@ -136,17 +136,30 @@ def test_the_warning_points_at_who_simulates() -> None:
 
 @pytest.mark.parametrize(
     ("correlation", "count", "warned"),
-    [(0.0, 2_000, False), (0.3, 2_000, True), (0.05, 40_000, False), (0.14, 800, False)],
+    [
+        (0.0, 2_000, False),
+        (0.3, 2_000, True),
+        (-0.3, 2_000, True),
+        (0.17, 800, False),  # 4.8 standard errors
+        (0.18, 800, True),  # 5.1
+        (0.09, 40_000, False),
+        (0.11, 40_000, True),
+    ],
 )
 def test_a_correlation_must_be_plain_and_beyond_chance(
     correlation: float, count: int, warned: bool
 ) -> None:
-    """.3 over 2,000 rewards is both; .05 over 40,000 is too small, .14 over 800 may be chance."""
+    """More than .1 with the logarithm of the delay, and more than five standard errors."""
     rng = np.random.default_rng(0)
-    common, own = rng.normal(size=(2, count))
-    rewards = correlation * common + np.sqrt(1.0 - correlation**2) * own
-    waits = np.floor(np.exp(2.0 + common)).astype(np.int64)
+    waits = np.floor(np.exp(2.0 + rng.normal(size=count))).astype(np.int64)
+    logs = np.log1p(waits.astype(float))
+    common = (logs - logs.mean()) / logs.std()
+    own = rng.normal(size=count)
+    own -= own.mean() + common * (own @ common) / count
+    rewards = correlation * common + np.sqrt(1.0 - correlation**2) * own / own.std()
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        watch(waits, rewards, np.zeros(count, dtype=np.int64))
+        # Rounds whose rewards are still out follow: all of these have come, and count alone.
+        late = np.append(waits, np.full(5_000, NEVER))
+        watch(late, np.append(rewards, np.zeros(5_000)), np.zeros(len(late), dtype=np.int64))
     assert len(caught) == warned

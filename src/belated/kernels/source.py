@@ -68,11 +68,22 @@ def bounds(rows: Matrix, theta: Vector, root: Matrix, width: float) -> Vector:
     return scores
 
 
-def winners(rows: Matrix, theta: Vector, pool: Row) -> NDArray[np.int64]:
-    """The best row of θ plus each column of the pool."""
+def predictors(rows: Matrix, theta: Vector) -> Vector:
+    """X θ."""
+    means: Vector = dgemv(1.0, rows.T, theta, 0.0, np.empty(len(rows)), 0, 1, 0, 1, 1, 1)
+    return means
+
+
+def winners(rows: Matrix, means: Vector, pool: Row) -> NDArray[np.int64]:
+    """For each column of the pool, the row with the greatest mean plus deviation.
+
+    The last row of the pool is ones: the means go through the same product as the deviations.
+    """
     # float32: a draw is random anyway, and scoring all of them is what a choice costs.
-    drawn = pool + theta.astype(np.float32)[:, None]
-    best: NDArray[np.int64] = rows.astype(np.float32).dot(drawn).argmax(axis=0)
+    table = np.empty((rows.shape[0], pool.shape[0]), dtype=np.float32)
+    table[:, :-1] = rows
+    table[:, -1] = means
+    best: NDArray[np.int64] = table.dot(pool).argmax(axis=0)
     return best
 
 
@@ -127,14 +138,17 @@ def _loop_bounds(rows: Matrix, theta: Vector, root: Matrix, width: float) -> Vec
     return found
 
 
-def _loop_winners(rows: Matrix, theta: Vector, pool: Row) -> NDArray[np.int64]:
-    scores = np.dot(rows.astype(np.float32), pool)
+def _blas_predictors(rows: Matrix, theta: Vector) -> Vector:
+    means: Vector = np.dot(rows, theta)
+    return means
+
+
+def _loop_winners(rows: Matrix, means: Vector, pool: Row) -> NDArray[np.int64]:
+    scores = np.dot(rows.astype(np.float32), pool[:-1])
     best = np.zeros(scores.shape[1], dtype=np.int64)
     greatest = np.full(scores.shape[1], -np.inf, dtype=np.float32)
     for i in range(scores.shape[0]):
-        mean = np.float32(0.0)
-        for j in range(rows.shape[1]):
-            mean += np.float32(rows[i, j] * theta[j])
+        mean = np.float32(means[i])
         for j in range(scores.shape[1]):
             score = scores[i, j] + mean
             if score > greatest[j]:
@@ -168,6 +182,7 @@ SWAPPED: dict[Any, Callable[..., Any]] = {
     left: _loop_left,
     lengths: _loop_lengths,
     bounds: _loop_bounds,
+    predictors: _blas_predictors,
     winners: _loop_winners,
     ddot: _loop_ddot,
     daxpy: _loop_daxpy,
@@ -184,7 +199,7 @@ def gaussian_link(eta: float) -> tuple[float, float]:
 
 def bernoulli_link(eta: float) -> tuple[float, float]:
     """p = 1/(1 + e^-η) and p (1 - p), without overflow or cancellation."""
-    decay = math.exp(-min(abs(eta), MAX_ETA))
+    decay = math.exp(-abs(eta))
     total = 1.0 + decay
     return (1.0 if eta >= 0.0 else decay) / total, decay / (total * total)
 
@@ -205,7 +220,7 @@ def finite(x: Vector) -> bool:
 
 def score(rows: Matrix, theta: Vector, root: Matrix) -> tuple[Vector, Vector]:
     """The linear predictor of each row and its standard deviation ‖Sᵀx‖."""
-    return rows.dot(theta), lengths(rows, root)
+    return predictors(rows, theta), lengths(rows, root)
 
 
 def upper(
@@ -237,11 +252,12 @@ def sampled(
     rows: Matrix, theta: Vector, pool: Row, drawn: int, family: Any
 ) -> tuple[int, int, float, float]:
     """The best row of one draw, how many draws agree, its mean and slope: NaN if not finite."""
-    if not finite(rows.ravel()):
+    means = predictors(rows, theta)
+    if not finite(means):
         return 0, 1, math.nan, math.nan
-    best = winners(rows, theta, pool)
+    best = winners(rows, means, pool)
     index = int(best[drawn])
-    mean, slope = link(family, ddot(rows[index], theta))
+    mean, slope = link(family, float(means[index]))
     return index, int(np.count_nonzero(best == index)), mean, slope
 
 

@@ -55,12 +55,17 @@ class DelayedThompson(Policy):
         decisions = model.decisions
         if pool is None or decisions - model.pooled_at >= self.refresh * decisions:
             draws = self.draws if len(rows) <= MANY_ROWS else (self.draws + 1) // 2
+            pool = np.ones(
+                (model.dim + 1, draws), dtype=np.float32
+            )  # the last row is for the means
             normal = rng.standard_normal((model.dim, draws))
-            pool = model.pool = (self.scale * (model.decided @ normal)).astype(np.float32)
+            pool[:-1] = self.scale * (model.decided @ normal)
+            model.pool = pool
             model.pooled_at = decisions
         draws = pool.shape[1]
         if self.floor:
-            best = winners(model.table(rows), model.theta, pool)
+            table = model.table(rows)
+            best = winners(table, table @ model.theta, pool)
             shares = np.bincount(best, minlength=len(rows)) / draws
             return self.mixed(model, rows, rng, shares)
         drawn = int(rng.random() * draws)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import KW_ONLY, dataclass
 
-from belated.exceptions import InvalidInput
+from belated.inputs import as_rounds
 from belated.policies.blind import BlindUCB
 
 
@@ -28,5 +28,4 @@ class WaitForWindow(BlindUCB):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not (isinstance(self.window, int) and self.window >= 0):
-            raise InvalidInput(f"window is {self.window!r}: a whole number of rounds", self.window)
+        as_rounds(self.window, "window")
