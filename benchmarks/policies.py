@@ -104,17 +104,16 @@ def bare_simulation(horizon: int, seed: int) -> float:
     theta, decided, observed = np.zeros(10), np.eye(10), np.eye(10)
     bare = Bare(10)
     luck = rng.random(horizon)
-    calendar: list[list[int]] = [[] for _ in range(horizon)]
+    calendar: dict[int, list[int]] = {}
     for s, wait in enumerate(delays.Geometric(mean=100).sample(horizon, rng).tolist()):
-        if s + wait + 1 < horizon:
-            calendar[s + wait + 1].append(s)
+        calendar.setdefault(s + wait + 1, []).append(s)
     chosen = np.empty(horizon, dtype=np.int64)
     y = np.empty(horizon)
     regret = np.empty(horizon)
     pending = np.empty(horizon, dtype=np.int64)
     n = 0
     for t in range(horizon):
-        for s in calendar[t]:
+        for s in calendar.pop(t, ()):
             x = rows[chosen[s]]
             p = 1.0 / (1.0 + math.exp(-ddot(x, theta)))
             u, q = bare._shift(observed.T, x, p * (1.0 - p))

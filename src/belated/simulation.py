@@ -97,10 +97,10 @@ def simulate(
     choose, expect, learn = policy.choose, learner.expect, learner.learn
     known, best = None, 0.0
     for t, (rows, means) in enumerate(environment.rounds(horizon, contexts)):
-        for s in calendar.lapses[t]:
+        for s in calendar.lapses.pop(t, ()):
             x, _, weight = kept[s]
             learner.withdraw(x, weight)
-        for s in calendar.arrivals[t]:
+        for s in calendar.arrivals.pop(t, ()):
             x, y, weight = kept[s]
             if s in calendar.lapsed:  # late: it counts again, and its reward is learned
                 learner.recall(x, weight)
@@ -143,8 +143,8 @@ class _Calendar:
         window: int | None,
     ) -> None:
         self.given = getattr(delay, "given", None)
-        self.arrivals: list[list[int]] = [[] for _ in range(horizon)]
-        self.lapses: list[list[int]] = [[] for _ in range(horizon)]
+        self.arrivals: dict[int, list[int]] = {}
+        self.lapses: dict[int, list[int]] = {}
         self.lapsed: set[int] = set()
         self._waits = policy.window if isinstance(policy, WaitForWindow) else None
         self._window = window
@@ -173,9 +173,9 @@ class _Calendar:
             self.lapsed.add(s)
         self._at(s + wait + 1, s, self.arrivals)  # the reward of s is there once t - 1 >= s + D
 
-    def _at(self, t: int, s: int, rounds: list[list[int]]) -> None:
+    def _at(self, t: int, s: int, rounds: dict[int, list[int]]) -> None:
         if t < self._horizon:
-            rounds[t].append(s)
+            rounds.setdefault(t, []).append(s)
 
 
 def watch(delay: NDArray[np.int64], rewards: Vector, pending: NDArray[np.int64]) -> None:
