@@ -43,9 +43,7 @@ class Environment(Protocol):
 
 
 def reward_of(family: Family, mean: float, u: float) -> float:
-    """A reward by the inverse of its distribution function: greater luck, greater reward.
-
-    For Bernoulli rewards it is U < p, one uniform number a round.
+    """A reward from one uniform number: U < p for Bernoulli rewards, else the quantile at U.
 
     >>> reward_of(Bernoulli(), 0.3, 0.2), reward_of(Bernoulli(), 0.3, 0.4)
     (1.0, 0.0)
@@ -53,8 +51,10 @@ def reward_of(family: Family, mean: float, u: float) -> float:
     if isinstance(family, Bernoulli):
         return 1.0 if u < mean else 0.0
     if isinstance(family, Gaussian):
-        return mean + math.sqrt(family.dispersion or 1.0) * float(ndtri(u))
+        return mean + math.sqrt(family.dispersion or 1.0) * float(ndtri(max(u, 1e-300)))
     if isinstance(family, Poisson):
+        if mean > 1e9:  # where counting one by one makes no difference any more
+            return float(max(0.0, round(mean + math.sqrt(mean) * float(ndtri(max(u, 1e-300))))))
         count = math.ceil(pdtrik(u, mean))
         return float(count - 1 if count >= 1 and pdtr(count - 1, mean) >= u else count)
     raise InvalidInput(
@@ -261,7 +261,8 @@ def arms(seed: int, *, n_arms: int = 10, width: int = 5) -> Blocks:
 def digits(seed: int = 0) -> Classification:
     """scikit-learn's bundled digits: 1,797 images of 64 pixels, ten classes.
 
-    Pixels are scaled so that a typical row has length 1.
+    Pixels are scaled so that a typical row has length 1. The images are the same for every seed:
+    it is there so that this problem is made like the others.
     """
     try:
         from sklearn.datasets import load_digits

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from belated.delays import NEVER, DelayProcess
 from belated.environments import Environment
 from belated.exceptions import DelayWarning, InvalidInput
+from belated.features import warn_missing_intercept
 from belated.inputs import Vector, as_rounds
 from belated.kernels import Kernels
 from belated.learner import Learner
@@ -120,6 +121,8 @@ def simulate(
     rewards = np.array([y for _, y, _ in kept])
     outstanding = np.array(pending, dtype=np.int64)
     watch(calendar.delay, rewards, outstanding)
+    rows = np.array([x for x, _, _ in kept[:ENOUGH]]).reshape(-1, policy.dim)
+    warn_missing_intercept(rows, policy.family, rewards[:ENOUGH])
     return Trace(
         regret=np.cumsum(regret),
         pending=outstanding,

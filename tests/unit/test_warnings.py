@@ -1,4 +1,4 @@
-"""When a simulation warns of its delays, and when it does not."""
+"""When a simulation warns, and when it does not."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from belated import (
     simulate,
 )
 from belated.delays import NEVER, DelayProcess
-from belated.exceptions import DelayWarning
+from belated.exceptions import DelayWarning, InterceptWarning
 from belated.simulation import ENOUGH, watch
 
 ORDINARY: dict[str, DelayProcess] = {
@@ -163,3 +163,16 @@ def test_a_correlation_must_be_plain_and_beyond_chance(
         late = np.append(waits, np.full(5_000, NEVER))
         watch(late, np.append(rewards, np.zeros(5_000)), np.zeros(len(late), dtype=np.int64))
     assert len(caught) == warned
+
+
+def test_clicks_learned_as_gaussian_without_an_intercept_are_warned_of() -> None:
+    """A linear model of 0/1 rewards needs a column of ones, or is wrong everywhere."""
+    world = environments.fixed(1)
+    with pytest.warns(InterceptWarning, match="intercept"):
+        simulate(DelayedUCB(world.dim, Gaussian()), world, delays.Constant(0), horizon=200)
+
+
+def test_clicks_learned_as_gaussian_with_an_intercept_are_not() -> None:
+    """Rows with a block and an intercept for each arm have one."""
+    world = environments.arms(1)
+    simulate(Uniform(world.dim, Gaussian()), world, delays.Constant(0), horizon=300)
