@@ -152,7 +152,7 @@ class Model:
             u: a uniform number in [0, 1) that draws among ties.
         """
         table = np.asarray(rows, np.float64, order="C")
-        if table.shape[1:] != self._shape or not len(table):
+        if table.shape[1:] != self._shape or not table.shape[0]:
             self._table(rows)
         index, ties, mean, slope = self._kernels.upper(
             table, self.theta, self.decided, width, u, self._family
@@ -168,7 +168,7 @@ class Model:
         Returns its index, how many of the draws agree, its mean and its weight.
         """
         table = np.asarray(rows, np.float64, order="C")
-        if table.shape[1:] != self._shape or not len(table):
+        if table.shape[1:] != self._shape or not table.shape[0]:
             self._table(rows)
         index, agreeing, mean, slope = self._kernels.sampled(
             table, self.theta, pool, drawn, self._family

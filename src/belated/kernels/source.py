@@ -239,7 +239,7 @@ def upper(
     near = best - TIE * (1.0 + abs(best))
     scores[index] = -math.inf
     ties = 1
-    if scores[scores.argmax()] >= near:
+    if float(scores[scores.argmax()]) >= near:
         scores[index] = best
         tied = np.flatnonzero(scores >= near)
         ties = len(tied)
@@ -269,7 +269,7 @@ def count(root: Matrix, x: Vector, weight: float) -> float:
     v = left(x, root)
     q: float = ddot(v, v)
     scaled = 1.0 + weight * q
-    if not (abs(scaled) < math.inf and q < math.inf):
+    if not abs(scaled) < math.inf:
         return math.nan
     if scaled > LEFT:
         r = math.sqrt(scaled)
@@ -313,7 +313,7 @@ def unlearn(
     v = left(x, root)
     q: float = ddot(v, v)
     remains = 1.0 - weight * q
-    if not (abs(remains) < math.inf and q < math.inf):
+    if not abs(remains) < math.inf:
         return math.nan
     if remains > LEFT:
         mean, _ = link(family, ddot(x, theta))
