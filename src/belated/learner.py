@@ -155,7 +155,8 @@ class Learner:
             arrived = Information.of(table, before)
             self._pending -= arrived
             self._observed = self._observed + Information.of(table, after).matrix
-            self._counted = self._counted + arrived.matrix
+            if self._gram:
+                self._counted = self._counted + arrived.matrix
             self.observations.extend(table, rewards)
             for column in self._came:
                 column.clear()
