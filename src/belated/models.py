@@ -20,6 +20,7 @@ from scipy.linalg.blas import ddot
 from scipy.linalg.lapack import dpotrf, dtrtri
 
 from belated import kernels
+from belated.blocks import diagonal_blocks
 from belated.exceptions import InvalidInput
 from belated.families import Family, Gaussian
 from belated.inputs import MAX_REWARD, Matrix, Row, Vector, as_reward
@@ -39,6 +40,16 @@ def root_of(precision: Matrix) -> Matrix:
     >>> root_of(np.array([[4.0]]))
     array([[0.5]])
     """
+    blocks = diagonal_blocks(precision)
+    if len(blocks) == 1:
+        return _root(precision)
+    root = np.zeros_like(precision)
+    for block in blocks:
+        root[block, block] = _root(precision[block, block])
+    return root
+
+
+def _root(precision: Matrix) -> Matrix:
     factor, failed = dpotrf(precision, lower=1, clean=1)
     if not failed:
         inverse, failed = dtrtri(factor, lower=1)

@@ -23,6 +23,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from belated.blocks import gram
 from belated.exceptions import InvalidInput, UnknownHandle
 from belated.inputs import (
     Matrix,
@@ -72,7 +73,7 @@ class Moments:
         table = as_rows(given, given.shape[1])
         rewards = as_rewards(y, len(table))
         exact = table.astype(np.float64)
-        return cls(len(table), exact.T @ exact, rewards @ exact, float(rewards @ rewards))
+        return cls(len(table), gram(exact), rewards @ exact, float(rewards @ rewards))
 
     @property
     def dim(self) -> int:
@@ -126,7 +127,7 @@ class Information:
         if table.ndim != 2 or factors.shape != table.shape[:1]:
             message = f"rows of shape {table.shape} do not go with weights of {factors.shape}"
             raise InvalidInput(message, weights)
-        matrix = (table * factors[:, None]).T @ table
+        matrix = gram(table, factors)
         if not np.isfinite(matrix).all():
             raise InvalidInput("a row or a weight is not finite, or too large to be added", weights)
         return cls(len(table), matrix)

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.linalg.lapack import dposv
 
+from belated.blocks import add_gram, diagonal_blocks
 from belated.estimators.empirical import fitted_ridge
 from belated.estimators.estimate import Estimate, warn_of_scale
 from belated.estimators.ridge import Ridge
@@ -174,7 +175,7 @@ class _Newton:
                 value += float((y * eta - cumulant).sum())
                 score += (y - mean) @ rows
                 np.multiply(rows, np.sqrt(slope)[:, None], out=rows)  # the buffer is ours
-                information += rows.T @ rows
+                add_gram(information, rows)
         if self.passes == 1:
             self.squared_length = squares / max(self.data.n, 1)
         value = value / self.dispersion - 0.5 * float(away @ pull)
@@ -194,8 +195,8 @@ class _Newton:
 
 
 def _solve(precision: Matrix, gradient: Vector) -> Vector:
-    _, step, failed = dposv(precision, gradient)
-    if not failed:
-        return np.asarray(step)
+    solved = [dposv(precision[at, at], gradient[at]) for at in diagonal_blocks(precision)]
+    if not any(failed for _, _, failed in solved):
+        return np.concatenate([step for _, step, _ in solved])
     root = root_of(precision)  # rounding: a direction of the prior is lost beside the data
     return root @ (gradient @ root)

@@ -23,6 +23,8 @@ from belated.kernels.source import (
     proximal,
     sampled,
     score,
+    span,
+    spread_of,
     unlearn,
     upper,
 )
@@ -66,7 +68,9 @@ def compiled() -> Kernels:
     options: Any = {"fastmath": {"reassoc", "contract", "arcp", "nsz"}}
     for primitive, loop in SWAPPED.items():
         overload(primitive, jit_options=options, strict=False)(_always(loop))
-    for helper in (gaussian_link, bernoulli_link, poisson_link, finite, capped, proximal):
+    for helper in (
+        gaussian_link, bernoulli_link, poisson_link, finite, capped, proximal, span, spread_of
+    ):  # fmt: skip
         register_jitable(helper)
     jit = numba.njit(cache=True, **options)
     return Kernels(*(jit(kernel) for kernel in astuple(_PLAIN)))

@@ -93,29 +93,60 @@ def link(family: Any, eta: float) -> tuple[float, float]:
     return both
 
 
+def span(x: Vector) -> tuple[int, int]:
+    """Where the numbers that are not zero begin and end: most of a row may be another arm's."""
+    start, stop = 0, x.shape[0]
+    while start < stop and x[start] == 0.0:
+        start += 1
+    while stop > start and x[stop - 1] == 0.0:
+        stop -= 1
+    return start, stop
+
+
 def _loop_deflate(root: Matrix, gain: float, v: Vector) -> Vector:
     u = np.empty(root.shape[0])
+    start, stop = span(v)
     for i in range(root.shape[0]):
         total = 0.0
-        for j in range(root.shape[1]):
+        for j in range(start, stop):
             total += root[i, j] * v[j]
         u[i] = total
-        total *= gain
-        for j in range(root.shape[1]):
-            root[i, j] -= total * v[j]
+        if total != 0.0:
+            total *= gain
+            for j in range(start, stop):
+                root[i, j] -= total * v[j]
     return u
 
 
 def _loop_left(x: Vector, root: Matrix) -> Vector:
     v = np.zeros(root.shape[1])
-    for i in range(root.shape[0]):
+    start, stop = span(x)
+    for i in range(start, stop):
         for j in range(root.shape[1]):
             v[j] += x[i] * root[i, j]
     return v
 
 
+def spread_of(rows: Matrix, root: Matrix) -> Matrix:
+    """X S, without the columns of X that are zero in all of a row."""
+    widest = 0
+    for i in range(rows.shape[0]):
+        start, stop = span(rows[i])
+        widest = max(widest, stop - start)
+    if 4 * widest > rows.shape[1]:
+        dense: Matrix = np.dot(rows, root)
+        return dense
+    spread = np.zeros(rows.shape)
+    for i in range(rows.shape[0]):
+        start, stop = span(rows[i])
+        for k in range(start, stop):
+            for j in range(root.shape[1]):
+                spread[i, j] += rows[i, k] * root[k, j]
+    return spread
+
+
 def _loop_lengths(rows: Matrix, root: Matrix) -> Vector:
-    spread = np.dot(rows, root)
+    spread = spread_of(rows, root)
     found = np.empty(rows.shape[0])
     for i in range(rows.shape[0]):
         total = 0.0
@@ -126,7 +157,7 @@ def _loop_lengths(rows: Matrix, root: Matrix) -> Vector:
 
 
 def _loop_bounds(rows: Matrix, theta: Vector, root: Matrix, width: float) -> Vector:
-    spread = np.dot(rows, root)
+    spread = spread_of(rows, root)
     found = np.empty(rows.shape[0])
     for i in range(rows.shape[0]):
         total = 0.0
