@@ -4,8 +4,8 @@ An event is an immutable value. What it holds survives the codec exactly: rows a
 and rewards float64, times whole microseconds. Two events are equal if and only if their bytes are.
 
 The bytes are one byte for the version of the codec, then a MessagePack array that starts with the
-number of the kind. Bytes of an unknown version or kind raise :class:`UnknownEvent`, so that a
-journal can carry them on unread; bytes that are no event raise :class:`CorruptEvent`.
+number of the kind. Bytes of an unknown version or kind raise :class:`UnknownEvent`, and a journal
+carries them on unread as :class:`Opaque`; bytes that are no event raise :class:`CorruptEvent`.
 """
 
 from __future__ import annotations
@@ -99,16 +99,26 @@ class Settled(_Event, tag=5, frozen=True):
 Event = Decision | Activation | Reward | Void | Settled
 
 
+class Opaque(msgspec.Struct, frozen=True):
+    """An event of a version or kind this release does not know, carried on unread.
+
+    Attributes:
+        data: its bytes, as the release that knows it wrote them.
+    """
+
+    data: bytes
+
+
 class Record(msgspec.Struct, frozen=True, gc=False):
     """An event with its place in a journal and the time at which the journal took it."""
 
     partition: int
     position: int
     recorded: int
-    event: Event
+    event: Event | Opaque
 
 
-def encode(event: Event) -> bytes:
+def encode(event: Event | Opaque) -> bytes:
     """The bytes of an event.
 
     >>> encode(Void("a1", 5)).hex(" ")
@@ -116,6 +126,8 @@ def encode(event: Event) -> bytes:
     """
     if type(event) is Decision and type(event.x) is not np.ndarray:
         raise TypeError(f"the row of a decision is a float32 vector, not {event.x!r}")
+    if type(event) is Opaque:
+        return event.data
     return _VERSION_BYTE + _encoder.encode(event)
 
 
@@ -136,6 +148,23 @@ def decode(data: bytes | memoryview) -> Event:
     except (msgspec.DecodeError, ValueError, RecursionError) as error:
         _raise_if_unknown_kind(view[1:])
         raise CorruptEvent(f"not an event: {error}") from None
+
+
+def read_event(data: bytes | memoryview) -> Event | Opaque:
+    """The event that :func:`encode` wrote; unread where only a newer release could read it.
+
+    >>> read_event(encode(Void("a1", 5)))
+    Void(id='a1', at=5)
+    >>> read_event(bytes([99]) + b" from a newer release")
+    Opaque(data=b'c from a newer release')
+
+    Raises:
+        CorruptEvent: the bytes are no event.
+    """
+    try:
+        return decode(data)
+    except UnknownEvent:
+        return Opaque(bytes(data))
 
 
 def _raise_if_unknown_kind(body: memoryview) -> None:

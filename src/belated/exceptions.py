@@ -7,17 +7,27 @@
     ├── UnknownEvent      (ValueError)    from a newer version; carries ``version`` and ``kind``
     ├── CorruptEvent      (ValueError)    bytes that are no event at all
     ├── UnknownHandle     (LookupError)   no such observation, or it was removed
-    └── MissingExtra      (ImportError)   an optional dependency is needed; names the pip command
+    ├── MissingExtra      (ImportError)   an optional dependency is needed; names the pip command
+    └── JournalError                      a journal cannot do what was asked
+        ├── JournalClosed      (ValueError)  it was used after ``close()``
+        ├── JournalUnavailable (OSError)     locked, full, unreachable: try again
+        ├── JournalMismatch    (ValueError)  it was made with other settings than asked for
+        ├── ForeignFile        (ValueError)  the file is something else than a journal
+        ├── NewerFormat        (ValueError)  the file was made by a newer release
+        ├── CorruptJournal     (ValueError)  the file is damaged, or records are missing
+        └── SnapshotConflict   (LookupError) kept pieces are gone; carries their ``names``
 
     BelatedWarning        (UserWarning)
     ├── ConvergenceWarning                an estimate is finite, but not the optimum
     ├── DelayWarning                      rewards may be missing for a reason, or for ever
     ├── InterceptWarning                  0/1 rewards are learned as Gaussian without an intercept
-    └── ScaleWarning                      the prior says nothing sensible about rows of this size
+    ├── ScaleWarning                      the prior says nothing sensible about rows of this size
+    └── SnapshotWarning                   a damaged snapshot was discarded; the journal is read anew
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 
@@ -48,16 +58,22 @@ class UnknownEvent(BelatedError, ValueError):
     Attributes:
         version: the version of the codec that wrote them.
         kind: the number of the kind, or None where the version is already unknown.
+        place: partition and position in a journal, where it was found in one.
     """
 
-    def __init__(self, version: int, kind: object = None) -> None:
+    def __init__(
+        self, version: int, kind: object = None, place: tuple[int, int] | None = None
+    ) -> None:
         what = f"codec version {version}" if kind is None else f"kind {kind!r}"
-        super().__init__(f"unknown event ({what}): written by a newer release; upgrade this one")
+        where = "" if place is None else f" in partition {place[0]} at position {place[1]}"
+        message = f"unknown event{where} ({what}): written by a newer release; upgrade this one"
+        super().__init__(message)
         self.version = version
         self.kind = kind
+        self.place = place
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (self.version, self.kind)
+        return type(self), (self.version, self.kind, self.place)
 
 
 class CorruptEvent(BelatedError, ValueError):
@@ -96,6 +112,56 @@ class MissingExtra(BelatedError, ImportError):
         return type(self), (self.what, self.extra)
 
 
+class JournalError(BelatedError):
+    """A journal cannot do what was asked of it."""
+
+
+class JournalClosed(JournalError, ValueError):
+    """The journal was used after it was closed."""
+
+
+class JournalUnavailable(JournalError, OSError):
+    """The journal could not be reached in time: locked, full, or not to be opened.
+
+    Nothing of the call was acknowledged. To try the same call again is safe: an event that is in
+    the journal twice counts once.
+    """
+
+
+class JournalMismatch(JournalError, ValueError):
+    """The journal was made with other settings than those it is opened with."""
+
+
+class ForeignFile(JournalError, ValueError):
+    """The file is no journal; it was left as it is."""
+
+
+class NewerFormat(JournalError, ValueError):
+    """The file was written by a newer release; it was left as it is."""
+
+
+class CorruptJournal(JournalError, ValueError):
+    """The file is damaged, or records that were there are missing."""
+
+
+class SnapshotConflict(JournalError, LookupError):
+    """Pieces to be kept are not in the journal as they were: save the snapshot whole.
+
+    Attributes:
+        names: the pieces in question.
+    """
+
+    def __init__(self, names: Iterable[str]) -> None:
+        self.names = sorted(names)
+        super().__init__(
+            f"pieces {self.names} are not as this journal last saved or loaded them (another "
+            "process may have saved since): save the snapshot again with all its pieces"
+        )
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.names,)
+
+
 class BelatedWarning(UserWarning):
     """The root of every warning the library gives."""
 
@@ -114,3 +180,7 @@ class DelayWarning(BelatedWarning):
 
 class ScaleWarning(BelatedWarning):
     """Rows are so long or so short that the prior says nothing sensible about them."""
+
+
+class SnapshotWarning(BelatedWarning):
+    """A snapshot was damaged and has been discarded: the journal is read from its beginning."""

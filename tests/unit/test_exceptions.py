@@ -8,9 +8,17 @@ from belated.exceptions import (
     BelatedWarning,
     ConvergenceWarning,
     CorruptEvent,
+    CorruptJournal,
+    ForeignFile,
     InvalidInput,
+    JournalClosed,
+    JournalMismatch,
+    JournalUnavailable,
     MissingExtra,
+    NewerFormat,
     ScaleWarning,
+    SnapshotConflict,
+    SnapshotWarning,
     UnknownEvent,
     UnknownHandle,
 )
@@ -21,6 +29,13 @@ TREE: dict[type[BelatedError], type[Exception]] = {
     CorruptEvent: ValueError,
     UnknownHandle: LookupError,
     MissingExtra: ImportError,
+    JournalClosed: ValueError,
+    JournalUnavailable: OSError,
+    JournalMismatch: ValueError,
+    ForeignFile: ValueError,
+    NewerFormat: ValueError,
+    CorruptJournal: ValueError,
+    SnapshotConflict: LookupError,
 }
 
 
@@ -33,7 +48,7 @@ def test_every_error_is_also_the_builtin_a_reader_expects(
     assert issubclass(error, builtin)
 
 
-@pytest.mark.parametrize("warning", [ConvergenceWarning, ScaleWarning])
+@pytest.mark.parametrize("warning", [ConvergenceWarning, ScaleWarning, SnapshotWarning])
 def test_every_warning_is_a_user_warning(warning: type[Warning]) -> None:
     """The library's warnings hang under one root below UserWarning."""
     assert issubclass(warning, BelatedWarning)
@@ -96,6 +111,8 @@ def test_missing_extra_names_the_pip_command() -> None:
         CorruptEvent("cut off"),
         UnknownHandle(7),
         MissingExtra("compiling", "fast"),
+        JournalUnavailable("locked"),
+        SnapshotConflict({"b", "a"}),
     ],
     ids=lambda error: type(error).__name__,
 )

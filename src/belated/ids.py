@@ -1,0 +1,152 @@
+"""The names of decisions, and the partition each one belongs to.
+
+An id made here is a UUIDv7 written as 32 lowercase hex digits. From left to right it holds
+
+* 48 bits: milliseconds since 1970, so that ids sort by time;
+* 4 bits: the version, 7;
+* 12 bits: the *slot*, a number from 0 to 4095;
+* 2 bits: the variant;
+* 62 bits from the operating system's randomness.
+
+A caller may use ids of their own: any text of at most 128 bytes. The *key* of an id is 16 bytes: an
+id of 32 hex digits is its own key, any other is hashed. The slot stands at the same place in both,
+and a journal of P partitions keeps the events of an id in partition slot mod P: a function of the
+id alone, so that an event finds its decision wherever and whenever it arrives.
+"""
+
+from __future__ import annotations
+
+import os
+from hashlib import blake2b
+from typing import Any
+
+from belated.exceptions import InvalidInput
+
+#: Slots, and the largest number of partitions.
+SLOTS = 4096
+#: The longest id, in bytes of UTF-8.
+MAX_ID_BYTES = 128
+
+_MILLISECONDS = 1 << 48  # what fits into an id: until the year 10889
+
+# The 80 bits after the time, for many ids at once: the system is asked once for a few hundred.
+_BLOCK = 400
+_RANDOM_BITS = int.from_bytes(b"\x0f\xff\x3f\xff\xff\xff\xff\xff\xff\xff" * _BLOCK)
+_FIXED_BITS = int.from_bytes(b"\x70\x00\x80\x00\x00\x00\x00\x00\x00\x00" * _BLOCK)
+_tails: list[str] = []
+
+if hasattr(os, "register_at_fork"):
+    # What was drawn before a fork belongs to the parent: two processes must not share an id.
+    os.register_at_fork(after_in_child=_tails.clear)
+
+
+def new_id(now_us: int, slot: int | None = None) -> str:
+    """A new id.
+
+    Args:
+        now_us: the time in microseconds since 1970.
+        slot: from 0 to 4095, or None for one at random.
+
+    >>> made = new_id(1_700_000_000_000_000, slot=5)
+    >>> made[:16]
+    '018bcfe568007005'
+    >>> made == new_id(1_700_000_000_000_000, slot=5)
+    False
+    >>> slot_of(key_of(made))
+    5
+    """
+    now_ms = now_us // 1000
+    if not 0 <= now_ms < _MILLISECONDS:
+        raise InvalidInput(f"the time is {now_us!r}: microseconds since 1970 were expected", now_us)
+    try:
+        tail = _tails.pop()
+    except IndexError:
+        tail = _refill()
+    if slot is None:
+        return f"{now_ms:012x}{tail}"
+    if not 0 <= slot < SLOTS:
+        raise InvalidInput(f"the slot is {slot!r}: from 0 to {SLOTS - 1} was expected", slot)
+    return f"{now_ms:012x}7{slot:03x}{tail[4:]}"
+
+
+def check_id(id: Any, what: str = "the id") -> str:
+    """The id itself, where it can be one: text of 1 to 128 bytes of UTF-8 without NUL.
+
+    >>> check_id("order-17")
+    'order-17'
+    >>> check_id("")
+    Traceback (most recent call last):
+    belated.exceptions.InvalidInput: the id is empty: text of 1 to 128 bytes was expected
+    """
+    if not isinstance(id, str):
+        raise InvalidInput(f"{what} is {id!r}: text was expected, as in str({id!r})", id)
+    if not id:
+        raise InvalidInput(f"{what} is empty: text of 1 to {MAX_ID_BYTES} bytes was expected", id)
+    try:
+        size = len(id.encode()) if len(id) <= MAX_ID_BYTES else len(id)
+    except UnicodeEncodeError:
+        raise InvalidInput(f"{what} is {id!r}: a lone surrogate is not text", id) from None
+    if size > MAX_ID_BYTES:
+        message = f"{what} {id[:20]!r}… has {size} bytes or more: at most {MAX_ID_BYTES} can be"
+        raise InvalidInput(message, id)
+    if "\0" in id:
+        raise InvalidInput(f"{what} is {id!r}: it may not hold a NUL character", id)
+    return id
+
+
+def key_of(id: str) -> bytes:
+    """The 16 bytes that stand for an id: its own, or a hash of a caller's text.
+
+    >>> key_of("018bcfe568007005ab1c2d3e4f506172").hex()
+    '018bcfe568007005ab1c2d3e4f506172'
+    >>> key_of("order-17").hex()
+    'dfc164b129ef6f11861bd2062345a12b'
+    """
+    if len(id) == 32:
+        try:
+            key = bytes.fromhex(id)
+        except ValueError:
+            pass
+        else:
+            if key.hex() == id:  # not so for capitals and blanks, which fromhex takes too
+                return key
+    return blake2b(id.encode(), digest_size=16).digest()
+
+
+def slot_of(key: bytes) -> int:
+    """The slot of a key, from 0 to 4095.
+
+    >>> slot_of(bytes.fromhex("018bcfe568007005ab1c2d3e4f506172"))
+    5
+    """
+    return (key[6] & 0x0F) << 8 | key[7]
+
+
+def partition_of(key: bytes, partitions: int) -> int:
+    """The partition in which a journal keeps the events of a key.
+
+    >>> partition_of(key_of("018bcfe568007005ab1c2d3e4f506172"), 4)
+    1
+    """
+    return slot_of(key) % partitions
+
+
+def check_partitions(partitions: Any) -> int:
+    """A number of partitions: a power of two from 1 to 4096.
+
+    >>> check_partitions(16)
+    16
+    """
+    whole = isinstance(partitions, int) and not isinstance(partitions, bool)
+    if not (whole and 1 <= partitions <= SLOTS and partitions.bit_count() == 1):
+        message = f"partitions is {partitions!r}: a power of two from 1 to {SLOTS} was expected"
+        raise InvalidInput(message, partitions)
+    return int(partitions)
+
+
+def _refill() -> str:
+    """Draw for many ids, keep all but one, give back that one."""
+    drawn = int.from_bytes(os.urandom(10 * _BLOCK)) & _RANDOM_BITS | _FIXED_BITS
+    first, *others = drawn.to_bytes(10 * _BLOCK).hex(" ", 10).split()
+    _tails.extend(others)
+    return first

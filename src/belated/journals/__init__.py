@@ -1,0 +1,15 @@
+"""Where the facts are kept: events are appended, and read back by position.
+
+* :class:`MemoryJournal`: in this process, for as long as it lives.
+* :class:`SQLiteJournal`: in a file, durable, for one machine and any number of its processes.
+
+:class:`Journal` says what another one would have to do, and
+:class:`belated.testing.JournalContract` tests it.
+"""
+
+from belated.journals.journal import Journal
+from belated.journals.memory import MemoryJournal
+from belated.journals.snapshots import Snapshot
+from belated.journals.sqlite import SQLiteJournal
+
+__all__ = ["Journal", "MemoryJournal", "SQLiteJournal", "Snapshot"]

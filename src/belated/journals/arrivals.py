@@ -1,0 +1,146 @@
+"""What every journal does with what arrives: find its partition, its position and its stamp."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, NamedTuple
+
+from belated.events import Activation, Decision, Event, Opaque, Record, Reward, Settled, Void
+from belated.exceptions import InvalidInput
+from belated.ids import key_of, partition_of
+
+#: Gives the time in microseconds since 1970.
+Clock = Callable[[], int]
+
+
+class Tail(NamedTuple):
+    """The last record of a partition: its position and its stamp, which is the greatest."""
+
+    position: int
+    stamp: int
+
+
+#: Before the first record.
+EMPTY = Tail(0, 0)
+
+
+def system_clock() -> int:
+    """The time of the system, in microseconds since 1970."""
+    return time.time_ns() // 1000
+
+
+def route(event: Event, partitions: int) -> int:
+    """The partition an event belongs to.
+
+    >>> route(Void("018bcfe568007005ab1c2d3e4f506172", 0), 4)
+    1
+    >>> route(Settled(partition=3, until=0), 4)
+    3
+    """
+    kind = type(event)
+    if kind in _OF_A_DECISION:
+        return 0 if partitions == 1 else partition_of(key_of(event.id), partitions)  # type: ignore[union-attr]
+    return _route_other(event, partitions)
+
+
+def _route_other(event: Any, partitions: int) -> int:
+    if isinstance(event, Settled):
+        if event.partition not in range(partitions):
+            message = f"{event!r} is of no partition here: there are {partitions}, from 0 on"
+            raise InvalidInput(message, event)
+        return event.partition
+    if isinstance(event, Opaque):
+        message = (
+            "an event this release cannot read does not tell its partition: "
+            "bring it in with its record, by carry()"
+        )
+        raise InvalidInput(message, event)
+    raise InvalidInput(f"{event!r} is no event: see belated.events for the kinds there are", event)
+
+
+def stamps_for(
+    events: Sequence[Event], recorded: Sequence[int] | None, clock: Clock
+) -> Sequence[int]:
+    """The time of each event: as given, or the clock's for all."""
+    if recorded is None:
+        return [clock()] * len(events)
+    if len(recorded) != len(events):
+        message = f"{len(recorded)} times were given for {len(events)} events: one each is needed"
+        raise InvalidInput(message, recorded)
+    return recorded
+
+
+def arrange(
+    arrivals: Iterable[tuple[int, int, Event | Opaque]], tail_of: Callable[[int], Tail]
+) -> list[Record]:
+    """Records for what arrives, behind the tail of each partition.
+
+    Args:
+        arrivals: partition, time and event of each. A time before the last stamp of the partition
+            is held at that stamp, so that stamps never decrease.
+        tail_of: the tail of a partition.
+
+    >>> [r.recorded for r in arrange([(0, 9, Void("a", 0)), (0, 7, Void("b", 0))], lambda _: EMPTY)]
+    [9, 9]
+    """
+    tails: dict[int, Tail] = {}
+    records = []
+    for partition, now, event in arrivals:
+        position, stamp = tails.get(partition) or tail_of(partition)
+        tails[partition] = tail = Tail(position + 1, max(stamp, now))
+        records.append(Record(partition, tail.position, tail.stamp, event))
+    return records
+
+
+def arrange_carried(
+    records: Iterable[Record], partitions: int, tail_of: Callable[[int], Tail]
+) -> list[Record]:
+    """The same for records from another journal, which keep their stamps.
+
+    Raises:
+        InvalidInput: a stamp is before the one it would follow.
+    """
+    taken = list(records)
+    arranged = arrange(
+        (
+            (
+                record.partition % partitions
+                if isinstance(record.event, Opaque)
+                else route(record.event, partitions),
+                record.recorded,
+                record.event,
+            )
+            for record in taken
+        ),
+        tail_of,
+    )
+    for before, after in zip(taken, arranged, strict=True):
+        if before.recorded != after.recorded:
+            message = (
+                f"the record at partition {before.partition}, position {before.position} was "
+                f"recorded at {before.recorded}, but would follow one of {after.recorded} in "
+                f"partition {after.partition}: sort the records by `recorded`, and carry them "
+                "into a journal that holds nothing newer"
+            )
+            raise InvalidInput(message, before)
+    return arranged
+
+
+def check_range(partition: int, after: int, limit: int, partitions: int) -> None:
+    """Refuse to read what cannot be."""
+    check_partition(partition, partitions)
+    if after < 0:
+        raise InvalidInput(f"after is {after!r}: a position, or 0 for the beginning", after)
+    if limit < 0:
+        raise InvalidInput(f"limit is {limit!r}: how many records at most was expected", limit)
+
+
+def check_partition(partition: int, partitions: int) -> None:
+    """Refuse a partition the journal does not have."""
+    if partition not in range(partitions):
+        message = f"the partition is {partition!r}: there are {partitions}, from 0 on"
+        raise InvalidInput(message, partition)
+
+
+_OF_A_DECISION = frozenset({Decision, Activation, Reward, Void})

@@ -1,0 +1,124 @@
+"""Snapshots: what a fold has made of one partition, so that it need not start from the beginning.
+
+A snapshot is only a shortcut. Every piece of it has a checksum, and a seal covers them all; where
+anything is wrong the snapshot is thrown away and the journal, which has the facts, is read again.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping
+from hashlib import blake2b
+
+import msgspec
+
+from belated.exceptions import InvalidInput, SnapshotConflict, SnapshotWarning
+
+
+class Snapshot(msgspec.Struct, frozen=True):
+    """The state of one partition after all its records up to a position, as named pieces.
+
+    Attributes:
+        partition: the partition it is of.
+        position: of the last record that is in it.
+        fingerprint: of whatever made it; a state is of use only to its like.
+        pieces: bytes by name.
+        kept: names of pieces that are as they were in the snapshot this journal object last saved
+            or loaded: their bytes are not given again.
+
+    >>> first = Snapshot(0, 2, "v1", {"block 0": b"...", "ledger": b"two entries"})
+    >>> later = Snapshot(0, 5, "v1", {"ledger": b"five entries"}, kept=frozenset({"block 0"}))
+    """
+
+    partition: int
+    position: int
+    fingerprint: str
+    pieces: dict[str, bytes]
+    kept: frozenset[str] = frozenset()
+
+
+def checksum(data: bytes) -> bytes:
+    """16 bytes that change whenever the data do.
+
+    >>> checksum(b"").hex()
+    'cae66941d9efbd404e4d88758ea67670'
+    """
+    return blake2b(data, digest_size=16).digest()
+
+
+def checksums_of(snapshot: Snapshot, known: Mapping[str, bytes]) -> dict[str, bytes]:
+    """The checksum of every piece, given and kept.
+
+    Args:
+        snapshot: about to be saved.
+        known: the checksums of the snapshot last saved or loaded.
+
+    Raises:
+        SnapshotConflict: a piece to be kept was not in that one.
+    """
+    both = snapshot.kept & snapshot.pieces.keys()
+    if both:
+        raise InvalidInput(f"pieces {sorted(both)} are both given and kept: choose one", both)
+    unknown = snapshot.kept - known.keys()
+    if unknown:
+        raise SnapshotConflict(unknown)
+    given = {name: checksum(data) for name, data in snapshot.pieces.items()}
+    return {name: known[name] for name in snapshot.kept} | given
+
+
+def check_position(snapshot: Snapshot, end: int) -> None:
+    """Refuse a snapshot of records that are not there: the fold would pass over those to come."""
+    if not 0 <= snapshot.position <= end:
+        message = (
+            f"the snapshot is of position {snapshot.position}, but partition "
+            f"{snapshot.partition} ends at {end}: save only what was read from this journal"
+        )
+        raise InvalidInput(message, snapshot.position)
+
+
+def check_kept(
+    snapshot: Snapshot, checksums: Mapping[str, bytes], stored: Mapping[str, bytes]
+) -> None:
+    """Refuse to keep a piece that is no longer stored as it was.
+
+    Another process may have saved in between: its pieces may have the same names and other bytes.
+    """
+    changed = [name for name in snapshot.kept if stored.get(name) != checksums[name]]
+    if changed:
+        raise SnapshotConflict(changed)
+
+
+def seal(snapshot: Snapshot, checksums: Mapping[str, bytes]) -> bytes:
+    """A checksum over the whole: no piece missing, none from another snapshot, the right place."""
+    parts = snapshot.partition, snapshot.position, snapshot.fingerprint, sorted(checksums.items())
+    return checksum(msgspec.msgpack.encode(parts))
+
+
+def damage(
+    snapshot: Snapshot, checksums: Mapping[str, bytes], sealed: bytes, end: int
+) -> str | None:
+    """What is wrong with a stored snapshot; None if nothing is.
+
+    Args:
+        snapshot: as read, all pieces given.
+        checksums: of the pieces, as they were written down.
+        sealed: the seal, as it was written down.
+        end: the position of the last record of the partition.
+    """
+    for name, data in snapshot.pieces.items():
+        if data is None or checksum(data) != checksums[name]:
+            return f"its piece {name!r} has changed"
+    if seal(snapshot, checksums) != sealed:
+        return "its pieces do not belong together"
+    if snapshot.position > end:
+        return f"it is of position {snapshot.position}, and the journal ends at {end}"
+    return None
+
+
+def warn_discarded(partition: int, reason: str) -> None:
+    """Say that a snapshot was thrown away, and what that means."""
+    message = (
+        f"the snapshot of partition {partition} is damaged and was discarded: {reason}. Nothing "
+        "is lost: the partition is read from its beginning, which takes longer"
+    )
+    warnings.warn(message, SnapshotWarning, stacklevel=3)

@@ -1,0 +1,268 @@
+"""A file of SQLite that keeps its promises: opened, checked, locked, and safe across a fork."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import threading
+import time
+import weakref
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from belated.exceptions import (
+    CorruptJournal,
+    ForeignFile,
+    JournalClosed,
+    JournalError,
+    JournalUnavailable,
+    NewerFormat,
+)
+
+#: Says in the file's header that it is a journal: "blat" in ASCII.
+APPLICATION_ID = 0x626C6174
+#: The version of the tables in sqlite.sql.
+FORMAT = 1
+
+_SCHEMA = Path(__file__).with_name("sqlite.sql")
+_PAGE = 4096
+_CHECKPOINT_BYTES = 1000 * _PAGE  # after which SQLite too would do it
+
+
+class SQLiteFile:
+    """One connection, one lock. Threads take turns; so do processes, when they write.
+
+    Args:
+        path: of the file; made if it is not there.
+        wait: how many seconds to wait for another process.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], wait: float) -> None:
+        self.path = Path(path)
+        self._wait = wait
+        self._lock = threading.Lock()
+        self._closed = False
+        self._since_checkpoint = 0
+        self._connection: sqlite3.Connection | None = None
+        self._pid = os.getpid()
+        with self._lock, self._translated("open"):
+            self._connect()
+        _open_files.add(self)
+
+    @contextmanager
+    def reading(self) -> Iterator[sqlite3.Connection]:
+        """The connection, for single statements that read."""
+        with self._lock, self._translated("read"):
+            yield self._connect()
+
+    @contextmanager
+    def writing(self, size: int = 0) -> Iterator[sqlite3.Connection]:
+        """The connection within a transaction: durable at the end, undone by an error.
+
+        Args:
+            size: about how many bytes will be written.
+        """
+        with self._lock, self._translated("write to"):
+            connection = self._connect()
+            # IMMEDIATE takes the lock before anything is read: what is read stays true.
+            connection.execute("BEGIN IMMEDIATE")
+            try:
+                yield connection
+                connection.execute("COMMIT")
+            except BaseException:
+                if connection.in_transaction:  # SQLite itself rolls back when the disk is full
+                    connection.execute("ROLLBACK")
+                raise
+            self._checkpoint_if_due(connection, size)
+
+    def close(self) -> None:
+        """Close the connection for good."""
+        with self._lock:
+            self._closed = True
+            self._disconnect()
+        _open_files.discard(self)
+
+    def _connect(self) -> sqlite3.Connection:
+        if self._closed:
+            message = f"the journal {str(self.path)!r} was closed: open it again to use it"
+            raise JournalClosed(message)
+        if self._connection is None:
+            self._connection = _open(self.path, self._wait)
+            self._pid = os.getpid()
+            # Others may have left a long log and gone: then the first write here clears it.
+            log = self.path.with_name(self.path.name + "-wal")
+            self._since_checkpoint = log.stat().st_size if log.exists() else 0
+        elif self._pid != os.getpid():
+            message = (
+                f"the journal {str(self.path)!r} is open in the process this one was forked from, "
+                "in a way Python was not told of: close it there before the fork"
+            )
+            raise JournalError(message)
+        return self._connection
+
+    def _disconnect(self) -> None:
+        if self._connection is not None and self._pid == os.getpid():
+            self._connection.close()
+            self._connection = None
+
+    def _checkpoint_if_due(self, connection: sqlite3.Connection, size: int) -> None:
+        """Move what is in the write-ahead log to its place, while no one else can write.
+
+        SQLite's own checkpoints let others commit meanwhile. Before 3.51.3 this could, very
+        seldom, make it forget a commit: https://www.sqlite.org/wal.html#walresetbug
+        """
+        self._since_checkpoint += 2 * _PAGE + size
+        if self._since_checkpoint < _CHECKPOINT_BYTES:
+            return
+        self._since_checkpoint = 0
+        # The commit is safe already. If others are in the way for long, or the disk is full, this
+        # does what it can, and a later one does the rest.
+        with suppress(sqlite3.OperationalError):
+            connection.execute("PRAGMA busy_timeout = 200")
+            connection.execute("PRAGMA wal_checkpoint(FULL)").fetchall()
+        connection.execute(f"PRAGMA busy_timeout = {round(1000 * self._wait)}")
+
+    @contextmanager
+    def _translated(self, verb: str) -> Iterator[None]:
+        try:
+            yield
+        except sqlite3.DatabaseError as error:
+            raise _translation(error, verb, self.path) from error
+
+
+def _open(path: Path, wait: float) -> sqlite3.Connection:
+    """A connection with the settings without which nothing is promised, read back."""
+    connection = sqlite3.connect(
+        path, timeout=wait, isolation_level=None, check_same_thread=False, cached_statements=32
+    )
+    # Text that is damaged must not hinder reading; whatever matters is under a checksum.
+    connection.text_factory = lambda text: text.decode(errors="replace")
+    try:
+        fresh = _is_fresh(connection, path)  # before anything in the file is changed
+        mode = _patiently(wait, lambda: _pragma(connection, "journal_mode = WAL"))
+        if mode != "wal":
+            message = (
+                f"{str(path)!r} cannot have a write-ahead log (journal_mode is {mode!r}): put the "
+                "journal on a local disk, not on a network file system, or use MemoryJournal"
+            )
+            raise JournalError(message)
+        for setting in ("synchronous = FULL", "fullfsync = ON", "wal_autocheckpoint = 0"):
+            connection.execute(f"PRAGMA {setting}")
+        if _pragma(connection, "synchronous") != 2:
+            message = f"{str(path)!r}: SQLite does not take synchronous=FULL; nothing would be safe"
+            raise JournalError(message)
+        if fresh:
+            _create(connection, path)
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def _is_fresh(connection: sqlite3.Connection, path: Path) -> bool:
+    """Whether the file is still empty; an error if it is neither that nor a journal we can read."""
+    # One statement sees one state of the file, also while another process is creating the tables.
+    application, version, tables = connection.execute(
+        "SELECT application_id, user_version, (SELECT count(*) FROM sqlite_master) "
+        "FROM pragma_application_id, pragma_user_version"
+    ).fetchone()
+    if application == 0 and version == 0 and tables == 0:
+        return True
+    if application != APPLICATION_ID:
+        message = f"{str(path)!r} is a database of something else: choose another file"
+        raise ForeignFile(message)
+    if version > FORMAT:
+        message = (
+            f"{str(path)!r} has format {version}, and this release knows {FORMAT} at most: "
+            "upgrade belated"
+        )
+        raise NewerFormat(message)
+    return False
+
+
+def _create(connection: sqlite3.Connection, path: Path) -> None:
+    connection.execute("BEGIN IMMEDIATE")
+    if _is_fresh(connection, path):  # no other process was faster
+        for statement in _SCHEMA.read_text(encoding="utf-8").split(";"):
+            connection.execute(statement)
+        connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+        connection.execute(f"PRAGMA user_version = {FORMAT}")
+    connection.execute("COMMIT")
+
+
+def _pragma(connection: sqlite3.Connection, pragma: str) -> object:
+    (value,) = connection.execute(f"PRAGMA {pragma}").fetchone()
+    return value
+
+
+def _patiently(wait: float, attempt: Callable[[], object]) -> object:
+    """Try for a while: SQLite does not wait by itself when two processes make a file's log."""
+    deadline = time.monotonic() + wait
+    while True:
+        try:
+            return attempt()
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() > deadline:
+                raise
+            time.sleep(0.005)
+
+
+def _translation(error: sqlite3.DatabaseError, verb: str, path: Path) -> Exception:
+    code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+    if code == sqlite3.SQLITE_NOTADB:
+        return ForeignFile(f"{str(path)!r} is no database of SQLite: choose another file")
+    if code == sqlite3.SQLITE_CORRUPT:
+        message = (
+            f"{str(path)!r} is damaged ({error}): restore a backup, or save what can be read "
+            "with the `.recover` command of sqlite3"
+        )
+        return CorruptJournal(message)
+    if code in _NOT_ALLOWED:
+        message = (
+            f"could not {verb} {str(path)!r}: {error}; see that its folder is there, and that "
+            "folder and file may be written to"
+        )
+        return JournalUnavailable(message)
+    if code in _PASSING:
+        message = (
+            f"could not {verb} {str(path)!r}: {error}; nothing was acknowledged, and trying "
+            "again is safe"
+        )
+        return JournalUnavailable(message)
+    return error
+
+
+_PASSING = {
+    sqlite3.SQLITE_BUSY,
+    sqlite3.SQLITE_LOCKED,
+    sqlite3.SQLITE_FULL,
+    sqlite3.SQLITE_IOERR,
+    sqlite3.SQLITE_NOMEM,
+    sqlite3.SQLITE_PROTOCOL,
+}
+_NOT_ALLOWED = {sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM}
+
+# SQLite keeps what it knows of its locks in the process. A child that inherits this believes to
+# hold locks that only its parent has, even on a connection of its own, and a file can lose commits.
+# So no connection may live through a fork: they are closed before, and opened anew when needed.
+_open_files: weakref.WeakSet[SQLiteFile] = weakref.WeakSet()
+_waiting_for_fork: list[SQLiteFile] = []
+
+
+def _before_fork() -> None:
+    for file in list(_open_files):
+        file._lock.acquire()
+        _waiting_for_fork.append(file)
+        file._disconnect()
+
+
+def _after_fork() -> None:
+    while _waiting_for_fork:
+        _waiting_for_fork.pop()._lock.release()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(
+        before=_before_fork, after_in_parent=_after_fork, after_in_child=_after_fork
+    )

@@ -1,0 +1,20 @@
+"""Time that tests move by hand."""
+
+from __future__ import annotations
+
+
+class ManualClock:
+    """A clock for ``clock=``: it gives ``now`` until that is changed, backwards if you like.
+
+    >>> clock = ManualClock(1_700_000_000_000_000)
+    >>> clock.now += 5
+    >>> clock()
+    1700000000000005
+    """
+
+    def __init__(self, now: int = 1_700_000_000_000_000) -> None:
+        self.now = now
+
+    def __call__(self) -> int:
+        """The time in microseconds since 1970."""
+        return self.now

@@ -1,0 +1,134 @@
+"""What every journal must do with snapshots, as tests: a part of its contract."""
+
+from __future__ import annotations
+
+import warnings
+
+import pytest
+
+from belated.events import Settled, Void
+from belated.exceptions import InvalidInput, SnapshotConflict, SnapshotWarning
+from belated.journals import Journal, Snapshot
+from belated.testing.clocks import ManualClock
+
+
+class SnapshotContract:
+    """The part about snapshots; :class:`JournalContract` has it and the rest."""
+
+    def open_journal(self, partitions: int, clock: ManualClock) -> Journal:
+        """A new and empty journal."""
+        raise NotImplementedError
+
+    def reopen(self, journal: Journal, clock: ManualClock) -> Journal:
+        """The same journal opened a second time, while the first is still open.
+
+        Leave it as it is if a journal does not outlive its object.
+        """
+        pytest.skip("this journal does not outlive its object")
+
+    def spoil(self, journal: Journal, partition: int, piece: str) -> None:
+        """Change the stored bytes of one piece of a snapshot behind the journal's back."""
+        pytest.skip("there is no way to damage this journal's snapshots")
+
+    def test_a_snapshot_comes_back_whole(self) -> None:
+        """Each partition has its own; names and bytes of any kind survive."""
+        pieces = {"ledger": bytes(range(256)), "block é/0": b"", "large": b"x" * 100_000}
+        with self.open_journal(2, ManualClock()) as journal:
+            journal.append([Settled(0, 1), Settled(0, 2), Settled(1, 1)])
+            snapshot = Snapshot(0, journal.end(0), "v1", pieces)
+            journal.save(snapshot)
+            assert journal.load(0) == snapshot
+            assert journal.load(1) is None
+            empty = Snapshot(1, 0, "", {})
+            journal.save(empty)
+            assert (journal.load(0), journal.load(1)) == (snapshot, empty)
+
+    def test_a_snapshot_replaces_the_last(self) -> None:
+        """Pieces that are neither given nor kept are gone; kept ones are as they were."""
+        with self.open_journal(1, ManualClock()) as journal:
+            one, two, three = journal.append([Void("a", 1), Void("b", 1), Void("c", 1)])
+            journal.save(Snapshot(0, one, "v1", {"block 0": b"00", "ledger": b"1", "old": b"-"}))
+            kept = frozenset({"block 0"})
+            journal.save(Snapshot(0, two, "v2", {"block 1": b"11", "ledger": b"2"}, kept))
+            expected = {"block 0": b"00", "block 1": b"11", "ledger": b"2"}
+            assert journal.load(0) == Snapshot(0, two, "v2", expected)
+            kept = frozenset({"block 0", "block 1"})
+            journal.save(Snapshot(0, three, "v2", {}, kept))
+            expected = {"block 0": b"00", "block 1": b"11"}
+            assert journal.load(0) == Snapshot(0, three, "v2", expected)
+
+    def test_a_piece_that_is_not_there_cannot_be_kept(self) -> None:
+        """The error names it, and the stored snapshot is as before."""
+        with self.open_journal(1, ManualClock()) as journal:
+            journal.append([Void("a", 1)])
+            with pytest.raises(SnapshotConflict):
+                journal.save(Snapshot(0, 1, "v1", {}, frozenset({"block 0"})))
+            snapshot = Snapshot(0, journal.end(0), "v1", {"block 0": b"0"})
+            journal.save(snapshot)
+            with pytest.raises(SnapshotConflict) as caught:
+                journal.save(Snapshot(0, 1, "v1", {}, frozenset({"block 0", "block 9"})))
+            assert caught.value.names == ["block 9"]
+            assert journal.load(0) == snapshot
+
+    def test_a_piece_is_given_or_kept_not_both(self) -> None:
+        """Which of the two was meant is not guessed."""
+        with self.open_journal(1, ManualClock()) as journal:
+            journal.append([Void("a", 1)])
+            journal.save(Snapshot(0, 1, "v1", {"block 0": b"0"}))
+            with pytest.raises(InvalidInput, match="both"):
+                journal.save(Snapshot(0, 1, "v1", {"block 0": b"1"}, frozenset({"block 0"})))
+
+    def test_a_snapshot_behind_the_stored_one_is_ignored(self) -> None:
+        """The one that was further stays; one of the same position replaces it."""
+        with self.open_journal(1, ManualClock()) as journal:
+            one, two = journal.append([Void("a", 1), Void("b", 1)])
+            further = Snapshot(0, two, "v1", {"ledger": b"2"})
+            journal.save(further)
+            journal.save(Snapshot(0, one, "v1", {"ledger": b"1"}))
+            assert journal.load(0) == further
+            again = Snapshot(0, two, "v2", {"ledger": b"two"})
+            journal.save(again)
+            assert journal.load(0) == again
+
+    def test_a_snapshot_of_what_is_not_there_is_refused(self) -> None:
+        """A position beyond the end would pass over records to come."""
+        with self.open_journal(1, ManualClock()) as journal:
+            journal.append([Void("a", 1)])
+            for position in (journal.end(0) + 1, -1):
+                with pytest.raises(InvalidInput):
+                    journal.save(Snapshot(0, position, "v1", {}))
+            with pytest.raises(InvalidInput):
+                journal.save(Snapshot(1, 0, "v1", {}))
+            assert journal.load(0) is None
+
+    def test_a_damaged_snapshot_is_discarded_with_a_warning(self) -> None:
+        """It is as if it had never been: none is loaded, and a younger one can be saved."""
+        with self.open_journal(1, ManualClock()) as journal:
+            one, two = journal.append([Void("a", 1), Void("b", 1)])
+            journal.save(Snapshot(0, two, "v1", {"block 0": b"00", "ledger": b"2"}))
+            self.spoil(journal, 0, "block 0")
+            with pytest.warns(SnapshotWarning, match="block 0"):
+                assert journal.load(0) is None
+            with warnings.catch_warnings():
+                warnings.simplefilter("error")
+                assert journal.load(0) is None
+            with pytest.raises(SnapshotConflict):
+                journal.save(Snapshot(0, one, "v1", {}, frozenset({"block 0"})))
+            anew = Snapshot(0, one, "v1", {"block 0": b"0", "ledger": b"1"})
+            journal.save(anew)
+            assert journal.load(0) == anew
+
+    def test_a_piece_another_has_replaced_cannot_be_kept(self) -> None:
+        """The same name with other bytes would make a snapshot that never was."""
+        clock = ManualClock()
+        with self.open_journal(1, clock) as one, self.reopen(one, clock) as other:
+            one.append([Void("a", 1)])
+            one.save(Snapshot(0, 1, "v1", {"block 0": b"of one", "ledger": b"1"}))
+            other.save(Snapshot(0, 1, "v1", {"block 0": b"of other", "ledger": b"1"}))
+            with pytest.raises(SnapshotConflict) as caught:
+                one.save(Snapshot(0, 1, "v1", {}, frozenset({"block 0", "ledger"})))
+            assert caught.value.names == ["block 0"]
+            other.save(Snapshot(0, 1, "v1", {}, frozenset({"block 0"})))
+            loaded = one.load(0)
+            assert loaded == Snapshot(0, 1, "v1", {"block 0": b"of other"})
+            one.save(Snapshot(0, 1, "v1", {}, frozenset({"block 0"})))
