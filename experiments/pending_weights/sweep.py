@@ -48,9 +48,9 @@ class Recomputing(Learner):
         self.out[x.tobytes(), weight] += 1
         super().expect(x, weight)
 
-    def learn(self, x: Vector, y: float, weight: float) -> None:
+    def learn(self, x: Vector, y: float, weight: float, lane: int = 0) -> int:
         self.out[x.tobytes(), weight] -= 1
-        super().learn(x, y, weight)
+        return super().learn(x, y, weight, lane)
 
     def fit(self) -> None:
         super().fit()

@@ -87,6 +87,9 @@ class Family(Protocol):
     def mean_and_slope(self, eta: float) -> tuple[float, float]:
         """g(η) and g'(η) of one number, without the cost of arrays."""
 
+    def slope_at(self, mean: float) -> float:
+        """g'(η) where g(η) = mean: the variance function."""
+
     def log_likelihood(self, y: Vector, eta: Vector, dispersion: float = 1.0) -> Vector:
         """The log density of rewards."""
 
@@ -142,6 +145,10 @@ class Gaussian:
 
     mean_and_slope = staticmethod(kernels.gaussian_link)
 
+    def slope_at(self, mean: float) -> float:
+        """1, whatever the mean."""
+        return 1.0
+
     def log_likelihood(self, y: Vector, eta: Vector, dispersion: float = 1.0) -> Vector:
         """The log density of a normal with variance ``dispersion``."""
         residual = np.square(np.subtract(y, eta)) / dispersion
@@ -193,6 +200,10 @@ class Bernoulli:
 
     mean_and_slope = staticmethod(kernels.bernoulli_link)
 
+    def slope_at(self, mean: float) -> float:
+        """p (1 - p)."""
+        return mean * (1.0 - mean)
+
     def log_likelihood(self, y: Vector, eta: Vector, dispersion: float = 1.0) -> Vector:
         """Y log p + (1 - y) log(1 - p)."""
         return np.asarray(np.multiply(y, eta) - self.cumulant(eta))
@@ -232,6 +243,10 @@ class Poisson:
         return mean, mean, mean
 
     mean_and_slope = staticmethod(kernels.poisson_link)
+
+    def slope_at(self, mean: float) -> float:
+        """The mean itself."""
+        return mean
 
     def log_likelihood(self, y: Vector, eta: Vector, dispersion: float = 1.0) -> Vector:
         """Y η - e^η - log y!."""

@@ -16,7 +16,7 @@ What adds, and how exactly:
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -304,6 +304,39 @@ class Observations:
             if at < block.used and block.counted[at]:
                 return block, at
         raise UnknownHandle(handle)
+
+
+class Joined:
+    """Several stores of observations, read as one; nothing is copied.
+
+    >>> first, second = Observations(1), Observations(1)
+    >>> handles = first.extend([[1.0]], [2.0]), second.extend([[1.0]], [3.0])
+    >>> joined = Joined([first, second])
+    >>> joined.n, joined.moments().cross
+    (2, array([5.]))
+    """
+
+    def __init__(self, stores: Sequence[Observations]) -> None:
+        self.stores = stores
+        self.dim = stores[0].dim
+
+    @property
+    def n(self) -> int:
+        """How many observations are counted."""
+        return sum(store.n for store in self.stores)
+
+    def chunks(self, size: int) -> Iterator[tuple[Matrix, Vector, NDArray[np.bool_] | None]]:
+        """As :meth:`Observations.chunks`, one store after the other."""
+        for store in self.stores:
+            yield from store.chunks(size)
+
+    def moments(self) -> Moments:
+        """The moments of all that is counted."""
+        return sum((store.moments() for store in self.stores), Moments.zero(self.dim))
+
+
+#: What an estimator is fitted to.
+Seen = Observations | Joined
 
 
 def _grown(column: NDArray[Any], used: int, size: int) -> NDArray[Any]:

@@ -136,9 +136,9 @@ class Recomputing(Learner):
         self._out[id(x)] = (x, weight)
         super().expect(x, weight)
 
-    def learn(self, x: Vector, y: float, weight: float) -> None:
+    def learn(self, x: Vector, y: float, weight: float, lane: int = 0) -> int:
         """With the weight that it has by now."""
-        super().learn(x, y, self._out.pop(id(x))[1])
+        return super().learn(x, y, self._out.pop(id(x))[1], lane)
 
     def fit(self) -> None:
         """As ours, then with new weights for all that is pending."""

@@ -28,7 +28,7 @@ from belated.inputs import Matrix, Vector
 from belated.learner import Learner
 from belated.policies import Policy
 from belated.priors import Prior
-from belated.statistics import Observations
+from belated.statistics import Observations, Seen
 
 Metric = Literal["hessian", "gram"]
 every_share = pytest.mark.parametrize("share", [0.0, 0.5, 1.0])
@@ -337,7 +337,7 @@ class Counting(Laplace):
 
     fits: list[int] = field(default_factory=list, compare=False)
 
-    def fit(self, data: Observations, **more: Any) -> Estimate:
+    def fit(self, data: Seen, **more: Any) -> Estimate:
         """As Laplace."""
         self.fits.append(data.n)
         return super().fit(data, **more)

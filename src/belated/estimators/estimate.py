@@ -13,7 +13,7 @@ from belated.families import Family
 from belated.inputs import Matrix, Vector
 from belated.models import Model, root_of
 from belated.priors import Prior
-from belated.statistics import Information, Observations
+from belated.statistics import Information, Seen
 
 #: The lengths of rows, and the prior standard deviations of xᵀθ, that make sense.
 SENSIBLE = (1e-3, 1e3)
@@ -70,7 +70,7 @@ class Estimator(Protocol):
 
     def fit(
         self,
-        data: Observations,
+        data: Seen,
         *,
         family: Family,
         prior: Prior,

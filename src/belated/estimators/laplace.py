@@ -18,7 +18,7 @@ from belated.families import Family, Gaussian
 from belated.inputs import Matrix, Vector
 from belated.models import root_of
 from belated.priors import Prior
-from belated.statistics import Observations
+from belated.statistics import Seen
 
 #: A step is the last once it gains less than this in units of the posterior (its decrement).
 TOLERANCE = 1e-8
@@ -61,7 +61,7 @@ class Laplace:
 
     def fit(
         self,
-        data: Observations,
+        data: Seen,
         *,
         family: Family,
         prior: Prior,
@@ -117,7 +117,7 @@ class _Newton:
 
     def __init__(
         self,
-        data: Observations,
+        data: Seen,
         family: Family,
         dispersion: float,
         max_iterations: int,

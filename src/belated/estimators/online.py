@@ -13,7 +13,7 @@ from belated.families import Family
 from belated.inputs import Vector
 from belated.models import Model
 from belated.priors import Prior
-from belated.statistics import Information, Observations
+from belated.statistics import Information, Seen
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class Online:
 
     def fit(
         self,
-        data: Observations,
+        data: Seen,
         *,
         family: Family,
         prior: Prior,

@@ -15,7 +15,7 @@ from belated.families import Family, Gaussian
 from belated.inputs import Matrix, Vector
 from belated.models import root_of
 from belated.priors import Prior
-from belated.statistics import Moments, Observations
+from belated.statistics import Moments, Seen
 
 #: Directions of the posterior further apart than this are lost to rounding.
 CONDITION = 1e12
@@ -43,7 +43,7 @@ class Ridge:
 
     def fit(
         self,
-        data: Moments | Observations,
+        data: Moments | Seen,
         *,
         family: Family,
         prior: Prior,

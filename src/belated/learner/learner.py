@@ -9,6 +9,8 @@ when the estimator asks for it.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import numpy as np
 from scipy.linalg.lapack import dpotrf
@@ -19,29 +21,34 @@ from belated.inputs import Matrix, Vector
 from belated.kernels import Kernels
 from belated.models import Model, root_of
 from belated.policies.policy import Policy
-from belated.statistics import Information, Observations
+from belated.statistics import Information, Joined, Observations, Seen
+
+#: Rows, rewards, and the weights the rows had before and have now.
+_Came = tuple[list[Vector], list[float], list[float], list[float]]
 
 
 class Learner:
     """Keeps the model of a policy.
 
-    Rows given to a learner are kept for a while: they must not change afterwards.
+    Rows given to a learner are kept for a while: they must not change afterwards. What has arrived
+    is kept in *lanes*, one for each partition of a journal; a reward is known there by the handle
+    that :meth:`learn` gave.
 
     >>> from belated import Bernoulli
     >>> from belated.policies import DelayedUCB
     >>> learner = Learner(DelayedUCB(2, Bernoulli()))
     >>> x = np.array([0.5, 1.0])
     >>> learner.expect(x, 0.25)
-    >>> learner.learn(x, 1.0, 0.25)
+    >>> handle = learner.learn(x, 1.0, 0.25)
     >>> learner.model.n, learner.model.pending
     (1, 0)
     >>> learner.estimate.theta.round(3)
     array([0.191, 0.383])
     """
 
-    def __init__(self, policy: Policy, *, using: Kernels | None = None) -> None:
+    def __init__(self, policy: Policy, *, lanes: int = 1, using: Kernels | None = None) -> None:
         self.policy = policy
-        self.observations = Observations(policy.dim)
+        self.observations = [Observations(policy.dim) for _ in range(lanes)]
         self.model = Model(policy.start, policy.family, using=using)
         self._share = policy.pending_weight
         self._gram = policy.metric == "gram"
@@ -55,14 +62,19 @@ class Learner:
         # What waits to be folded in, in columns.
         self._asked: tuple[list[Vector], list[float]] = ([], [])
         self._left: tuple[list[Vector], list[float]] = ([], [])
-        self._came: tuple[list[Vector], list[float], list[float], list[float]] = ([], [], [], [])
+        self._came: list[_Came] = [([], [], [], []) for _ in range(lanes)]
+        self._given = [0] * lanes  # handles given out
+        self._bulk = False
         self._share_roots()
 
     def expect(self, x: Vector, weight: float) -> None:
         """A decision was made; its reward is out."""
         if self._gram:
             weight = 1.0
-        if self._share == 0.0:
+        if self._bulk:
+            self.model.pending += 1
+            self.model.decisions += 1
+        elif self._share == 0.0:
             self.model.note(x)
         else:
             self.model.expect(x, self._share * weight)
@@ -77,25 +89,37 @@ class Learner:
         self.expect(x, weight)
         self.model.decisions -= 1
 
-    def learn(self, x: Vector, y: float, weight: float) -> None:
-        """The reward of a decision came; ``weight`` is what it was expected with."""
+    def learn(self, x: Vector, y: float, weight: float, lane: int = 0) -> int:
+        """The reward of a decision came; ``weight`` is what it was expected with.
+
+        Returns a handle, by which the reward can be revised or retracted.
+        """
         model = self.model
-        learned = model.learn(x, y)
+        if self._bulk:
+            learned = weight
+            model.pending -= 1
+            model.n += 1
+        else:
+            learned = model.learn(x, y)
         if self._gram:
             weight = 1.0
-        if self._share < 1.0 and (self._gram or self._share > 0.0):
-            model.count(x, (1.0 - self._share) * weight)
-        if self._spectral:
-            model.count_arrived(x, weight)
-        rows, rewards, before, after = self._came
+        if not self._bulk:
+            if self._share < 1.0 and (self._gram or self._share > 0.0):
+                model.count(x, (1.0 - self._share) * weight)
+            if self._spectral:
+                model.count_arrived(x, weight)
+        rows, rewards, before, after = self._came[lane]
         rows.append(x)
         rewards.append(y)
         before.append(weight)
         after.append(learned)
-        if model.n >= self._next_fit:
+        handle = self._given[lane]
+        self._given[lane] = handle + 1
+        if model.n >= self._next_fit and not self._bulk:
             self.fit()
         elif len(rows) == self._limit:
             self._renew()
+        return handle
 
     def withdraw(self, x: Vector, weight: float) -> None:
         """A decision left without a reward: it no longer counts as explored."""
@@ -104,10 +128,56 @@ class Learner:
         rows, weights = self._left
         rows.append(x)
         weights.append(weight)
-        if self._share == 0.0:
+        if self._share == 0.0 or self._bulk:
             self.model.pending -= 1
+            if len(rows) == self._limit:
+                self._renew()
         elif not self.model.withdraw(x, self._share * weight) or len(rows) == self._limit:
             self._renew()
+
+    def revise(self, handle: int, y: float, lane: int = 0) -> None:
+        """The reward under a handle is another one."""
+        self._fold()
+        observations = self.observations[lane]
+        row, _ = observations.get(handle)
+        before = observations.revise(handle, y)
+        if not self._bulk:
+            self.model.revise(row, before, y)
+
+    def retract(self, handle: int, lane: int = 0) -> Vector:
+        """The reward under a handle never came, and nor is it waited for; returns its row."""
+        self._fold()
+        observations = self.observations[lane]
+        row, y = observations.get(handle)
+        x = row.astype(np.float64)
+        observations.remove(handle)
+        if self._bulk:
+            self.model.n -= 1
+            return x
+        # What its row has in the sums is what it had in the last fit: nearly what it would have.
+        _, weight = self.model.predict(x)
+        one = Information.of(x[None, :], [weight])
+        self._observed = self._observed - one.matrix
+        if self._gram:
+            self._counted = self._counted - Information.of(x[None, :], [1.0]).matrix
+        done = self.model.retract(x, y, weight)
+        if self._share == 0.0 and not self._gram:  # the same root, and it has been taken out
+            self.model.pending -= 1
+        else:
+            done = self.model.withdraw(x, 1.0 if self._gram else weight) and done
+        if not done:
+            self.fit()
+        return x
+
+    @contextmanager
+    def bulk(self) -> Iterator[None]:
+        """Many changes at once: the model stands still, and is fitted anew at the end."""
+        self._bulk = True
+        try:
+            yield
+        finally:
+            self._bulk = False
+            self.fit()
 
     @property
     def estimate(self) -> Estimate:
@@ -119,7 +189,7 @@ class Learner:
         # Exact steps need no fits of their own, whatever the policy's estimator says.
         estimator = self.policy.estimator if self._fits else Laplace()
         return estimator.fit(
-            self.observations,
+            self.observed,
             family=self.policy.family,
             prior=self.policy.start,
             start=self.model.theta,
@@ -133,6 +203,12 @@ class Learner:
         self._next_fit = self.policy.estimator.next_fit(estimate.n)
         self._renew()
         self.model.restart(estimate.mean, estimate.dispersion)
+
+    @property
+    def observed(self) -> Seen:
+        """All that has arrived, of every lane."""
+        self._fold()
+        return self.observations[0] if len(self.observations) == 1 else Joined(self.observations)
 
     @property
     def _fits(self) -> bool:
@@ -149,16 +225,17 @@ class Learner:
                 self._pending = self._pending + change if sign > 0 else self._pending - change
                 rows.clear()
                 weights.clear()
-        came, rewards, before, after = self._came
-        if came:
+        for lane, (came, rewards, before, after) in enumerate(self._came):
+            if not came:
+                continue
             table = np.array(came)
             arrived = Information.of(table, before)
             self._pending -= arrived
             self._observed = self._observed + Information.of(table, after).matrix
             if self._gram:
                 self._counted = self._counted + arrived.matrix
-            self.observations.extend(table, rewards)
-            for column in self._came:
+            self.observations[lane].extend(table, rewards)
+            for column in self._came[lane]:
                 column.clear()
         if self._pending.count == 0:  # what is left is rounding
             self._pending = Information.zero(self.policy.dim)
@@ -166,6 +243,8 @@ class Learner:
     def _renew(self) -> None:
         """Make the roots anew from the sums."""
         self._fold()
+        if self._bulk:
+            return
         counted = self._counted if self._gram else self._observed
         decided = counted + self._share * self._pending.matrix
         if dpotrf(decided)[1]:  # long rows have left, and their rounding outweighs the others

@@ -1,0 +1,35 @@
+"""What the ledger tells the learner."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from belated.events import Decision
+
+
+class Changes(Protocol):
+    """Who is told what has changed. A decision is known by its number within the partition."""
+
+    def enter(self, number: int, decision: Decision) -> None:
+        """A decision is known; numbers come in order. A second call replaces the first."""
+
+    def expect(self, number: int, again: bool = False) -> None:
+        """It is pending: pending + 1."""
+
+    def withdraw(self, number: int) -> None:
+        """It is pending no longer, and there is no reward: pending - 1."""
+
+    def learn(self, number: int, value: float) -> None:
+        """It was pending, and its value is known: pending - 1, observed + 1."""
+
+    def revise(self, number: int, value: float) -> None:
+        """Its value is another one."""
+
+    def retract(self, number: int) -> None:
+        """Its value does not count any longer: observed - 1."""
+
+    def forget(self, number: int) -> None:
+        """Nothing more will be told of it."""
+
+    def drop(self, count: int) -> None:
+        """The ``count`` least numbers that are left are all forgotten."""

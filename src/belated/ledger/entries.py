@@ -1,0 +1,193 @@
+"""The rules: what a decision has come to, as a function of its records and the watermark.
+
+Order does not enter: the same set of records gives the same verdict however they arrived. The
+ledger applies these rules to one record at a time, and keeps what they need and no more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import IntEnum
+
+import msgspec
+
+from belated.events import Reward, encode
+from belated.rewards import Rewards, reduced
+
+
+class State(IntEnum):
+    """What a decision has come to. Every decision is in exactly one of these."""
+
+    DORMANT = 0
+    PENDING = 1
+    REWARDED = 2
+    DEFAULTED = 3
+    CENSORED = 4
+    VOIDED = 5
+
+
+class Told(msgspec.Struct, frozen=True, gc=False, array_like=True):
+    """A reward as it was told, and when the journal took it first."""
+
+    recorded: int
+    at: int
+    value: float
+    part: str = ""
+    revision: int = 0
+
+
+class Facts(msgspec.Struct, gc=False, array_like=True):
+    """All that is known of one decision.
+
+    Attributes:
+        recorded: when the journal first took the decision.
+        activated: whether it was created active.
+        activation: when the journal first took an activation.
+        void: whether it was voided.
+        rival: whether another decision was made under its id.
+        told: the rewards.
+    """
+
+    recorded: int
+    activated: bool = True
+    activation: int | None = None
+    void: bool = False
+    rival: bool = False
+    told: Sequence[Told] = ()
+
+    @property
+    def plain(self) -> bool:
+        """Whether there is nothing but the decision, and one reward at most, in one part."""
+        if self.activation is not None or self.void or self.rival or len(self.told) > 1:
+            return False
+        return not any(one.part or one.revision for one in self.told)
+
+
+class Verdict(msgspec.Struct, frozen=True, gc=False):
+    """What the facts come to."""
+
+    state: State
+    value: float | None = None
+    late: bool = False
+    conflict: bool = False
+
+
+class Entry(msgspec.Struct, frozen=True):
+    """What one decision has come to.
+
+    Attributes:
+        state: dormant, pending, rewarded, defaulted, censored or voided.
+        value: what it is learned with, None if it is not.
+        late: whether its reward came after the window.
+        conflict: whether two rewards or decisions contradict each other.
+        recorded: when the journal took it.
+        due: when its window ends, None if it has none.
+        told: the rewards, those that were replaced too as long as they are known.
+    """
+
+    state: str
+    value: float | None
+    late: bool
+    conflict: bool
+    recorded: int
+    due: int | None
+    told: list[Told]
+
+
+def judge(facts: Facts, watermark: int, rewards: Rewards, retention: int | None) -> Verdict:
+    """Apply the rules.
+
+    >>> from datetime import timedelta
+    >>> from belated.rewards import Explicit
+    >>> week = Explicit(timedelta(days=7))
+    >>> judge(Facts(recorded=0), watermark=5, rewards=week, retention=None).state.name
+    'PENDING'
+    >>> told = [Told(recorded=3, at=2, value=1.0)]
+    >>> judge(Facts(recorded=0, told=told), 5, week, None).value
+    1.0
+    """
+    rival = facts.rival
+    if facts.void:
+        return Verdict(State.VOIDED, conflict=rival)
+    told = facts.told
+    if retention is not None:
+        told = [one for one in told if one.recorded <= facts.recorded + retention]
+    due = due_of(facts, rewards)
+    if told:
+        value, conflict = value_of(told, rewards)
+        first = min(one.recorded for one in told)
+        return Verdict(State.REWARDED, value, due is not None and first > due, rival or conflict)
+    live = facts.activated or facts.activation is not None
+    if due is None or watermark < due:
+        return Verdict(State.PENDING if live else State.DORMANT, conflict=rival)
+    if not live:
+        return Verdict(State.VOIDED, conflict=rival)
+    if rewards.silent == "defaulted":
+        return Verdict(State.DEFAULTED, rewards.default, conflict=rival)
+    return Verdict(State.CENSORED, conflict=rival)
+
+
+def due_of(facts: Facts, rewards: Rewards) -> int | None:
+    """When silence is an answer; None: never."""
+    window = rewards.window_us
+    start = facts.recorded if facts.activation is None else facts.activation
+    return None if window is None else start + window
+
+
+def value_of(told: Sequence[Told], rewards: Rewards) -> tuple[float, bool]:
+    """The value of all parts, and whether two rewards contradict each other.
+
+    Of one part the highest revision counts. Two of the same revision are a conflict if their values
+    differ; the one with the least bytes counts, so that everyone chooses the same.
+    """
+    parts: dict[str, Told] = {}
+    conflict: dict[str, bool] = {}
+    for one in told:
+        other = parts.get(one.part)
+        if other is None or one.revision > other.revision:
+            parts[one.part] = one
+            conflict[one.part] = False
+        elif one.revision == other.revision:
+            if not same_value(one.value, other.value):
+                conflict[one.part] = True
+            if _bytes(one) < _bytes(other):
+                parts[one.part] = one
+    values = {part: (one.at, one.value) for part, one in parts.items()}
+    return reduced(values, rewards.reduce), any(conflict.values())
+
+
+def same_value(one: float, other: float) -> bool:
+    """Whether a retry says the same: -0.0 is 0.0."""
+    return one == other
+
+
+def _bytes(one: Told) -> bytes:
+    # Id, part and revision are the same for all that are compared.
+    return encode(Reward("", one.at, one.value))
+
+
+def meaning_of(facts: Facts, reward: Reward) -> str:
+    """What a reward is to a decision that knows these facts."""
+    if facts.void:
+        return "voided"
+    for one in facts.told:
+        if one.part == reward.part and one.revision == reward.revision:
+            return "duplicate" if same_value(one.value, reward.value) else "conflict"
+    return "revised" if facts.told else "rewarded"
+
+
+def with_one_more(told: Sequence[Told], new: Told) -> list[Told]:
+    """All that was told, without what says nothing more: a retry came later in every way."""
+    kept = []
+    for one in told:
+        if _covers(one, new):
+            return list(told)
+        if not _covers(new, one):
+            kept.append(one)
+    return [*kept, new]
+
+
+def _covers(one: Told, other: Told) -> bool:
+    same = one.part == other.part and one.revision == other.revision
+    earlier = one.recorded <= other.recorded and one.at <= other.at
+    return same and earlier and same_value(one.value, other.value)

@@ -1,0 +1,68 @@
+"""Events that came before their decision, or whose decision will never come."""
+
+from __future__ import annotations
+
+from collections import deque
+
+from belated.events import Activation, Reward, Void
+from belated.ledger.entries import same_value
+
+Told = Activation | Reward | Void
+
+
+class Parked:
+    """Events by the key of the decision they wait for.
+
+    >>> parked = Parked()
+    >>> parked.add(b"key", Void("a1", 5), recorded=7)
+    True
+    >>> parked.take(b"key")
+    [(7, Void(id='a1', at=5))]
+    >>> parked.take(b"key")
+    []
+    """
+
+    def __init__(self) -> None:
+        self.events: dict[bytes, list[tuple[int, Told]]] = {}
+        self._since: deque[tuple[int, bytes]] = deque()
+
+    def add(self, key: bytes, event: Told, recorded: int) -> bool:
+        """Park an event; False if one that says the same is there already."""
+        waiting = self.events.setdefault(key, [])
+        for since, other in waiting:
+            if _says_the_same(other, event) and since <= recorded and other.at <= event.at:
+                return False
+        waiting.append((recorded, event))
+        self._since.append((recorded, key))
+        return True
+
+    def take(self, key: bytes) -> list[tuple[int, Told]]:
+        """The events of a decision that has come."""
+        return self.events.pop(key, []) if self.events else []
+
+    def orphan(self, horizon: int) -> int:
+        """Give up on events recorded before ``horizon``; returns how many."""
+        count = 0
+        while self._since and self._since[0][0] < horizon:
+            since, key = self._since.popleft()
+            waiting = self.events.get(key, [])
+            left = [one for one in waiting if one[0] != since]
+            count += len(waiting) - len(left)
+            if left:
+                self.events[key] = left
+            else:
+                self.events.pop(key, None)
+        return count
+
+    def restore(self, events: dict[bytes, list[tuple[int, Told]]]) -> None:
+        """Take these events."""
+        self.events = events
+        since = sorted((recorded, key) for key, all in events.items() for recorded, _ in all)
+        self._since = deque(since)
+
+
+def _says_the_same(one: Told, other: Told) -> bool:
+    if type(one) is Reward and type(other) is Reward:
+        same = one.part == other.part and one.revision == other.revision
+        return same and same_value(one.value, other.value)
+    return type(one) is type(other)

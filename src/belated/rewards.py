@@ -1,0 +1,166 @@
+"""What silence means: the semantics of rewards.
+
+A decision whose reward has not come may be one whose reward is late, one whose reward was lost, or
+one that will never have any. Only the user can know which, so a :class:`~belated.Bandit` asks.
+
+| semantics | silence until the window means |
+|---|---|
+| :class:`Explicit` | nothing: both outcomes are reported; the decision is *censored* |
+| :class:`DefaultAfter` | the default value; a later reward replaces it |
+| :class:`ConversionsOnly` | no conversion so far |
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import KW_ONLY, dataclass
+from datetime import timedelta
+from typing import Any, ClassVar, Literal
+
+from belated.exceptions import InvalidInput
+from belated.inputs import MAX_REWARD, as_reward
+
+Reduce = Literal["latest", "sum", "max"]
+
+
+@dataclass(frozen=True)
+class _Semantics:
+    window: timedelta | None = None
+    _: KW_ONLY
+    reduce: Reduce = "latest"
+    bounds: tuple[float, float] | None = None
+
+    #: What a decision becomes that had no reward when its window ended.
+    silent: ClassVar[Literal["censored", "defaulted"]] = "censored"
+
+    def __post_init__(self) -> None:
+        if self.window is not None:
+            as_duration(self.window, "window")
+        if self.reduce not in ("latest", "sum", "max"):
+            message = f"reduce is {self.reduce!r}: 'latest', 'sum' or 'max' was expected"
+            raise InvalidInput(message, self.reduce)
+        if self.bounds is not None:
+            try:
+                low, high = (as_reward(bound) for bound in self.bounds)
+            except (TypeError, ValueError):
+                low, high = math.nan, math.nan
+            if not low < high:
+                message = f"bounds is {self.bounds!r}: two numbers, the lower first"
+                raise InvalidInput(message, self.bounds)
+            object.__setattr__(self, "bounds", (low, high))
+
+    @property
+    def window_us(self) -> int | None:
+        """The window in microseconds."""
+        return None if self.window is None else as_duration(self.window, "window")
+
+    @property
+    def least(self) -> float:
+        """The least reward that is taken."""
+        return -MAX_REWARD if self.bounds is None else self.bounds[0]
+
+    @property
+    def most(self) -> float:
+        """The greatest reward that is taken."""
+        return MAX_REWARD if self.bounds is None else self.bounds[1]
+
+    @property
+    def default(self) -> float:
+        """What silence counts for, where it counts."""
+        return 0.0
+
+
+@dataclass(frozen=True)
+class Explicit(_Semantics):
+    """Every outcome is reported, the bad ones too: silence says nothing.
+
+    Args:
+        window: after it a decision without a reward no longer counts as explored; a reward that
+            comes later is learned all the same. None: it is waited for, for ever.
+        reduce: what several parts of a reward add up to: the "latest", their "sum" or "max".
+        bounds: of a reward; others are refused.
+
+    >>> Explicit(timedelta(days=7)).silent
+    'censored'
+    """
+
+
+@dataclass(frozen=True)
+class DefaultAfter(_Semantics):
+    """Silence until the window ends means ``value``; a later reward replaces it.
+
+    Args:
+        window: how long a reward is waited for.
+        value: what silence counts for.
+        reduce: what several parts of a reward add up to: the "latest", their "sum" or "max".
+        bounds: of a reward; others are refused.
+
+    >>> DefaultAfter(timedelta(minutes=30)).default
+    0.0
+    """
+
+    _: KW_ONLY
+    value: float = 0.0
+    silent: ClassVar[Literal["censored", "defaulted"]] = "defaulted"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.window is None:
+            raise InvalidInput("DefaultAfter needs a window: when is silence an answer?", None)
+        object.__setattr__(self, "value", as_reward(self.value))
+        if not self.least <= self.value <= self.most:
+            raise InvalidInput(f"value is {self.value!r}: outside its own bounds", self.value)
+
+    @property
+    def default(self) -> float:
+        """The value."""
+        return self.value
+
+
+@dataclass(frozen=True)
+class ConversionsOnly(_Semantics):
+    """Only conversions are reported, and late: silence means none so far.
+
+    Args:
+        window: how long a conversion is waited for.
+        reduce: what several parts of a reward add up to: the "latest", their "sum" or "max".
+        bounds: of a reward; others are refused.
+    """
+
+    silent: ClassVar[Literal["censored", "defaulted"]] = "defaulted"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.window is None:
+            raise InvalidInput("ConversionsOnly needs a window", None)
+
+
+Rewards = Explicit | DefaultAfter | ConversionsOnly
+
+
+def reduced(parts: Mapping[str, tuple[int, float]], how: Reduce) -> float:
+    """One value of the parts of a reward, each with when it happened.
+
+    >>> reduced({"click": (10, 1.0), "sale": (20, 5.0)}, "sum")
+    6.0
+    >>> reduced({"click": (30, 1.0), "sale": (20, 5.0)}, "latest")
+    1.0
+    """
+    if how == "sum":
+        total = math.fsum(value for _, value in parts.values())  # whatever their order
+        return max(-MAX_REWARD, min(total, MAX_REWARD))
+    if how == "max":
+        return max(value for _, value in parts.values())
+    return max((at, part, value) for part, (at, value) in parts.items())[2]
+
+
+def as_duration(value: Any, name: str) -> int:
+    """A time span above zero, in microseconds."""
+    if not isinstance(value, timedelta):
+        message = f"{name} is {value!r}: a datetime.timedelta was expected, as timedelta(days=7)"
+        raise InvalidInput(message, value)
+    span = value // timedelta(microseconds=1)
+    if span <= 0:
+        raise InvalidInput(f"{name} is {value!r}: a time span above 0 was expected", value)
+    return span
