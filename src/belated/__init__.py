@@ -1,6 +1,8 @@
 """Contextual bandits for rewards that come late."""
 
 from belated import delays, environments, theory
+from belated.bandit import Bandit
+from belated.events import Decision
 from belated.families import Bernoulli, Gaussian, Poisson
 from belated.features import Hashed, PerArm, Shared
 from belated.policies import (
@@ -16,21 +18,29 @@ from belated.policies import (
     paper_dts_lcb,
     paper_ducb,
 )
+from belated.receipts import Receipt
+from belated.rewards import ConversionsOnly, DefaultAfter, Explicit
 from belated.simulation import simulate
 from belated.sweeps import simulate_many
 
 __all__ = [
+    "Bandit",
     "Bernoulli",
     "BlindThompson",
     "BlindUCB",
+    "ConversionsOnly",
+    "Decision",
+    "DefaultAfter",
     "DelayedThompson",
     "DelayedUCB",
     "EpsilonGreedy",
+    "Explicit",
     "Gaussian",
     "Greedy",
     "Hashed",
     "PerArm",
     "Poisson",
+    "Receipt",
     "Shared",
     "Uniform",
     "WaitForWindow",

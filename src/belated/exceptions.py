@@ -7,6 +7,8 @@
     ├── UnknownEvent      (ValueError)    from a newer version; carries ``version`` and ``kind``
     ├── CorruptEvent      (ValueError)    bytes that are no event at all
     ├── UnknownHandle     (LookupError)   no such observation, or it was removed
+    ├── RewardConflict    (ValueError)    another value was reported under this part and revision
+    ├── ReadOnly          (ValueError)    the bandit is closed, or a view of the past
     ├── MissingExtra      (ImportError)   an optional dependency is needed; names the pip command
     └── JournalError                      a journal cannot do what was asked
         ├── JournalClosed      (ValueError)  it was used after ``close()``
@@ -93,6 +95,35 @@ class UnknownHandle(BelatedError, LookupError):
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (self.handle,)
+
+
+class RewardConflict(BelatedError, ValueError):
+    """Another value is known for the same part and revision; nothing was changed.
+
+    Attributes:
+        id: of the decision.
+        value: that was refused.
+        part: of the reward.
+        revision: of the part.
+    """
+
+    def __init__(self, id: str, value: float, part: str = "", revision: int = 0) -> None:
+        what = f"part {part!r} of the reward" if part else "the reward"
+        super().__init__(
+            f"{what} of {id!r} is known with another value than {value} in revision {revision}:"
+            " to correct it, report a higher revision"
+        )
+        self.id = id
+        self.value = value
+        self.part = part
+        self.revision = revision
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.id, self.value, self.part, self.revision)
+
+
+class ReadOnly(BelatedError, ValueError):
+    """The bandit takes no events: it was closed, or shows the past."""
 
 
 class MissingExtra(BelatedError, ImportError):

@@ -258,6 +258,14 @@ class Observations:
         return merged
 
     @property
+    def next_handle(self) -> int:
+        """The handle that the next observation gets."""
+        last = len(self._blocks) - 1
+        if last < 0 or self._blocks[last].used == BLOCK:
+            return (last + 1) << 16
+        return last << 16 | self._blocks[last].used
+
+    @property
     def next_block(self) -> int:
         """What a merge adds to the handles of the store on its right."""
         return len(self._blocks) << 16
@@ -278,6 +286,30 @@ class Observations:
                 if counted is not None:
                     rows[~counted] = 0.0
                 yield rows, block.y[start:stop], counted
+
+    def pack(self) -> dict[str, bytes]:
+        """All blocks as bytes; the rows of a full block never change."""
+        pieces = {}
+        for index, block in enumerate(self._blocks):
+            name = f"rows {index}" if block.used == BLOCK else f"rows {index} so far"
+            pieces[name] = block.rows[: block.used].tobytes()
+            pieces[f"y {index}"] = block.y[: block.used].tobytes()
+            pieces[f"counted {index}"] = block.counted[: block.used].tobytes()
+        return pieces
+
+    def unpack(self, pieces: dict[str, bytes]) -> None:
+        """Take what :meth:`pack` gave, in an empty store."""
+        index = 0
+        while f"y {index}" in pieces:
+            block = _Block(self.dim)
+            rows = pieces.get(f"rows {index}") or pieces[f"rows {index} so far"]
+            block.rows = np.frombuffer(rows, dtype=np.float32).reshape(-1, self.dim)
+            block.y = np.frombuffer(pieces[f"y {index}"]).copy()
+            block.counted = np.frombuffer(pieces[f"counted {index}"], dtype=np.bool_).copy()
+            block.used = len(block.y)
+            self._blocks.append(block)
+            self.n += int(block.counted.sum())
+            index += 1
 
     def moments(self) -> Moments:
         """The moments of all that is counted."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from array import array
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -103,6 +104,41 @@ class Account:
         for column in (self._place, self._handle, self._weight):
             del column[:count]
         self.base += count
+
+    def pack(self) -> dict[str, bytes]:
+        """The columns, the rows that are kept here, and the observations, as bytes."""
+        places = [place for place in self._place if place != NOWHERE]
+        rows = b"".join(self._rows.get(place).tobytes() for place in places)
+        return {
+            "account base": self.base.to_bytes(8),
+            "account place": bytes(self._place),
+            "account handle": bytes(self._handle),
+            "account weight": bytes(self._weight),
+            "account rows": rows,
+            **self.learner.pack(self.lane),
+        }
+
+    def unpack(self, pieces: dict[str, bytes]) -> None:
+        """Take what :meth:`pack` gave, in an empty account; the learner is told nothing."""
+        self.base = int.from_bytes(pieces["account base"])
+        self._handle.frombytes(pieces["account handle"])
+        self._weight.frombytes(pieces["account weight"])
+        dim = self.learner.policy.dim
+        rows = iter(np.frombuffer(pieces["account rows"], dtype=np.float32).reshape(-1, dim))
+        places = array("q")
+        places.frombytes(pieces["account place"])
+        self._place.extend(
+            NOWHERE if place == NOWHERE else self._rows.put(next(rows)) for place in places
+        )
+        self.learner.unpack(self.lane, pieces)
+
+    def expect_all(self, numbers: Sequence[int]) -> None:
+        """All these are pending: after :meth:`unpack`, before anything else."""
+        if numbers:
+            at = [number - self.base for number in numbers]
+            rows = np.array([self._rows.get(self._place[i]) for i in at], dtype=np.float64)
+            weights = np.array([self._weight[i] for i in at]) / self.learner.model.dispersion
+            self.learner.expect_all(rows, weights)
 
     def _row(self, number: int) -> Vector:
         # A copy, in the type of the kernels: the learner keeps it, and the place may be used again.

@@ -84,6 +84,12 @@ class Learner:
         if len(rows) == self._limit:
             self._renew()
 
+    def expect_all(self, rows: Matrix, weights: Vector) -> None:
+        """Many decisions were made whose rewards are out; within :meth:`bulk`."""
+        self._pending += Information.of(rows, np.ones(len(rows)) if self._gram else weights)
+        self.model.pending += len(rows)
+        self.model.decisions += len(rows)
+
     def recall(self, x: Vector, weight: float) -> None:
         """A decision that was withdrawn counts again: its reward has come after all."""
         self.expect(x, weight)
@@ -178,6 +184,20 @@ class Learner:
         finally:
             self._bulk = False
             self.fit()
+
+    def pack(self, lane: int) -> dict[str, bytes]:
+        """The observations of a lane as bytes, and where to start the next fit."""
+        self._fold()
+        return self.observations[lane].pack() | {"theta": self.model.theta.tobytes()}
+
+    def unpack(self, lane: int, pieces: dict[str, bytes]) -> None:
+        """Take what :meth:`pack` gave; within :meth:`bulk`."""
+        observations = self.observations[lane]
+        observations.unpack(pieces)
+        self._given[lane] = observations.next_handle
+        self.model.n += observations.n
+        self.model.decisions += observations.n
+        self.model.theta = np.frombuffer(pieces["theta"]).copy()
 
     @property
     def estimate(self) -> Estimate:

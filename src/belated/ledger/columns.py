@@ -22,6 +22,7 @@ class Columns:
         self.state = bytearray()
         self.flags = bytearray()
         self.recorded = array("q")  # when the journal first took the decision
+        self.position = array("q")  # where the decision that counts is
         self.at = array("q")  # with ``crc`` it tells which of two decisions under one id counts
         self.crc = array("L")
         self.value = array("d")  # what it is learned with
@@ -31,11 +32,14 @@ class Columns:
     def __len__(self) -> int:
         return len(self.state)
 
-    def append(self, state: int, flags: int, recorded: int, at: int, crc: int) -> None:
+    def append(
+        self, state: int, flags: int, recorded: int, position: int, at: int, crc: int
+    ) -> None:
         """A new decision."""
         self.state.append(state)
         self.flags.append(flags)
         self.recorded.append(recorded)
+        self.position.append(position)
         self.at.append(at)
         self.crc.append(crc)
         self.value.append(0.0)
@@ -66,4 +70,6 @@ class Columns:
         return [getattr(self, name) for name in _NAMES]
 
 
-_NAMES = ("state", "flags", "recorded", "at", "crc", "value", "told_recorded", "told_at")
+_NAMES = (
+    "state", "flags", "recorded", "position", "at", "crc", "value", "told_recorded", "told_at",
+)  # fmt: skip

@@ -81,6 +81,7 @@ class Entry(msgspec.Struct, frozen=True):
         late: whether its reward came after the window.
         conflict: whether two rewards or decisions contradict each other.
         recorded: when the journal took it.
+        position: where it is in its partition of the journal.
         due: when its window ends, None if it has none.
         told: the rewards, those that were replaced too as long as they are known.
     """
@@ -90,6 +91,7 @@ class Entry(msgspec.Struct, frozen=True):
     late: bool
     conflict: bool
     recorded: int
+    position: int
     due: int | None
     told: list[Told]
 

@@ -106,7 +106,7 @@ class Ledger:
         event = record.event
         kind = type(event)
         if kind is Decision:
-            status = self._decided(event, record.recorded)  # type: ignore[arg-type]
+            status = self._decided(event, record)  # type: ignore[arg-type]
         elif kind is Settled:
             status = self._settled(event, record.recorded)  # type: ignore[arg-type]
         elif kind is Opaque:
@@ -118,16 +118,19 @@ class Ledger:
 
     # --- decisions -----------------------------------------------------------------------------
 
-    def _decided(self, decision: Decision, recorded: int) -> str:
+    def _decided(self, decision: Decision, record: Record) -> str:
+        recorded = record.recorded
         key = key_of(decision.id)
         number = self._index.find(key)
         crc = crc32(encode(decision))
         if number >= 0:
-            return self._decided_again(number, decision, recorded, crc)
+            return self._decided_again(number, decision, record, crc)
         number = self._index.add(key)
         live = decision.activated
         state = PENDING if live else DORMANT
-        self._rows.append(state, ACTIVATED if live else 0, recorded, decision.at, crc)
+        self._rows.append(
+            state, ACTIVATED if live else 0, recorded, record.position, decision.at, crc
+        )
         self.counts[state] += 1
         self.changes.enter(number, decision)
         if live:
@@ -144,11 +147,12 @@ class Ledger:
             self._review(number)
         return "decided"
 
-    def _decided_again(self, number: int, decision: Decision, recorded: int, crc: int) -> str:
+    def _decided_again(self, number: int, decision: Decision, record: Record, crc: int) -> str:
         rows, i = self._rows, number - self._rows.base
+        recorded = record.recorded
         same = (decision.at, crc) == (rows.at[i], rows.crc[i])
         if not same and (decision.at, crc) < (rows.at[i], rows.crc[i]):
-            self._replace(number, decision, crc)
+            self._replace(number, decision, record.position, crc)
         if recorded < rows.recorded[i]:
             rows.recorded[i] = recorded
             if self._window is not None:
@@ -161,7 +165,7 @@ class Ledger:
         self._review(number)
         return "conflict"
 
-    def _replace(self, number: int, decision: Decision, crc: int) -> None:
+    def _replace(self, number: int, decision: Decision, position: int, crc: int) -> None:
         """Another decision under this id is the one that counts."""
         rows, i = self._rows, number - self._rows.base
         role = _ROLE[rows.state[i]]
@@ -169,7 +173,7 @@ class Ledger:
             self.changes.retract(number)
         elif role == _PENDING:
             self.changes.withdraw(number)
-        rows.at[i], rows.crc[i] = decision.at, crc
+        rows.position[i], rows.at[i], rows.crc[i] = position, decision.at, crc
         self.changes.enter(number, decision)
         if role != _NOTHING:
             self.changes.expect(number, again=True)
@@ -371,17 +375,28 @@ class Ledger:
             late=bool(rows.flags[i] & LATE),
             conflict=bool(rows.flags[i] & CONFLICT),
             recorded=rows.recorded[i],
+            position=rows.position[i],
             due=due_of(facts, self.rewards),
             told=list(facts.told),
         )
 
-    def contradicts(self, reward: Reward) -> bool:
-        """Whether another value is known for this part and revision."""
-        number = self.find(reward.id)
+    def meaning(self, reward: Reward) -> str:
+        """What a reward would be to what is known, but for the time: that is the journal's."""
+        number = self._index.find(key_of(reward.id))
         if number < 0:
-            return False
-        facts = self._facts.get(number) or self._read(number)
-        return meaning_of(facts, reward) == "conflict"
+            return "parked"
+        if number not in self._facts and self._rows.told_recorded[number - self._rows.base] == NONE:
+            return "rewarded"
+        return meaning_of(self._facts.get(number) or self._read(number), reward)
+
+    def numbers(self, state: State) -> list[int]:
+        """The numbers of all remembered decisions in a state."""
+        rows = self._rows
+        return [
+            rows.base + i
+            for i, one in enumerate(rows.state)
+            if one == state and not rows.flags[i] & FORGOTTEN
+        ]
 
     def pending(self) -> Iterator[tuple[bytes, int]]:
         """Key and record time of every pending decision, the oldest first."""

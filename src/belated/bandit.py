@@ -1,0 +1,495 @@
+"""The object users hold: decide now, be told later."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime, timedelta
+from types import TracebackType
+from typing import Any, Self
+
+import numpy as np
+
+from belated.estimators import Estimate
+from belated.events import Activation, Decision, Event, Reward, Settled, Void
+from belated.exceptions import (
+    InvalidInput,
+    JournalMismatch,
+    ReadOnly,
+    RewardConflict,
+    SnapshotConflict,
+)
+from belated.features import Actions, Features, as_actions
+from belated.fold import Fold, retention_us
+from belated.ids import check_id, key_of, new_id, partition_of
+from belated.inputs import as_reward, as_row
+from belated.journals import Journal, MemoryJournal
+from belated.journals.arrivals import system_clock
+from belated.kernels import Kernels
+from belated.policies import Policy
+from belated.receipts import Pending, Receipt, Story
+from belated.rewards import ConversionsOnly, Rewards
+
+#: Records folded after which a snapshot is saved.
+SNAPSHOT_EVERY = 100_000
+#: Decisions whose events are appended in one go.
+BATCH = 1_000
+
+
+class Bandit:
+    """Decides, is told rewards whenever they come, and learns; every fact is in its journal.
+
+    Opening a journal that has records resumes where they end. Several processes may hold the same
+    bandit on one SQLite file: each sees what the others wrote at its next call.
+
+    Args:
+        policy: how actions are chosen.
+        rewards: what silence means. There is no default: only you can know.
+        journal: where facts are kept; in memory if None.
+        features: from a context and actions to rows; without them rows are given.
+        retention: for how long after a decision its reward may come; None: for ever.
+        seed: of the choices, or a generator.
+        clock: gives microseconds since 1970; the system's if None.
+        using: kernels to use instead of the best available.
+
+    >>> from belated import Bernoulli, DelayedUCB, Explicit
+    >>> bandit = Bandit(
+    ...     policy=DelayedUCB(dim=2, family=Bernoulli()),
+    ...     rewards=Explicit(window=timedelta(days=7)),
+    ...     seed=7,
+    ... )
+    >>> decision = bandit.decide([[1.0, 0.0], [0.0, 1.0]])
+    >>> bandit.pending.count
+    1
+    >>> bandit.observe(decision.id, 1.0).status
+    'rewarded'
+    >>> bandit.pending.count
+    0
+    """
+
+    def __init__(
+        self,
+        *,
+        policy: Policy,
+        rewards: Rewards | None = None,
+        journal: Journal | None = None,
+        features: Features | None = None,
+        retention: timedelta | None = None,
+        seed: int | np.random.Generator | None = None,
+        clock: Callable[[], int] | None = None,
+        using: Kernels | None = None,
+    ) -> None:
+        check_semantics(rewards)
+        assert rewards is not None
+        if features is not None and features.dim != policy.dim:
+            message = f"features of {features.dim} numbers and a policy for rows of {policy.dim}"
+            raise InvalidInput(message, features)
+        self.policy = policy
+        self.rewards = rewards
+        self.features = features
+        self.retention = retention
+        self._clock = clock or system_clock
+        self.journal: Journal = MemoryJournal(clock=clock) if journal is None else journal
+        self._identify()
+        self._using = using
+        self._fold = Fold(
+            policy,
+            rewards,
+            partitions=self.journal.partitions,
+            retention=retention_us(retention, rewards),
+            using=using,
+        )
+        self._fold.load(self.journal)
+        self._fold.catch_up(self.journal)
+        self._snapshot_at = self._fold.version + SNAPSHOT_EVERY
+        self._read_only = False
+        if isinstance(seed, np.random.Generator):
+            self._rng = seed
+        else:  # neither a restart nor a second process repeats draws
+            entropy = None if seed is None else [seed, *self._fold.positions]
+            self._rng = np.random.default_rng(entropy)
+
+    # --- deciding ------------------------------------------------------------------------------
+
+    def decide(
+        self,
+        rows: Any,
+        actions: Actions | None = None,
+        *,
+        id: str | None = None,
+        activated: bool = True,
+    ) -> Decision:
+        """Choose an action, and write the choice down before it is told.
+
+        Args:
+            rows: one row per action; or the context, where the bandit has features.
+            actions: the actions, in the order of the rows; needed where the bandit has features.
+            id: your own name for the decision. The same id again gives the same decision back.
+            activated: False if the outcome clock starts only with :meth:`activate`.
+        """
+        self._check_open()
+        if id is not None:
+            check_id(id)
+            if (known := self._decision(id)) is not None:
+                return self._again(known, rows, actions)
+        event = self._choose(rows, actions, id, activated)
+        if self.journal.partitions == 1:
+            self._append([event], 0)
+        else:
+            self._append([event], partition_of(key_of(event.id), self.journal.partitions))
+        return event
+
+    def decide_many(self, offers: Sequence[Any], *, activated: bool = True) -> list[Decision]:
+        """Choose for many offers, each as if the ones before it were pending; one append for all.
+
+        Args:
+            offers: rows for each; or (context, actions) for each, where the bandit has features.
+            activated: False if the outcome clock starts only with :meth:`activate`.
+        """
+        self._check_open()
+        found = []
+        for start in range(0, len(offers), BATCH):
+            learner, counted = self._fold.learner, []
+            batch: list[Decision] = []
+            for offer in offers[start : start + BATCH]:
+                rows, actions = offer if self.features is not None else (offer, None)
+                event = self._choose(rows, actions, None, activated)
+                weight = self.policy.family.slope_at(event.mean) / learner.model.dispersion
+                row = event.x.astype(np.float64)
+                learner.expect(row, weight)  # until the journal has them
+                counted.append((row, weight))
+                batch.append(event)
+            for row, weight in counted:
+                learner.withdraw(row, weight)
+                learner.model.decisions -= 1
+            self._append(batch)
+            found += batch
+        return found
+
+    def _choose(
+        self, rows: Any, actions: Actions | None, id: str | None, activated: bool
+    ) -> Decision:
+        if self.features is not None:
+            if actions is None:
+                raise InvalidInput("actions are missing: which ones are offered?", actions)
+            rows = self.features.rows(rows, actions)
+        elif not isinstance(rows, np.ndarray):
+            rows = np.asarray(rows, dtype=np.float64)
+        fold = self._fold
+        choice = self.policy.choose(fold.model, rows, self._rng)
+        index = choice.index
+        action = index if actions is None else name_of(actions, index, len(rows))
+        now = self._clock()
+        return Decision(
+            id or new_id(now),
+            now,
+            action,
+            index,
+            as_row(rows[index], self.policy.dim).copy(),
+            choice.mean,
+            choice.propensity,
+            fold.version,
+            activated,
+        )
+
+    def _decision(self, id: str) -> Decision | None:
+        """A decision that is remembered, as it was made."""
+        key = key_of(id)
+        partition = partition_of(key, self.journal.partitions)
+        entry = self._fold.ledgers[partition].entry(id)
+        if entry is None:
+            return None
+        record = self.journal.read(partition, entry.position - 1, 1)[0]
+        assert isinstance(record.event, Decision)
+        return record.event
+
+    def _again(self, known: Decision, rows: Any, actions: Actions | None) -> Decision:
+        """A retry gets the decision that was made; another decision under its id is refused."""
+        if self.features is not None and actions is not None:
+            rows = self.features.rows(rows, actions)
+        table = np.asarray(rows, dtype=np.float32)
+        if table.ndim == 2 and known.index < len(table):
+            row = table[known.index]
+            if row.shape == known.x.shape and np.array_equal(row, known.x):
+                return known
+        message = f"the id {known.id!r} was used for another decision: ids name one decision each"
+        raise InvalidInput(message, known.id)
+
+    # --- being told ----------------------------------------------------------------------------
+
+    def observe(
+        self,
+        id: str,
+        value: float,
+        *,
+        at: int | None = None,
+        part: str = "",
+        revision: int = 0,
+    ) -> Receipt:
+        """Report the reward of a decision, or one part of it.
+
+        To report the same again is safe. A higher revision of a part replaces it.
+
+        Args:
+            id: of the decision.
+            value: the reward.
+            at: when it happened, in microseconds since 1970; now if None.
+            part: of the reward, where it comes in several.
+            revision: of this part.
+
+        Raises:
+            RewardConflict: another value is known for this part and revision.
+        """
+        self._check_open()
+        check_id(id)
+        value = as_reward(value)
+        fold = self._fold
+        if not fold.least <= value <= fold.most:
+            bounds = f"[{fold.least:g}, {fold.most:g}]"
+            raise InvalidInput(f"the reward {value} is outside {bounds}", value)
+        if part or revision:
+            check_part(part, revision)
+        event = Reward(id, self._clock() if at is None else at, value, part, revision)
+        partition = 0
+        if self.journal.partitions > 1:
+            partition = partition_of(key_of(id), self.journal.partitions)
+        meaning = fold.ledgers[partition].meaning(event)
+        if meaning == "conflict":
+            raise RewardConflict(id, value, part, revision)
+        if meaning == "duplicate":  # the journal has it
+            return Receipt(id, "duplicate")
+        return Receipt(id, self._append([event], partition))
+
+    def activate(self, id: str, *, at: int | None = None) -> Receipt:
+        """The decision took effect: its window starts."""
+        return self._tell(Activation(check_id(id), self._clock() if at is None else at))
+
+    def void(self, id: str, *, at: int | None = None) -> Receipt:
+        """The decision was never carried out: nothing is learned from it."""
+        return self._tell(Void(check_id(id), self._clock() if at is None else at))
+
+    def _tell(self, event: Activation | Void) -> Receipt:
+        self._check_open()
+        partition = partition_of(key_of(event.id), self.journal.partitions)
+        return Receipt(event.id, self._append([event], partition))
+
+    def settle(self) -> int:
+        """Settle all that is due by now; returns how many decisions that were."""
+        self._check_open()
+        self._fold.catch_up(self.journal)
+        before = self._fold.counts
+        events = [event for p in range(self.journal.partitions) for event in self._due(p)]
+        if events:
+            self._append(events)
+        after = self._fold.counts
+        return sum(before[state] - after[state] for state in ("dormant", "pending"))
+
+    def _due(self, partition: int) -> list[Event]:
+        due = self._fold.ledgers[partition].due
+        if due is None or due > (now := self._clock()):
+            return []
+        return [Settled(partition, now)]
+
+    def _append(self, events: Sequence[Event], partition: int | None = None) -> str:
+        """Append, then fold everything new, one's own events included; what the last one meant."""
+        journal, fold = self.journal, self._fold
+        if partition is None:
+            journal.append(events)
+            fold.catch_up(journal)
+            status = ""
+        else:
+            if settled := self._due(partition):
+                events = [*settled, *events]
+            position = journal.append(events)[-1]
+            status = ""
+            for record in journal.read(partition, fold.positions[partition], BATCH):
+                meaning = fold.take(record)
+                if record.position == position:
+                    status = meaning
+            while fold.positions[partition] < position:
+                for record in journal.read(partition, fold.positions[partition], BATCH):
+                    meaning = fold.take(record)
+                    if record.position == position:
+                        status = meaning
+        if fold.version >= self._snapshot_at:
+            self.save()
+        return status
+
+    # --- what is known -------------------------------------------------------------------------
+
+    @property
+    def pending(self) -> Pending:
+        """The decisions whose rewards are out."""
+        return Pending(self._fold, self._fold.model.pending)
+
+    @property
+    def estimate(self) -> Estimate:
+        """A converged fit of all that has arrived: a function of the set of rewards alone."""
+        return self._fold.learner.estimate
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """Decisions by state; they add up to all decisions ever made."""
+        return self._fold.counts
+
+    @property
+    def counters(self) -> dict[str, int]:
+        """Events by what they meant; they add up to all events."""
+        return self._fold.counters
+
+    @property
+    def digest(self) -> str:
+        """Names the state of every decision: equal for equal journals, however they are split."""
+        return self._fold.digest
+
+    def entry(self, id: str) -> Story:
+        """All that is known of one decision."""
+        check_id(id)
+        partition = partition_of(key_of(id), self.journal.partitions)
+        entry = self._fold.ledgers[partition].entry(id)
+        if entry is None:
+            return Story(id, "unknown")
+        return Story(
+            id=id,
+            state=entry.state,
+            decision=self._decision(id),
+            value=entry.value,
+            late=entry.late,
+            conflict=entry.conflict,
+            recorded=entry.recorded,
+            due=entry.due,
+            told=entry.told,
+        )
+
+    def as_of(self, when: datetime | int) -> Bandit:
+        """The bandit as it was known at a moment: read-only, rebuilt from the journal.
+
+        Args:
+            when: a time with its zone, or microseconds since 1970.
+        """
+        self._check_journal()
+        past = object.__new__(Bandit)
+        past.__dict__.update(self.__dict__)
+        past._fold = Fold(
+            self.policy,
+            self.rewards,
+            partitions=self.journal.partitions,
+            retention=self._fold.retention,
+            until=as_moment(when),
+            using=self._using,
+        )
+        past._fold.catch_up(self.journal)
+        past._read_only = True
+        return past
+
+    # --- staying in step -----------------------------------------------------------------------
+
+    def sync(self) -> int:
+        """Fold what others wrote, and settle what is due; returns how many records that were."""
+        self._check_open()
+        before = self._fold.version
+        self.settle()
+        return self._fold.version - before
+
+    def save(self) -> None:
+        """Store a snapshot, so that the next opening is quick."""
+        self._check_open()
+        self._snapshot_at = self._fold.version + SNAPSHOT_EVERY
+        try:
+            self._fold.save(self.journal)
+        except SnapshotConflict:  # another process saved since: what it left is not ours
+            self._fold.save(self.journal)
+
+    def close(self) -> None:
+        """Save a snapshot and close the journal."""
+        if not self._read_only:
+            self.save()
+            self._read_only = True
+            self.journal.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def _check_open(self) -> None:
+        if self._read_only:
+            raise ReadOnly("this bandit is closed, or a view of the past: it takes no events")
+
+    def _check_journal(self) -> None:
+        self.journal.end(0)  # raises if it is closed
+
+    def _identify(self) -> None:
+        family = self.policy.family
+        mine = {
+            "family": repr(family),
+            "dim": str(self.policy.dim),
+            "features": "" if self.features is None else self.features.fingerprint,
+        }
+        theirs = self.journal.identify(mine)
+        if theirs == mine:
+            return
+        if theirs["family"] != mine["family"]:
+            message = f"the journal was made for {theirs['family']}, not {mine['family']}"
+            raise JournalMismatch(message)
+        grown = self.features is not None and self.features.extends(theirs["features"])
+        if not grown:
+            what = (
+                f"rows of {theirs['dim']} numbers, not {mine['dim']}"
+                if theirs["dim"] != mine["dim"]
+                else "other features"
+            )
+            raise JournalMismatch(f"the journal was made for {what}: open it as it was made")
+        self.journal.reidentify(mine)
+
+
+def check_semantics(rewards: Any) -> None:
+    """Refuse a bandit that was not told what silence means."""
+    if rewards is None:
+        raise InvalidInput(
+            "rewards is missing: say what it means when no reward comes, as in"
+            " rewards=Explicit(window=timedelta(days=7)) or DefaultAfter(timedelta(hours=1))",
+            rewards,
+        )
+    if isinstance(rewards, ConversionsOnly):
+        raise InvalidInput(
+            "ConversionsOnly has no estimator in this release: use DefaultAfter(window), which"
+            " takes a conversion whenever it comes",
+            rewards,
+        )
+    if not isinstance(rewards, Rewards):
+        message = f"rewards is {rewards!r}: Explicit(...) or DefaultAfter(...) was expected"
+        raise InvalidInput(message, rewards)
+
+
+def check_part(part: Any, revision: Any) -> None:
+    """Refuse what cannot name a part of a reward."""
+    if part:
+        check_id(part, "the part")
+    whole = isinstance(revision, int) and not isinstance(revision, bool)
+    if not whole or not 0 <= revision < 1 << 63:
+        message = f"revision is {revision!r}: a whole number of at least 0 was expected"
+        raise InvalidInput(message, revision)
+
+
+def name_of(actions: Actions, index: int, count: int) -> int | str:
+    """The name of a chosen action."""
+    ids = as_actions(actions)
+    if len(ids) != count:
+        message = f"{len(ids)} actions for {count} rows: one for each was expected"
+        raise InvalidInput(message, actions)
+    return ids[index]
+
+
+def as_moment(when: datetime | int) -> int:
+    """A moment in microseconds since 1970."""
+    if isinstance(when, datetime):
+        if when.tzinfo is None:
+            raise InvalidInput(f"{when} has no time zone: use datetime(..., tzinfo=UTC)", when)
+        return (when - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1)
+    return int(when)

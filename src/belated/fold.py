@@ -1,0 +1,198 @@
+"""The state of a bandit: a fold over its journal.
+
+For each partition a ledger and an account of the learner, and one learner for all. A snapshot is of
+one partition, and only a shortcut: the same state comes from reading the journal from its start.
+"""
+
+from __future__ import annotations
+
+from hashlib import blake2b
+
+import numpy as np
+
+from belated.events import Record
+from belated.exceptions import BelatedError, InvalidInput
+from belated.journals import Journal, Snapshot
+from belated.kernels import Kernels
+from belated.learner import Account, Learner
+from belated.ledger import Ledger, State
+from belated.ledger.packing import pack, unpack
+from belated.models import Model
+from belated.policies import Policy
+from belated.rewards import Rewards, as_duration
+
+#: Records read at a time.
+PAGE = 10_000
+#: From this many records on they are folded in bulk: one fit at the end.
+MANY = 1_000
+
+
+class Fold:
+    """Folds records, and says what they come to.
+
+    Args:
+        policy: whose model is learned.
+        rewards: what silence means.
+        partitions: of the journal.
+        retention: for how long a decision takes rewards, in microseconds.
+        until: records stamped later are not there; None for all.
+        using: kernels to use instead of the best available.
+    """
+
+    def __init__(
+        self,
+        policy: Policy,
+        rewards: Rewards,
+        *,
+        partitions: int = 1,
+        retention: int | None = None,
+        until: int | None = None,
+        using: Kernels | None = None,
+    ) -> None:
+        self.learner = Learner(policy, lanes=partitions, using=using)
+        self.rewards = rewards
+        self.retention = retention
+        self.until = until
+        support = policy.family.support
+        self.least = max(support.lower, rewards.least)
+        self.most = min(support.upper, rewards.most)
+        self.accounts = [Account(self.learner, lane) for lane in range(partitions)]
+        self.ledgers = [
+            Ledger(rewards, account, least=self.least, most=self.most, retention=retention)
+            for account in self.accounts
+        ]
+        self.positions = [0] * partitions
+        #: Records folded so far, over all partitions: the version of the model.
+        self.version = 0
+        self._saved: list[frozenset[str]] = [frozenset()] * partitions
+
+    @property
+    def model(self) -> Model:
+        """The model, up to date."""
+        return self.learner.model
+
+    def take(self, record: Record) -> str:
+        """Fold one record; returns what it meant."""
+        status = self.ledgers[record.partition].fold(record)
+        self.positions[record.partition] = record.position
+        self.version += 1
+        return status
+
+    def catch_up(self, journal: Journal) -> int:
+        """Fold all that is new in every partition; returns how many records that were."""
+        start = self.version
+        for partition in range(journal.partitions):
+            page = self._page(journal, partition)
+            if len(page) >= MANY:
+                with self.learner.bulk():
+                    while page:
+                        for record in page:
+                            self.take(record)
+                        page = self._page(journal, partition)
+            for record in page:
+                self.take(record)
+        return self.version - start
+
+    def _page(self, journal: Journal, partition: int) -> list[Record]:
+        page = journal.read(partition, self.positions[partition], PAGE)
+        if self.until is not None and page and page[-1].recorded > self.until:
+            page = [record for record in page if record.recorded <= self.until]
+        return page
+
+    # --- what it comes to ----------------------------------------------------------------------
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """Decisions by state, over all partitions."""
+        return {
+            state.name.lower(): sum(ledger.counts[state] for ledger in self.ledgers)
+            for state in State
+        }
+
+    @property
+    def counters(self) -> dict[str, int]:
+        """Events by status, over all partitions."""
+        total: dict[str, int] = {}
+        for ledger in self.ledgers:
+            for status, count in ledger.counters.items():
+                if count:
+                    total[status] = total.get(status, 0) + count
+        return dict(sorted(total.items()))
+
+    @property
+    def digest(self) -> str:
+        """Names the state of every decision: equal for equal sets of records, however split."""
+        total = sum(ledger.digest for ledger in self.ledgers) % (1 << 128)
+        what = total.to_bytes(16) + repr(sorted(self.counts.items())).encode()
+        return blake2b(what, digest_size=16).hexdigest()
+
+    # --- snapshots -----------------------------------------------------------------------------
+
+    @property
+    def fingerprint(self) -> str:
+        """Of all that a snapshot depends on; one of another fold is of no use."""
+        policy = self.learner.policy
+        what = (self.rewards, self.retention, policy.family, policy.dim)
+        return blake2b(repr(what).encode(), digest_size=16).hexdigest()
+
+    def save(self, journal: Journal) -> None:
+        """Store a snapshot of every partition; blocks that were stored before are kept."""
+        for partition, (ledger, account) in enumerate(
+            zip(self.ledgers, self.accounts, strict=True)
+        ):
+            pieces = pack(ledger) | account.pack()
+            lasting = frozenset(name for name in pieces if _lasting(name))
+            kept = lasting & self._saved[partition]
+            given = {name: data for name, data in pieces.items() if name not in kept}
+            position = self.positions[partition]
+            journal.save(Snapshot(partition, position, self.fingerprint, given, kept))
+            self._saved[partition] = lasting
+
+    def load(self, journal: Journal) -> None:
+        """Start from the snapshots of a journal, where it has some of use; in a new fold only."""
+        with self.learner.bulk():
+            for partition in range(journal.partitions):
+                snapshot = journal.load(partition)
+                if snapshot is not None and snapshot.fingerprint == self.fingerprint:
+                    self._load(partition, snapshot)
+
+    def _load(self, partition: int, snapshot: Snapshot) -> None:
+        ledger, account = self.ledgers[partition], self.accounts[partition]
+        try:
+            unpack(ledger, snapshot.pieces)
+            account.unpack(snapshot.pieces)
+        except (KeyError, ValueError) as error:
+            message = "a snapshot with the right checksum could not be read"
+            raise BelatedError(f"{message}: {error}") from error
+        account.expect_all(ledger.numbers(State.PENDING))
+        self.positions[partition] = snapshot.position
+        self.version += sum(ledger.counters.values())
+        self._saved[partition] = frozenset(name for name in snapshot.pieces if _lasting(name))
+
+
+def _lasting(name: str) -> bool:
+    return name.startswith("rows ") and not name.endswith("so far")
+
+
+def retention_us(retention: object, rewards: Rewards) -> int | None:
+    """The retention in microseconds, where it makes sense with the window."""
+    if retention is None:
+        return None
+    span = as_duration(retention, "retention")
+    if rewards.window_us is not None and span < rewards.window_us:
+        message = f"retention {retention} is shorter than the window {rewards.window}"
+        raise InvalidInput(f"{message}: rewards would expire before they are late", retention)
+    return span
+
+
+def same_sums(one: Fold, other: Fold, tolerance: float = 1e-9) -> bool:
+    """Whether two folds have learned from the same: counts exactly, sums to rounding."""
+    first, second = one.learner.observed.moments(), other.learner.observed.moments()
+    scale = max(1.0, float(np.abs(first.gram).max(initial=0.0)), first.square)
+    return (
+        one.counts == other.counts
+        and first.n == second.n
+        and bool(np.allclose(first.gram, second.gram, rtol=tolerance, atol=tolerance * scale))
+        and bool(np.allclose(first.cross, second.cross, rtol=tolerance, atol=tolerance * scale))
+        and abs(first.square - second.square) <= tolerance * scale
+    )

@@ -1,0 +1,97 @@
+"""A ledger as bytes, and back: for snapshots. Nothing is pickled."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import msgspec
+
+from belated.events import decode, encode
+from belated.exceptions import InvalidInput
+from belated.ledger.columns import FORGOTTEN
+from belated.ledger.entries import Facts
+from belated.ledger.ledger import Ledger
+from belated.ledger.parked import Told
+
+#: Of the pieces; another number is not read.
+VERSION = 1
+
+
+class _Head(msgspec.Struct, array_like=True):
+    version: int
+    base: int
+    watermark: int
+    counts: list[int]
+    counters: dict[str, int]
+    due: int
+    dues: list[tuple[int, int]]
+    latest: int
+    forgotten: int
+    stragglers: list[int]
+    forgotten_digest: bytes
+    facts: dict[int, Facts]
+    parked: dict[bytes, list[tuple[int, bytes]]]
+
+
+def pack(ledger: Ledger) -> dict[str, bytes]:
+    """All that a ledger knows, as named pieces."""
+    rows = ledger._rows
+    head = _Head(
+        VERSION,
+        rows.base,
+        ledger.watermark,
+        ledger.counts,
+        dict(ledger.counters),
+        ledger._due,
+        ledger._dues,
+        ledger._latest,
+        ledger._forgotten,
+        sorted(ledger._stragglers),
+        (ledger._forgotten_digest % (1 << 128)).to_bytes(16),
+        ledger._facts,
+        {
+            key: [(since, encode(event)) for since, event in events]
+            for key, events in ledger._parked.events.items()
+        },
+    )
+    columns = {f"ledger {name}": data for name, data in rows.pack().items()}
+    return {
+        "ledger": msgspec.msgpack.encode(head),
+        "ledger keys": bytes(ledger._index.keys),
+        **columns,
+    }
+
+
+def unpack(ledger: Ledger, pieces: dict[str, bytes]) -> None:
+    """Make a new ledger what the pieces say."""
+    head = msgspec.msgpack.decode(pieces["ledger"], type=_Head)
+    if head.version != VERSION:
+        raise InvalidInput(f"a ledger of version {head.version} cannot be read", head.version)
+    ledger.watermark = head.watermark
+    ledger.counts = head.counts
+    ledger.counters = Counter(head.counters)
+    ledger._due = head.due
+    ledger._dues = head.dues
+    ledger._latest = head.latest
+    ledger._forgotten = head.forgotten
+    ledger._stragglers = set(head.stragglers)
+    ledger._forgotten_digest = int.from_bytes(head.forgotten_digest)
+    ledger._facts = head.facts
+    ledger._parked.restore(
+        {
+            key: [(since, _told(data)) for since, data in events]
+            for key, events in head.parked.items()
+        }
+    )
+    prefix = "ledger "
+    columns = {name[len(prefix) :]: data for name, data in pieces.items() if prefix in name}
+    ledger._rows.restore(columns, head.base)
+    flags = ledger._rows.flags
+    gone = {head.base + i for i, flag in enumerate(flags) if flag & FORGOTTEN}
+    ledger._index.restore(pieces["ledger keys"], head.base, gone)
+
+
+def _told(data: bytes) -> Told:
+    event = decode(data)
+    assert isinstance(event, Told)  # nothing else is ever parked
+    return event

@@ -1,0 +1,86 @@
+"""What a bandit answers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Literal
+
+import msgspec
+
+from belated.events import Decision
+from belated.fold import Fold
+from belated.ledger import Told
+
+Status = Literal[
+    "rewarded", "duplicate", "revised", "late", "parked", "voided", "expired", "activated"
+]
+
+
+class Receipt(msgspec.Struct, frozen=True, gc=False):
+    """An event is in the journal; this is what was known of it then.
+
+    Attributes:
+        id: of the decision.
+        status: ``rewarded``; ``duplicate``: the same was told before; ``revised``: a further part
+            or revision; ``late``: after the window, and learned; ``parked``: the decision is not
+            known yet; ``voided``; ``expired``: after the retention, and not learned; ``activated``.
+    """
+
+    id: str
+    status: str
+
+
+class Story(msgspec.Struct, frozen=True):
+    """All that is known of one decision.
+
+    Attributes:
+        id: its id.
+        state: dormant, pending, rewarded, defaulted, censored or voided; or unknown.
+        decision: as it was made, None if it is not known, or no longer remembered.
+        value: what it is learned with, None if it is not.
+        late: whether its reward came after the window.
+        conflict: whether two rewards or two decisions contradict each other.
+        recorded: when the journal took it, in microseconds since 1970.
+        due: when its window ends, None if it has none.
+        told: its rewards.
+    """
+
+    id: str
+    state: str
+    decision: Decision | None = None
+    value: float | None = None
+    late: bool = False
+    conflict: bool = False
+    recorded: int | None = None
+    due: int | None = None
+    told: list[Told] = []
+
+
+class Pending:
+    """The decisions whose rewards are out: their count, the oldest, and each of them.
+
+    >>> Pending(Fold.__new__(Fold), count=0).count
+    0
+    """
+
+    def __init__(self, fold: Fold, count: int) -> None:
+        self._fold = fold
+        #: G_t.
+        self.count = count
+
+    def __len__(self) -> int:
+        return self.count
+
+    @property
+    def oldest(self) -> int | None:
+        """When the journal took the oldest, in microseconds since 1970."""
+        return min((recorded for _, recorded in self._all()), default=None)
+
+    def __iter__(self) -> Iterator[tuple[str, int]]:
+        """The key of each, as 32 hex digits (an id made by the bandit is its own key), and when."""
+        for key, recorded in self._all():
+            yield key.hex(), recorded
+
+    def _all(self) -> Iterator[tuple[bytes, int]]:
+        for ledger in self._fold.ledgers:
+            yield from ledger.pending()

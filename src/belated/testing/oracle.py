@@ -1,0 +1,260 @@
+"""An oracle for the ledger: the seven rules as they are written, and nothing to make them fast.
+
+It is told the records of one partition in their order, keeps every event, and judges an id from all
+of its events when it is asked. Where a ledger and this oracle disagree, one of them is wrong.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter, deque
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Self
+from zlib import crc32
+
+from belated.events import Activation, Decision, Opaque, Record, Reward, Settled, Void, encode
+from belated.inputs import MAX_REWARD
+from belated.rewards import Rewards
+
+#: Every state of a decision, in the order of their numbers.
+STATES = ("dormant", "pending", "rewarded", "defaulted", "censored", "voided")
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a decision has come to.
+
+    Attributes:
+        state: dormant, pending, rewarded, defaulted, censored or voided.
+        value: what it is learned with, None if it is not.
+        late: whether its reward was first recorded after the window.
+        conflict: whether two decisions or two rewards contradict each other.
+        decision: the one that counts under its id.
+        recorded: when the journal first took a decision under this id.
+        due: when its window ends, None if it has none.
+    """
+
+    state: str
+    value: float | None
+    late: bool
+    conflict: bool
+    decision: Decision
+    recorded: int
+    due: int | None
+
+
+@dataclass
+class _Facts:
+    """Everything that was said of one id, each with the time of its record."""
+
+    decisions: list[tuple[int, Decision]] = field(default_factory=list)
+    others: list[tuple[int, Activation | Reward | Void]] = field(default_factory=list)
+
+
+class Oracle:
+    """What the records of one partition come to.
+
+    Args:
+        records: those to begin with.
+        rewards: what silence means.
+        least: the least reward that is taken.
+        most: the greatest.
+        retention: for how long after its record a decision takes rewards, in microseconds.
+
+    Attributes:
+        watermark: the journal time that the partition has reached.
+        forgotten: the decisions that were forgotten, as they stood then.
+        orphaned: how many parked events were given up.
+
+    >>> from datetime import timedelta
+    >>> import numpy as np
+    >>> from belated import Explicit
+    >>> x = np.array([0.5, 1.0], dtype=np.float32)
+    >>> rewards = Explicit(timedelta(microseconds=10))
+    >>> oracle = Oracle(rewards=rewards, least=0.0, most=1.0)
+    >>> oracle.tell(Record(0, 1, 100, Reward("a1", 99, 1.0)))
+    >>> oracle.parked
+    1
+    >>> oracle.tell(Record(0, 2, 105, Decision("a1", 95, "blue", 0, x, 0.2, 1.0, 7)))
+    >>> oracle.tell(Record(0, 3, 106, Decision("a2", 96, "red", 1, x, 0.2, 1.0, 7)))
+    >>> oracle.observed, oracle.pending
+    ({'a1': 1.0}, {'a2'})
+    >>> oracle.tell(Record(0, 4, 130, Settled(0, 120)))
+    >>> oracle.tell(Record(0, 5, 131, Reward("a2", 100, 0.0)))
+    >>> oracle.entries["a2"].state, oracle.entries["a2"].late
+    ('rewarded', True)
+    """
+
+    def __init__(
+        self,
+        records: Iterable[Record] = (),
+        *,
+        rewards: Rewards,
+        least: float,
+        most: float,
+        retention: int | None = None,
+    ) -> None:
+        self.rewards = rewards
+        self.least, self.most = least, most
+        self.retention = retention
+        self.watermark = 0
+        self.forgotten: list[Outcome] = []
+        self.orphaned = 0
+        self._facts: dict[str, _Facts] = {}
+        self._ageing: deque[tuple[int, str]] = deque()  # ids with the stamps of their events
+        self._aged: set[str] = set()  # ids with something older than the retention
+        self.tell_all(records)
+
+    def tell(self, record: Record) -> None:
+        """One more record. Their stamps do not decrease, unless there is no retention."""
+        event, recorded = record.event, record.recorded
+        if isinstance(event, Opaque):
+            raise TypeError(f"an oracle judges events, not unread bytes: {event!r}")
+        if isinstance(event, Settled):
+            # No time is beyond the journal's own last stamp.
+            self.watermark = max(self.watermark, min(event.until, recorded))
+            self._forget()
+            return
+        # Rule 4, of values: NaN is outside of everything.
+        if isinstance(event, Reward) and not self.least <= event.value <= self.most:
+            return
+        facts = self._facts.setdefault(event.id, _Facts())
+        if isinstance(event, Decision):
+            facts.decisions.append((recorded, event))
+        elif facts.decisions or not any(_repeats(event, other) for _, other in facts.others):
+            facts.others.append((recorded, event))
+        self._ageing.append((recorded, event.id))
+
+    def tell_all(self, records: Iterable[Record]) -> Self:
+        """Many more records."""
+        for record in records:
+            self.tell(record)
+        return self
+
+    @property
+    def entries(self) -> dict[str, Outcome]:
+        """What each decision that is not forgotten has come to, by its id."""
+        known = {id: facts for id, facts in self._facts.items() if facts.decisions}
+        return {id: self._judge(facts) for id, facts in known.items()}
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """How many decisions are in each state, the forgotten ones too."""
+        found = Counter(one.state for one in (*self.forgotten, *self.entries.values()))
+        return {state: found[state] for state in STATES}
+
+    @property
+    def pending(self) -> set[str]:
+        """The ids of decisions whose reward is waited for."""
+        return {id for id, one in self.entries.items() if one.state == "pending"}
+
+    @property
+    def observed(self) -> dict[str, float]:
+        """The values that are learned, by the ids that are not forgotten."""
+        return {id: one.value for id, one in self.entries.items() if one.value is not None}
+
+    @property
+    def learned(self) -> list[Outcome]:
+        """All decisions whose value is learned: those that were forgotten stay learned."""
+        return [one for one in (*self.forgotten, *self.entries.values()) if one.value is not None]
+
+    @property
+    def parked(self) -> int:
+        """How many events wait for their decision."""
+        return sum(len(facts.others) for facts in self._facts.values() if not facts.decisions)
+
+    def _judge(self, facts: _Facts) -> Outcome:
+        """The seven rules."""
+        # 1. The decision that counts is the one with the least (at, checksum of its bytes).
+        decision = min((one for _, one in facts.decisions), key=_rank)
+        recorded = min(since for since, _ in facts.decisions)
+        conflict = any(one != decision for _, one in facts.decisions)
+        # 3. Live, and until when silence is no answer.
+        activations = [since for since, event in facts.others if isinstance(event, Activation)]
+        live = decision.activated or bool(activations)
+        window = self.rewards.window_us
+        start = min(activations, default=recorded)
+        due = None if window is None else start + window
+
+        def outcome(state: str, value: float | None = None, late: bool = False) -> Outcome:
+            return Outcome(state, value, late, conflict, decision, recorded, due)
+
+        # 2. Any Void.
+        if any(isinstance(event, Void) for _, event in facts.others):
+            return outcome("voided")
+        # 4. Rewards past the retention are ignored.
+        told = [
+            (since, event)
+            for since, event in facts.others
+            if isinstance(event, Reward)
+            and (self.retention is None or since <= recorded + self.retention)
+        ]
+        # 5 and 6. A value.
+        if told:
+            value, contradicted = self._value([event for _, event in told])
+            conflict = conflict or contradicted
+            return outcome("rewarded", value, due is not None and min(told, key=_since)[0] > due)
+        # 7. No value.
+        if due is None or self.watermark < due:
+            return outcome("pending" if live else "dormant")
+        if not live:
+            return outcome("voided")
+        if self.rewards.silent == "defaulted":
+            return outcome("defaulted", self.rewards.default)
+        return outcome("censored")
+
+    def _value(self, told: list[Reward]) -> tuple[float, bool]:
+        """Rule 5: one value of all parts, and whether two rewards contradict each other."""
+        counted: list[Reward] = []
+        contradicted = False
+        for part in {one.part for one in told}:
+            last = max(one.revision for one in told if one.part == part)
+            tied = [one for one in told if one.part == part and one.revision == last]
+            counted.append(min(tied, key=encode))
+            contradicted = contradicted or len({one.value for one in tied}) > 1
+        if self.rewards.reduce == "latest":
+            return max(counted, key=lambda one: (one.at, one.part)).value, contradicted
+        if self.rewards.reduce == "max":
+            return max(one.value for one in counted), contradicted
+        total = math.fsum(one.value for one in counted)
+        return min(max(total, -MAX_REWARD), MAX_REWARD), contradicted
+
+    def _forget(self) -> None:
+        """Let go of what is older than the retention; only the watermark tells the time."""
+        if self.retention is None:
+            return
+        horizon = self.watermark - self.retention
+        while self._ageing and self._ageing[0][0] < horizon:
+            self._aged.add(self._ageing.popleft()[1])
+        for id in list(self._aged):
+            facts = self._facts.get(id, _Facts())
+            if not facts.decisions:  # parked: nobody has asked for these
+                kept = [(since, event) for since, event in facts.others if since >= horizon]
+                self.orphaned += len(facts.others) - len(kept)
+                facts.others = kept
+                self._aged.discard(id)
+                continue
+            outcome = self._judge(facts)
+            if outcome.recorded >= horizon:  # older events that it has taken up
+                self._aged.discard(id)
+            elif outcome.state not in ("dormant", "pending"):
+                self.forgotten.append(outcome)
+                del self._facts[id]
+                self._aged.discard(id)
+
+
+def _rank(decision: Decision) -> tuple[int, int]:
+    return decision.at, crc32(encode(decision))
+
+
+def _since(told: tuple[int, Reward]) -> int:
+    return told[0]
+
+
+def _repeats(event: Activation | Reward | Void, other: Activation | Reward | Void) -> bool:
+    """Whether one event is a retry of another: the same said again, and not of an earlier time."""
+    if isinstance(event, Reward) and isinstance(other, Reward):
+        same = (event.part, event.revision, event.value) == (other.part, other.revision, other.value)
+        return same and other.at <= event.at
+    return type(event) is type(other) and other.at <= event.at
