@@ -8,6 +8,7 @@ from types import TracebackType
 from typing import Any, Self
 
 import numpy as np
+from scipy.linalg.blas import ddot
 
 from belated.estimators import Estimate
 from belated.events import Activation, Decision, Event, Reward, Settled, Void
@@ -21,7 +22,7 @@ from belated.exceptions import (
 from belated.features import Actions, Features, as_actions
 from belated.fold import Fold, retention_us
 from belated.ids import check_id, key_of, new_id, partition_of
-from belated.inputs import as_reward, as_row
+from belated.inputs import MAX_ENTRY, Row, as_reward, as_row
 from belated.journals import Journal, MemoryJournal
 from belated.journals.arrivals import system_clock
 from belated.kernels import Kernels
@@ -184,7 +185,7 @@ class Bandit:
             now,
             action,
             index,
-            as_row(rows[index], self.policy.dim).copy(),
+            _copied(rows[index], self.policy.dim),
             choice.mean,
             choice.propensity,
             fold.version,
@@ -284,10 +285,8 @@ class Bandit:
         return sum(before[state] - after[state] for state in ("dormant", "pending"))
 
     def _due(self, partition: int) -> list[Event]:
-        due = self._fold.ledgers[partition].due
-        if due is None or due > (now := self._clock()):
-            return []
-        return [Settled(partition, now)]
+        now = self._clock()
+        return [Settled(partition, now)] if self._fold.ledgers[partition].is_due(now) else []
 
     def _append(self, events: Sequence[Event], partition: int | None = None) -> str:
         """Append, then fold everything new, one's own events included; what the last one meant."""
@@ -446,6 +445,14 @@ class Bandit:
             )
             raise JournalMismatch(f"the journal was made for {what}: open it as it was made")
         self.journal.reidentify(mine)
+
+
+def _copied(row: Any, dim: int) -> Row:
+    """The row as float32, once its numbers are known to be small enough; else as the door says."""
+    if ddot(row, row) <= MAX_ENTRY:
+        copy: Row = row.astype(np.float32)
+        return copy
+    return as_row(row, dim).copy()
 
 
 def check_semantics(rewards: Any) -> None:

@@ -142,10 +142,10 @@ def test_what_makes_no_sense_is_refused_by_its_name(
 
 
 def test_defaults_are_the_ones_that_work() -> None:
-    """α .85, randomized or not; scale .7; ridge 1; pending counted, no floor."""
+    """α .95, or .85 if randomized; scale .7; ridge 1; pending counted, no floor."""
     ucb, thompson = DelayedUCB(2, B), DelayedThompson(2, B)
     assert (ucb.alpha, ucb.missing_weight, ucb.spectral, ucb.metric) == (
-        0.85,
+        0.95,
         0.0,
         False,
         "hessian",

@@ -1,23 +1,36 @@
 """Where a key is: 16 bytes to a number, in about 30 bytes each.
 
-Open addressing with linear probing over one flat table of numbers. The keys themselves are kept
-once, side by side, by whoever owns the numbers; a dictionary would keep an object for each.
+Open addressing with linear probing over one flat table of numbers, each with 16 bits of its key's
+hash, so that a key is looked at only where it is likely to be the one. The keys themselves are kept
+once, side by side; a dictionary would keep an object for each.
 """
 
 from __future__ import annotations
 
+import secrets
 from array import array
+from struct import Struct
 
 import numpy as np
 
 _FREE = -1
 _GONE = -2
+_halves = Struct(">QQ").unpack
+# A random hash function of this process: whoever chooses ids cannot make them meet on purpose.
+_HIGH, _LOW = secrets.randbits(64) | 1, secrets.randbits(64) | 1
+_ALL = (1 << 64) - 1
+# An entry of the table: 16 bits of the hash, then the number.
+_BITS = 47
+_NUMBER = (1 << _BITS) - 1
+_TAG = 0xFFFF
 
 
 class Index:
     """The numbers of keys. A number names a place in ``keys``: 16 bytes each, from ``base`` on.
 
     >>> index = Index()
+    >>> index.find(b"sixteen bytes ..")
+    -1
     >>> index.add(b"sixteen bytes ..")
     0
     >>> index.find(b"sixteen bytes .."), index.find(b"another 16 bytes")
@@ -27,9 +40,8 @@ class Index:
     def __init__(self) -> None:
         self.keys = bytearray()
         self.base = 0
-        self._table = array("q", [_FREE]) * 64
-        self._mask = 63
-        self._room = 32  # places that may still be taken before the table grows
+        self._resize(64)
+        self._room = 42  # places that may still be taken before the table grows
 
     def __len__(self) -> int:
         """How many numbers were given out and not dropped."""
@@ -43,9 +55,12 @@ class Index:
     def find(self, key: bytes) -> int:
         """The number of a key, -1 if it has none."""
         table, mask, keys, base = self._table, self._mask, self.keys, self.base
-        at = hash_of(key) & mask
-        while (number := table[at]) != _FREE:
-            if number >= 0:
+        high, low = _halves(key)
+        hashed = (high * _HIGH + low * _LOW) & _ALL
+        at, tag = hashed >> self._shift, hashed & _TAG
+        while (entry := table[at]) != _FREE:
+            if entry >> _BITS == tag:
+                number = entry & _NUMBER
                 start = (number - base) << 4
                 if keys[start : start + 16] == key:
                     return number
@@ -59,20 +74,24 @@ class Index:
         number = self.base + (len(self.keys) >> 4)
         self.keys += key
         table, mask = self._table, self._mask
-        at = hash_of(key) & mask
+        high, low = _halves(key)
+        hashed = (high * _HIGH + low * _LOW) & _ALL
+        at = hashed >> self._shift
         while table[at] >= 0:
             at = (at + 1) & mask
         if table[at] == _FREE:
             self._room -= 1
-        table[at] = number
+        table[at] = (hashed & _TAG) << _BITS | number
         return number
 
     def remove(self, number: int) -> None:
         """A number is found no longer; its key stays until it is dropped."""
         start = (number - self.base) << 4
         table, mask = self._table, self._mask
-        at = hash_of(self.keys[start : start + 16]) & mask
-        while table[at] != number:
+        high, low = _halves(self.keys[start : start + 16])
+        hashed = (high * _HIGH + low * _LOW) & _ALL
+        at, entry = hashed >> self._shift, (hashed & _TAG) << _BITS | number
+        while table[at] != entry:
             if table[at] == _FREE:
                 return
             at = (at + 1) & mask
@@ -89,30 +108,32 @@ class Index:
         self.base = base
         self._rebuild(removed)
 
+    def _resize(self, size: int) -> None:
+        self._table = array("q", [_FREE]) * size
+        self._mask = size - 1
+        self._shift = 65 - size.bit_length()
+
     def _rebuild(self, removed: set[int] | None = None) -> None:
-        """A table of twice as many places as numbers in use, or more."""
+        """A table of three times as many places as numbers in use, or more."""
         if removed is None:
-            numbers = np.frombuffer(self._table, dtype=np.int64)
-            numbers = np.sort(numbers[numbers >= 0])
+            entries = np.frombuffer(self._table, dtype=np.int64)
+            numbers = np.sort(entries[entries >= 0] & _NUMBER)
         else:
             numbers = np.arange(self.base, self.next)
             numbers = numbers[~np.isin(numbers, list(removed))]
         size = 64
         while size < 3 * len(numbers):
             size *= 2
-        low = np.frombuffer(self.keys, dtype="<u8").reshape(-1, 2)[:, 1]
-        at = (low[numbers - self.base] & np.uint64(size - 1)).astype(np.int64)
-        table = np.full(size, _FREE, dtype=np.int64)
-        while len(numbers):  # all at once: whoever finds its place taken looks at the next
+        self._resize(size)
+        self._room = size // 3 * 2 - len(numbers)
+        halves = np.frombuffer(self.keys, dtype=">u8").reshape(-1, 2)[numbers - self.base]
+        products = halves.astype(np.uint64) * np.array([_HIGH, _LOW], dtype=np.uint64)
+        hashed = products.sum(axis=1, dtype=np.uint64)
+        at = (hashed >> np.uint64(self._shift)).astype(np.int64)
+        new = (hashed & np.uint64(_TAG)).astype(np.int64) << _BITS | numbers
+        table = np.frombuffer(self._table, dtype=np.int64)
+        while len(new):  # all at once: whoever finds its place taken looks at the next
             free = table[at] == _FREE
-            table[at[free]] = numbers[free]  # of several that want one place the last gets it
-            left = table[at] != numbers
-            numbers, at = numbers[left], (at[left] + 1) & (size - 1)
-        self._table = array("q", table.tobytes())
-        self._mask = size - 1
-        self._room = size // 3 * 2 - int((table >= 0).sum())
-
-
-def hash_of(key: bytes | bytearray) -> int:
-    """The last eight bytes: random in every id made here, and in the hash of any other."""
-    return int.from_bytes(key[8:], "little")
+            table[at[free]] = new[free]  # of several that want one place the last gets it
+            left = table[at] != new
+            new, at = new[left], (at[left] + 1) & self._mask

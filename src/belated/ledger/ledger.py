@@ -9,6 +9,7 @@ The ledger touches no numbers of a model: it tells :class:`Changes` what has cha
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterator
 from hashlib import blake2b
@@ -92,6 +93,7 @@ class Ledger:
         # Decisions come due in the order of their numbers, but for those in the heap.
         self._due = 0
         self._dues: list[tuple[int, int]] = []
+        self._soonest: float = 0.0  # nothing is due before
         self._latest = 0
         self._forgotten = 0  # numbers below were forgotten, or are stragglers
         self._stragglers: set[int] = set()
@@ -135,16 +137,11 @@ class Ledger:
         self.changes.enter(number, decision)
         if live:
             self.changes.expect(number)
-        if recorded < self._latest:  # stamps do not decrease in a journal; here they may
-            if self._window is not None:
-                heappush(self._dues, (recorded + self._window, number))
-        else:
-            self._latest = recorded
+        if self._window is not None:
+            self._comes_due(number, recorded, recorded + self._window)
         for since, event in self._parked.take(key):
             self.counters["parked"] -= 1
             self.counters[self._heard(number, event, since)] += 1
-        if self._window is not None and self.watermark >= recorded + self._window:
-            self._review(number)
         return "decided"
 
     def _decided_again(self, number: int, decision: Decision, record: Record, crc: int) -> str:
@@ -155,10 +152,10 @@ class Ledger:
             self._replace(number, decision, record.position, crc)
         if recorded < rows.recorded[i]:
             rows.recorded[i] = recorded
-            if self._window is not None:
-                heappush(self._dues, (recorded + self._window, number))
             self._facts_of(number).recorded = recorded
             self._review(number)
+            if self._window is not None:
+                self._wait(number, recorded + self._window)
         if same:
             return "duplicate"
         self._facts_of(number).rival = True
@@ -203,7 +200,7 @@ class Ledger:
             again = first is not None
             facts.activation = recorded if first is None else min(first, recorded)
             if self._window is not None:
-                heappush(self._dues, (facts.activation + self._window, number))
+                self._wait(number, facts.activation + self._window)
         self._review(number)
         if again:
             return "duplicate"
@@ -253,6 +250,21 @@ class Ledger:
         if self._retention is not None:
             self._forget(self._retention)
         return "settled"
+
+    def _comes_due(self, number: int, recorded: int, due: int) -> None:
+        """A new decision: due after all before it, if stamps do not decrease, as in a journal."""
+        if recorded < self._latest:
+            self._wait(number, due)
+        else:
+            self._latest = recorded
+            if due < self._soonest:
+                self._soonest = due
+        if self.watermark >= due:
+            self._review(number)
+
+    def _wait(self, number: int, due: int) -> None:
+        heappush(self._dues, (due, number))
+        self._soonest = min(self._soonest, due)
 
     def _settle(self, window: int) -> None:
         rows, watermark = self._rows, self.watermark
@@ -408,7 +420,15 @@ class Ledger:
     @property
     def due(self) -> int | None:
         """When the next decision comes due, at the earliest; None if none will."""
-        rows, found = self._rows, None
+        due = self._next_due()
+        return None if due == math.inf else int(due)
+
+    def is_due(self, now: int) -> bool:
+        """Whether anything is to be settled by now."""
+        return now >= self._soonest and self._next_due() <= now
+
+    def _next_due(self) -> float:
+        rows, found = self._rows, math.inf
         if self._window is not None:
             number, stop = max(self._due, rows.base), rows.base + len(rows)
             while number < stop and rows.state[number - rows.base] > PENDING:
@@ -417,7 +437,8 @@ class Ledger:
             if number < stop:
                 found = rows.recorded[number - rows.base] + self._window
             if self._dues:
-                found = self._dues[0][0] if found is None else min(found, self._dues[0][0])
+                found = min(found, self._dues[0][0])
+        self._soonest = found
         return found
 
     @property

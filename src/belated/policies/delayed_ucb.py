@@ -29,7 +29,7 @@ class DelayedUCB(Policy):
     α √log(2 + n) with n the rewards arrived: about two deviations, whatever the dimension.
 
     Args:
-        alpha: of the width.
+        alpha: of the width; .95, or .85 if randomized.
         missing_weight: the factor of the paper's √G_t, added to the width; it only costs regret.
         spectral: inflate the width by √λ_max(W⁻¹V), what a rigorous bound asks for.
         randomized: draw the width from a Rayleigh law, one draw a choice; propensities between 0
@@ -49,19 +49,22 @@ class DelayedUCB(Policy):
     """
 
     _: KW_ONLY
-    alpha: float = 0.85
+    alpha: float | None = None
     missing_weight: float = 0.0
     spectral: bool = False
     randomized: bool = False
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not (self.alpha >= 0.0 and self.missing_weight >= 0.0):
+        if self.alpha is None:
+            object.__setattr__(self, "alpha", 0.85 if self.randomized else 0.95)
+        if not (self.alpha is not None and self.alpha >= 0.0 and self.missing_weight >= 0.0):
             message = f"alpha is {self.alpha!r} and missing_weight {self.missing_weight!r}"
             raise InvalidInput(f"{message}: neither may be below 0", self.alpha)
 
     def width(self, model: Model) -> float:
         """How many deviations are added (β_t, Alg. 1, l. 5)."""
+        assert self.alpha is not None  # set above
         width = self.alpha if self.randomized else width_log(model.n, self.alpha)
         if self.missing_weight:
             width += self.missing_weight * math.sqrt(model.pending)
