@@ -86,6 +86,29 @@ def benchmarks(session: nox.Session) -> None:
 
 
 @nox.session(python=PYTHONS[0])
+def experiments(session: nox.Session) -> None:
+    """Run every experiment and write its table; `-- --quick` checks the tables that are there."""
+    install(session)
+    if "--quick" in session.posargs:
+        session.run("python", "experiments/regret/quick.py")
+        return
+    session.install("matplotlib")
+    for script in (
+        "regret/sweep.py",
+        "regret/analysis.py",
+        "regret/failures.py",
+        "defaults/sweep.py",
+        "defaults/analysis.py",
+        "peers/install.py",
+        "peers/tuning.py",
+        "peers/sweep.py",
+        "peers/analysis.py",
+        "peers/speed.py",
+    ):
+        session.run("python", f"experiments/{script}")
+
+
+@nox.session(python=PYTHONS[0])
 def pins(session: nox.Session) -> None:
     """Write the pins anew; `-- --upgrade` takes the newest versions."""
     session.install("uv")

@@ -1,0 +1,59 @@
+"""What might be a default: widths and priors of UCB, its randomised rule, scales of Thompson."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import KW_ONLY, dataclass
+from typing import Any
+
+from belated import DelayedThompson, DelayedUCB
+from belated.environments import Environment
+from belated.models import Model
+from belated.policies import Policy
+
+
+@dataclass(frozen=True)
+class DimensionalUCB(DelayedUCB):
+    """The width .4 √(d/2 log(1 + 2n/d) + log 20), which carries the dimension."""
+
+    def width(self, model: Model) -> float:
+        return 0.4 * math.sqrt(
+            0.5 * self.dim * math.log1p(2.0 * model.n / self.dim) + math.log(20.0)
+        )
+
+
+@dataclass(frozen=True)
+class FlatterUCB(DelayedUCB):
+    """The width √(a + b log(2 + n)): wider at first, and growing less."""
+
+    _: KW_ONLY
+    a: float
+    b: float
+
+    def width(self, model: Model) -> float:
+        return math.sqrt(self.a + self.b * math.log(2.0 + model.n))
+
+
+def _of(kind: type[Policy], **settings: Any) -> Callable[[Environment], Policy]:
+    def make(world: Environment) -> Policy:
+        return kind(world.dim, world.family, **settings)
+
+    make.__name__ = f"{kind.__name__} {settings}"  # tells runs apart when a sweep goes on
+    return make
+
+
+CANDIDATES: dict[str, Callable[[Environment], Policy]] = {
+    "UCB .75": _of(DelayedUCB, alpha=0.75),
+    "UCB .85": _of(DelayedUCB, alpha=0.85),
+    "UCB .95": _of(DelayedUCB, alpha=0.95),
+    "UCB .4 L": _of(DimensionalUCB),
+    "UCB .75, auto": _of(DelayedUCB, alpha=0.75, ridge="auto"),
+    "UCB .85, auto": _of(DelayedUCB, alpha=0.85, ridge="auto"),
+    "Rayleigh .85": _of(DelayedUCB, alpha=0.85, randomized=True),
+    "Rayleigh 1": _of(DelayedUCB, alpha=1.0, randomized=True),
+    "Thompson .5": _of(DelayedThompson, scale=0.5),
+    "Thompson .7": _of(DelayedThompson, scale=0.7),
+    "Thompson 1": _of(DelayedThompson, scale=1.0),
+    "Thompson .7, auto": _of(DelayedThompson, scale=0.7, ridge="auto"),
+}
