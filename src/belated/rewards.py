@@ -3,11 +3,11 @@
 A decision whose reward has not come may be one whose reward is late, one whose reward was lost, or
 one that will never have any. Only the user can know which, so a :class:`~belated.Bandit` asks.
 
-| semantics | silence until the window means |
-|---|---|
-| :class:`Explicit` | nothing: both outcomes are reported; the decision is *censored* |
-| :class:`DefaultAfter` | the default value; a later reward replaces it |
-| :class:`ConversionsOnly` | no conversion so far |
+Silence until the end of the window means
+
+* for :class:`Explicit`: nothing, for both outcomes are reported; the decision is *censored*;
+* for :class:`DefaultAfter`: the default value, which a later reward replaces;
+* for :class:`ConversionsOnly`: no conversion so far.
 """
 
 from __future__ import annotations

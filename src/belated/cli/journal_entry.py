@@ -1,0 +1,194 @@
+"""``belated journal entry``: tell the whole story of one decision.
+
+All its records in their order, what each of them meant, and what they come to: by the rules of the
+ledger, from the records alone. What silence means is not in the journal: without options it is
+taken as ``Explicit()``, where silence means nothing and no window ends.
+"""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+import msgspec
+
+from belated.cli.journal_file import open_journal, pages, stored_bandit
+from belated.cli.journal_identity import family_of
+from belated.cli.journal_lines import line_of
+from belated.cli.options import add_file, add_json, add_semantics, semantics
+from belated.cli.progress import Progress
+from belated.cli.text import moment, pairs, several
+from belated.events import Decision, Opaque, Record, Settled
+from belated.exceptions import InvalidInput
+from belated.fold import retention_us
+from belated.ids import check_id, key_of, partition_of
+from belated.journals import Journal
+from belated.ledger import Entry, Ledger, State
+from belated.rewards import Rewards
+
+EXAMPLE = "belated journal entry 018bcfe568007005ab1c2d3e4f506172 offers.db --window 7d"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """What the command takes."""
+    parser.add_argument("id", metavar="ID", help="of the decision")
+    add_file(parser)
+    add_json(parser)
+    add_semantics(parser)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Run the command."""
+    check_id(options.id)
+    rewards = semantics(options)
+    retention = retention_us(options.retention, rewards)
+    bandit = stored_bandit(options.file, options.bandit)
+    with open_journal(options.file, bandit) as journal:
+        story = tell(journal, options.id, rewards, retention, bandit.identity)
+    if options.json:
+        print(msgspec.json.encode(story).decode())
+    else:
+        print(_text(story))
+    return 0 if story["records"] else 1
+
+
+def tell(
+    journal: Journal,
+    id: str,
+    rewards: Rewards,
+    retention: int | None,
+    identity: dict[str, str] | None,
+) -> dict[str, Any]:
+    """The story of one decision."""
+    least, most = rewards.least, rewards.most
+    if identity is not None:
+        try:
+            support = family_of(identity).support
+        except InvalidInput:  # a family of somebody's own: nobody here knows its support
+            pass
+        else:
+            least, most = max(least, support.lower), min(most, support.upper)
+    ledger = Ledger(rewards, _Nobody(), least=least, most=most, retention=retention)
+    key = key_of(id)
+    partition = partition_of(key, journal.partitions)
+    end = journal.end(partition)
+    entry: Entry | None = None
+    records, unknown = [], 0
+    with Progress("read", end) as progress:
+        for page in pages(journal, partition, end):
+            for record in page:
+                event = record.event
+                if isinstance(event, Opaque):
+                    unknown += 1
+                elif isinstance(event, Settled):
+                    ledger.fold(record)
+                elif key_of(event.id) == key:
+                    records.append(_told(record, ledger.fold(record)))
+                else:
+                    continue
+                entry = ledger.entry(id) or entry
+            progress.step(len(page))
+    # A decision that was forgotten is still counted, and no other is in this ledger.
+    states = [state.name.lower() for state in State if ledger.counts[state]]
+    forgotten = bool(states) and ledger.entry(id) is None
+    if entry is not None and not forgotten:
+        states = [entry.state]
+    story: dict[str, Any] = {
+        "id": id,
+        "bandit": journal.bandit,
+        "partition": partition,
+        "state": states[0] if states else "parked" if records else "unknown",
+        "forgotten": forgotten,
+        "value": None if entry is None else entry.value,
+        "late": entry is not None and entry.late,
+        "conflict": entry is not None and entry.conflict,
+        "due": None if entry is None else entry.due,
+        "watermark": ledger.watermark,
+        "unreadable": unknown,
+        "records": records,
+    }
+    if forgotten and story["state"] == "defaulted":
+        story["value"] = rewards.default
+    return story
+
+
+def _told(record: Record, status: str) -> dict[str, Any]:
+    line: dict[str, Any] = msgspec.to_builtins(line_of(record))
+    return line | {"status": status}
+
+
+class _Nobody:
+    """Learns nothing: only the state of the decision is asked for."""
+
+    def enter(self, number: int, decision: Decision) -> None: ...
+
+    def expect(self, number: int, again: bool = False) -> None: ...
+
+    def withdraw(self, number: int) -> None: ...
+
+    def learn(self, number: int, value: float) -> None: ...
+
+    def revise(self, number: int, value: float) -> None: ...
+
+    def retract(self, number: int) -> None: ...
+
+    def forget(self, number: int) -> None: ...
+
+    def drop(self, count: int) -> None: ...
+
+
+def _text(story: dict[str, Any]) -> str:
+    if not story["records"]:
+        text = f"no record of {story['id']} in the journal of {story['bandit']}"
+    else:
+        items = [
+            ("decision", story["id"]),
+            ("bandit", f"{story['bandit']}, partition {story['partition']}"),
+            ("state", _state(story)),
+        ]
+        if story["due"] is not None:
+            items.append(("due", moment(story["due"])))
+        if story["watermark"]:
+            items.append(("settled to", moment(story["watermark"])))
+        text = "\n".join([pairs(items), *(_record(record) for record in story["records"])])
+    if story["unreadable"]:
+        events = several(story["unreadable"], "event")
+        text += f"\n{events} of this partition cannot be read by this release: upgrade belated"
+    return text
+
+
+def _state(story: dict[str, Any]) -> str:
+    text: str = story["state"]
+    if text == "parked":
+        text = "parked: no decision of this id is known yet"
+    if story["value"] is not None:
+        text += f" with {story['value']!r}"
+    notes = [note for note in ("late", "conflict", "forgotten") if story[note]]
+    return f"{text} ({', '.join(notes)})" if notes else text
+
+
+def _record(record: dict[str, Any]) -> str:
+    head = f"\n{moment(record['recorded'])}  {record['kind']}, position {record['position']}"
+    details = [("meant", record["status"]), ("at", moment(record["at"]))]
+    if record["kind"] == "decision":
+        details += [
+            ("action", f"{record['action']!r}, row {record['index']} of those offered"),
+            ("row", _row(record["x"])),
+            ("mean", repr(record["mean"])),
+            ("propensity", repr(record["propensity"])),
+            ("model", f"version {record['model']}"),
+        ]
+        if not record["activated"]:
+            details.append(("activated", "not yet when it was made"))
+    if record["kind"] == "reward":
+        details.append(("value", repr(record["value"])))
+        if "part" in record:
+            details.append(("part", repr(record["part"])))
+        if "revision" in record:
+            details.append(("revision", str(record["revision"])))
+    return f"{head}\n{pairs(details, indent='  ')}"
+
+
+def _row(x: list[float], shown: int = 5) -> str:
+    numbers = ", ".join(f"{value:.6g}" for value in x[:shown])
+    return f"{numbers}, … ({len(x)} numbers)" if len(x) > shown else numbers

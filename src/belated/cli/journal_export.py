@@ -1,0 +1,92 @@
+"""``belated journal export``: write all records as JSON lines.
+
+Every record of every partition as it was when the command began, the decisions without a reward
+too, in the order of ``recorded``: partitions are merged a page at a time, so memory is bounded.
+:mod:`belated.cli.journal_lines` says what a line holds.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterator
+from contextlib import suppress
+from heapq import merge
+from operator import attrgetter
+from pathlib import Path
+from typing import BinaryIO
+
+import msgspec
+
+from belated.cli.journal_file import open_journal, pages, stored_bandit
+from belated.cli.journal_lines import FORMAT, End, Header, line_of
+from belated.cli.options import add_file
+from belated.cli.progress import Progress
+from belated.events import Record
+from belated.exceptions import InvalidInput
+from belated.journals import Journal
+
+EXAMPLE = "belated journal export offers.db | gzip > offers.jsonl.gz"
+
+#: Lines written at a time.
+BATCH = 1_000
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """What the command takes."""
+    add_file(parser)
+    parser.add_argument(
+        "-o", "--output", metavar="FILE", help="a new file; to standard output without it"
+    )
+
+
+def run(options: argparse.Namespace) -> int:
+    """Run the command."""
+    bandit = stored_bandit(options.file, options.bandit)
+    with open_journal(options.file, bandit) as journal:
+        header = Header(FORMAT, bandit.name, bandit.partitions, bandit.identity)
+        if options.output is None:
+            write(journal, header, sys.stdout.buffer)
+            return 0
+        try:
+            output = open(options.output, "xb")  # noqa: SIM115 - closed below, and removed if cut off
+        except FileExistsError:
+            message = f"{options.output} is there already: choose another file"
+            raise InvalidInput(message, options.output) from None
+        try:
+            with output:
+                write(journal, header, output)
+        except BaseException:
+            with suppress(OSError):
+                Path(options.output).unlink()
+            raise
+    return 0
+
+
+def write(journal: Journal, header: Header, output: BinaryIO) -> None:
+    """Write all records there are by now."""
+    ends = [journal.end(partition) for partition in range(journal.partitions)]
+    encoder = msgspec.json.Encoder()
+    output.write(encoder.encode(header) + b"\n")
+    count, lines = 0, []
+    with Progress("exported", sum(ends)) as progress:
+        for record in in_order(journal, ends):
+            lines.append(line_of(record))
+            if len(lines) == BATCH:
+                output.write(encoder.encode_lines(lines))
+                progress.step(BATCH)
+                count += BATCH
+                lines.clear()
+    output.write(encoder.encode_lines([*lines, End(count + len(lines))]))
+    output.flush()
+
+
+def in_order(journal: Journal, ends: list[int]) -> Iterator[Record]:
+    """The records of all partitions, by when they were recorded."""
+    streams = [_records(journal, partition, end) for partition, end in enumerate(ends)]
+    return merge(*streams, key=attrgetter("recorded"))
+
+
+def _records(journal: Journal, partition: int, end: int) -> Iterator[Record]:
+    for page in pages(journal, partition, end):
+        yield from page

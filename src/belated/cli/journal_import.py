@@ -1,0 +1,256 @@
+"""``belated journal import``: make a journal of exported records, in any number of partitions.
+
+Records keep their stamps and their order. A decision and all that is told of it stand in one
+partition before and after, so only what settles them must be written anew. ``Settled(p, until)``
+says that journal time in partition p has reached ``until``.
+
+* *As many partitions as before, or more.* Every new partition has its decisions from one old
+  partition, and gets the Settled events of that one with their stamps. Each decision is settled by
+  the same event as before.
+* *Fewer.* A new partition has decisions from several old ones, which may have been settled to
+  different times. While records go by, it gets a Settled whenever the least time grows that all of
+  those have reached: no decision is settled before it was. (An old partition that had no decision
+  so far does not hold the others up.) At the end it gets one Settled for the greatest time any of
+  them has reached: no decision that was settled is pending again.
+
+So the decisions of the new journal have the states of those in the old one, settled in each
+partition as far as in the furthest. Where a bandit has settled all that was due (``bandit.sync()``
+does it) that is how they are, and the digest is the same. It is otherwise where a decision is
+overdue: its window is over by the clock of another partition, but nobody has written it down in its
+own. One step of a bandit would settle it, and the import does.
+
+With a retention, partitions that are merged forget together. This shows only in decisions of which
+something other than a reward is told after the retention.
+
+An event this release cannot read does not tell whose it is. It can stay in its partition or be
+merged, but not be brought into more partitions.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import tempfile
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import BinaryIO
+
+import msgspec
+
+from belated.cli.journal_lines import FORMAT, End, Header, read_header, read_line, record_of
+from belated.cli.progress import Progress
+from belated.cli.text import several
+from belated.events import Decision, Opaque, Record, Settled, encode
+from belated.exceptions import InvalidInput, JournalUnavailable, NewerFormat
+from belated.ids import check_partitions
+from belated.journals import SQLiteJournal
+
+EXAMPLE = "gunzip -c offers.jsonl.gz | belated journal import - new.db --partitions 4"
+
+#: Records written at a time.
+PAGE = 10_000
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """What the command takes."""
+    parser.add_argument("source", metavar="FILE", help="from `export`; - for standard input")
+    parser.add_argument("file", metavar="JOURNAL", help="a new file of SQLite")
+    parser.add_argument("--bandit", metavar="NAME", help="its name; as it was if not given")
+    parser.add_argument(
+        "--partitions", type=int, metavar="P", help="a power of two; as it was if not given"
+    )
+
+
+def run(options: argparse.Namespace) -> int:
+    """Run the command."""
+    with _source(options.source) as source, _new_file(options.file) as path:
+        lines = Lines(source, options.source)
+        header = lines.header
+        partitions = header.partitions if options.partitions is None else options.partitions
+        check_partitions(partitions)
+        bandit = header.bandit if options.bandit is None else options.bandit
+        with SQLiteJournal(path, bandit=bandit, partitions=partitions) as journal:
+            if header.identity is not None:
+                journal.identify(header.identity)
+            with Progress("imported") as progress:
+                for page in _in_pages(repartitioned(lines, header.partitions, partitions)):
+                    journal.carry(page)
+                    progress.step(len(page))
+    parts = several(partitions, "partition")
+    print(f"{several(lines.count, 'record')} imported as bandit {bandit} of {parts}")
+    return 0
+
+
+class Lines:
+    """The records in an exported file, checked one by one.
+
+    Args:
+        source: of the lines.
+        name: of the file, for people.
+    """
+
+    def __init__(self, source: BinaryIO, name: str) -> None:
+        self._source = enumerate(source, start=1)
+        self._name = name
+        self.header = self._header()
+        self.count = 0
+
+    def __iter__(self) -> Iterator[Record]:
+        positions = [0] * self.header.partitions
+        stamp = 0
+        for number, text in self._source:
+            try:
+                line = read_line(text)
+                if isinstance(line, End):
+                    self._check_end(number, line)
+                    return
+                record = record_of(line)
+                encode(record.event)  # whatever cannot be written is found here, with its line
+            except (msgspec.MsgspecError, ValueError, OverflowError) as error:
+                raise self._wrong(number, str(error)) from None
+            if record.partition not in range(len(positions)):
+                raise self._wrong(number, f"there is no partition {record.partition}")
+            if record.position <= positions[record.partition]:
+                raise self._wrong(number, f"position {record.position} is out of order")
+            if record.recorded < stamp:
+                raise self._wrong(number, "it was recorded before the line above")
+            positions[record.partition] = record.position
+            stamp = record.recorded
+            self.count += 1
+            yield record
+        message = f"{self._name} is cut off: its last line does not say that it is the end"
+        raise InvalidInput(message, self._name)
+
+    def _header(self) -> Header:
+        number, text = next(self._source, (1, b""))
+        try:
+            header = read_header(text)
+            if header.format > FORMAT:
+                message = f"{self._name} has format {header.format}: upgrade belated"
+                raise NewerFormat(message)
+            check_partitions(header.partitions)
+        except (msgspec.MsgspecError, InvalidInput, UnicodeDecodeError) as error:
+            message = f"{self._name} is no exported journal: {error}"
+            raise InvalidInput(message, number) from None
+        return header
+
+    def _check_end(self, number: int, line: End) -> None:
+        if line.records != self.count:
+            message = f"{line.records} records were written, and {self.count} are here"
+            raise InvalidInput(message, number)
+        for after, text in self._source:
+            if text.strip():
+                raise self._wrong(after, "it stands behind the end")
+
+    def _wrong(self, number: int, why: str) -> InvalidInput:
+        return InvalidInput(f"{self._name}, line {number}: {why}", number)
+
+
+def repartitioned(records: Iterable[Record], before: int, after: int) -> Iterator[Record]:
+    """The same records for another number of partitions.
+
+    Args:
+        records: in the order of ``recorded``.
+        before: how many partitions they are from.
+        after: how many they go to.
+
+    >>> settled = [Record(0, 1, 9, Settled(0, 8))]
+    >>> [record.event for record in repartitioned(settled, 1, 2)]
+    [Settled(partition=0, until=8), Settled(partition=1, until=8)]
+    """
+    return _split(records, before, after) if after >= before else _merged(records, before, after)
+
+
+def _split(records: Iterable[Record], before: int, after: int) -> Iterator[Record]:
+    for record in records:
+        event = record.event
+        if isinstance(event, Settled):
+            for partition in range(record.partition, after, before):
+                copy = Settled(partition, event.until)
+                yield Record(partition, record.position, record.recorded, copy)
+            continue
+        if isinstance(event, Opaque) and after > before:
+            raise InvalidInput(
+                f"the record at partition {record.partition}, position {record.position} cannot "
+                f"be read by this release, which so cannot tell its partition among {after}: "
+                f"upgrade belated, or import into {before} or fewer",
+                record,
+            )
+        yield record
+
+
+def _merged(records: Iterable[Record], before: int, after: int) -> Iterator[Record]:
+    reached = [0] * before  # journal time, in each old partition
+    begun = [False] * before  # whether it had a decision
+    written = [0] * after  # journal time, in each new partition
+    last = 0
+    for record in records:
+        last = record.recorded
+        event = record.event
+        if not isinstance(event, Settled):
+            if isinstance(event, Decision | Opaque):
+                begun[record.partition] = True
+            yield record
+            continue
+        old, new = record.partition, record.partition % after
+        reached[old] = max(reached[old], min(event.until, record.recorded))
+        least = min(
+            (reached[p] for p in range(new, before, after) if begun[p]), default=reached[old]
+        )
+        if least > written[new]:
+            written[new] = least
+            yield Record(new, record.position, record.recorded, Settled(new, least))
+    for new in range(after):
+        most = max(reached[new::after])
+        if most > written[new]:
+            yield Record(new, 0, last, Settled(new, most))
+
+
+def _in_pages(records: Iterable[Record]) -> Iterator[list[Record]]:
+    page = []
+    for record in records:
+        page.append(record)
+        if len(page) == PAGE:
+            yield page
+            page = []
+    if page:
+        yield page
+
+
+@contextmanager
+def _source(name: str) -> Iterator[BinaryIO]:
+    if name == "-":
+        yield sys.stdin.buffer
+        return
+    try:
+        file = open(name, "rb")  # noqa: SIM115 - closed below
+    except FileNotFoundError:
+        raise InvalidInput(f"{name}: there is no such file", name) from None
+    with file:
+        yield file
+
+
+@contextmanager
+def _new_file(name: str) -> Iterator[Path]:
+    """Where to build a file that gets its name only when it is whole."""
+    path = Path(name)
+    for suffix in ("", "-wal", "-shm"):
+        if path.with_name(path.name + suffix).exists():
+            message = f"{name}{suffix} is there already: an import makes a new file"
+            raise InvalidInput(message, name)
+    if not path.parent.is_dir():
+        raise InvalidInput(f"{path.parent}: there is no such folder", name)
+    with tempfile.TemporaryDirectory(prefix=f".{path.name}.", dir=path.parent) as folder:
+        built = Path(folder, path.name)
+        yield built
+        if built.with_name(built.name + "-wal").exists():
+            raise JournalUnavailable(f"{name} could not be closed: is the disk full?")
+        os.replace(built, path)
+    with suppress(OSError):  # on stable storage, name and all, where the system can do that
+        folder_of = os.open(path.parent, os.O_RDONLY)
+        try:
+            os.fsync(folder_of)
+        finally:
+            os.close(folder_of)

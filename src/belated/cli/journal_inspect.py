@@ -1,0 +1,166 @@
+"""``belated journal inspect``: show what a journal holds.
+
+It needs to know nothing of the policy, and changes nothing.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections import Counter
+from typing import Any
+
+import msgspec
+
+from belated.cli.journal_file import (
+    StoredBandit,
+    open_journal,
+    pages,
+    stored_bandit,
+    stored_bandits,
+)
+from belated.cli.journal_lines import kind_of
+from belated.cli.options import add_file, add_json
+from belated.cli.progress import Progress
+from belated.cli.text import moment, pairs, several, size, span, table, wrapped
+from belated.exceptions import CorruptEvent, CorruptJournal
+from belated.journals import Journal
+
+EXAMPLE = "belated journal inspect offers.db"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """What the command takes."""
+    add_file(parser)
+    add_json(parser)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Run the command."""
+    bandits = (
+        stored_bandits(options.file)
+        if options.bandit is None
+        else [stored_bandit(options.file, options.bandit)]
+    )
+    found = []
+    for bandit in bandits:
+        with open_journal(options.file, bandit) as journal:
+            found.append(describe(journal, bandit))
+    if options.json:
+        report = {"file": options.file, "bandits": found}
+        print(msgspec.json.encode(report).decode())
+    else:
+        print(f"{options.file} holds {several(len(found), 'bandit')}")
+        for one in found:
+            print(f"\n{_text(one)}")
+    return int(any(part["damage"] for one in found for part in one["parts"]))
+
+
+def describe(journal: Journal, bandit: StoredBandit) -> dict[str, Any]:
+    """What the journal of one bandit holds."""
+    now = time.time_ns() // 1000
+    ends = [journal.end(partition) for partition in range(journal.partitions)]
+    kinds: Counter[str] = Counter()
+    parts = []
+    with Progress(f"{bandit.name}: read", sum(ends)) as progress:
+        for partition, end in enumerate(ends):
+            first, last, count, damage = None, None, 0, None
+            try:
+                for page in pages(journal, partition, end):
+                    kinds.update(kind_of(record.event) for record in page)
+                    first = page[0].recorded if first is None else first
+                    last = page[-1].recorded
+                    count += len(page)
+                    progress.step(len(page))
+            except (CorruptEvent, CorruptJournal) as error:
+                damage = str(error)
+            parts.append(
+                {
+                    "partition": partition,
+                    "records": count,
+                    "first": first,
+                    "last": last,
+                    "damage": damage,
+                }
+            )
+    return {
+        "bandit": bandit.name,
+        "identity": bandit.identity,
+        "partitions": bandit.partitions,
+        "records": sum(part["records"] for part in parts),
+        "first": min((part["first"] for part in parts if part["first"] is not None), default=None),
+        "last": max((part["last"] for part in parts if part["last"] is not None), default=None),
+        "events": dict(sorted(kinds.items())),
+        "parts": parts,
+        "snapshots": [
+            {
+                "partition": one.partition,
+                "position": one.position,
+                "behind": ends[one.partition] - one.position,
+                "age": _age(journal, one.partition, one.position, now),
+                "bytes": one.bytes,
+            }
+            for one in bandit.snapshots
+        ],
+    }
+
+
+def _age(journal: Journal, partition: int, position: int, now: int) -> int | None:
+    """How long ago the last record of a snapshot was written, in microseconds."""
+    if position == 0:
+        return None
+    try:
+        records = journal.read(partition, position - 1, 1)
+    except (CorruptEvent, CorruptJournal):
+        return None
+    return max(0, now - records[0].recorded) if records else None
+
+
+def _text(one: dict[str, Any]) -> str:
+    identity = one["identity"]
+    items = [("bandit", one["bandit"])]
+    if identity is None:
+        items.append(("family", "unknown: no bandit has used this journal yet"))
+    else:
+        items += [
+            ("family", identity.get("family", "unknown")),
+            ("rows of", f"{identity.get('dim', 'unknown')} numbers"),
+            ("features", identity.get("features") or "none: rows are given"),
+        ]
+    items.append(("records", f"{one['records']:,} in {several(one['partitions'], 'partition')}"))
+    if one["records"]:
+        items += [("first", moment(one["first"])), ("last", moment(one["last"]))]
+    blocks = [pairs(items)]
+    if one["events"]:
+        rows = [[kind, f"{count:,}"] for kind, count in one["events"].items()]
+        blocks.append(table(["events", ">count"], rows, indent="  "))
+    if one["partitions"] > 1 and one["records"]:
+        rows = [
+            [str(part["partition"]), f"{part['records']:,}", *map(moment, _ends(part))]
+            for part in one["parts"]
+            if part["records"]
+        ]
+        blocks.append(table([">partition", ">records", "first", "last"], rows, indent="  "))
+    if one["snapshots"]:
+        rows = [
+            [
+                str(snapshot["partition"]),
+                f"{snapshot['position']:,}",
+                f"{snapshot['behind']:,}",
+                "-" if snapshot["age"] is None else span(snapshot["age"]),
+                size(snapshot["bytes"]),
+            ]
+            for snapshot in one["snapshots"]
+        ]
+        head = [">snapshot of partition", ">position", ">records since", ">age", ">size"]
+        blocks.append(table(head, rows, indent="  "))
+    blocks += [
+        wrapped(f"  DAMAGED: {part['damage']}", indent="    ")
+        for part in one["parts"]
+        if part["damage"]
+    ]
+    return "\n\n".join(blocks)
+
+
+def _ends(part: dict[str, Any]) -> tuple[int, int]:
+    return part["first"], part["last"]

@@ -1,0 +1,75 @@
+"""Options that several commands share, and how their values are written."""
+
+from __future__ import annotations
+
+import argparse
+import re
+from datetime import timedelta
+
+from belated.exceptions import InvalidInput
+from belated.rewards import DefaultAfter, Explicit
+
+_UNITS = {"d": "days", "h": "hours", "m": "minutes", "s": "seconds"}
+
+
+def duration(text: str) -> timedelta:
+    """A time span: whole numbers with their units.
+
+    >>> duration("7d")
+    datetime.timedelta(days=7)
+    >>> duration("1h30m")
+    datetime.timedelta(seconds=5400)
+    """
+    if not re.fullmatch(r"(\d+[dhms])+", text, re.ASCII):
+        message = f"{text!r} is no time span: 7d, 12h, 30m or 45s was expected"
+        raise argparse.ArgumentTypeError(message)
+    try:
+        parts = re.findall(r"(\d+)([dhms])", text)
+        return sum((timedelta(**{_UNITS[unit]: int(n)}) for n, unit in parts), timedelta())
+    except OverflowError:
+        raise argparse.ArgumentTypeError(f"{text!r} is too long") from None
+
+
+def add_file(parser: argparse.ArgumentParser) -> None:
+    """The journal that is read."""
+    parser.add_argument("file", metavar="JOURNAL", help="a file of SQLite, such as offers.db")
+    parser.add_argument(
+        "--bandit", metavar="NAME", help="which one; needed where the file holds several"
+    )
+
+
+def add_json(parser: argparse.ArgumentParser) -> None:
+    """For programs."""
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+
+
+def add_semantics(parser: argparse.ArgumentParser) -> None:
+    """What silence means: the journal does not say it, the bandit's code does."""
+    group = parser.add_argument_group(
+        "what the bandit was told", "as it stands in its code; durations like 7d, 12h, 30m, 45s"
+    )
+    group.add_argument("--window", type=duration, metavar="TIME", help="of its rewards")
+    group.add_argument(
+        "--default",
+        type=float,
+        metavar="VALUE",
+        help="what silence means, where it is DefaultAfter; without it: Explicit",
+    )
+    group.add_argument("--retention", type=duration, metavar="TIME", help="of its decisions")
+    group.add_argument(
+        "--reduce",
+        choices=("latest", "sum", "max"),
+        default="latest",
+        help="what the parts of a reward add up to",
+    )
+    group.add_argument("--bounds", type=float, nargs=2, metavar=("LOW", "HIGH"), help="of a reward")
+
+
+def semantics(options: argparse.Namespace) -> Explicit | DefaultAfter:
+    """What silence means, by these options."""
+    bounds = None if options.bounds is None else tuple(options.bounds)
+    if options.default is None:
+        return Explicit(options.window, reduce=options.reduce, bounds=bounds)
+    if options.window is None:
+        raise InvalidInput("--default needs a --window: when is silence an answer?", None)
+    return DefaultAfter(options.window, value=options.default, reduce=options.reduce, bounds=bounds)

@@ -1,0 +1,100 @@
+"""Plain text for people: times, amounts and tables that fit into 80 columns."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_SPANS = ((86_400, "d"), (3_600, "h"), (60, "m"))
+_SIZES = ((1_000_000_000, "GB"), (1_000_000, "MB"), (1_000, "kB"))
+
+
+def moment(microseconds: int) -> str:
+    """A time in UTC.
+
+    >>> moment(1_700_000_000_123_456)
+    '2023-11-14T22:13:20.123Z'
+    """
+    try:
+        when = _EPOCH + timedelta(microseconds=microseconds)
+    except OverflowError:  # whatever a caller's clock said
+        return f"{microseconds} µs"
+    return when.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def span(microseconds: int) -> str:
+    """A time span in its greatest unit.
+
+    >>> span(7_300_000_000), span(500_000)
+    ('2.0 h', '0.5 s')
+    """
+    seconds = microseconds / 1e6
+    for size, unit in _SPANS:
+        if seconds >= size:
+            return f"{seconds / size:.1f} {unit}"
+    return f"{seconds:.1f} s"
+
+
+def size(count: int) -> str:
+    """Bytes in their greatest unit.
+
+    >>> size(1_234_567)
+    '1.2 MB'
+    """
+    for unit, name in _SIZES:
+        if count >= unit:
+            return f"{count / unit:.1f} {name}"
+    return f"{count} bytes"
+
+
+def table(head: Sequence[str], rows: Sequence[Sequence[str]], indent: str = "") -> str:
+    """Columns under their names; a name that starts with ">" is set to the right.
+
+    >>> print(table(["kind", ">count"], [["decision", "12"], ["reward", "3"]]))
+    kind      count
+    decision     12
+    reward        3
+    """
+    names = [name.lstrip(">") for name in head]
+    widths = [max(map(len, column)) for column in zip(names, *rows, strict=True)]
+    lines = []
+    for row in (names, *rows):
+        cells = [
+            cell.rjust(width) if name.startswith(">") else cell.ljust(width)
+            for name, cell, width in zip(head, row, widths, strict=True)
+        ]
+        lines.append((indent + "  ".join(cells)).rstrip())
+    return "\n".join(lines)
+
+
+def pairs(items: Sequence[tuple[str, str]], indent: str = "") -> str:
+    """Names with what they stand for, one in a line.
+
+    >>> print(pairs([("family", "Bernoulli()"), ("rows of", "2 numbers")]))
+    family   Bernoulli()
+    rows of  2 numbers
+    """
+    width = max(len(name) for name, _ in items)
+    return "\n".join(f"{indent}{name.ljust(width)}  {value}" for name, value in items)
+
+
+def several(count: int, noun: str) -> str:
+    """A number with its noun.
+
+    >>> several(1, "record"), several(2000, "record")
+    ('1 record', '2,000 records')
+    """
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+
+
+def wrapped(text: str, indent: str = "") -> str:
+    """A sentence in lines of 80 columns; the first is not indented.
+
+    >>> len(wrapped("word " * 40, indent="  ").splitlines()[1])
+    76
+    """
+    return textwrap.fill(
+        text, 80, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
+    )
