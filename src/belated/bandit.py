@@ -8,6 +8,7 @@ from types import TracebackType
 from typing import Any, Self
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.linalg.blas import ddot
 
 from belated.estimators import Estimate
@@ -22,7 +23,7 @@ from belated.exceptions import (
 from belated.features import Actions, Features, as_actions
 from belated.fold import Fold, retention_us
 from belated.ids import check_id, key_of, new_id, partition_of
-from belated.inputs import MAX_ENTRY, Row, as_reward, as_row
+from belated.inputs import MAX_ENTRY, Row, as_numbers, as_reward, as_row, as_rows
 from belated.journals import Journal, MemoryJournal
 from belated.journals.arrivals import system_clock
 from belated.kernels import Kernels
@@ -90,7 +91,6 @@ class Bandit:
         self.retention = retention
         self._clock = clock or system_clock
         self.journal: Journal = MemoryJournal(clock=clock) if journal is None else journal
-        self._identify()
         self._using = using
         self._fold = Fold(
             policy,
@@ -99,6 +99,8 @@ class Bandit:
             retention=retention_us(retention, rewards),
             using=using,
         )
+        self._fold.check_default()
+        self._identify()  # only now: whatever was refused above must leave no trace
         self._fold.load(self.journal)
         self._fold.catch_up(self.journal)
         self._snapshot_at = self._fold.version + SNAPSHOT_EVERY
@@ -130,13 +132,17 @@ class Bandit:
         self._check_open()
         if id is not None:
             check_id(id)
+            self._fold.catch_up(self.journal)  # another process may have used it
             if (known := self._decision(id)) is not None:
                 return self._again(known, rows, actions)
         event = self._choose(rows, actions, id, activated)
-        if self.journal.partitions == 1:
-            self._append([event], 0)
-        else:
-            self._append([event], partition_of(key_of(event.id), self.journal.partitions))
+        partition = 0
+        if self.journal.partitions > 1:
+            partition = partition_of(key_of(event.id), self.journal.partitions)
+        if self._append([event], partition) == "conflict":  # another process was faster
+            known = self._decision(event.id)
+            assert known is not None
+            return self._again(known, rows, actions)
         return event
 
     def decide_many(self, offers: Sequence[Any], *, activated: bool = True) -> list[Decision]:
@@ -151,17 +157,19 @@ class Bandit:
         for start in range(0, len(offers), BATCH):
             learner, counted = self._fold.learner, []
             batch: list[Decision] = []
-            for offer in offers[start : start + BATCH]:
-                rows, actions = offer if self.features is not None else (offer, None)
-                event = self._choose(rows, actions, None, activated)
-                weight = self.policy.family.slope_at(event.mean) / learner.model.dispersion
-                row = event.x.astype(np.float64)
-                learner.expect(row, weight)  # until the journal has them
-                counted.append((row, weight))
-                batch.append(event)
-            for row, weight in counted:
-                learner.withdraw(row, weight)
-                learner.model.decisions -= 1
+            try:
+                for offer in offers[start : start + BATCH]:
+                    rows, actions = offer if self.features is not None else (offer, None)
+                    event = self._choose(rows, actions, None, activated)
+                    weight = self.policy.family.slope_at(event.mean) / learner.model.dispersion
+                    row = event.x.astype(np.float64)
+                    learner.expect(row, weight)  # until the journal has them
+                    counted.append((row, weight))
+                    batch.append(event)
+            finally:  # also where an offer was refused
+                for row, weight in counted:
+                    learner.withdraw(row, weight)
+                    learner.model.decisions -= 1
             self._append(batch)
             found += batch
         return found
@@ -169,12 +177,9 @@ class Bandit:
     def _choose(
         self, rows: Any, actions: Actions | None, id: str | None, activated: bool
     ) -> Decision:
-        if self.features is not None:
-            if actions is None:
-                raise InvalidInput("actions are missing: which ones are offered?", actions)
-            rows = self.features.rows(rows, actions)
-        elif not isinstance(rows, np.ndarray):
-            rows = np.asarray(rows, dtype=np.float64)
+        if type(activated) is not bool:
+            raise InvalidInput(f"activated is {activated!r}: True or False was expected", activated)
+        rows = self._rows(rows, actions)
         fold = self._fold
         choice = self.policy.choose(fold.model, rows, self._rng)
         index = choice.index
@@ -192,6 +197,16 @@ class Bandit:
             activated,
         )
 
+    def _rows(self, rows: Any, actions: Actions | None) -> NDArray[Any]:
+        """The offer as a table of numbers; its width and size are seen to where it is scored."""
+        if self.features is not None:
+            if actions is None:
+                raise InvalidInput("actions are missing: which ones are offered?", actions)
+            return self.features.rows(rows, actions)
+        if type(rows) is np.ndarray and rows.dtype.char in "fd":
+            return rows
+        return as_numbers(rows, "rows").astype(np.float64)
+
     def _decision(self, id: str) -> Decision | None:
         """A decision that is remembered, as it was made."""
         key = key_of(id)
@@ -205,12 +220,11 @@ class Bandit:
 
     def _again(self, known: Decision, rows: Any, actions: Actions | None) -> Decision:
         """A retry gets the decision that was made; another decision under its id is refused."""
-        if self.features is not None and actions is not None:
-            rows = self.features.rows(rows, actions)
-        table = np.asarray(rows, dtype=np.float32)
-        if table.ndim == 2 and known.index < len(table):
+        table = as_rows(self._rows(rows, actions), self.policy.dim)
+        width = len(known.x)  # less than that of a row where features have grown since
+        if known.index < len(table):
             row = table[known.index]
-            if row.shape == known.x.shape and np.array_equal(row, known.x):
+            if np.array_equal(row[:width], known.x) and not row[width:].any():
                 return known
         message = f"the id {known.id!r} was used for another decision: ids name one decision each"
         raise InvalidInput(message, known.id)
@@ -247,9 +261,9 @@ class Bandit:
         if not fold.least <= value <= fold.most:
             bounds = f"[{fold.least:g}, {fold.most:g}]"
             raise InvalidInput(f"the reward {value} is outside {bounds}", value)
-        if part or revision:
+        if part != "" or type(revision) is not int or revision:
             check_part(part, revision)
-        event = Reward(id, self._clock() if at is None else at, value, part, revision)
+        event = Reward(id, self._clock() if at is None else check_at(at), value, part, revision)
         partition = 0
         if self.journal.partitions > 1:
             partition = partition_of(key_of(id), self.journal.partitions)
@@ -262,11 +276,11 @@ class Bandit:
 
     def activate(self, id: str, *, at: int | None = None) -> Receipt:
         """The decision took effect: its window starts."""
-        return self._tell(Activation(check_id(id), self._clock() if at is None else at))
+        return self._tell(Activation(check_id(id), self._clock() if at is None else check_at(at)))
 
     def void(self, id: str, *, at: int | None = None) -> Receipt:
         """The decision was never carried out: nothing is learned from it."""
-        return self._tell(Void(check_id(id), self._clock() if at is None else at))
+        return self._tell(Void(check_id(id), self._clock() if at is None else check_at(at)))
 
     def _tell(self, event: Activation | Void) -> Receipt:
         self._check_open()
@@ -396,7 +410,7 @@ class Bandit:
         try:
             self._fold.save(self.journal)
         except SnapshotConflict:  # another process saved since: what it left is not ours
-            self._fold.save(self.journal)
+            self._fold.save(self.journal, whole=True)
 
     def close(self) -> None:
         """Save a snapshot and close the journal."""
@@ -435,7 +449,7 @@ class Bandit:
             return
         if theirs["family"] != mine["family"]:
             message = f"the journal was made for {theirs['family']}, not {mine['family']}"
-            raise JournalMismatch(message)
+            raise JournalMismatch(f"{message}: open it as it was made, or choose another journal")
         grown = self.features is not None and self.features.extends(theirs["features"])
         if not grown:
             what = (
@@ -443,7 +457,8 @@ class Bandit:
                 if theirs["dim"] != mine["dim"]
                 else "other features"
             )
-            raise JournalMismatch(f"the journal was made for {what}: open it as it was made")
+            message = f"the journal was made for {what}: open it as it was made"
+            raise JournalMismatch(f"{message}, or choose another journal")
         self.journal.reidentify(mine)
 
 
@@ -476,12 +491,21 @@ def check_semantics(rewards: Any) -> None:
 
 def check_part(part: Any, revision: Any) -> None:
     """Refuse what cannot name a part of a reward."""
-    if part:
+    if not isinstance(part, str) or part:
         check_id(part, "the part")
     whole = isinstance(revision, int) and not isinstance(revision, bool)
     if not whole or not 0 <= revision < 1 << 63:
         message = f"revision is {revision!r}: a whole number of at least 0 was expected"
         raise InvalidInput(message, revision)
+
+
+def check_at(at: Any) -> int:
+    """Refuse what is no time in microseconds since 1970."""
+    whole = isinstance(at, int | np.integer) and not isinstance(at, bool)
+    if not whole or not -(1 << 63) <= at < 1 << 63:
+        message = f"at is {at!r}: microseconds since 1970 were expected, as a whole number"
+        raise InvalidInput(message, at)
+    return int(at)
 
 
 def name_of(actions: Actions, index: int, count: int) -> int | str:
@@ -499,4 +523,7 @@ def as_moment(when: datetime | int) -> int:
         if when.tzinfo is None:
             raise InvalidInput(f"{when} has no time zone: use datetime(..., tzinfo=UTC)", when)
         return (when - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1)
+    if not isinstance(when, int | np.integer) or isinstance(when, bool):
+        message = f"{when!r} is no moment: a datetime, or microseconds since 1970, was expected"
+        raise InvalidInput(message, when)
     return int(when)

@@ -66,6 +66,14 @@ class Fold:
         self.version = 0
         self._saved: list[frozenset[str]] = [frozenset()] * partitions
 
+    def check_default(self) -> None:
+        """Refuse a default that is no reward of this family."""
+        rewards = self.rewards
+        if rewards.silent == "defaulted" and not self.least <= rewards.default <= self.most:
+            bounds = f"[{self.least:g}, {self.most:g}]"
+            message = f"the default value {rewards.default} is outside {bounds}: choose one within"
+            raise InvalidInput(message, rewards.default)
+
     @property
     def model(self) -> Model:
         """The model, up to date."""
@@ -135,14 +143,19 @@ class Fold:
         what = (self.rewards, self.retention, policy.family, policy.dim)
         return blake2b(repr(what).encode(), digest_size=16).hexdigest()
 
-    def save(self, journal: Journal) -> None:
-        """Store a snapshot of every partition; blocks that were stored before are kept."""
+    def save(self, journal: Journal, *, whole: bool = False) -> None:
+        """Store a snapshot of every partition; blocks that were stored before are kept.
+
+        Args:
+            journal: to keep it.
+            whole: store those blocks again too.
+        """
         for partition, (ledger, account) in enumerate(
             zip(self.ledgers, self.accounts, strict=True)
         ):
             pieces = pack(ledger) | account.pack()
             lasting = frozenset(name for name in pieces if _lasting(name))
-            kept = lasting & self._saved[partition]
+            kept = frozenset() if whole else lasting & self._saved[partition]
             given = {name: data for name, data in pieces.items() if name not in kept}
             position = self.positions[partition]
             journal.save(Snapshot(partition, position, self.fingerprint, given, kept))
@@ -150,11 +163,12 @@ class Fold:
 
     def load(self, journal: Journal) -> None:
         """Start from the snapshots of a journal, where it has some of use; in a new fold only."""
-        with self.learner.bulk():
-            for partition in range(journal.partitions):
-                snapshot = journal.load(partition)
-                if snapshot is not None and snapshot.fingerprint == self.fingerprint:
-                    self._load(partition, snapshot)
+        found = [journal.load(partition) for partition in range(journal.partitions)]
+        mine = [one for one in found if one is not None and one.fingerprint == self.fingerprint]
+        if mine:
+            with self.learner.bulk():
+                for snapshot in mine:
+                    self._load(snapshot.partition, snapshot)
 
     def _load(self, partition: int, snapshot: Snapshot) -> None:
         ledger, account = self.ledgers[partition], self.accounts[partition]

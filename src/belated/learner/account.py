@@ -8,7 +8,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from belated.events import Decision
-from belated.inputs import Vector
+from belated.exceptions import JournalMismatch
+from belated.inputs import Row, Vector
+from belated.kernels import MAX_WEIGHT
 from belated.learner.learner import Learner
 from belated.learner.rows import Rows
 
@@ -20,8 +22,8 @@ class Account:
     """Hears of the changes in one partition (:class:`~belated.ledger.Changes`) and passes them on.
 
     A decision has its row here while it may still be learned, and in the observations of its lane
-    once it was. The weight it is expected with is the slope at the mean that was predicted for it:
-    a function of the decision alone.
+    once it was. The weight it is expected with is the slope at the mean that was predicted for it,
+    over the dispersion that was known then.
 
     Args:
         learner: to be told.
@@ -32,7 +34,11 @@ class Account:
         self.learner = learner
         self.lane = lane
         self.base = 0
-        self._slope = learner.policy.family.slope_at
+        family = learner.policy.family
+        self._slope = family.slope_at
+        self._least, self._most = family.support.lower, family.support.upper
+        #: How many were ever expected, those that left without a reward too.
+        self.decisions = 0
         self._rows = Rows(learner.policy.dim)
         self._place = array("q")
         self._handle = array("q")
@@ -41,9 +47,9 @@ class Account:
 
     def enter(self, number: int, decision: Decision) -> None:
         """Keep its row."""
-        x = decision.x
+        x = padded(decision.x, self._rows.dim)
         place = self._rows.put(x)
-        weight = self._slope(decision.mean)
+        weight = min(self._slope(decision.mean), MAX_WEIGHT)
         if number - self.base == len(self._place):
             self._place.append(place)
             self._handle.append(NOWHERE)
@@ -60,30 +66,34 @@ class Account:
         last, x = self._last
         if last != number:
             x = self._row(number)
-        weight = self._weight[number - self.base] / self.learner.model.dispersion
+        i = number - self.base
+        if last == number or not again:  # frozen: what is added now is what is taken out later
+            self._weight[i] = min(self._weight[i] / self.learner.model.dispersion, MAX_WEIGHT)
+            self._last = NOWHERE, x
+        weight = self._weight[i]
         if again:
             self.learner.recall(x, weight)
         else:
+            self.decisions += 1
             self.learner.expect(x, weight)
 
     def withdraw(self, number: int) -> None:
         """Its reward is waited for no longer."""
-        weight = self._weight[number - self.base] / self.learner.model.dispersion
-        self.learner.withdraw(self._row(number), weight)
+        self.learner.withdraw(self._row(number), self._weight[number - self.base])
 
     def learn(self, number: int, value: float) -> None:
         """Its reward is known; its row is among the observations from now on."""
         i = number - self.base
         learner = self.learner
         x = self._row(number)
-        weight = self._weight[i] / learner.model.dispersion
-        self._handle[i] = learner.learn(x, value, weight, self.lane)
+        self._handle[i] = learner.learn(x, self._held(value), self._weight[i], self.lane)
         self._rows.free(self._place[i])
         self._place[i] = NOWHERE
 
     def revise(self, number: int, value: float) -> None:
         """Its reward is another one."""
-        self.learner.revise(self._handle[number - self.base], value, self.lane)
+        handle = self._handle[number - self.base]
+        self.learner.revise(handle, self._held(value), self.lane)
 
     def retract(self, number: int) -> None:
         """Its reward does not count any longer; its row is kept here again."""
@@ -111,6 +121,7 @@ class Account:
         rows = b"".join(self._rows.get(place).tobytes() for place in places)
         return {
             "account base": self.base.to_bytes(8),
+            "account decisions": self.decisions.to_bytes(8),
             "account place": bytes(self._place),
             "account handle": bytes(self._handle),
             "account weight": bytes(self._weight),
@@ -121,6 +132,7 @@ class Account:
     def unpack(self, pieces: dict[str, bytes]) -> None:
         """Take what :meth:`pack` gave, in an empty account; the learner is told nothing."""
         self.base = int.from_bytes(pieces["account base"])
+        self.decisions = int.from_bytes(pieces["account decisions"])
         self._handle.frombytes(pieces["account handle"])
         self._weight.frombytes(pieces["account weight"])
         dim = self.learner.policy.dim
@@ -137,9 +149,35 @@ class Account:
         if numbers:
             at = [number - self.base for number in numbers]
             rows = np.array([self._rows.get(self._place[i]) for i in at], dtype=np.float64)
-            weights = np.array([self._weight[i] for i in at]) / self.learner.model.dispersion
+            weights = np.array([self._weight[i] for i in at])
             self.learner.expect_all(rows, weights)
+        # Some left without a reward: they were decisions too.
+        known = self.learner.observations[self.lane].n + len(numbers)
+        self.learner.model.decisions += self.decisions - known
+
+    def _held(self, value: float) -> float:
+        # Each part of a reward is within the support; their sum need not be.
+        return min(max(value, self._least), self._most)
 
     def _row(self, number: int) -> Vector:
         # A copy, in the type of the kernels: the learner keeps it, and the place may be used again.
         return self._rows.get(self._place[number - self.base]).astype(np.float64)
+
+
+def padded(x: Row, dim: int) -> Row:
+    """A row with zeros after it, where features have grown since.
+
+    >>> padded(np.ones(2, dtype=np.float32), 3)
+    array([1., 1., 0.], dtype=float32)
+    """
+    if len(x) == dim:
+        return x
+    if len(x) > dim:
+        message = (
+            f"a decision in the journal has a row of {len(x)} numbers, not {dim}: another process"
+            " has opened it with larger features; open it with those"
+        )
+        raise JournalMismatch(message)
+    longer: Row = np.zeros(dim, dtype=np.float32)
+    longer[: len(x)] = x
+    return longer

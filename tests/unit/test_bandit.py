@@ -1,0 +1,526 @@
+"""What a bandit answers."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pytest
+
+from belated import (
+    Bandit,
+    Bernoulli,
+    DefaultAfter,
+    DelayedThompson,
+    DelayedUCB,
+    Explicit,
+    Gaussian,
+    PerArm,
+    Poisson,
+    Uniform,
+    paper_ducb,
+    statistics,
+)
+from belated.events import Reward, Settled
+from belated.inputs import Matrix
+from belated.journals import MemoryJournal
+from belated.policies import Policy
+from belated.testing import ManualClock
+
+ROWS = [[1.0, 0.0], [0.0, 1.0]]
+UCB = DelayedUCB(2, Bernoulli())
+DAY = timedelta(days=1)
+DAY_US = 86_400_000_000
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    """Moved by hand."""
+    return ManualClock()
+
+
+def opened(clock: ManualClock, **settings: Any) -> Bandit:
+    """A bandit with a window of a day, unless told otherwise."""
+    usual: dict[str, Any] = {"policy": UCB, "rewards": Explicit(DAY), "seed": 3}
+    settings.setdefault("journal", MemoryJournal(clock=clock))
+    return Bandit(clock=clock, **(usual | settings))
+
+
+def table(seed: int, count: int = 5, dim: int = 2) -> Matrix:
+    """Some rows."""
+    return np.random.default_rng(seed).normal(size=(count, dim)).astype(np.float32)
+
+
+# --- decisions ---------------------------------------------------------------------------------
+
+
+def test_a_decision_is_what_the_journal_holds(clock: ManualClock) -> None:
+    """It is written down before it is told, whole."""
+    bandit = opened(clock)
+    decision = bandit.decide(ROWS, ["blue", "red"])
+    assert decision.action == ["blue", "red"][decision.index]
+    assert decision.x.tolist() == ROWS[decision.index]
+    assert (decision.at, decision.mean, decision.activated) == (clock.now, 0.5, True)
+    assert [record.event for record in bandit.journal.read(0, 0, 10)] == [decision]
+    assert bandit.entry(decision.id).decision == decision
+
+
+@pytest.mark.parametrize("kind", ["list", "tuple", "int", "float32", "float64", "fortran", "bool"])
+def test_rows_of_any_type_are_the_same_rows(clock: ManualClock, kind: str) -> None:
+    """Lists and arrays of numbers give the same decision."""
+    given: Any = {
+        "list": ROWS,
+        "tuple": ((1, 0), (0, 1)),
+        "int": np.eye(2, dtype=np.int64),
+        "float32": np.eye(2, dtype=np.float32),
+        "float64": np.eye(2),
+        "fortran": np.asfortranarray(np.eye(2)),
+        "bool": np.eye(2, dtype=np.bool_),
+    }[kind]
+    decision = opened(clock).decide(given)
+    assert decision.x.dtype == np.float32
+    assert decision.x.tolist() == ROWS[decision.index]
+
+
+def test_a_decision_keeps_its_own_row(clock: ManualClock) -> None:
+    """What the caller does to the rows afterwards changes nothing."""
+    bandit = opened(clock)
+    rows = np.eye(2, dtype=np.float32)
+    decision = bandit.decide(rows)
+    kept = decision.x.tolist()
+    rows[:] = 7.0
+    assert decision.x.tolist() == kept
+
+
+def test_the_same_id_gives_the_same_decision(clock: ManualClock) -> None:
+    """A retry does not decide again, whatever has been learned meanwhile."""
+    bandit = opened(clock)
+    first = bandit.decide(ROWS, id="order-17")
+    for _ in range(20):
+        bandit.observe(bandit.decide(ROWS).id, 1.0)
+    assert bandit.decide(ROWS, id="order-17") == first
+    assert bandit.counts["pending"] == 1
+
+
+def test_a_retry_at_another_process_gives_the_same_decision(clock: ManualClock) -> None:
+    """The other one looks into the journal before it decides under an id it was given."""
+    one = opened(clock)
+    other = opened(clock, journal=one.journal)
+    first = one.decide(ROWS, id="order-17")
+    clock.now += 1
+    assert other.decide(ROWS, id="order-17") == first
+    assert other.counters == {"decided": 1}
+
+
+def test_many_decisions_are_those_of_one_after_the_other(clock: ManualClock) -> None:
+    """Each sees the ones before it as pending; the sums are not touched twice."""
+    for policy in (UCB, DelayedUCB(2, Bernoulli(), metric="gram"), Uniform(2, Bernoulli())):
+        together, apart = opened(clock, policy=policy), opened(clock, policy=policy)
+        offers = [table(n) for n in range(30)]
+        many = together.decide_many(offers)
+        single = [apart.decide(rows) for rows in offers]
+        assert [d.index for d in many] == [d.index for d in single]
+        assert [d.mean for d in many] == pytest.approx([d.mean for d in single])
+        assert together.pending.count == apart.pending.count == 30
+        models = together._fold.model, apart._fold.model
+        assert models[0].decisions == models[1].decisions == 30
+        np.testing.assert_allclose(
+            models[0].decided @ models[0].decided.T, models[1].decided @ models[1].decided.T
+        )
+
+
+def test_many_decisions_with_features(clock: ManualClock) -> None:
+    """An offer is a context with its actions; no offer at all is no decision."""
+    features = PerArm(["blue", "red"])
+    bandit = opened(clock, features=features)
+    many = bandit.decide_many([(None, ["red"]), (None, ["blue", "red"])])
+    assert many[0].action == "red"
+    assert bandit.decide_many([]) == []
+    assert bandit.counts["pending"] == 2
+
+
+def test_restarts_do_not_repeat_draws(clock: ManualClock) -> None:
+    """The stream of choices goes by the seed and by where the journal was at the opening."""
+    journal, uniform = MemoryJournal(clock=clock), Uniform(2, Bernoulli())
+    rows = table(0, 50)
+
+    def drawn() -> list[int]:
+        bandit = opened(clock, journal=journal, policy=uniform)
+        return [bandit.decide(rows).index for _ in range(20)]
+
+    first = drawn()
+    assert drawn() != first
+    journal = MemoryJournal(clock=clock)
+    assert drawn() == first
+
+
+# --- rewards -----------------------------------------------------------------------------------
+
+
+def test_every_status(clock: ManualClock) -> None:
+    """What a reward is depends on what was known when it came."""
+    bandit = opened(clock, retention=timedelta(days=30))
+    for id in ("a", "b", "c", "d"):
+        bandit.decide(ROWS, id=id)
+    assert bandit.observe("a", 1.0).status == "rewarded"
+    assert bandit.observe("a", 1.0).status == "duplicate"
+    assert bandit.observe("a", 0.5, part="sale").status == "revised"
+    assert bandit.observe("a", 0.0, revision=1).status == "revised"
+    assert bandit.observe("nobody", 1.0).status == "parked"
+    assert bandit.void("b").status == "voided"
+    assert bandit.observe("b", 1.0).status == "voided"
+    clock.now += DAY_US + 1
+    assert bandit.observe("c", 1.0).status == "late"
+    clock.now += 30 * DAY_US
+    assert bandit.observe("d", 1.0).status == "expired"
+    assert bandit.counts == {
+        "dormant": 0, "pending": 0, "rewarded": 2, "defaulted": 0, "censored": 1, "voided": 1,
+    }  # fmt: skip
+
+
+def test_an_expired_reward_while_the_decision_is_remembered(clock: ManualClock) -> None:
+    """It is written down, counted and not learned; once forgotten, an id is not known any more."""
+    bandit = opened(clock, rewards=Explicit(), retention=DAY)
+    bandit.decide(ROWS, id="a")
+    clock.now += DAY_US + 1
+    assert bandit.observe("a", 1.0).status == "expired"
+    assert (bandit.counts["pending"], bandit.estimate.n) == (1, 0)
+
+
+def test_a_parked_reward_is_learned_when_its_decision_comes(clock: ManualClock) -> None:
+    """Even before the decision is known, nothing is lost; a retry of it changes nothing."""
+    bandit = opened(clock)
+    assert bandit.observe("a", 1.0).status == "parked"
+    assert bandit.observe("a", 1.0).status in ("parked", "duplicate")
+    assert bandit.entry("a").state == "unknown"
+    bandit.decide(ROWS, id="a")
+    assert bandit.entry("a").state == "rewarded"
+    assert (bandit.pending.count, bandit.estimate.n) == (0, 1)
+
+
+def test_the_default_comes_at_the_windows_end(clock: ManualClock) -> None:
+    """A later reward replaces it, and it is the only one that is learned."""
+    gaussian = DelayedUCB(2, Gaussian())
+    bandit = opened(clock, policy=gaussian, rewards=DefaultAfter(DAY, value=-1.0))
+    decision = bandit.decide(ROWS)
+    clock.now += DAY_US
+    assert bandit.settle() == 1
+    assert bandit.settle() == 0
+    assert bandit.entry(decision.id).value == -1.0
+    assert bandit.estimate.theta[decision.index] == pytest.approx(-0.5)
+    clock.now += 1
+    assert bandit.observe(decision.id, 3.0).status == "late"
+    assert bandit.estimate.n == 1
+    assert bandit.estimate.theta[decision.index] == pytest.approx(1.5)
+
+
+def test_silence_leaves_what_is_explored(clock: ManualClock) -> None:
+    """After the window a decision is censored; its reward counts all the same when it comes."""
+    bandit = opened(clock)
+    before = bandit._fold.model.decided.copy()
+    decision = bandit.decide(ROWS)
+    clock.now += DAY_US
+    assert bandit.sync() == 1
+    assert bandit.entry(decision.id).state == "censored"
+    np.testing.assert_allclose(bandit._fold.model.decided, before, atol=1e-12)
+    clock.now += 1
+    assert bandit.observe(decision.id, 1.0).status == "late"
+    assert bandit.estimate.n == 1
+
+
+def test_every_call_settles_what_is_due(clock: ManualClock) -> None:
+    """Both decide and observe write it down first."""
+    for call in ("decide", "observe"):
+        bandit = opened(clock)
+        bandit.decide(ROWS, id="a")
+        clock.now += DAY_US
+        if call == "decide":
+            bandit.decide(ROWS)
+        else:
+            bandit.observe("nobody", 1.0)
+        assert bandit.entry("a").state == "censored"
+        kinds = [type(record.event) for record in bandit.journal.read(0, 0, 10)]
+        assert kinds[1] is Settled
+
+
+def test_the_window_starts_with_the_activation(clock: ManualClock) -> None:
+    """Until then a decision is dormant: not pending, not explored."""
+    bandit = opened(clock)
+    bandit.decide(ROWS, id="a", activated=False)
+    bandit.decide(ROWS, id="b", activated=False)
+    assert (bandit.pending.count, bandit.counts["dormant"]) == (0, 2)
+    clock.now += DAY_US // 2
+    assert bandit.activate("a").status == "activated"
+    assert bandit.activate("a").status == "duplicate"
+    assert bandit.pending.count == 1
+    clock.now += DAY_US // 2
+    assert bandit.settle() == 1  # b never took effect
+    assert (bandit.entry("a").state, bandit.entry("b").state) == ("pending", "voided")
+    clock.now += DAY_US // 2
+    bandit.settle()
+    assert bandit.entry("a").state == "censored"
+
+
+def test_a_voided_decision_teaches_nothing(clock: ManualClock) -> None:
+    """Before or after its reward."""
+    bandit = opened(clock, policy=DelayedUCB(2, Gaussian()))
+    for id in ("a", "b"):
+        bandit.decide(ROWS, id=id)
+    bandit.observe("a", 1.0)
+    bandit.void("a")
+    bandit.void("b")
+    bandit.observe("b", 1.0)
+    assert (bandit.estimate.n, bandit.pending.count) == (0, 0)
+    np.testing.assert_allclose(bandit.estimate.theta, 0.0, atol=1e-12)
+    np.testing.assert_allclose(bandit._fold.model.theta, 0.0, atol=1e-12)
+
+
+def test_parts_that_add_up_beyond_the_family_are_held(clock: ManualClock) -> None:
+    """Each part is a reward of the family, but their sum is not: it is learned as the greatest."""
+    bandit = opened(clock, rewards=Explicit(reduce="sum"))
+    bandit.decide(ROWS, id="a")
+    for part in ("click", "sale"):
+        bandit.observe("a", 0.75, part=part)
+    again = opened(clock, rewards=Explicit(reduce="sum"), journal=bandit.journal)
+    assert again.digest == bandit.digest
+    assert bandit._fold.learner.observed.moments().cross.sum() == 1.0
+    bandit.void("a")
+    assert bandit.estimate.n == 0
+
+
+# --- what is known -----------------------------------------------------------------------------
+
+
+def test_pending_tells_the_oldest(clock: ManualClock) -> None:
+    """The count, the oldest, and each with the time of its record."""
+    bandit = opened(clock, journal=MemoryJournal(partitions=4, clock=clock))
+    assert (bandit.pending.count, bandit.pending.oldest, list(bandit.pending)) == (0, None, [])
+    start = clock.now
+    made = []
+    for _ in range(5):
+        made.append(bandit.decide(ROWS))
+        clock.now += 10
+    bandit.observe(made[0].id, 1.0)
+    pending = bandit.pending
+    assert pending.count == len(pending) == 4
+    assert pending.oldest == start + 10
+    assert dict(pending) == {d.id: start + 10 * n for n, d in enumerate(made) if n}
+
+
+def test_a_story_is_whole(clock: ManualClock) -> None:
+    """State, value, times and every reward."""
+    bandit = opened(clock)
+    decision = bandit.decide(ROWS)
+    start = clock.now
+    clock.now += 5
+    bandit.observe(decision.id, 1.0, at=start + 2)
+    story = bandit.entry(decision.id)
+    assert (story.state, story.value, story.late, story.conflict) == ("rewarded", 1.0, False, False)
+    assert (story.recorded, story.due) == (start, start + DAY_US)
+    assert [(t.recorded, t.at, t.value) for t in story.told] == [(start + 5, start + 2, 1.0)]
+    assert bandit.entry("nobody").decision is None
+
+
+def test_a_conflict_that_no_one_could_see_is_flagged(clock: ManualClock) -> None:
+    """Two processes report different values at once: the entry says so, in both alike."""
+    one = opened(clock)
+    other = opened(clock, journal=one.journal)
+    one.decide(ROWS, id="a")
+    one.observe("a", 1.0)
+    assert other.observe("a", 0.0).status == "conflict"
+    one.sync()
+    assert one.entry("a").conflict
+    assert one.entry("a") == other.entry("a")
+    assert one.digest == other.digest
+
+
+def test_two_on_one_journal_see_each_other(clock: ManualClock) -> None:
+    """Each folds what the other wrote at its next call; both agree after a sync."""
+    one = opened(clock)
+    other = opened(clock, journal=one.journal)
+    decision = one.decide(ROWS)
+    assert other.observe(decision.id, 1.0).status == "rewarded"
+    other.decide(ROWS)
+    assert one.sync() == 2
+    assert one.sync() == 0
+    assert one.digest == other.digest
+    assert one.counts == other.counts
+    np.testing.assert_allclose(one.estimate.theta, other.estimate.theta, atol=1e-10)
+
+
+def test_the_past_is_as_it_was_known(clock: ManualClock) -> None:
+    """By a time with its zone or by microseconds; the moment itself belongs to it."""
+    bandit = opened(clock)
+    decision = bandit.decide(ROWS)
+    then = clock.now
+    clock.now += 1
+    bandit.observe(decision.id, 1.0)
+    assert bandit.as_of(then).entry(decision.id).state == "pending"
+    moment = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=then)
+    assert bandit.as_of(moment).digest == bandit.as_of(then).digest
+    assert bandit.as_of(then + 1).digest == bandit.digest
+    assert bandit.as_of(then - 1).entry(decision.id).state == "unknown"
+    assert bandit.as_of(then).as_of(then + 1).digest == bandit.digest
+    assert bandit.as_of(then).estimate.n == 0
+
+
+# --- snapshots ---------------------------------------------------------------------------------
+
+
+def test_a_snapshot_counts_decisions_that_left(clock: ManualClock) -> None:
+    """A warm-up goes by decisions made: it does not start again after a restart."""
+    policy = paper_ducb(2, Bernoulli(), 1.0, warmup=50, ridge=1.0)
+    bandit = opened(clock, policy=policy)
+    for n in range(40):
+        decision = bandit.decide(ROWS)
+        if n % 4 == 0:
+            bandit.observe(decision.id, 1.0)
+        elif n % 4 == 1:
+            bandit.void(decision.id)
+        clock.now += DAY_US // 10
+    bandit.decide(ROWS, activated=False)
+    bandit.settle()
+    bandit.save()
+    again = opened(clock, policy=policy, journal=bandit.journal)
+    fresh = bandit.as_of(clock.now)
+    assert bandit.counts["censored"] > 0
+    assert bandit.counts["voided"] > 0
+    live = bandit._fold.model.decisions
+    assert again._fold.model.decisions == fresh._fold.model.decisions == live == 40
+    assert again._fold.version == fresh._fold.version == bandit._fold.version
+
+
+def test_a_snapshot_of_other_settings_is_not_used(clock: ManualClock) -> None:
+    """The journal is read again, and learning is not reset."""
+    bandit = opened(clock)
+    for n in range(10):
+        bandit.observe(bandit.decide(ROWS).id, float(n % 2))
+    bandit.decide(ROWS)
+    bandit.save()
+    clock.now += 2 * DAY_US
+    other = opened(clock, journal=bandit.journal, rewards=DefaultAfter(DAY))
+    assert other.estimate.n == 10
+    assert other.settle() == 1
+    assert other.estimate.n == 11
+
+
+@pytest.mark.parametrize("partitions", [1, 4])
+def test_snapshots_of_two_processes_do_not_mix(
+    clock: ManualClock, partitions: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Full blocks are stored once; after another's snapshot all is stored again, and fits."""
+    monkeypatch.setattr(statistics, "BLOCK", 4)  # handles keep their 16 bits
+    journal = MemoryJournal(partitions=partitions, clock=clock)
+    one = opened(clock, journal=journal)
+    other = opened(clock, journal=journal)
+    for n in range(40):
+        bandit = (one, other)[n % 2]
+        clock.now += 1
+        decision = bandit.decide(table(n))
+        if n % 5:
+            bandit.observe(decision.id, float(n % 3 == 0))
+        one.sync()
+        other.sync()
+        if n % 3 == 0:
+            bandit.save()
+    fresh = opened(clock, journal=journal)
+    assert fresh.digest == one.digest == other.digest
+    np.testing.assert_allclose(fresh.estimate.theta, one.estimate.theta, atol=1e-8)
+
+
+def test_what_is_pending_counts_as_much_after_a_restart(clock: ManualClock) -> None:
+    """Also where the variance is estimated, and has changed since the choice."""
+    policy = DelayedUCB(2, Gaussian("estimate"))
+    bandit = opened(clock, policy=policy, rewards=Explicit())
+    rng = np.random.default_rng(0)
+    ids: list[str] = []
+    for n in range(200):
+        ids.append(bandit.decide(rng.normal(size=(3, 2))).id)
+        if n >= 20:
+            bandit.observe(ids[n - 20], 0.1 * rng.normal())
+    bandit.save()
+    again = opened(clock, policy=policy, rewards=Explicit(), journal=bandit.journal)
+    stories = [bandit.entry(id).decision for id in ids[-20:]]
+    rows = np.array([one.x for one in stories if one is not None], dtype=np.float64)
+    for one in (bandit, again):
+        learner = one._fold.learner
+        learner._fold()
+        expected = rows.T @ rows / learner.model.dispersion
+        np.testing.assert_allclose(learner._pending.matrix, expected, rtol=0.05)
+
+
+def test_grown_features_learn_from_older_rows(clock: ManualClock) -> None:
+    """Rows of before have zeros after them: pending ones, learned ones, and those to come."""
+    small = PerArm(["blue", "red"], context=1)
+    large = small.grown(["green"])
+    policies = DelayedUCB(4, Gaussian()), DelayedUCB(6, Gaussian())
+    journal = MemoryJournal(clock=clock)
+    first = opened(clock, journal=journal, policy=policies[0], features=small)
+    made = [first.decide([float(n)], ["blue", "red"], id=f"{n}") for n in range(6)]
+    for decision in made[:3]:
+        first.observe(decision.id, 2.0)
+    first.save()
+    second = opened(clock, journal=journal, policy=policies[1], features=large)
+    assert (second.pending.count, second.estimate.n) == (3, 3)
+    np.testing.assert_allclose(second.estimate.theta[:4], first.estimate.theta, atol=1e-12)
+    np.testing.assert_allclose(second.estimate.theta[4:], 0.0, atol=1e-12)
+    for decision in made[3:]:
+        second.observe(decision.id, 2.0)
+    assert second.decide([0.0], ["blue", "red"], id="0") == made[0]  # a retry across the growth
+    second.observe(second.decide([1.0], ["green"]).id, 5.0)
+    second.void(made[0].id)
+    second.save()
+    third = opened(clock, journal=journal, policy=policies[1], features=large)
+    assert third.digest == second.digest
+    np.testing.assert_allclose(third.estimate.theta, second.estimate.theta, atol=1e-10)
+    assert third.estimate.theta[4] > 0.5
+
+
+def test_closing_saves_and_closes(clock: ManualClock) -> None:
+    """Within a with statement too."""
+    journal = MemoryJournal(clock=clock)
+    with opened(clock, journal=journal) as bandit:
+        bandit.decide(ROWS)
+        bandit.save()
+        assert journal.load(0) is not None
+    assert bandit.counts["pending"] == 1  # what was known is known
+
+
+@pytest.mark.parametrize(
+    "policy",
+    [
+        DelayedThompson(2, Bernoulli()),
+        DelayedUCB(2, Poisson()),
+        DelayedUCB(2, Gaussian("estimate")),
+    ],
+)
+def test_replay_of_many_records_is_a_bulk(clock: ManualClock, policy: Policy) -> None:
+    """More than a thousand records are folded with one fit, to the same estimate."""
+    bandit = opened(clock, policy=policy, rewards=Explicit())
+    rng = np.random.default_rng(0)
+    made = []
+    for n in range(700):
+        made.append(bandit.decide(table(n)))
+        if n % 7 != 3:
+            at = int(rng.integers(len(made)))
+            bandit.observe(made.pop(at).id, float(rng.random() < 0.4))
+    again = opened(clock, policy=policy, rewards=Explicit(), journal=bandit.journal)
+    assert again.digest == bandit.digest
+    assert again.pending.count == bandit.pending.count == len(made)
+    np.testing.assert_allclose(again.estimate.theta, bandit.estimate.theta, rtol=1e-8, atol=1e-8)
+    model, live = again._fold.model, bandit._fold.model
+    assert (model.n, model.decisions) == (live.n, live.decisions)
+
+
+def test_events_of_others_have_their_own_times(clock: ManualClock) -> None:
+    """Positions and stamps are the journal's; ``at`` is for people, and may be anything."""
+    bandit = opened(clock)
+    bandit.decide(ROWS, id="a")
+    assert bandit.observe("a", 1.0, at=-5).status == "rewarded"
+    record = bandit.journal.read(0, 1, 1)[0]
+    assert record.event == Reward("a", -5, 1.0)
+    assert record.recorded == clock.now
+    stamps = [record.recorded for record in bandit.journal.read(0, 0, 10)]
+    assert all(a <= b for a, b in pairwise(stamps))

@@ -1,0 +1,440 @@
+"""What a bandit refuses: the error says what to do, and nothing has changed."""
+
+from __future__ import annotations
+
+import math
+import sqlite3
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from belated import (
+    Bandit,
+    Bernoulli,
+    ConversionsOnly,
+    DefaultAfter,
+    DelayedUCB,
+    Explicit,
+    Gaussian,
+    PerArm,
+    Poisson,
+    Shared,
+)
+from belated.exceptions import (
+    CorruptEvent,
+    ForeignFile,
+    InvalidInput,
+    JournalClosed,
+    JournalMismatch,
+    NewerFormat,
+    ReadOnly,
+    RewardConflict,
+)
+from belated.journals import MemoryJournal, SQLiteJournal
+from belated.policies import Policy
+from belated.testing import ManualClock
+
+ROWS = [[1.0, 0.0], [0.0, 1.0]]
+DAY = timedelta(days=1)
+UCB = DelayedUCB(2, Bernoulli())
+
+
+@pytest.fixture
+def bandit() -> Bandit:
+    """One with a decision named "a" that is pending and one named "b" that was rewarded."""
+    clock = ManualClock()
+    journal = MemoryJournal(clock=clock)
+    made = Bandit(policy=UCB, rewards=Explicit(DAY), journal=journal, seed=1, clock=clock)
+    made.decide(ROWS, id="a")
+    made.decide(ROWS, id="b")
+    made.observe("b", 1.0)
+    return made
+
+
+def assert_refused(bandit: Bandit, call: Callable[[], object], match: str) -> None:
+    """The call raises, and neither the journal nor the state has changed."""
+    model = bandit._fold.model
+    before = (
+        bandit.journal.end(0), bandit.digest, bandit.counters, model.pending, model.decisions,
+    )  # fmt: skip
+    roots = model.decided.copy()
+    with pytest.raises(InvalidInput, match=match):
+        call()
+    assert before == (
+        bandit.journal.end(0), bandit.digest, bandit.counters, model.pending, model.decisions,
+    )  # fmt: skip
+    np.testing.assert_allclose(model.decided, roots, rtol=1e-12)
+
+
+# --- what a bandit is made of ------------------------------------------------------------------
+
+
+def test_what_silence_means_must_be_said() -> None:
+    """There is no default; the error shows two ways to say it."""
+    with pytest.raises(InvalidInput, match=r"rewards=Explicit\(window=timedelta\(days=7\)\)"):
+        Bandit(policy=UCB)
+
+
+def test_semantics_are_one_of_ours() -> None:
+    """A window alone does not say what silence means."""
+    with pytest.raises(InvalidInput, match="Explicit"):
+        Bandit(policy=UCB, rewards=DAY)  # type: ignore[arg-type]
+
+
+def test_conversions_need_an_estimator_of_their_own() -> None:
+    """Until there is one, the error names the semantics to use instead."""
+    with pytest.raises(InvalidInput, match="use DefaultAfter"):
+        Bandit(policy=UCB, rewards=ConversionsOnly(DAY))
+
+
+@pytest.mark.parametrize(
+    ("family", "value"), [(Bernoulli(), 5.0), (Bernoulli(), -0.5), (Poisson(), -1.0)]
+)
+def test_a_default_is_a_reward_of_the_family(family: Any, value: float) -> None:
+    """A value that could not be learned is refused at once, not when a window ends."""
+    with pytest.raises(InvalidInput, match="choose one within"):
+        Bandit(policy=DelayedUCB(2, family), rewards=DefaultAfter(DAY, value=value))
+
+
+def test_retention_is_at_least_the_window() -> None:
+    """Rewards would expire before they are late."""
+    with pytest.raises(InvalidInput, match="shorter than the window"):
+        Bandit(policy=UCB, rewards=Explicit(DAY), retention=timedelta(hours=1))
+    with pytest.raises(InvalidInput, match=r"datetime\.timedelta"):
+        Bandit(policy=UCB, rewards=Explicit(DAY), retention=86_400)  # type: ignore[arg-type]
+
+
+def test_features_are_as_wide_as_the_policy() -> None:
+    """The error names both widths."""
+    with pytest.raises(InvalidInput, match="2 numbers and a policy for rows of 3"):
+        Bandit(
+            policy=DelayedUCB(3, Bernoulli()), rewards=Explicit(), features=PerArm(["blue", "red"])
+        )
+
+
+def test_a_bandit_that_was_refused_leaves_no_identity() -> None:
+    """A second try with other settings is not bound by the first."""
+    journal = MemoryJournal()
+    with pytest.raises(InvalidInput):
+        Bandit(
+            policy=DelayedUCB(9, Poisson()),
+            rewards=Explicit(DAY),
+            retention=timedelta(hours=1),
+            journal=journal,
+        )
+    Bandit(policy=UCB, rewards=Explicit(DAY), journal=journal)
+
+
+# --- journals ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("policy", "match"),
+    [
+        (DelayedUCB(2, Poisson()), r"Bernoulli\(\), not Poisson\(\): open it as it was made"),
+        (DelayedUCB(2, Gaussian()), "open it as it was made"),
+        (DelayedUCB(3, Bernoulli()), "rows of 2 numbers, not 3: open it as it was made"),
+    ],
+)
+def test_a_journal_keeps_its_family_and_width(bandit: Bandit, policy: Policy, match: str) -> None:
+    """Another family or width is refused, and the first goes on."""
+    with pytest.raises(JournalMismatch, match=match):
+        Bandit(policy=policy, rewards=Explicit(DAY), journal=bandit.journal)
+    assert Bandit(policy=UCB, rewards=Explicit(DAY), journal=bandit.journal).digest == bandit.digest
+
+
+def test_a_journal_keeps_its_features() -> None:
+    """Others are refused, unless they are the same with blocks added at the end."""
+    journal = MemoryJournal()
+    Bandit(
+        policy=UCB, rewards=Explicit(), journal=journal, features=PerArm(["blue", "red"])
+    ).decide(None, ["blue", "red"])
+    for features in (PerArm(["red", "blue"]), Shared(action=["price"]), None):
+        with pytest.raises(JournalMismatch, match="other features: open it as it was made"):
+            Bandit(
+                policy=DelayedUCB(2, Bernoulli()),
+                rewards=Explicit(),
+                journal=journal,
+                features=features,
+            )
+    larger = PerArm(["blue", "red", "green"])
+    grown = Bandit(
+        policy=DelayedUCB(3, Bernoulli()), rewards=Explicit(), journal=journal, features=larger
+    )
+    assert grown.pending.count == 1
+    with pytest.raises(JournalMismatch, match="rows of 3 numbers, not 2"):
+        Bandit(policy=UCB, rewards=Explicit(), journal=journal, features=PerArm(["blue", "red"]))
+
+
+def test_a_process_with_smaller_features_stops_at_a_wider_row() -> None:
+    """It cannot learn from what others decided since the features grew: the error says why."""
+    journal, small = MemoryJournal(), PerArm(["blue", "red"])
+    older = Bandit(policy=UCB, rewards=Explicit(), journal=journal, features=small)
+    newer = Bandit(
+        policy=DelayedUCB(3, Bernoulli()),
+        rewards=Explicit(),
+        journal=journal,
+        features=small.grown(["green"]),
+    )
+    newer.decide(None, ["green"])
+    with pytest.raises(JournalMismatch, match="larger features"):
+        older.sync()
+
+
+def test_a_file_of_a_newer_release_is_left_alone(tmp_path: Path) -> None:
+    """It says to upgrade."""
+    path = tmp_path / "offers.db"
+    Bandit(policy=UCB, rewards=Explicit(), journal=SQLiteJournal(path, bandit="b")).close()
+    _meddle(path, "PRAGMA user_version = 99")
+    with pytest.raises(NewerFormat, match="upgrade belated"):
+        SQLiteJournal(path, bandit="b")
+
+
+def test_a_file_of_something_else_is_left_alone(tmp_path: Path) -> None:
+    """It says to choose another file."""
+    path = tmp_path / "offers.db"
+    path.write_bytes(b"no database at all, but long enough to be taken for one" * 100)
+    with pytest.raises(ForeignFile, match="choose another file"):
+        SQLiteJournal(path, bandit="b")
+
+
+def test_a_changed_record_stops_the_bandit_at_its_place(tmp_path: Path) -> None:
+    """A record that was changed after it was written is never learned."""
+    path = tmp_path / "offers.db"
+    with Bandit(policy=UCB, rewards=Explicit(), journal=SQLiteJournal(path, bandit="b")) as made:
+        made.observe(made.decide(ROWS).id, 1.0)
+        made.decide(ROWS)
+    _meddle(path, "DELETE FROM snapshot")
+    _meddle(path, "DELETE FROM piece")
+    _meddle(path, f"UPDATE record SET recorded = recorded + 1 WHERE place % {1 << 40} = 1")
+    with (
+        SQLiteJournal(path, bandit="b") as journal,
+        pytest.raises(CorruptEvent, match="position 1 "),
+    ):
+        Bandit(policy=UCB, rewards=Explicit(), journal=journal)
+
+
+def _meddle(path: Path, statement: str) -> None:
+    connection = sqlite3.connect(path)
+    with connection:
+        connection.execute(statement)
+    connection.close()
+
+
+# --- decisions ---------------------------------------------------------------------------------
+
+BAD_ROWS: list[tuple[Any, str]] = [
+    ([[1.0, 2.0, 3.0]], "2 numbers"),
+    ([1.0, 2.0], "2 numbers"),
+    (1.0, "2 numbers"),
+    ([[[1.0, 0.0]]], "2 numbers"),
+    ([], "2 numbers"),
+    (np.empty((0, 2)), "at least one row"),
+    ([[math.nan, 0.0], [0.0, 1.0]], "finite"),
+    ([[0.0, 1.0], [math.inf, 0.0]], "finite"),
+    ([[1e30, 0.0]], "at most 1e\\+08"),
+    ([[1.0, 0.0], [1.0]], "regular array"),
+    ([["1.0", "0.0"]], "real numbers"),
+    (np.array([["1.0", "0.0"]]), "real numbers"),
+    ([[1j, 0.0]], "real numbers"),
+    (None, "real numbers"),
+    ({"age": 3}, "real numbers"),
+]
+
+
+@pytest.mark.parametrize(("rows", "match"), BAD_ROWS)
+def test_rows_that_are_none(bandit: Bandit, rows: Any, match: str) -> None:
+    """Another width, no numbers, or none at all: nothing is decided."""
+    assert_refused(bandit, lambda: bandit.decide(rows), match)
+    assert_refused(bandit, lambda: bandit.decide_many([ROWS, rows, ROWS]), match)
+
+
+@pytest.mark.parametrize(
+    ("actions", "match"),
+    [(["blue"], "1 actions for 2 rows"), (["blue", "blue"], "twice"), ([1.5, 2.5], "not an id")],
+)
+def test_actions_are_one_for_each_row(bandit: Bandit, actions: Any, match: str) -> None:
+    """Too few, the same twice, or no ids."""
+    assert_refused(bandit, lambda: bandit.decide(ROWS, actions), match)
+
+
+def test_features_need_actions() -> None:
+    """Which are offered must be said, in a retry too."""
+    made = Bandit(policy=UCB, rewards=Explicit(), features=PerArm(["blue", "red"]))
+    made.decide(None, ["blue", "red"], id="a")
+    assert_refused(made, lambda: made.decide(None), "which ones are offered")
+    assert_refused(made, lambda: made.decide(None, id="a"), "which ones are offered")
+    assert_refused(made, lambda: made.decide(None, ["green"]), "has no block")
+
+
+BAD_IDS: list[tuple[Any, str]] = [
+    ("", "empty"),
+    ("x" * 129, "at most 128"),
+    ("é" * 65, "at most 128"),
+    (17, r"text was expected, as in str\(17\)"),
+    (b"order-17", "text was expected"),
+    ("a\0b", "NUL"),
+    ("\ud800", "lone surrogate"),
+]
+
+
+@pytest.mark.parametrize(("id", "match"), BAD_IDS)
+def test_ids_that_are_none(bandit: Bandit, id: Any, match: str) -> None:
+    """Empty, too long, or not text: in every call."""
+    calls: list[Callable[[], object]] = [
+        lambda: bandit.decide(ROWS, id=id),
+        lambda: bandit.observe(id, 1.0),
+        lambda: bandit.activate(id),
+        lambda: bandit.void(id),
+        lambda: bandit.entry(id),
+    ]
+    for call in calls:
+        assert_refused(bandit, call, match)
+
+
+def test_an_id_names_one_decision(bandit: Bandit) -> None:
+    """The same id with other rows is refused; with the same rows the decision comes back."""
+    other = [[0.5, 0.5], [0.5, 0.5]]
+    assert_refused(bandit, lambda: bandit.decide(other, id="a"), "ids name one decision each")
+    before = bandit.journal.end(0)
+    again = bandit.decide(ROWS, id="a")
+    assert again == bandit.entry("a").decision
+    assert bandit.journal.end(0) == before
+
+
+@pytest.mark.parametrize("activated", [1, None, "yes"])
+def test_activated_is_a_boolean(bandit: Bandit, activated: Any) -> None:
+    """Anything else could not be read back from a file."""
+    assert_refused(bandit, lambda: bandit.decide(ROWS, activated=activated), "True or False")
+
+
+# --- rewards -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("value", "match"),
+    [
+        (math.nan, "nan"),
+        (math.inf, "inf"),
+        (-math.inf, "inf"),
+        (1.5, r"outside \[0, 1\]"),
+        (-0.1, r"outside \[0, 1\]"),
+        (1e10, "1e\\+09"),
+        (10**400, "not a number"),
+        ("1", "the reward is '1'"),
+        (None, "not a number"),
+        ([1.0, 0.0], "not a number"),
+    ],
+)
+def test_rewards_that_are_none(bandit: Bandit, value: Any, match: str) -> None:
+    """Not finite, outside the family's support, or no number."""
+    assert_refused(bandit, lambda: bandit.observe("a", value), match)
+
+
+def test_rewards_are_within_their_bounds() -> None:
+    """As declared, within what the family allows."""
+    made = Bandit(policy=DelayedUCB(2, Gaussian()), rewards=Explicit(bounds=(-1.0, 4.0)))
+    made.decide(ROWS, id="a")
+    assert_refused(made, lambda: made.observe("a", 4.5), r"outside \[-1, 4\]")
+    assert made.observe("a", 4.0).status == "rewarded"
+
+
+@pytest.mark.parametrize("revision", [-1, 1.0, True, False, None, "1", 1 << 63, 0.0])
+def test_revisions_are_whole_numbers(bandit: Bandit, revision: Any) -> None:
+    """Anything else could not be read back from a file."""
+    call = lambda: bandit.observe("a", 1.0, revision=revision)  # noqa: E731
+    assert_refused(bandit, call, "revision is .*: a whole number of at least 0")
+
+
+@pytest.mark.parametrize("part", [None, 0, b"", b"click", "x" * 129, [], "a\0"])
+def test_parts_are_text(bandit: Bandit, part: Any) -> None:
+    """Anything else could not be read back from a file."""
+    assert_refused(bandit, lambda: bandit.observe("a", 1.0, part=part), "the part")
+
+
+@pytest.mark.parametrize("at", [1.5, True, "now", datetime.now(UTC), 1 << 63, -(1 << 63) - 1])
+def test_times_are_microseconds(bandit: Bandit, at: Any) -> None:
+    """Anything else could not be read back, or not be kept: it would stop every later fold."""
+    for call in (
+        lambda: bandit.observe("a", 1.0, at=at),
+        lambda: bandit.activate("a", at=at),
+        lambda: bandit.void("a", at=at),
+    ):
+        assert_refused(bandit, call, "microseconds since 1970")
+
+
+def test_another_value_needs_a_higher_revision(bandit: Bandit) -> None:
+    """The error says so, nothing is written; the higher revision goes through."""
+    before = bandit.journal.end(0)
+    with pytest.raises(RewardConflict, match="report a higher revision") as caught:
+        bandit.observe("b", 0.0)
+    assert (caught.value.id, caught.value.value) == ("b", 0.0)
+    assert bandit.journal.end(0) == before
+    assert bandit.observe("b", 1.0).status == "duplicate"
+    assert bandit.journal.end(0) == before
+    assert bandit.observe("b", 0.0, revision=1).status == "revised"
+    assert bandit.entry("b").value == 0.0
+    bandit.observe("b", 0.5, part="click")
+    with pytest.raises(RewardConflict, match="part 'click'"):
+        bandit.observe("b", 0.6, part="click")
+
+
+# --- the past, and the end ---------------------------------------------------------------------
+
+
+def _commands(bandit: Bandit) -> list[Callable[[], object]]:
+    return [
+        lambda: bandit.decide(ROWS),
+        lambda: bandit.decide(ROWS, id="a"),
+        lambda: bandit.decide_many([ROWS]),
+        lambda: bandit.decide_many([]),
+        lambda: bandit.observe("a", 1.0),
+        lambda: bandit.activate("a"),
+        lambda: bandit.void("a"),
+        bandit.settle,
+        bandit.sync,
+        bandit.save,
+    ]
+
+
+def test_a_closed_bandit_takes_nothing(bandit: Bandit) -> None:
+    """Every command raises; closing twice is no error."""
+    bandit.close()
+    bandit.close()
+    for command in _commands(bandit):
+        with pytest.raises(ReadOnly, match="closed"):
+            command()
+    with pytest.raises(JournalClosed):
+        bandit.as_of(0)
+
+
+def test_the_past_takes_nothing(bandit: Bandit) -> None:
+    """Every command raises, and closing a view leaves the bandit open."""
+    past = bandit.as_of(2**62)
+    for command in _commands(past):
+        with pytest.raises(ReadOnly, match="a view of the past"):
+            command()
+    with past:
+        pass
+    assert bandit.observe("a", 0.0).status == "rewarded"
+    assert past.pending.count == 1
+
+
+@pytest.mark.parametrize(
+    ("when", "match"),
+    [
+        (datetime(2026, 1, 1), "has no time zone: use"),
+        ("2026-01-01", "no moment"),
+        (1.5, "no moment"),
+        (None, "no moment"),
+        (True, "no moment"),
+    ],
+)
+def test_moments_have_a_zone(bandit: Bandit, when: Any, match: str) -> None:
+    """A naive datetime could be any of 38 moments."""
+    with pytest.raises(InvalidInput, match=match):
+        bandit.as_of(when)
