@@ -2,28 +2,29 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from types import TracebackType
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
-from scipy.linalg.blas import ddot
 
 from belated.estimators import Estimate
 from belated.events import Activation, Decision, Event, Reward, Settled, Void
 from belated.exceptions import (
     InvalidInput,
+    JournalError,
     JournalMismatch,
     ReadOnly,
     RewardConflict,
     SnapshotConflict,
+    SnapshotWarning,
 )
 from belated.features import Actions, Features, as_actions
-from belated.fold import Fold, retention_us
+from belated.fold import PAGE, Fold, retention_us
 from belated.ids import check_id, key_of, new_id, partition_of
-from belated.inputs import MAX_ENTRY, Row, as_numbers, as_reward, as_row, as_rows
+from belated.inputs import Row, as_reward, as_rows
 from belated.journals import Journal, MemoryJournal
 from belated.journals.arrivals import system_clock
 from belated.kernels import Kernels
@@ -33,8 +34,6 @@ from belated.rewards import ConversionsOnly, Rewards
 
 #: Records folded after which a snapshot is saved.
 SNAPSHOT_EVERY = 100_000
-#: Decisions whose events are appended in one go.
-BATCH = 1_000
 
 
 class Bandit:
@@ -153,25 +152,24 @@ class Bandit:
             activated: False if the outcome clock starts only with :meth:`activate`.
         """
         self._check_open()
-        found = []
-        for start in range(0, len(offers), BATCH):
-            learner, counted = self._fold.learner, []
-            batch: list[Decision] = []
-            try:
-                for offer in offers[start : start + BATCH]:
-                    rows, actions = offer if self.features is not None else (offer, None)
-                    event = self._choose(rows, actions, None, activated)
-                    weight = self.policy.family.slope_at(event.mean) / learner.model.dispersion
-                    row = event.x.astype(np.float64)
-                    learner.expect(row, weight)  # until the journal has them
-                    counted.append((row, weight))
-                    batch.append(event)
-            finally:  # also where an offer was refused
-                for row, weight in counted:
-                    learner.withdraw(row, weight)
-                    learner.model.decisions -= 1
-            self._append(batch)
-            found += batch
+        learner = self._fold.learner
+        found: list[Decision] = []
+        counted = []
+        try:
+            for offer in offers:
+                rows, actions = offer if self.features is not None else (offer, None)
+                event = self._choose(rows, actions, None, activated)
+                weight = self.policy.family.slope_at(event.mean) / learner.model.dispersion
+                row = event.x.astype(np.float64)
+                learner.expect(row, weight)  # until the journal has them
+                counted.append((row, weight))
+                found.append(event)
+        finally:  # also where an offer was refused
+            for row, weight in counted:
+                learner.withdraw(row, weight)
+                learner.model.decisions -= 1
+        if found:
+            self._append(found)
         return found
 
     def _choose(
@@ -190,22 +188,20 @@ class Bandit:
             now,
             action,
             index,
-            _copied(rows[index], self.policy.dim),
+            rows[index].copy(),
             choice.mean,
             choice.propensity,
             fold.version,
             activated,
         )
 
-    def _rows(self, rows: Any, actions: Actions | None) -> NDArray[Any]:
-        """The offer as a table of numbers; its width and size are seen to where it is scored."""
-        if self.features is not None:
-            if actions is None:
-                raise InvalidInput("actions are missing: which ones are offered?", actions)
-            return self.features.rows(rows, actions)
-        if type(rows) is np.ndarray and rows.dtype.char in "fd":
-            return rows
-        return as_numbers(rows, "rows").astype(np.float64)
+    def _rows(self, rows: Any, actions: Actions | None) -> Row:
+        """The offer as a table of float32: a replay sees the same numbers."""
+        if self.features is None:
+            return as_rows(rows, self.policy.dim)
+        if actions is None:
+            raise InvalidInput("actions are missing: which ones are offered?", actions)
+        return self.features.rows(rows, actions)
 
     def _decision(self, id: str) -> Decision | None:
         """A decision that is remembered, as it was made."""
@@ -220,7 +216,7 @@ class Bandit:
 
     def _again(self, known: Decision, rows: Any, actions: Actions | None) -> Decision:
         """A retry gets the decision that was made; another decision under its id is refused."""
-        table = as_rows(self._rows(rows, actions), self.policy.dim)
+        table = self._rows(rows, actions)
         width = len(known.x)  # less than that of a row where features have grown since
         if known.index < len(table):
             row = table[known.index]
@@ -305,26 +301,23 @@ class Bandit:
     def _append(self, events: Sequence[Event], partition: int | None = None) -> str:
         """Append, then fold everything new, one's own events included; what the last one meant."""
         journal, fold = self.journal, self._fold
+        status = ""
         if partition is None:
             journal.append(events)
             fold.catch_up(journal)
-            status = ""
         else:
             if settled := self._due(partition):
                 events = [*settled, *events]
             position = journal.append(events)[-1]
-            status = ""
-            for record in journal.read(partition, fold.positions[partition], BATCH):
-                meaning = fold.take(record)
-                if record.position == position:
-                    status = meaning
             while fold.positions[partition] < position:
-                for record in journal.read(partition, fold.positions[partition], BATCH):
+                for record in journal.read(partition, fold.positions[partition], PAGE):
                     meaning = fold.take(record)
                     if record.position == position:
                         status = meaning
+            if journal.partitions > 1:
+                fold.catch_up(journal)
         if fold.version >= self._snapshot_at:
-            self.save()
+            self._save_in_passing()
         return status
 
     # --- what is known -------------------------------------------------------------------------
@@ -412,6 +405,14 @@ class Bandit:
         except SnapshotConflict:  # another process saved since: what it left is not ours
             self._fold.save(self.journal, whole=True)
 
+    def _save_in_passing(self) -> None:
+        """A snapshot is a shortcut: that it failed is no reason to fail what is in the journal."""
+        try:
+            self.save()
+        except JournalError as error:
+            message = f"no snapshot was saved ({error}); the next opening reads more of the journal"
+            warnings.warn(message, SnapshotWarning, stacklevel=4)
+
     def close(self) -> None:
         """Save a snapshot and close the journal."""
         if not self._read_only:
@@ -460,14 +461,6 @@ class Bandit:
             message = f"the journal was made for {what}: open it as it was made"
             raise JournalMismatch(f"{message}, or choose another journal")
         self.journal.reidentify(mine)
-
-
-def _copied(row: Any, dim: int) -> Row:
-    """The row as float32, once its numbers are known to be small enough; else as the door says."""
-    if ddot(row, row) <= MAX_ENTRY:
-        copy: Row = row.astype(np.float32)
-        return copy
-    return as_row(row, dim).copy()
 
 
 def check_semantics(rewards: Any) -> None:

@@ -118,13 +118,14 @@ def as_numbers(value: Any, name: str) -> NDArray[Any]:
 
 
 def _bounded(given: NDArray[Any], name: str) -> Row:
+    # One pass in BLAS: a small sum of squares proves every entry finite and in bounds.
+    if given.dtype.char in "fd" and given.flags.c_contiguous:
+        flat = given.reshape(-1)
+        if np.vdot(flat, flat) <= MAX_ENTRY:
+            return given.astype(np.float32, copy=False)
     # A float64 beyond float32 becomes inf here and is refused by the bound below.
     with np.errstate(over="ignore"):
         array = np.asarray(given, dtype=np.float32, order="C")
-    # One pass in BLAS: a small sum of squares proves every entry finite and in bounds.
-    flat = array.reshape(-1)
-    if np.vdot(flat, flat) <= MAX_ENTRY:
-        return array
     bad = ~(np.abs(array) <= np.float32(MAX_ENTRY))
     if bad.any():
         at = tuple(int(i) for i in np.argwhere(bad)[0])

@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Literal
 
 import msgspec
 
 from belated.events import Decision
 from belated.fold import Fold
 from belated.ledger import Told
-
-Status = Literal[
-    "rewarded", "duplicate", "revised", "late", "parked", "voided", "expired", "activated"
-]
 
 
 class Receipt(msgspec.Struct, frozen=True, gc=False):
@@ -23,7 +18,9 @@ class Receipt(msgspec.Struct, frozen=True, gc=False):
         id: of the decision.
         status: ``rewarded``; ``duplicate``: the same was told before; ``revised``: a further part
             or revision; ``late``: after the window, and learned; ``parked``: the decision is not
-            known yet; ``voided``; ``expired``: after the retention, and not learned; ``activated``.
+            known yet; ``voided``; ``expired``: after the retention, and not learned; ``activated``;
+            ``conflict``: another process reported another value at the same time, and one of
+            the two counts.
     """
 
     id: str

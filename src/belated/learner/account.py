@@ -49,7 +49,8 @@ class Account:
         """Keep its row."""
         x = padded(decision.x, self._rows.dim)
         place = self._rows.put(x)
-        weight = min(self._slope(decision.mean), MAX_WEIGHT)
+        # Frozen here: what is added to the sums is what is taken out of them later.
+        weight = min(self._slope(decision.mean) / self.learner.model.dispersion, MAX_WEIGHT)
         if number - self.base == len(self._place):
             self._place.append(place)
             self._handle.append(NOWHERE)
@@ -66,11 +67,7 @@ class Account:
         last, x = self._last
         if last != number:
             x = self._row(number)
-        i = number - self.base
-        if last == number or not again:  # frozen: what is added now is what is taken out later
-            self._weight[i] = min(self._weight[i] / self.learner.model.dispersion, MAX_WEIGHT)
-            self._last = NOWHERE, x
-        weight = self._weight[i]
+        weight = self._weight[number - self.base]
         if again:
             self.learner.recall(x, weight)
         else:

@@ -220,7 +220,8 @@ class Learner:
         """Fit all observations, and let the model go on from there."""
         estimate = self._estimate(polish=False)
         self._observed = estimate.precision
-        self._next_fit = self.policy.estimator.next_fit(estimate.n)
+        if self._fits:
+            self._next_fit = self.policy.estimator.next_fit(estimate.n)
         self._renew()
         self.model.restart(estimate.mean, estimate.dispersion)
 

@@ -24,7 +24,7 @@ class Columns:
         self.recorded = array("q")  # when the journal first took the decision
         self.position = array("q")  # where the decision that counts is
         self.at = array("q")  # with ``crc`` it tells which of two decisions under one id counts
-        self.crc = array("L")
+        self.crc = array("I")
         self.value = array("d")  # what it is learned with
         self.told_recorded = array("q")  # the one reward most decisions have
         self.told_at = array("q")

@@ -164,17 +164,19 @@ def same_value(one: float, other: float) -> bool:
 
 
 def _bytes(one: Told) -> bytes:
-    # Id, part and revision are the same for all that are compared.
-    return encode(Reward("", one.at, one.value))
+    # Id, part and revision are the same for all that are compared; -0.0 is the same value as 0.0.
+    return encode(Reward("", one.at, one.value + 0.0))
 
 
 def meaning_of(facts: Facts, reward: Reward) -> str:
     """What a reward is to a decision that knows these facts."""
     if facts.void:
         return "voided"
-    for one in facts.told:
-        if one.part == reward.part and one.revision == reward.revision:
-            return "duplicate" if same_value(one.value, reward.value) else "conflict"
+    place = reward.part, reward.revision
+    values = [one.value for one in facts.told if (one.part, one.revision) == place]
+    if values:
+        known = any(same_value(value, reward.value) for value in values)
+        return "duplicate" if known else "conflict"
     return "revised" if facts.told else "rewarded"
 
 

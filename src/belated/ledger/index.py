@@ -56,7 +56,7 @@ class Index:
         """The number of a key, -1 if it has none."""
         table, mask, keys, base = self._table, self._mask, self.keys, self.base
         high, low = _halves(key)
-        hashed = (high * _HIGH + low * _LOW) & _ALL
+        hashed: int = (high * _HIGH + low * _LOW) & _ALL
         at, tag = hashed >> self._shift, hashed & _TAG
         while (entry := table[at]) != _FREE:
             if entry >> _BITS == tag:

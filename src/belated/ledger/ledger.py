@@ -171,6 +171,7 @@ class Ledger:
         elif role == _PENDING:
             self.changes.withdraw(number)
         rows.position[i], rows.at[i], rows.crc[i] = position, decision.at, crc
+        rows.flags[i] = rows.flags[i] & ~ACTIVATED | ACTIVATED * decision.activated
         self.changes.enter(number, decision)
         if role != _NOTHING:
             self.changes.expect(number, again=True)

@@ -4,6 +4,7 @@ Subclass a contract in a test file, give it what it asks for, and pytest runs it
 
 * :class:`JournalContract`: what every journal must do.
 * :class:`ManualClock`: a clock that a test moves.
+* :class:`Oracle`: what the records of a partition come to, by the plain text of the rules.
 
 Needs the extra ``testing``.
 """
@@ -23,5 +24,6 @@ pytest.register_assert_rewrite(
 
 from belated.testing.clocks import ManualClock  # noqa: E402 - after the check above
 from belated.testing.journal_contract import JournalContract  # noqa: E402
+from belated.testing.oracle import Oracle, Outcome  # noqa: E402
 
-__all__ = ["JournalContract", "ManualClock"]
+__all__ = ["JournalContract", "ManualClock", "Oracle", "Outcome"]

@@ -17,6 +17,8 @@ from belated.events import Activation, Decision, Opaque, Record, Reward, Settled
 from belated.inputs import MAX_REWARD
 from belated.rewards import Rewards
 
+#: Something told of a decision, after the time of its record.
+_Said = tuple[int, Activation | Reward | Void]
 #: Every state of a decision, in the order of their numbers.
 STATES = ("dormant", "pending", "rewarded", "defaulted", "censored", "voided")
 
@@ -49,7 +51,7 @@ class _Facts:
     """Everything that was said of one id, each with the time of its record."""
 
     decisions: list[tuple[int, Decision]] = field(default_factory=list)
-    others: list[tuple[int, Activation | Reward | Void]] = field(default_factory=list)
+    others: list[_Said] = field(default_factory=list)
 
 
 class Oracle:
@@ -107,7 +109,7 @@ class Oracle:
         self.tell_all(records)
 
     def tell(self, record: Record) -> None:
-        """One more record. Their stamps do not decrease, unless there is no retention."""
+        """One more record. Where there is a retention their stamps do not decrease."""
         event, recorded = record.event, record.recorded
         if isinstance(event, Opaque):
             raise TypeError(f"an oracle judges events, not unread bytes: {event!r}")
@@ -122,7 +124,7 @@ class Oracle:
         facts = self._facts.setdefault(event.id, _Facts())
         if isinstance(event, Decision):
             facts.decisions.append((recorded, event))
-        elif facts.decisions or not any(_repeats(event, other) for _, other in facts.others):
+        elif facts.decisions or not any(_repeats((recorded, event), one) for one in facts.others):
             facts.others.append((recorded, event))
         self._ageing.append((recorded, event.id))
 
@@ -169,7 +171,7 @@ class Oracle:
         # 1. The decision that counts is the one with the least (at, checksum of its bytes).
         decision = min((one for _, one in facts.decisions), key=_rank)
         recorded = min(since for since, _ in facts.decisions)
-        conflict = any(one != decision for _, one in facts.decisions)
+        conflict = len({encode(one) for _, one in facts.decisions}) > 1
         # 3. Live, and until when silence is no answer.
         activations = [since for since, event in facts.others if isinstance(event, Activation)]
         live = decision.activated or bool(activations)
@@ -211,7 +213,7 @@ class Oracle:
         for part in {one.part for one in told}:
             last = max(one.revision for one in told if one.part == part)
             tied = [one for one in told if one.part == part and one.revision == last]
-            counted.append(min(tied, key=encode))
+            counted.append(min(tied, key=_bytes))
             contradicted = contradicted or len({one.value for one in tied}) > 1
         if self.rewards.reduce == "latest":
             return max(counted, key=lambda one: (one.at, one.part)).value, contradicted
@@ -227,21 +229,22 @@ class Oracle:
         horizon = self.watermark - self.retention
         while self._ageing and self._ageing[0][0] < horizon:
             self._aged.add(self._ageing.popleft()[1])
-        for id in list(self._aged):
-            facts = self._facts.get(id, _Facts())
-            if not facts.decisions:  # parked: nobody has asked for these
+        left = set()
+        for id in sorted(self._aged):
+            facts = self._facts.pop(id, _Facts())
+            if not facts.decisions:  # parked, and its decision has not come
                 kept = [(since, event) for since, event in facts.others if since >= horizon]
                 self.orphaned += len(facts.others) - len(kept)
-                facts.others = kept
-                self._aged.discard(id)
+                if kept:
+                    self._facts[id] = _Facts(others=kept)
                 continue
             outcome = self._judge(facts)
-            if outcome.recorded >= horizon:  # older events that it has taken up
-                self._aged.discard(id)
-            elif outcome.state not in ("dormant", "pending"):
+            if outcome.recorded < horizon and outcome.state not in ("dormant", "pending"):
                 self.forgotten.append(outcome)
-                del self._facts[id]
-                self._aged.discard(id)
+                continue
+            self._facts[id] = facts
+            left.add(id)
+        self._aged = left
 
 
 def _rank(decision: Decision) -> tuple[int, int]:
@@ -252,9 +255,17 @@ def _since(told: tuple[int, Reward]) -> int:
     return told[0]
 
 
-def _repeats(event: Activation | Reward | Void, other: Activation | Reward | Void) -> bool:
-    """Whether one event is a retry of another: the same said again, and not of an earlier time."""
-    if isinstance(event, Reward) and isinstance(other, Reward):
-        same = (event.part, event.revision, event.value) == (other.part, other.revision, other.value)
-        return same and other.at <= event.at
-    return type(event) is type(other) and other.at <= event.at
+def _bytes(reward: Reward) -> bytes:
+    """The bytes of a reward, where -0.0 is the same value as 0.0."""
+    return encode(Reward(reward.id, reward.at, reward.value + 0.0, reward.part, reward.revision))
+
+
+def _repeats(one: _Said, other: _Said) -> bool:
+    """Whether one event is a retry of another: the same said again, and not earlier in any way."""
+    (since, event), (before, first) = one, other
+    if since < before or event.at < first.at or type(event) is not type(first):
+        return False
+    if isinstance(event, Reward) and isinstance(first, Reward):
+        same_place = (event.part, event.revision) == (first.part, first.revision)
+        return same_place and event.value == first.value
+    return True
