@@ -444,11 +444,13 @@ def test_what_is_pending_counts_as_much_after_a_restart(clock: ManualClock) -> N
     again = opened(clock, policy=policy, rewards=Explicit(), journal=bandit.journal)
     stories = [bandit.entry(id).decision for id in ids[-20:]]
     rows = np.array([one.x for one in stories if one is not None], dtype=np.float64)
-    for one in (bandit, again):
+    for one in (bandit, again, bandit.as_of(1 << 62)):
         learner = one._fold.learner
-        learner._fold()
-        expected = rows.T @ rows / learner.model.dispersion
-        np.testing.assert_allclose(learner._pending.matrix, expected, rtol=0.05)
+        learner._renew()
+        model = learner.model
+        both = np.linalg.inv(model.decided @ model.decided.T)
+        pending = both - np.linalg.inv(model.observed @ model.observed.T)
+        np.testing.assert_allclose(pending, rows.T @ rows / model.dispersion, rtol=1e-6)
 
 
 def test_grown_features_learn_from_older_rows(clock: ManualClock) -> None:

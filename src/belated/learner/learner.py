@@ -59,6 +59,9 @@ class Learner:
         self._observed: Matrix = policy.start.precision
         self._counted: Matrix = policy.start.precision
         self._pending = Information.zero(policy.dim)
+        # Where φ is estimated the sum holds slopes, which are 1, and is divided by φ when it is
+        # used: weights that were added under one φ could not be taken out under another.
+        self._unscaled = policy.family.dispersion is None and not self._gram
         # What waits to be folded in, in columns.
         self._asked: tuple[list[Vector], list[float]] = ([], [])
         self._left: tuple[list[Vector], list[float]] = ([], [])
@@ -80,13 +83,14 @@ class Learner:
             self.model.expect(x, self._share * weight)
         rows, weights = self._asked
         rows.append(x)
-        weights.append(weight)
+        weights.append(1.0 if self._unscaled else weight)
         if len(rows) == self._limit:
             self._renew()
 
     def expect_all(self, rows: Matrix, weights: Vector) -> None:
         """Many decisions were made whose rewards are out; within :meth:`bulk`."""
-        self._pending += Information.of(rows, np.ones(len(rows)) if self._gram else weights)
+        plain = self._gram or self._unscaled
+        self._pending += Information.of(rows, np.ones(len(rows)) if plain else weights)
         self.model.pending += len(rows)
         self.model.decisions += len(rows)
 
@@ -117,7 +121,7 @@ class Learner:
         rows, rewards, before, after = self._came[lane]
         rows.append(x)
         rewards.append(y)
-        before.append(weight)
+        before.append(1.0 if self._unscaled else weight)
         after.append(learned)
         handle = self._given[lane]
         self._given[lane] = handle + 1
@@ -133,7 +137,7 @@ class Learner:
             weight = 1.0
         rows, weights = self._left
         rows.append(x)
-        weights.append(weight)
+        weights.append(1.0 if self._unscaled else weight)
         if self._share == 0.0 or self._bulk:
             self.model.pending -= 1
             if len(rows) == self._limit:
@@ -220,6 +224,7 @@ class Learner:
         """Fit all observations, and let the model go on from there."""
         estimate = self._estimate(polish=False)
         self._observed = estimate.precision
+        self.model.dispersion = estimate.dispersion
         if self._fits:
             self._next_fit = self.policy.estimator.next_fit(estimate.n)
         self._renew()
@@ -267,7 +272,8 @@ class Learner:
         if self._bulk:
             return
         counted = self._counted if self._gram else self._observed
-        decided = counted + self._share * self._pending.matrix
+        share = self._share / self.model.dispersion if self._unscaled else self._share
+        decided = counted + share * self._pending.matrix
         if dpotrf(decided)[1]:  # long rows have left, and their rounding outweighs the others
             decided = counted
         self.model.renew(self._observed, decided)
