@@ -30,6 +30,9 @@ class _Event(
     def __eq__(self, other: object) -> bool:
         return type(other) is type(self) and _encoder.encode(self) == _encoder.encode(other)
 
+    def __ne__(self, other: object) -> bool:  # msgspec has one of its own
+        return not self == other
+
     def __hash__(self) -> int:
         return hash(_encoder.encode(self))
 

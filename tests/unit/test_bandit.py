@@ -26,6 +26,7 @@ from belated import (
 from belated.events import Reward, Settled
 from belated.inputs import Matrix
 from belated.journals import MemoryJournal
+from belated.ledger import State
 from belated.policies import Policy
 from belated.testing import ManualClock
 
@@ -526,3 +527,20 @@ def test_events_of_others_have_their_own_times(clock: ManualClock) -> None:
     assert record.recorded == clock.now
     stamps = [record.recorded for record in bandit.journal.read(0, 0, 10)]
     assert all(a <= b for a, b in pairwise(stamps))
+
+
+@pytest.mark.parametrize("window", [None, timedelta(microseconds=10)])
+def test_retention_forgets_without_a_window_that_ends(
+    clock: ManualClock, window: timedelta | None
+) -> None:
+    """What was rewarded is let go of, and what was parked is given up."""
+    retention = timedelta(microseconds=20)
+    bandit = opened(clock, rewards=Explicit(window), retention=retention)
+    for _ in range(5):
+        bandit.observe(bandit.decide(ROWS).id, 1.0)
+    bandit.observe("never-made", 1.0)
+    clock.now += 1_000
+    bandit.decide(ROWS)
+    assert bandit.counters["orphaned"] == 1
+    assert bandit.counts["rewarded"] == 5
+    assert len(bandit._fold.ledgers[0].numbers(State.REWARDED)) == 0

@@ -240,3 +240,9 @@ def test_records_hold_an_event_with_its_place() -> None:
     record = Record(partition=1, position=2, recorded=3, event=_decision())
     assert record == Record(1, 2, 3, _decision())
     assert record != Record(1, 2, 3, _decision(mean=0.5))
+
+
+def test_equal_events_do_not_differ() -> None:
+    """``!=`` is the opposite of ``==``."""
+    assert not Void("a", 1) != Void("a", 1)  # noqa: SIM202
+    assert Void("a", 1) != Void("a", 2)

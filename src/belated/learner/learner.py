@@ -161,6 +161,8 @@ class Learner:
         row, y = observations.get(handle)
         x = row.astype(np.float64)
         observations.remove(handle)
+        if self._gram:
+            self._counted = self._counted - Information.of(x[None, :], [1.0]).matrix
         if self._bulk:
             self.model.n -= 1
             return x
@@ -168,8 +170,6 @@ class Learner:
         _, weight = self.model.predict(x)
         one = Information.of(x[None, :], [weight])
         self._observed = self._observed - one.matrix
-        if self._gram:
-            self._counted = self._counted - Information.of(x[None, :], [1.0]).matrix
         done = self.model.retract(x, y, weight)
         if self._share == 0.0 and not self._gram:  # the same root, and it has been taken out
             self.model.pending -= 1

@@ -1,7 +1,7 @@
 """The join: from the records of a partition to what each decision has come to.
 
-``entries`` are the rules, ``ledger`` applies them to one record at a time; ``columns``, ``index``
-and ``parked`` are what it remembers.
+``entries`` are the rules, the ``book`` keeps what is known of each decision and judges it by them,
+the ``ledger`` reads records into the book; ``columns``, ``index`` and ``parked`` are its memory.
 """
 
 from belated.ledger.changes import Changes

@@ -9,7 +9,7 @@ from __future__ import annotations
 from array import array
 
 #: In ``flags``.
-ACTIVATED, LATE, CONFLICT, FORGOTTEN = 1, 2, 4, 8
+ACTIVATED, LATE, CONFLICT, FORGOTTEN, EXPECTED = 1, 2, 4, 8, 16
 #: In ``told_recorded``: no reward yet.
 NONE = -1
 

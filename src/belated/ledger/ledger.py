@@ -11,12 +11,8 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator
-from hashlib import blake2b
 from heapq import heappop, heappush
 from zlib import crc32
-
-import msgspec
 
 from belated.events import (
     Activation,
@@ -31,33 +27,33 @@ from belated.events import (
 )
 from belated.exceptions import UnknownEvent
 from belated.ids import key_of
+from belated.ledger.book import AWAITED, NOTHING, OBSERVED, ROLE, Book
 from belated.ledger.changes import Changes
-from belated.ledger.columns import ACTIVATED, CONFLICT, FORGOTTEN, LATE, NONE, Columns
+from belated.ledger.columns import (
+    ACTIVATED,
+    EXPECTED,
+    FORGOTTEN,
+    LATE,
+    NONE,
+)
 from belated.ledger.entries import (
-    Entry,
-    Facts,
     State,
     Told,
-    Verdict,
-    due_of,
-    judge,
     meaning_of,
     same_value,
     with_one_more,
 )
-from belated.ledger.index import Index
 from belated.ledger.parked import Parked
 from belated.rewards import Rewards
 
 DORMANT, PENDING, REWARDED = State.DORMANT, State.PENDING, State.REWARDED
-#: What a state is to the learner: nothing, pending, observed.
-_NOTHING, _PENDING, _OBSERVED = 0, 1, 2
-_ROLE = (_NOTHING, _PENDING, _OBSERVED, _OBSERVED, _NOTHING, _NOTHING)
+#: Beyond any time that fits into a column.
+_LONG = 1 << 63
 #: Forgotten decisions at the front leave when there are this many, and a third of all.
 _DROPPED = 1024
 
 
-class Ledger:
+class Ledger(Book):
     """The entries of one partition.
 
     Args:
@@ -77,27 +73,19 @@ class Ledger:
         most: float,
         retention: int | None = None,
     ) -> None:
-        self.rewards = rewards
-        self.changes = changes
-        self.watermark = 0
-        #: Decisions by state, the forgotten ones too.
-        self.counts = [0] * len(State)
+        super().__init__(rewards, changes, retention)
         #: Events by status.
         self.counters: Counter[str] = Counter()
         self._least, self._most = least, most
-        self._window, self._retention = rewards.window_us, retention
-        self._index = Index()
-        self._rows = Columns()
-        self._facts: dict[int, Facts] = {}  # of decisions that need more than the columns
+        self._window = rewards.window_us
         self._parked = Parked()
         # Decisions come due in the order of their numbers, but for those in the heap.
         self._due = 0
         self._dues: list[tuple[int, int]] = []
-        self._soonest: float = 0.0  # nothing is due before
         self._latest = 0
+        self._soonest: float = 0.0  # nothing is due before
         self._forgotten = 0  # numbers below were forgotten, or are stragglers
         self._stragglers: set[int] = set()
-        self._forgotten_digest = 0
 
     def fold(self, record: Record) -> str:
         """Take one record; returns what it meant, which is counted.
@@ -130,13 +118,14 @@ class Ledger:
         number = self._index.add(key)
         live = decision.activated
         state = PENDING if live else DORMANT
-        self._rows.append(
-            state, ACTIVATED if live else 0, recorded, record.position, decision.at, crc
-        )
+        flags = ACTIVATED | EXPECTED if live else 0
+        self._rows.append(state, flags, recorded, record.position, _held(decision.at), crc)
         self.counts[state] += 1
         self.changes.enter(number, decision)
         if live:
             self.changes.expect(number)
+        if self._soonest == math.inf:  # nothing was to come; see again
+            self._soonest = recorded
         if self._window is not None:
             self._comes_due(number, recorded, recorded + self._window)
         for since, event in self._parked.take(key):
@@ -146,9 +135,9 @@ class Ledger:
 
     def _decided_again(self, number: int, decision: Decision, record: Record, crc: int) -> str:
         rows, i = self._rows, number - self._rows.base
-        recorded = record.recorded
-        same = (decision.at, crc) == (rows.at[i], rows.crc[i])
-        if not same and (decision.at, crc) < (rows.at[i], rows.crc[i]):
+        recorded, at = record.recorded, _held(decision.at)
+        same = (at, crc) == (rows.at[i], rows.crc[i])
+        if not same and (at, crc) < (rows.at[i], rows.crc[i]):
             self._replace(number, decision, record.position, crc)
         if recorded < rows.recorded[i]:
             rows.recorded[i] = recorded
@@ -165,17 +154,17 @@ class Ledger:
     def _replace(self, number: int, decision: Decision, position: int, crc: int) -> None:
         """Another decision under this id is the one that counts."""
         rows, i = self._rows, number - self._rows.base
-        role = _ROLE[rows.state[i]]
-        if role == _OBSERVED:
+        role = ROLE[rows.state[i]]
+        if role == OBSERVED:
             self.changes.retract(number)
-        elif role == _PENDING:
+        elif role == AWAITED:
             self.changes.withdraw(number)
-        rows.position[i], rows.at[i], rows.crc[i] = position, decision.at, crc
+        rows.position[i], rows.at[i], rows.crc[i] = position, _held(decision.at), crc
         rows.flags[i] = rows.flags[i] & ~ACTIVATED | ACTIVATED * decision.activated
         self.changes.enter(number, decision)
-        if role != _NOTHING:
+        if role != NOTHING:
             self.changes.expect(number, again=True)
-        if role == _OBSERVED:
+        if role == OBSERVED:
             self.changes.learn(number, rows.value[i])
         self._facts_of(number).activated = decision.activated
 
@@ -188,7 +177,10 @@ class Ledger:
         number = self._index.find(key)
         if number >= 0:
             return self._heard(number, event, recorded)
-        return "parked" if self._parked.add(key, event, recorded) else "duplicate"
+        if not self._parked.add(key, event, recorded):
+            return "duplicate"
+        self._soonest = min(self._soonest, recorded)
+        return "parked"
 
     def _heard(self, number: int, event: Activation | Reward | Void, recorded: int) -> str:
         if type(event) is Reward:
@@ -217,7 +209,7 @@ class Ledger:
             if told == NONE and rows.state[i] == PENDING:
                 rows.state[i] = REWARDED
                 rows.value[i] = reward.value
-                rows.told_recorded[i], rows.told_at[i] = recorded, reward.at
+                rows.told_recorded[i], rows.told_at[i] = recorded, _held(reward.at)
                 self.counts[PENDING] -= 1
                 self.counts[REWARDED] += 1
                 self.changes.learn(number, reward.value)
@@ -234,7 +226,7 @@ class Ledger:
                 return "duplicate"
         facts = self._facts_of(number)
         status = meaning_of(facts, reward)
-        one = Told(recorded, reward.at, reward.value, reward.part, reward.revision)
+        one = Told(recorded, _held(reward.at), reward.value, reward.part, reward.revision)
         facts.told = with_one_more(facts.told, one)
         self._review(number)
         if status == "rewarded" and rows.flags[i] & LATE:
@@ -309,114 +301,7 @@ class Ledger:
         self._facts.pop(number, None)
         self.changes.forget(number)
 
-    # --- what the rules say --------------------------------------------------------------------
-
-    def _facts_of(self, number: int) -> Facts:
-        """The facts; whoever changes them calls for a review."""
-        facts = self._facts.get(number)
-        if facts is None:
-            facts = self._facts[number] = self._read(number)
-        return facts
-
-    def _read(self, number: int) -> Facts:
-        rows, i = self._rows, number - self._rows.base
-        told: list[Told] = []
-        if rows.told_recorded[i] != NONE:
-            told = [Told(rows.told_recorded[i], rows.told_at[i], rows.value[i])]
-        return Facts(rows.recorded[i], bool(rows.flags[i] & ACTIVATED), told=told)
-
-    def _review(self, number: int) -> None:
-        """Judge anew, and tell what has changed."""
-        facts = self._facts.get(number)
-        verdict = judge(
-            self._read(number) if facts is None else facts,
-            self.watermark,
-            self.rewards,
-            self._retention,
-        )
-        self._apply(number, verdict)
-        if facts is not None and facts.plain and (verdict.state == REWARDED or not facts.told):
-            del self._facts[number]  # the columns hold it all
-            rows, i = self._rows, number - self._rows.base
-            for one in facts.told:
-                rows.told_recorded[i], rows.told_at[i] = one.recorded, one.at
-
-    def _apply(self, number: int, verdict: Verdict) -> None:
-        rows, i = self._rows, number - self._rows.base
-        old, new = rows.state[i], verdict.state
-        before = rows.value[i]
-        value = 0.0 if verdict.value is None else verdict.value
-        rows.state[i] = new
-        rows.value[i] = value
-        self.counts[old] -= 1
-        self.counts[new] += 1
-        flags = rows.flags[i] & ~(LATE | CONFLICT)
-        rows.flags[i] = flags | LATE * verdict.late | CONFLICT * verdict.conflict
-        was, now = _ROLE[old], _ROLE[new]
-        changes = self.changes
-        if was == now:
-            if now == _OBSERVED and before != value:
-                changes.revise(number, value)
-        elif was == _OBSERVED:
-            changes.retract(number)
-            if now == _PENDING:
-                changes.expect(number, again=True)
-        elif now == _NOTHING:
-            changes.withdraw(number)
-        else:
-            if was == _NOTHING:
-                changes.expect(number, again=old != DORMANT)
-            if now == _OBSERVED:
-                changes.learn(number, value)
-
-    # --- what others may ask -------------------------------------------------------------------
-
-    def find(self, id: str) -> int:
-        """The number of a remembered decision, -1 if there is none."""
-        return self._index.find(key_of(id))
-
-    def entry(self, id: str) -> Entry | None:
-        """What a remembered decision has come to."""
-        number = self.find(id)
-        if number < 0:
-            return None
-        rows, i = self._rows, number - self._rows.base
-        facts = self._facts.get(number) or self._read(number)
-        return Entry(
-            state=State(rows.state[i]).name.lower(),
-            value=rows.value[i] if _ROLE[rows.state[i]] == _OBSERVED else None,
-            late=bool(rows.flags[i] & LATE),
-            conflict=bool(rows.flags[i] & CONFLICT),
-            recorded=rows.recorded[i],
-            position=rows.position[i],
-            due=due_of(facts, self.rewards),
-            told=list(facts.told),
-        )
-
-    def meaning(self, reward: Reward) -> str:
-        """What a reward would be to what is known, but for the time: that is the journal's."""
-        number = self._index.find(key_of(reward.id))
-        if number < 0:
-            return "parked"
-        if number not in self._facts and self._rows.told_recorded[number - self._rows.base] == NONE:
-            return "rewarded"
-        return meaning_of(self._facts.get(number) or self._read(number), reward)
-
-    def numbers(self, state: State) -> list[int]:
-        """The numbers of all remembered decisions in a state."""
-        rows = self._rows
-        return [
-            rows.base + i
-            for i, one in enumerate(rows.state)
-            if one == state and not rows.flags[i] & FORGOTTEN
-        ]
-
-    def pending(self) -> Iterator[tuple[bytes, int]]:
-        """Key and record time of every pending decision, the oldest first."""
-        rows = self._rows
-        for i, state in enumerate(rows.state):
-            if state == PENDING:
-                yield bytes(self._index.keys[16 * i : 16 * i + 16]), rows.recorded[i]
+    # --- when something is due ------------------------------------------------------------------
 
     @property
     def due(self) -> int | None:
@@ -425,8 +310,10 @@ class Ledger:
         return None if due == math.inf else int(due)
 
     def is_due(self, now: int) -> bool:
-        """Whether anything is to be settled by now."""
-        return now >= self._soonest and self._next_due() <= now
+        """Whether anything is to be settled by now, or much is to be forgotten."""
+        if now < self._soonest:
+            return False
+        return self._next_due() <= now or self._next_forgotten() <= now
 
     def _next_due(self) -> float:
         rows, found = self._rows, math.inf
@@ -439,28 +326,23 @@ class Ledger:
                 found = rows.recorded[number - rows.base] + self._window
             if self._dues:
                 found = min(found, self._dues[0][0])
-        self._soonest = found
+        self._soonest = min(found, self._next_forgotten())
         return found
 
-    @property
-    def digest(self) -> int:
-        """A number that two ledgers share if and only if they hold the same entries.
+    def _next_forgotten(self) -> float:
+        """When to let go: not at every decision, but a sixteenth of the retention later."""
+        if self._retention is None:
+            return math.inf
+        rows, number = self._rows, max(self._forgotten, self._rows.base)
+        oldest: float = self._parked.oldest
+        if number < rows.base + len(rows):
+            oldest = min(oldest, rows.recorded[number - rows.base])
+        return oldest + self._retention + 1 + self._retention // 16
 
-        It is a sum over decisions, the forgotten ones too: that of several partitions is the sum
-        of theirs (modulo 2^128), whatever the partitions.
-        """
-        rows, total = self._rows, self._forgotten_digest
-        for i in range(len(rows)):
-            if not rows.flags[i] & FORGOTTEN:
-                total += self._digest_of(rows.base + i)
-        return total % (1 << 128)
 
-    def _digest_of(self, number: int) -> int:
-        rows, i = self._rows, number - self._rows.base
-        key = self._index.keys[16 * i : 16 * i + 16]
-        flags = rows.flags[i] & (LATE | CONFLICT)
-        what = key + msgspec.msgpack.encode((rows.state[i], flags, rows.at[i], rows.value[i] + 0.0))
-        return int.from_bytes(blake2b(what, digest_size=16).digest())
+def _held(at: int) -> int:
+    """A time that fits into a column: no client's clock may stop the fold."""
+    return max(0, min(at, _LONG - 1))
 
 
 def _unknown(record: Record) -> UnknownEvent:

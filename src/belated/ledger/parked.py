@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import deque
 
 from belated.events import Activation, Reward, Void
@@ -38,7 +39,17 @@ class Parked:
 
     def take(self, key: bytes) -> list[tuple[int, Told]]:
         """The events of a decision that has come."""
-        return self.events.pop(key, []) if self.events else []
+        if not self.events:
+            return []
+        found = self.events.pop(key, [])
+        if found and len(self._since) > 64 + 4 * len(self.events):  # most have been taken
+            self.restore(self.events)
+        return found
+
+    @property
+    def oldest(self) -> float:
+        """When the first event was parked that may still be; infinity if there is none."""
+        return self._since[0][0] if self._since else math.inf
 
     def orphan(self, horizon: int) -> int:
         """Give up on events recorded before ``horizon``; returns how many."""

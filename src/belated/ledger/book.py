@@ -1,0 +1,180 @@
+"""What is known of each decision, and what the rules say of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from hashlib import blake2b
+
+import msgspec
+
+from belated.events import Reward
+from belated.ids import key_of
+from belated.ledger.changes import Changes
+from belated.ledger.columns import (
+    ACTIVATED,
+    CONFLICT,
+    EXPECTED,
+    FORGOTTEN,
+    LATE,
+    NONE,
+    Columns,
+)
+from belated.ledger.entries import (
+    Entry,
+    Facts,
+    State,
+    Told,
+    Verdict,
+    due_of,
+    judge,
+    meaning_of,
+)
+from belated.ledger.index import Index
+from belated.rewards import Rewards
+
+DORMANT, PENDING, REWARDED = State.DORMANT, State.PENDING, State.REWARDED
+#: What a state is to the learner.
+NOTHING, AWAITED, OBSERVED = 0, 1, 2
+ROLE = (NOTHING, AWAITED, OBSERVED, OBSERVED, NOTHING, NOTHING)
+
+
+class Book:
+    """The entries of one partition: judged when their facts change, and told to ``changes``."""
+
+    def __init__(self, rewards: Rewards, changes: Changes, retention: int | None) -> None:
+        self.rewards = rewards
+        self.changes = changes
+        self.watermark = 0
+        #: Decisions by state, the forgotten ones too.
+        self.counts = [0] * len(State)
+        self._retention = retention
+        self._index = Index()
+        self._rows = Columns()
+        self._facts: dict[int, Facts] = {}  # of decisions that need more than the columns
+        self._forgotten_digest = 0
+
+    def _facts_of(self, number: int) -> Facts:
+        """The facts; whoever changes them calls for a review."""
+        facts = self._facts.get(number)
+        if facts is None:
+            facts = self._facts[number] = self._read(number)
+        return facts
+
+    def _read(self, number: int) -> Facts:
+        rows, i = self._rows, number - self._rows.base
+        told: list[Told] = []
+        if rows.told_recorded[i] != NONE:
+            told = [Told(rows.told_recorded[i], rows.told_at[i], rows.value[i])]
+        return Facts(rows.recorded[i], bool(rows.flags[i] & ACTIVATED), told=told)
+
+    def _review(self, number: int) -> None:
+        """Judge anew, and tell what has changed."""
+        facts = self._facts.get(number)
+        verdict = judge(
+            self._read(number) if facts is None else facts,
+            self.watermark,
+            self.rewards,
+            self._retention,
+        )
+        self._apply(number, verdict)
+        if facts is not None and facts.plain and (verdict.state == REWARDED or not facts.told):
+            del self._facts[number]  # the columns hold it all
+            rows, i = self._rows, number - self._rows.base
+            for one in facts.told:
+                rows.told_recorded[i], rows.told_at[i] = one.recorded, one.at
+
+    def _apply(self, number: int, verdict: Verdict) -> None:
+        rows, i = self._rows, number - self._rows.base
+        old, new = rows.state[i], verdict.state
+        before = rows.value[i]
+        value = 0.0 if verdict.value is None else verdict.value
+        rows.state[i] = new
+        rows.value[i] = value
+        self.counts[old] -= 1
+        self.counts[new] += 1
+        flags = rows.flags[i] & ~(LATE | CONFLICT)
+        rows.flags[i] = flags | LATE * verdict.late | CONFLICT * verdict.conflict
+        was, now = ROLE[old], ROLE[new]
+        changes = self.changes
+        if was == now:
+            if now == OBSERVED and before != value:
+                changes.revise(number, value)
+        elif was == OBSERVED:
+            changes.retract(number)
+            if now == AWAITED:
+                changes.expect(number, again=True)
+        elif now == NOTHING:
+            changes.withdraw(number)
+        else:
+            if was == NOTHING:
+                changes.expect(number, again=bool(rows.flags[i] & EXPECTED))
+                rows.flags[i] |= EXPECTED
+            if now == OBSERVED:
+                changes.learn(number, value)
+
+    def find(self, id: str) -> int:
+        """The number of a remembered decision, -1 if there is none."""
+        return self._index.find(key_of(id))
+
+    def entry(self, id: str) -> Entry | None:
+        """What a remembered decision has come to."""
+        number = self.find(id)
+        if number < 0:
+            return None
+        rows, i = self._rows, number - self._rows.base
+        facts = self._facts.get(number) or self._read(number)
+        return Entry(
+            state=State(rows.state[i]).name.lower(),
+            value=rows.value[i] if ROLE[rows.state[i]] == OBSERVED else None,
+            late=bool(rows.flags[i] & LATE),
+            conflict=bool(rows.flags[i] & CONFLICT),
+            recorded=rows.recorded[i],
+            position=rows.position[i],
+            due=due_of(facts, self.rewards),
+            told=list(facts.told),
+        )
+
+    def meaning(self, reward: Reward) -> str:
+        """What a reward would be to what is known, but for the time: that is the journal's."""
+        number = self._index.find(key_of(reward.id))
+        if number < 0:
+            return "parked"
+        if number not in self._facts and self._rows.told_recorded[number - self._rows.base] == NONE:
+            return "rewarded"
+        return meaning_of(self._facts.get(number) or self._read(number), reward)
+
+    def numbers(self, state: State) -> list[int]:
+        """The numbers of all remembered decisions in a state."""
+        rows = self._rows
+        return [
+            rows.base + i
+            for i, one in enumerate(rows.state)
+            if one == state and not rows.flags[i] & FORGOTTEN
+        ]
+
+    def pending(self) -> Iterator[tuple[bytes, int]]:
+        """Key and record time of every pending decision, the oldest first."""
+        rows = self._rows
+        for i, state in enumerate(rows.state):
+            if state == PENDING:
+                yield bytes(self._index.keys[16 * i : 16 * i + 16]), rows.recorded[i]
+
+    @property
+    def digest(self) -> int:
+        """A number that two ledgers share if and only if they hold the same entries.
+
+        It is a sum over decisions, the forgotten ones too: that of several partitions is the sum
+        of theirs (modulo 2^128), whatever the partitions.
+        """
+        rows, total = self._rows, self._forgotten_digest
+        for i in range(len(rows)):
+            if not rows.flags[i] & FORGOTTEN:
+                total += self._digest_of(rows.base + i)
+        return total % (1 << 128)
+
+    def _digest_of(self, number: int) -> int:
+        rows, i = self._rows, number - self._rows.base
+        key = self._index.keys[16 * i : 16 * i + 16]
+        flags = rows.flags[i] & (LATE | CONFLICT)
+        what = key + msgspec.msgpack.encode((rows.state[i], flags, rows.at[i], rows.value[i] + 0.0))
+        return int.from_bytes(blake2b(what, digest_size=16).digest())

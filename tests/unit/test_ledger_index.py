@@ -1,0 +1,157 @@
+"""The index of keys, against a dictionary."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from itertools import pairwise
+from unittest import mock
+
+import pytest
+
+from belated.ledger import index as module
+from belated.ledger.index import Index
+
+
+def keys_of(count: int, seed: int = 1) -> list[bytes]:
+    """Different random keys."""
+    rng = random.Random(seed)
+    return [rng.randbytes(12) + i.to_bytes(4) for i in range(count)]
+
+
+def check(index: Index, known: dict[bytes, int], unknown: list[bytes]) -> None:
+    """Every key is found under its number, and no other is."""
+    assert [index.find(key) for key in known] == list(known.values())
+    assert {index.find(key) for key in unknown} <= {-1}
+
+
+@pytest.fixture(params=[False, True], ids=["random", "colliding"])
+def colliding(request: pytest.FixtureRequest) -> Iterator[bool]:
+    """With the hash of this process, and with one under which all keys are alike."""
+    if request.param:
+        with mock.patch.multiple(module, _HIGH=0, _LOW=0):
+            yield True
+    else:
+        yield False
+
+
+def test_an_empty_index_knows_nothing(colliding: bool) -> None:
+    """And gives 0 to the first key."""
+    index = Index()
+    assert (len(index), index.next, index.find(bytes(16))) == (0, 0, -1)
+    assert index.add(bytes(16)) == 0
+    assert (len(index), index.next, index.find(bytes(16))) == (1, 1, 0)
+
+
+def test_numbers_are_given_in_order_as_the_table_grows(colliding: bool) -> None:
+    """Also where all keys want the same place."""
+    keys = keys_of(400)
+    index = Index()
+    assert [index.add(key) for key in keys] == list(range(400))
+    check(index, {key: i for i, key in enumerate(keys)}, keys_of(100, seed=2))
+
+
+def test_a_removed_key_is_found_no_longer_and_may_come_again(colliding: bool) -> None:
+    """It gets a new number; the others keep theirs."""
+    keys = keys_of(300)
+    index = Index()
+    known = {key: index.add(key) for key in keys}
+    gone = keys[::3]
+    for key in gone:
+        index.remove(known.pop(key))
+    check(index, known, gone)
+    for key in gone[:50]:
+        known[key] = index.add(key)
+        assert known[key] >= 300
+    check(index, known, gone[50:])
+
+
+def test_a_number_may_be_removed_twice(colliding: bool) -> None:
+    """The second time nothing happens."""
+    index = Index()
+    known = {key: index.add(key) for key in keys_of(20)}
+    key, number = known.popitem()
+    index.remove(number)
+    index.remove(number)
+    check(index, known, [key])
+
+
+def test_numbers_at_the_front_can_be_dropped(colliding: bool) -> None:
+    """The numbers that are left stay what they were, through rebuilds too."""
+    keys = keys_of(500)
+    index = Index()
+    known = {key: index.add(key) for key in keys[:200]}
+    for key in keys[:150]:
+        index.remove(known.pop(key))
+    index.drop(150)
+    assert (len(index), index.base, index.next) == (50, 150, 200)
+    known |= {key: index.add(key) for key in keys[200:]}
+    assert known[keys[-1]] == 499
+    check(index, known, keys[:150])
+
+
+def test_an_index_may_be_emptied_again_and_again(colliding: bool) -> None:
+    """A table full of what is gone is made anew, with nothing in it."""
+    index = Index()
+    for number, key in enumerate(keys_of(300)):
+        assert index.add(key) == number
+        assert index.find(key) == number
+        index.remove(number)
+        index.drop(1)
+        assert index.find(key) == -1
+    assert (len(index), index.next) == (0, 300)
+
+
+def test_a_restored_index_finds_what_was_not_removed(colliding: bool) -> None:
+    """From the keys, the base and the removed numbers alone; also from nothing."""
+    keys = keys_of(200)
+    index = Index()
+    removed = {1010, 1011, 1199}
+    index.restore(b"".join(keys), 1000, removed)
+    known = {key: 1000 + i for i, key in enumerate(keys) if 1000 + i not in removed}
+    check(index, known, [keys[10], keys[11], keys[199]])
+    assert index.add(keys[10]) == 1200
+    empty = Index()
+    empty.restore(b"", 7, set())
+    assert empty.find(keys[0]) == -1
+    assert empty.add(keys[0]) == 7
+
+
+def test_a_hundred_thousand_keys() -> None:
+    """Added, half of them removed and dropped, restored."""
+    keys = keys_of(100_000)
+    index = Index()
+    known = {key: index.add(key) for key in keys}
+    check(index, known, keys_of(1000, seed=2))
+    for number in range(50_000):
+        index.remove(number)
+    index.drop(50_000)
+    for key in keys[:50_000]:
+        del known[key]
+    check(index, known, keys[:50_000])
+    again = Index()
+    again.restore(bytes(index.keys), index.base, {50_001})
+    del known[keys[50_001]]
+    check(again, known, [keys[50_001], *keys[:1000]])
+
+
+@pytest.mark.parametrize("same", [slice(0, 8), slice(8, 16), slice(4, 12)], ids=str)
+def test_keys_that_share_bytes_are_told_apart(same: slice) -> None:
+    """Whoever chooses ids may choose them alike; each is found, and quickly."""
+    alike = []
+    for i in range(20_000):
+        key = bytearray(b"0123456789abcdef")
+        others = [at for at in range(16) if not same.start <= at < same.stop]
+        for at, byte in zip(others, i.to_bytes(8, "little"), strict=True):
+            key[at] = byte
+        alike.append(bytes(key))
+    index = Index()
+    known = {key: index.add(key) for key in alike}
+    check(index, known, [])
+    table = index._table
+    taken = [at for at, entry in enumerate(table) if entry >= 0]
+    longest, run = 0, 0
+    for one, other in pairwise(taken):
+        run = run + 1 if other == one + 1 else 0
+        longest = max(longest, run)
+    assert longest < 2000  # of 20,000: no place that all of them want
