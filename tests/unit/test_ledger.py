@@ -629,7 +629,7 @@ def test_a_decision_is_counted_once_however_often_it_is_expected(
 def test_no_clock_stops_the_fold(at: int) -> None:
     """A time that fits into no column is held at the nearest that does."""
     ledger = Ledger(Explicit(WINDOW), Nobody(), least=0.0, most=1.0)
-    events = [decided(at=at), told(1.0, at=at), told(1.0, at=at)]
+    events: list[Event] = [decided(at=at), told(1.0, at=at), told(1.0, at=at)]
     statuses = [ledger.fold(Record(0, n, 20 + n, event)) for n, event in enumerate(events, 1)]
     assert statuses == ["decided", "rewarded", "duplicate"]
 

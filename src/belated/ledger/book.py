@@ -52,6 +52,7 @@ class Book:
         self._rows = Columns()
         self._facts: dict[int, Facts] = {}  # of decisions that need more than the columns
         self._forgotten_digest = 0
+        self._last = ("", -1)  # the id that was looked up last, and its number
 
     def _facts_of(self, number: int) -> Facts:
         """The facts; whoever changes them calls for a review."""
@@ -114,7 +115,11 @@ class Book:
 
     def find(self, id: str) -> int:
         """The number of a remembered decision, -1 if there is none."""
-        return self._index.find(key_of(id))
+        last, number = self._last
+        if id != last or number < 0:
+            number = self._index.find(key_of(id))
+            self._last = id, number
+        return number
 
     def entry(self, id: str) -> Entry | None:
         """What a remembered decision has come to."""
@@ -136,7 +141,7 @@ class Book:
 
     def meaning(self, reward: Reward) -> str:
         """What a reward would be to what is known, but for the time: that is the journal's."""
-        number = self._index.find(key_of(reward.id))
+        number = self.find(reward.id)
         if number < 0:
             return "parked"
         if number not in self._facts and self._rows.told_recorded[number - self._rows.base] == NONE:

@@ -116,6 +116,7 @@ class Ledger(Book):
         if number >= 0:
             return self._decided_again(number, decision, record, crc)
         number = self._index.add(key)
+        self._last = decision.id, number
         live = decision.activated
         state = PENDING if live else DORMANT
         flags = ACTIVATED | EXPECTED if live else 0
@@ -173,11 +174,10 @@ class Ledger(Book):
     def _told(self, event: Activation | Reward | Void, recorded: int) -> str:
         if type(event) is Reward and not self._least <= event.value <= self._most:
             return "invalid"
-        key = key_of(event.id)
-        number = self._index.find(key)
+        number = self.find(event.id)
         if number >= 0:
             return self._heard(number, event, recorded)
-        if not self._parked.add(key, event, recorded):
+        if not self._parked.add(key_of(event.id), event, recorded):
             return "duplicate"
         self._soonest = min(self._soonest, recorded)
         return "parked"
@@ -297,6 +297,7 @@ class Ledger(Book):
     def _forget_one(self, number: int) -> None:
         self._forgotten_digest += self._digest_of(number)
         self._index.remove(number)
+        self._last = ("", -1)
         self._rows.flags[number - self._rows.base] |= FORGOTTEN
         self._facts.pop(number, None)
         self.changes.forget(number)
