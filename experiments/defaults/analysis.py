@@ -4,7 +4,7 @@ Each cell is the ratio of mean regrets to that of the reference, with the paired
 (positive: worse). The last line is the geometric mean of the ratios with a 95 % interval from
 resampling seeds.
 
-Run: python experiments/defaults/analysis.py [--table table.csv] [--reference "UCB .85"]
+Run: python experiments/defaults/analysis.py [--table table.csv] [--reference "UCB .95"]
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def markdown(table: pd.DataFrame, reference: str) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--table", type=Path, default=HERE / "table.csv")
-    parser.add_argument("--reference", default="UCB .85")
+    parser.add_argument("--reference", default="UCB .95")
     arguments = parser.parse_args()
     text = markdown(pd.read_csv(arguments.table), arguments.reference)
     print(text)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 from belated import DelayedThompson, DelayedUCB
@@ -23,18 +23,6 @@ class DimensionalUCB(DelayedUCB):
         )
 
 
-@dataclass(frozen=True)
-class FlatterUCB(DelayedUCB):
-    """The width √(a + b log(2 + n)): wider at first, and growing less."""
-
-    _: KW_ONLY
-    a: float
-    b: float
-
-    def width(self, model: Model) -> float:
-        return math.sqrt(self.a + self.b * math.log(2.0 + model.n))
-
-
 def _of(kind: type[Policy], **settings: Any) -> Callable[[Environment], Policy]:
     def make(world: Environment) -> Policy:
         return kind(world.dim, world.family, **settings)
@@ -44,16 +32,12 @@ def _of(kind: type[Policy], **settings: Any) -> Callable[[Environment], Policy]:
 
 
 CANDIDATES: dict[str, Callable[[Environment], Policy]] = {
-    "UCB .75": _of(DelayedUCB, alpha=0.75),
-    "UCB .85": _of(DelayedUCB, alpha=0.85),
     "UCB .95": _of(DelayedUCB, alpha=0.95),
+    "UCB .75": _of(DelayedUCB, alpha=0.75),
     "UCB .4 L": _of(DimensionalUCB),
-    "UCB .75, auto": _of(DelayedUCB, alpha=0.75, ridge="auto"),
-    "UCB .85, auto": _of(DelayedUCB, alpha=0.85, ridge="auto"),
+    "UCB .95, auto": _of(DelayedUCB, alpha=0.95, ridge="auto"),
     "Rayleigh .85": _of(DelayedUCB, alpha=0.85, randomized=True),
-    "Rayleigh 1": _of(DelayedUCB, alpha=1.0, randomized=True),
     "Thompson .5": _of(DelayedThompson, scale=0.5),
     "Thompson .7": _of(DelayedThompson, scale=0.7),
     "Thompson 1": _of(DelayedThompson, scale=1.0),
-    "Thompson .7, auto": _of(DelayedThompson, scale=0.7, ridge="auto"),
 }

@@ -1,10 +1,9 @@
 """Candidates for the defaults, on 26 problems unlike those of the regret table.
 
-``--choosing`` runs the seeds on which defaults may be chosen, into ``choosing.csv``; without it the
-seeds that no choice has seen, into ``table.csv``. Finished runs are kept beside it (``*.jsonl``),
-from which an interrupted sweep goes on. Then run analysis.py.
+The seeds are none that a choice was made on. Finished runs are kept (``runs.jsonl``), from which an
+interrupted sweep goes on; the table goes to ``table.csv``. Then run analysis.py.
 
-Run: python experiments/defaults/sweep.py [--seeds 20] [--choosing] [--candidates "UCB .75" ...]
+Run: python experiments/defaults/sweep.py [--seeds 4] [--candidates "UCB .75" ...]
 """
 
 from __future__ import annotations
@@ -24,28 +23,25 @@ from worlds import LONG, WORLDS
 from belated import delays, simulate_many
 
 HERE = Path(__file__).parent
-CHOOSING, FRESH = 20_000, 30_000
+FIRST = 30_000
 DELAYS = {"geo100": delays.Geometric(mean=100)}
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--seeds", type=int, default=20)
-    parser.add_argument("--choosing", action="store_true")
+    parser.add_argument("--seeds", type=int, default=4)
     parser.add_argument("--candidates", nargs="*", default=list(CANDIDATES))
     parser.add_argument("--jobs", type=int, default=-1)
     arguments = parser.parse_args()
-    first = CHOOSING if arguments.choosing else FRESH
-    output = HERE / ("choosing.csv" if arguments.choosing else "table.csv")
     start = time.perf_counter()
     tables = [
         simulate_many(
             {name: CANDIDATES[name] for name in arguments.candidates},
             worlds,
             DELAYS,
-            seeds=range(first, first + seeds),
+            seeds=range(FIRST, FIRST + seeds),
             horizon=horizon,
-            resume=output.with_suffix(".jsonl"),
+            resume=HERE / "runs.jsonl",
             jobs=arguments.jobs,
         )
         for worlds, horizon, seeds in (
@@ -54,9 +50,9 @@ def main() -> None:
         )
     ]
     table = pd.concat(tables)[["policy", "environment", "seed", "regret"]]
-    table.to_csv(output, index=False, float_format="%.2f")
+    table.to_csv(HERE / "table.csv", index=False, float_format="%.2f")
     minutes = (time.perf_counter() - start) / 60
-    print(f"{len(table)} runs in {minutes:.1f} minutes -> {output.name}")
+    print(f"{len(table)} runs in {minutes:.1f} minutes -> table.csv")
 
 
 if __name__ == "__main__":

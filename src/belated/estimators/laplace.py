@@ -44,6 +44,7 @@ class Laplace:
         max_iterations: passes before a fit gives up with a warning.
 
     >>> from belated import Bernoulli
+    >>> from belated.statistics import Observations
     >>> seen = Observations(1)
     >>> handles = seen.extend([[1.0], [1.0], [1.0]], [1.0, 1.0, 0.0])
     >>> estimate = Laplace().fit(seen, family=Bernoulli(), prior=Prior.ridge(1))

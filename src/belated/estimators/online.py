@@ -27,6 +27,7 @@ class Online:
     strong effects it may be far off.
 
     >>> from belated import Bernoulli
+    >>> from belated.statistics import Observations
     >>> seen = Observations(1)
     >>> handles = seen.extend([[1.0], [1.0], [1.0]], [1.0, 1.0, 0.0])
     >>> Online().fit(seen, family=Bernoulli(), prior=Prior.ridge(1)).theta.round(2)
