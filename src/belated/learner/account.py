@@ -40,8 +40,8 @@ class Account:
         #: How many were ever expected, those that left without a reward too.
         self.decisions = 0
         self._rows = Rows(learner.policy.dim)
-        self._place = array("q")
-        self._handle = array("q")
+        self._place = array("i")
+        self._handle = array("i")
         self._weight = array("d")
         self._last: tuple[int, Vector] = (NOWHERE, np.empty(0))  # just entered, as float64
 
@@ -134,7 +134,7 @@ class Account:
         self._weight.frombytes(pieces["account weight"])
         dim = self.learner.policy.dim
         rows = iter(np.frombuffer(pieces["account rows"], dtype=np.float32).reshape(-1, dim))
-        places = array("q")
+        places = array("i")
         places.frombytes(pieces["account place"])
         self._place.extend(
             NOWHERE if place == NOWHERE else self._rows.put(next(rows)) for place in places

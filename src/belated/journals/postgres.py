@@ -1,0 +1,387 @@
+"""A journal in PostgreSQL: durable, and shared by processes on any number of machines."""
+
+from __future__ import annotations
+
+import json
+import os
+import zlib
+from collections.abc import Iterable, Sequence
+from hashlib import blake2b
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
+
+from belated.events import Event, Opaque, Record, Settled, encode, read_event
+from belated.exceptions import CorruptEvent, CorruptJournal, JournalError, JournalMismatch
+from belated.ids import check_id, check_partitions, key_of
+from belated.journals.arrivals import (
+    EMPTY,
+    Clock,
+    Tail,
+    arrange_carried,
+    check_partition,
+    check_range,
+    route,
+    stamps_for,
+)
+from belated.journals.postgres_sql import migrations
+from belated.journals.snapshots import (
+    Snapshot,
+    check_kept,
+    check_position,
+    checksums_of,
+    damage,
+    seal,
+    warn_discarded,
+)
+
+if TYPE_CHECKING:
+    from belated.journals.postgres_session import PostgresSession, Talk
+
+
+class OwnerSuperseded(JournalError, RuntimeError):
+    """Another has become the owner of the partition since: its snapshots count, not these.
+
+    Attributes:
+        partition: the partition in question.
+    """
+
+    def __init__(self, partition: int) -> None:
+        super().__init__(
+            f"another owns partition {partition} by now: stop, or acquire it anew and load its "
+            "snapshot"
+        )
+        self.partition = partition
+
+    def __reduce__(self) -> tuple[type[OwnerSuperseded], tuple[int]]:
+        return type(self), (self.partition,)
+
+
+class PostgresJournal:
+    """Keeps events in a database of PostgreSQL, each append on stable storage when it returns.
+
+    Any number of threads, processes and machines may append at the same time; within a partition
+    they take turns, and positions are in the order of commits. Stamps are those of the server's
+    clock. Positions have no gaps, so a record that is missing is noticed, and so is one that was
+    changed. An event that is appended again keeps its first place: the same bytes are kept once.
+
+    The tables must be there: see :meth:`create_tables`. The server must be a primary of version 14
+    or later that syncs what it commits; one that does not is refused. Needs the extra ``postgres``.
+
+    Args:
+        dsn: where the database is: ``postgresql://user@host/name``, or any other way libpq knows.
+        bandit: the name of the bandit within the database.
+        partitions: a power of two, fixed when the bandit is first opened; None for as many as there
+            are, and 1 in a new one.
+        wait: how many seconds to wait for the server and for others before
+            :class:`JournalUnavailable`.
+    """
+
+    def __init__(
+        self, dsn: str, *, bandit: str, partitions: int | None = None, wait: float = 10.0
+    ) -> None:
+        self._bandit = check_id(bandit, "the bandit's name")
+        wanted = None if partitions is None else check_partitions(partitions)
+        #: Stands for the server's clock; for tests.
+        self._clock: Clock | None = None
+        # By partition, the checksums of the pieces of the snapshot last saved or loaded here.
+        self._known: dict[int, dict[str, bytes]] = {}
+        # What is owned, by process too: what a fork inherits, it does not own.
+        self._epochs: dict[tuple[int, int], int] = {}
+        self._session = _session(dsn, wait)
+        try:
+            self._session.check_tables()
+            self._number, self._partitions = self._register(wanted)
+        except BaseException:
+            self._session.close()
+            raise
+
+    @staticmethod
+    def create_tables(dsn: str, *, wait: float = 10.0) -> None:
+        """Make the tables in a database, or bring those of an older release up to date.
+
+        Call it once for each database; again does nothing. Where programs may not make tables,
+        ``belated schema`` prints the same for psql.
+
+        Args:
+            dsn: where the database is.
+            wait: how many seconds to wait for the server.
+        """
+
+        def create(talk: Talk) -> None:
+            talk.ask("lock_tables")
+            version = 0
+            if talk.ask("has_tables") == [(True,)]:
+                version = talk.ask("version")[0][0] or 0
+            for step in migrations(version):
+                talk.script(step)
+
+        session = _session(dsn, wait)
+        try:
+            session.transact(create)
+        finally:
+            session.close()
+
+    @property
+    def bandit(self) -> str:
+        """The name of the bandit."""
+        return self._bandit
+
+    @property
+    def partitions(self) -> int:
+        """How many partitions there are."""
+        return self._partitions
+
+    def append(
+        self, events: Sequence[Event], *, recorded: Sequence[int] | None = None
+    ) -> list[int]:
+        """Keep events, all or none; see :meth:`Journal.append`.
+
+        An event whose very bytes are in its partition is not written again: it has the position of
+        the first.
+        """
+        partitions = [route(event, self._partitions) for event in events]
+        stamps = None
+        if recorded is not None or self._clock is not None:
+            stamps = stamps_for(events, recorded, self._clock or (lambda: 0))
+        self._session.check_open()
+        if not events:
+            return []
+        arrivals = _Arrivals(self._number, partitions, events, stamps)
+        ((positions,),) = self._session.ask("append", **arrivals.values)
+        return [positions[n] for n in arrivals.places]
+
+    def carry(self, records: Iterable[Record]) -> None:
+        """Take over records with their stamps; see :meth:`Journal.carry`.
+
+        Of an event that is there twice the first is taken. If the connection breaks at the end,
+        :class:`JournalUnavailable` says that it is not known whether the call was taken.
+        """
+        taken = list(records)
+        # Before anything is locked: the partition of each, and whether they are in order at all.
+        homes = [one.partition for one in arrange_carried(taken, self._partitions, lambda _: EMPTY)]
+        self._session.check_open()
+        if not taken:
+            return
+        arrivals = _Arrivals(
+            self._number, homes, [one.event for one in taken], [one.recorded for one in taken]
+        )
+
+        def work(talk: Talk) -> None:
+            talk.ask("lock", bandit=self._number, partitions=sorted(set(homes)))
+            arrange_carried(taken, self._partitions, lambda p: self._tail(p, talk))
+            talk.ask("append", **arrivals.values)
+
+        self._session.transact(work, repeat=False)
+
+    def read(self, partition: int, after: int, limit: int) -> list[Record]:
+        """The records beyond a position; see :meth:`Journal.read`.
+
+        Raises:
+            CorruptJournal: records are missing.
+            CorruptEvent: a record was changed after it was written.
+        """
+        check_range(partition, after, limit, self._partitions)
+        rows = self._session.ask(
+            "read", bandit=self._number, partition=partition, after=after, limit=limit
+        )
+        records = []
+        for expected, (position, recorded, check, data) in enumerate(rows, start=after + 1):
+            if position != expected:
+                message = f"{self._where(partition, expected)} is missing: restore a backup"
+                raise CorruptJournal(message)
+            if check != zlib.crc32(data) ^ position ^ recorded ^ partition << 40:
+                message = f"{self._where(partition, position)} was changed after it was written"
+                raise CorruptEvent(message)
+            try:
+                event = read_event(data)
+            except CorruptEvent as error:
+                raise CorruptEvent(f"{self._where(partition, position)}: {error}") from None
+            records.append(Record(partition, position, recorded, event))
+        return records
+
+    def end(self, partition: int) -> int:
+        """The position of the last record, 0 if there is none."""
+        return self._tail(partition, self._session).position
+
+    def last_stamp(self, partition: int) -> int:
+        """The stamp of the last record, 0 if there is none."""
+        return self._tail(partition, self._session).stamp
+
+    def identify(self, identity: dict[str, str]) -> dict[str, str]:
+        """Store what the bandit is, if nothing is stored yet; give back what is."""
+
+        def work(talk: Talk) -> str:
+            talk.ask("identify", bandit=self._number, identity=json.dumps(identity))
+            ((stored,),) = talk.ask("identity", bandit=self._number)
+            return str(stored)
+
+        return dict(json.loads(self._session.transact(work)))
+
+    def reidentify(self, identity: dict[str, str]) -> None:
+        """Store what the bandit is, instead of what was stored."""
+        self._session.ask("reidentify", bandit=self._number, identity=json.dumps(identity))
+
+    def acquire(self, partition: int) -> int:
+        """Become the owner of a partition: from now on whoever owned it before cannot save.
+
+        For learners that take over from each other: one that was slow, and not dead, must not put
+        its state over that of its successor. An object that has acquired nothing saves as it
+        likes, as with other journals.
+
+        Returns:
+            The epoch: how many times the partition was acquired.
+        """
+        check_partition(partition, self._partitions)
+        ((epoch,),) = self._session.ask("acquire", **self._whose(partition))
+        self._epochs[os.getpid(), partition] = epoch
+        return int(epoch)
+
+    def save(self, snapshot: Snapshot) -> None:
+        """Store a snapshot; see :meth:`Journal.save`.
+
+        Raises:
+            OwnerSuperseded: another has acquired the partition since this object did.
+        """
+        partition = snapshot.partition
+        check_partition(partition, self._partitions)
+        checksums = checksums_of(snapshot, self._known.get(partition, {}))
+        mine = self._epochs.get((os.getpid(), partition))
+        whose = self._whose(partition)
+
+        def work(talk: Talk) -> None:
+            ((epoch, before),) = talk.ask("lock_snapshot", **whose)
+            if mine not in (None, epoch):
+                raise OwnerSuperseded(partition)
+            check_position(snapshot, self._tail(partition, talk).position)
+            if before is not None and snapshot.position < before:
+                return
+            stored = talk.ask("checksums", **whose)
+            check_kept(snapshot, checksums, {name: given for name, given in stored})
+            talk.ask("drop_pieces", **whose, kept=list(snapshot.kept))
+            for name, data in snapshot.pieces.items():
+                talk.ask("add_piece", **whose, name=name, checksum=checksums[name], data=data)
+            talk.ask(
+                "save", **whose, position=snapshot.position, fingerprint=snapshot.fingerprint,
+                seal=seal(snapshot, checksums),
+            )  # fmt: skip
+
+        self._session.transact(work)
+        # Also where it was ignored: what may be kept next time is compared with what is stored.
+        self._known[partition] = checksums
+
+    def load(self, partition: int) -> Snapshot | None:
+        """The stored snapshot, None if there is none; see :meth:`Journal.load`."""
+        check_partition(partition, self._partitions)
+        whose = self._whose(partition)
+        self._known.pop(partition, None)
+        rows = self._session.ask("load", **whose)  # one statement: no other can save in between
+        if not rows:
+            return None
+        position, fingerprint, sealed, *_, end = rows[0]
+        pieces = {row[3]: row[5] for row in rows if row[3] is not None}
+        checksums = {row[3]: row[4] for row in rows if row[3] is not None}
+        snapshot = Snapshot(partition, position, fingerprint, pieces)
+        reason = damage(snapshot, checksums, sealed, end)
+        if reason is None:
+            self._known[partition] = checksums
+            return snapshot
+
+        def work(talk: Talk) -> None:
+            talk.ask("lock_snapshot", **whose)
+            if talk.ask("discard", **whose, seal=sealed):  # unless another has saved since
+                talk.ask("drop_pieces", **whose, kept=[])
+
+        self._session.transact(work)
+        warn_discarded(partition, reason)
+        return None
+
+    def close(self) -> None:
+        """Close the connection; any later call raises :class:`JournalClosed`."""
+        self._session.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def _register(self, wanted: int | None) -> tuple[int, int]:
+        """The number of the bandit in the database, and that of its partitions."""
+        found = self._session.ask("find", name=self._bandit)
+        if not found:
+            self._session.ask("register", name=self._bandit, partitions=wanted or 1)
+            found = self._session.ask("find", name=self._bandit)
+        ((number, partitions),) = found
+        if wanted not in (None, partitions):
+            message = (
+                f"bandit {self._bandit!r} in {self._session.place} has {partitions} partitions, "
+                f"not {wanted}: open it with partitions={partitions} or None; their number is "
+                "changed only by carrying the records into a new journal"
+            )
+            raise JournalMismatch(message)
+        return number, partitions
+
+    def _whose(self, partition: int) -> dict[str, int]:
+        return {"bandit": self._number, "partition": partition}
+
+    def _tail(self, partition: int, talk: Talk | PostgresSession) -> Tail:
+        check_partition(partition, self._partitions)
+        rows = talk.ask("tail", **self._whose(partition))
+        return Tail(*rows[0]) if rows else EMPTY
+
+    def _where(self, partition: int, position: int) -> str:
+        return (
+            f"the record at partition {partition}, position {position} of bandit "
+            f"{self._bandit!r} in {self._session.place}"
+        )
+
+
+class _Arrivals:
+    """What goes to the server: every event once, with what tells it from others.
+
+    Attributes:
+        values: of the query ``append``.
+        places: for each event given, its place in them.
+    """
+
+    def __init__(
+        self,
+        bandit: int,
+        partitions: Sequence[int],
+        events: Sequence[Event | Opaque],
+        stamps: Sequence[int] | None,
+    ) -> None:
+        data = [encode(event) for event in events]
+        first: dict[bytes, int] = {}
+        self.places = [first.setdefault(one, len(first)) for one in data]
+        kept = range(len(events))
+        if len(first) < len(events):  # else all of them, as nearly always
+            kept = [n for n, place in enumerate(self.places) if place not in self.places[:n]]
+        self.values: dict[str, object] = {
+            "bandit": bandit,
+            "partitions": [partitions[n] for n in kept],
+            "marks": [_mark(events[n], data[n]) for n in kept],
+            "crcs": [zlib.crc32(data[n]) for n in kept],
+            "events": list(first),
+            "stamps": None if stamps is None else [stamps[n] for n in kept],
+        }
+
+
+def _mark(event: Event | Opaque, data: bytes) -> bytes:
+    """What recognises an event that comes again; those of one time lie together (schema.sql)."""
+    whose = _NO_ID if isinstance(event, Settled | Opaque) else key_of(event.id)[:8]
+    return whose + blake2b(data, digest_size=8).digest()
+
+
+_NO_ID = bytes(8)
+
+
+def _session(dsn: str, wait: float) -> PostgresSession:
+    from belated.journals.postgres_session import PostgresSession  # needs psycopg
+
+    return PostgresSession(dsn, wait)

@@ -1,0 +1,279 @@
+"""A connection to PostgreSQL that keeps its promises: checked, bounded in time, renewed if lost."""
+
+from __future__ import annotations
+
+import math
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+from belated.exceptions import (
+    InvalidInput,
+    JournalClosed,
+    JournalError,
+    JournalUnavailable,
+    MissingExtra,
+    NewerFormat,
+)
+from belated.journals.postgres_sql import VERSION, query
+
+try:
+    import psycopg
+    from psycopg.conninfo import conninfo_to_dict
+except ModuleNotFoundError:
+    raise MissingExtra("PostgresJournal", "postgres") from None
+
+_OLDEST_SERVER = 14
+_GRACE = 1.0  # by which the server gives up before the client does
+
+T = TypeVar("T")
+Row = tuple[Any, ...]
+
+
+class Talk:
+    """What can be said to the server over one connection."""
+
+    def __init__(self, connection: psycopg.Connection) -> None:
+        self._connection = connection
+
+    def ask(self, name: str, **values: object) -> list[Row]:
+        """Run a query of queries.sql; values are bound, never written into its text."""
+        cursor = self._connection.execute(query(name), values or None, binary=True)
+        return cursor.fetchall() if cursor.description else []
+
+    def script(self, text: str) -> None:
+        """Run several statements of ours."""
+        self._connection.execute(text.encode())
+
+
+class PostgresSession:
+    """One connection, one lock: threads take turns.
+
+    A connection that breaks is opened anew, once, and the call is repeated where that is safe. A
+    forked process opens its own.
+
+    Args:
+        dsn: where the database is, as libpq takes it.
+        wait: how many seconds to wait for the server.
+    """
+
+    def __init__(self, dsn: str, wait: float) -> None:
+        self._given = _read(dsn)
+        self._wait = wait
+        self._lock = threading.Lock()
+        self._closed = False
+        self._connection: _Connection | None = None
+        self._pid = os.getpid()
+        #: For messages; without the password.
+        self.place = _describe(self._given)
+
+    def ask(self, name: str, **values: object) -> list[Row]:
+        """Run one query, which is a transaction of its own and may be repeated."""
+        return self._run(lambda connection: Talk(connection).ask(name, **values))
+
+    def transact(self, work: Callable[[Talk], T], *, repeat: bool = True) -> T:
+        """Do several things in one transaction.
+
+        Args:
+            work: what is to be done.
+            repeat: False if it must not be done twice; where it is unknown whether it was, this is
+                :class:`JournalUnavailable`.
+        """
+
+        def whole(connection: psycopg.Connection) -> T:
+            with connection.transaction():
+                return work(Talk(connection))
+
+        if not repeat:
+            self.ask("has_tables")  # a connection that was lost long ago is noticed here
+        return self._run(whole, repeat=repeat)
+
+    def check_open(self) -> None:
+        """Raise if it was closed."""
+        if self._closed:
+            message = f"the journal in {self.place} was closed: open it again to use it"
+            raise JournalClosed(message)
+
+    def check_tables(self) -> None:
+        """Refuse a database whose tables are missing, too old or too new, with what to do."""
+        if self.ask("has_tables") != [(True,)]:
+            raise JournalError(f"{self.place} has no tables for journals yet: {_HOW_TO_CREATE}")
+        [(version, oldest)] = self.ask("version")
+        if (version or 0) < VERSION:
+            message = (
+                f"the tables in {self.place} have version {version or 0}, and this release needs "
+                f"{VERSION}: run `belated schema --from {version or 0} | psql \"$DATABASE_URL\"` "
+                "or PostgresJournal.create_tables(dsn)"
+            )
+            raise JournalError(message)
+        if oldest > VERSION:
+            message = (
+                f"the tables in {self.place} have version {version}, and this release knows "
+                f"{VERSION} at most: upgrade belated"
+            )
+            raise NewerFormat(message)
+
+    def close(self) -> None:
+        """Close the connection for good."""
+        self._leave_to_parent()
+        with self._lock:
+            self._closed = True
+            self._disconnect()
+
+    def _run(self, work: Callable[[psycopg.Connection], T], *, repeat: bool = True) -> T:
+        self._leave_to_parent()
+        with self._lock, self._translated(repeat):
+            self.check_open()
+            connection = self._connected()
+            try:
+                return work(connection)
+            except _NoAnswer:
+                raise
+            except psycopg.OperationalError:
+                if not (repeat and connection.closed):
+                    raise
+            return work(self._connected())
+
+    def _connected(self) -> _Connection:
+        if self._connection is None or self._connection.closed:
+            self._connection = None
+            self._connection = self._connect()
+        return self._connection
+
+    def _connect(self) -> _Connection:
+        ours = {
+            "fallback_application_name": "belated",
+            "connect_timeout": math.ceil(self._wait),
+            "tcp_user_timeout": math.ceil(1000 * self._wait),
+        }
+        settings = ours | self._given | {"client_encoding": "utf8"}
+        connection = _Connection.connect(autocommit=True, **settings)
+        try:
+            connection.patience = self._wait + _GRACE
+            talk = Talk(connection)
+            _check_settings(talk.ask("settings")[0], self.place)
+            talk.ask("session", wait=f"{math.ceil(1000 * self._wait)}ms")
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    def _disconnect(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    def _leave_to_parent(self) -> None:
+        """After a fork the connection is the parent's, and another thread may hold the lock."""
+        if self._pid != os.getpid():
+            if self._connection is not None:
+                _of_parents.append(self._connection)  # to close it would end the parent's
+            self._connection = None
+            self._lock = threading.Lock()
+            self._pid = os.getpid()
+
+    @contextmanager
+    def _translated(self, repeat: bool) -> Iterator[None]:
+        try:
+            yield
+        except psycopg.Error as error:
+            raise self._translation(error, repeat) from error
+
+    def _translation(self, error: psycopg.Error, repeat: bool) -> Exception:
+        what = str(error).strip().partition("\n")[0] or type(error).__name__
+        if isinstance(error, psycopg.OperationalError):
+            doubt = (
+                "nothing was acknowledged, and trying again is safe"
+                if repeat
+                else "whether it was taken is not known: look at the end of the journal first"
+            )
+            return JournalUnavailable(f"could not reach {self.place}: {what}; {doubt}")
+        if isinstance(error, psycopg.DataError):
+            return InvalidInput(f"{self.place} refused a value: {what}")
+        if isinstance(error, _MISSING):
+            return JournalError(f"{self.place}: {what}: {_HOW_TO_CREATE}")
+        if isinstance(error, psycopg.errors.InsufficientPrivilege):
+            message = "grant this role usage of the schema belated and all on its tables"
+            return JournalError(f"{self.place}: {what}: {message}")
+        return JournalError(f"{self.place}: {what}")
+
+
+class _NoAnswer(psycopg.OperationalError):
+    """The server is there, but says nothing."""
+
+
+class _Connection(psycopg.Connection[Row]):
+    """Gives up on a server that has gone silent: its own time-outs are of no use then."""
+
+    patience = 60.0
+
+    def wait(self, gen: Any, *args: Any, **kwargs: Any) -> Any:
+        """Drive what psycopg does, until nothing has come for too long."""
+        return super().wait(self._bounded(gen), *args, **kwargs)
+
+    def _bounded(self, gen: Any) -> Any:
+        deadline = time.monotonic() + self.patience
+        try:
+            state = next(gen)
+            while True:
+                ready = yield state
+                now = time.monotonic()
+                if ready:
+                    deadline = now + self.patience
+                elif now > deadline:
+                    gen.close()
+                    self.pgconn.finish()
+                    raise _NoAnswer(f"the server has not answered for {self.patience:g} s")
+                state = gen.send(ready)
+        except StopIteration as done:
+            return done.value
+
+
+def _read(dsn: str) -> dict[str, Any]:
+    try:
+        return dict(conninfo_to_dict(dsn))
+    except psycopg.ProgrammingError:  # its message repeats the text, and so the password
+        message = "the dsn is not one of PostgreSQL: postgresql://user@host:5432/name was expected"
+        raise InvalidInput(message) from None
+
+
+def _describe(given: dict[str, Any]) -> str:
+    name = given.get("dbname") or given.get("service") or os.environ.get("PGDATABASE", "")
+    host = given.get("host") or given.get("hostaddr") or os.environ.get("PGHOST", "this machine")
+    port = given.get("port")
+    return f"database {str(name)!r} on {host}{f':{port}' if port else ''}"
+
+
+def _check_settings(row: Row, place: str) -> None:
+    """Refuse a server on which an acknowledged event could be lost or passed over."""
+    version, standby, fsync, full_page_writes, synchronous_commit = row
+    if version < _OLDEST_SERVER * 10_000:
+        message = f"PostgreSQL {version // 10_000}: {_OLDEST_SERVER} or later is needed"
+        raise JournalError(f"{place} is {message}")
+    if standby:
+        message = "is a standby, which lags behind and takes no events: name the primary"
+        raise JournalError(f"{place} {message}")
+    unsafe = {
+        "fsync": fsync != "on",
+        "full_page_writes": full_page_writes != "on",
+        "synchronous_commit": synchronous_commit in ("off", "local"),
+    }
+    for name in (name for name, wrong in unsafe.items() if wrong):
+        message = f"with this setting acknowledged events can be lost: set {name} = on"
+        raise JournalError(f"{place} has {name} = {row[_COLUMNS[name]]}: {message}")
+
+
+_COLUMNS = {"fsync": 2, "full_page_writes": 3, "synchronous_commit": 4}
+_HOW_TO_CREATE = (
+    'run `belated schema | psql "$DATABASE_URL"` or PostgresJournal.create_tables(dsn)'
+)
+_MISSING = (
+    psycopg.errors.UndefinedTable,
+    psycopg.errors.UndefinedFunction,
+    psycopg.errors.InvalidSchemaName,
+)
+#: Connections that a fork has copied here: kept, so that nothing closes them.
+_of_parents: list[psycopg.Connection[Any]] = []

@@ -1,0 +1,40 @@
+"""The SQL of the journal in PostgreSQL, as it stands in the files of ``sql/``."""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from pathlib import Path
+
+#: The version of the tables this release needs.
+VERSION = 1
+
+_FOLDER = Path(__file__).with_name("sql")
+
+
+@cache
+def query(name: str) -> bytes:
+    """A query by its name in queries.sql.
+
+    >>> query("has_tables")
+    b"SELECT to_regclass('belated.migration') IS NOT NULL"
+    """
+    return _queries()[name]
+
+
+def schema() -> str:
+    """All tables of the present version, for a database that has none."""
+    return (_FOLDER / "schema.sql").read_text(encoding="utf-8")
+
+
+def migrations(after: int = 0) -> list[str]:
+    """What leads from a version of the tables to the present one, a step each."""
+    steps = sorted((_FOLDER / "migrations").glob("*.sql"))
+    return [step.read_text(encoding="utf-8") for step in steps if int(step.name[:4]) > after]
+
+
+@cache
+def _queries() -> dict[str, bytes]:
+    text = (_FOLDER / "queries.sql").read_text(encoding="utf-8")
+    found = re.findall(r"^-- (\w+): .+\n((?:(?!--).*\n)+)", text, re.MULTILINE)
+    return {name: body.strip().rstrip(";").encode() for name, body in found}
