@@ -33,7 +33,7 @@ def interval(failures: int, runs: int) -> tuple[float, float]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seeds", type=int, default=400)
-    parser.add_argument("--first-seed", type=int, default=10_000)
+    parser.add_argument("--first-seed", type=int, default=80_000)
     parser.add_argument("--policies", nargs="*", default=["DelayedUCB"])
     arguments = parser.parse_args()
     table = simulate_many(

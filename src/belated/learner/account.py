@@ -47,10 +47,14 @@ class Account:
 
     def enter(self, number: int, decision: Decision) -> None:
         """Keep its row."""
-        x = padded(decision.x, self._rows.dim)
+        x = decision.x
+        if len(x) != self._rows.dim:
+            x = padded(x, self._rows.dim)
         place = self._rows.put(x)
         # Frozen here: what is added to the sums is what is taken out of them later.
-        weight = min(self._slope(decision.mean) / self.learner.model.dispersion, MAX_WEIGHT)
+        weight = self._slope(decision.mean) / self.learner.model.dispersion
+        if weight > MAX_WEIGHT:
+            weight = MAX_WEIGHT
         if number - self.base == len(self._place):
             self._place.append(place)
             self._handle.append(NOWHERE)
@@ -154,6 +158,8 @@ class Account:
 
     def _held(self, value: float) -> float:
         # Each part of a reward is within the support; their sum need not be.
+        if self._least <= value <= self._most:
+            return value
         return min(max(value, self._least), self._most)
 
     def _row(self, number: int) -> Vector:
@@ -167,8 +173,6 @@ def padded(x: Row, dim: int) -> Row:
     >>> padded(np.ones(2, dtype=np.float32), 3)
     array([1., 1., 0.], dtype=float32)
     """
-    if len(x) == dim:
-        return x
     if len(x) > dim:
         message = (
             f"a decision in the journal has a row of {len(x)} numbers, not {dim}: another process"

@@ -120,7 +120,8 @@ class Ledger(Book):
         live = decision.activated
         state = PENDING if live else DORMANT
         flags = ACTIVATED | EXPECTED if live else 0
-        self._rows.append(state, flags, recorded, record.position, _held(decision.at), crc)
+        at = decision.at if 0 <= decision.at < _LONG else _held(decision.at)
+        self._rows.append(state, flags, recorded, record.position, at, crc)
         self.counts[state] += 1
         self.changes.enter(number, decision)
         if live:
@@ -209,7 +210,8 @@ class Ledger(Book):
             if told == NONE and rows.state[i] == PENDING:
                 rows.state[i] = REWARDED
                 rows.value[i] = reward.value
-                rows.told_recorded[i], rows.told_at[i] = recorded, _held(reward.at)
+                at = reward.at if 0 <= reward.at < _LONG else _held(reward.at)
+                rows.told_recorded[i], rows.told_at[i] = recorded, at
                 self.counts[PENDING] -= 1
                 self.counts[REWARDED] += 1
                 self.changes.learn(number, reward.value)
