@@ -2,11 +2,11 @@
 
 from sybil import Sybil
 from sybil.evaluators.doctest import NUMBER
-from sybil.parsers.myst import PythonCodeBlockParser
+from sybil.parsers.myst import PythonCodeBlockParser, SkipParser
 
 collect_ignore = ["docs/conf.py"]  # it is Sphinx's, not a module with doctests
 
 pytest_collect_file = Sybil(
-    parsers=[PythonCodeBlockParser(doctest_optionflags=NUMBER)],
+    parsers=[PythonCodeBlockParser(doctest_optionflags=NUMBER), SkipParser()],
     patterns=["README.md", "docs/**/*.md"],
 ).pytest()

@@ -301,15 +301,16 @@ class Bandit:
     def _append(self, events: Sequence[Event], partition: int | None = None) -> str:
         """Append, then fold everything new, one's own events included; what the last one meant."""
         journal, fold = self.journal, self._fold
-        status = ""
+        status = "duplicate"  # where the journal had the event already, and so had the fold
         if partition is None:
             journal.append(events)
             fold.catch_up(journal)
         else:
             if settled := self._due(partition):
                 events = [*settled, *events]
-            position = journal.append(events)[-1]
-            while fold.positions[partition] < position:
+            positions = journal.append(events)
+            position = positions[-1]
+            while fold.positions[partition] < max(positions):
                 for record in journal.read(partition, fold.positions[partition], PAGE):
                     meaning = fold.take(record)
                     if record.position == position:

@@ -10,7 +10,7 @@ import argparse
 import os
 import sys
 from collections.abc import Sequence
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from belated.cli import (
     journal_entry,
@@ -18,6 +18,7 @@ from belated.cli import (
     journal_import,
     journal_inspect,
     journal_verify,
+    schema,
 )
 from belated.exceptions import BelatedError
 
@@ -67,18 +68,23 @@ def _parser() -> argparse.ArgumentParser:
     )
     commands = journal.add_subparsers(metavar="COMMAND", required=True)
     for command in JOURNAL:
-        name = command.__name__.rpartition("_")[2]
-        what = (command.__doc__ or "").partition("\n")[0].partition(": ")[2]
-        one = commands.add_parser(
-            name,
-            help=what[:1].lower() + what[1:].rstrip("."),
-            description=what[:1].upper() + what[1:],
-            epilog=f"example:\n  {command.EXAMPLE}",
-            formatter_class=argparse.RawDescriptionHelpFormatter,
-        )
-        command.add_arguments(one)
-        one.set_defaults(run=command.run)
+        _add(commands, command)
+    _add(subjects, schema)
     return parser
+
+
+def _add(to: Any, command: Any) -> None:
+    name = command.__name__.rpartition(".")[2].rpartition("_")[2]
+    what = (command.__doc__ or "").partition("\n")[0].partition(": ")[2]
+    one = to.add_parser(
+        name,
+        help=what[:1].lower() + what[1:].rstrip("."),
+        description=what[:1].upper() + what[1:],
+        epilog=f"example:\n  {command.EXAMPLE}",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    command.add_arguments(one)
+    one.set_defaults(run=command.run)
 
 
 def _complain(message: str) -> None:

@@ -2,6 +2,7 @@
 
 * :class:`MemoryJournal`: in this process, for as long as it lives.
 * :class:`SQLiteJournal`: in a file, durable, for one machine and any number of its processes.
+* :class:`PostgresJournal`: in a database, durable, for any number of machines.
 
 :class:`Journal` says what another one would have to do, and
 :class:`belated.testing.JournalContract` tests it.
@@ -9,7 +10,15 @@
 
 from belated.journals.journal import Journal
 from belated.journals.memory import MemoryJournal
+from belated.journals.postgres import OwnerSuperseded, PostgresJournal
 from belated.journals.snapshots import Snapshot
 from belated.journals.sqlite import SQLiteJournal
 
-__all__ = ["Journal", "MemoryJournal", "SQLiteJournal", "Snapshot"]
+__all__ = [
+    "Journal",
+    "MemoryJournal",
+    "OwnerSuperseded",
+    "PostgresJournal",
+    "SQLiteJournal",
+    "Snapshot",
+]

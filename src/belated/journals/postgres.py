@@ -66,6 +66,7 @@ class PostgresJournal:
 
     The tables must be there: see :meth:`create_tables`. The server must be a primary of version 14
     or later that syncs what it commits; one that does not is refused. Needs the extra ``postgres``.
+    The how-to on PostgreSQL shows it in use.
 
     Args:
         dsn: where the database is: ``postgresql://user@host/name``, or any other way libpq knows.
@@ -256,7 +257,7 @@ class PostgresJournal:
             if before is not None and snapshot.position < before:
                 return
             stored = talk.ask("checksums", **whose)
-            check_kept(snapshot, checksums, {name: given for name, given in stored})
+            check_kept(snapshot, checksums, dict(stored))
             talk.ask("drop_pieces", **whose, kept=list(snapshot.kept))
             for name, data in snapshot.pieces.items():
                 talk.ask("add_piece", **whose, name=name, checksum=checksums[name], data=data)
@@ -357,17 +358,19 @@ class _Arrivals:
         stamps: Sequence[int] | None,
     ) -> None:
         data = [encode(event) for event in events]
-        first: dict[bytes, int] = {}
-        self.places = [first.setdefault(one, len(first)) for one in data]
-        kept = range(len(events))
-        if len(first) < len(events):  # else all of them, as nearly always
-            kept = [n for n, place in enumerate(self.places) if place not in self.places[:n]]
+        first: dict[tuple[int, bytes], int] = {}
+        kept: list[int] = []
+        for n, one in enumerate(zip(partitions, data, strict=True)):
+            if one not in first:
+                first[one] = len(kept)
+                kept.append(n)
+        self.places = [first[one] for one in zip(partitions, data, strict=True)]
         self.values: dict[str, object] = {
             "bandit": bandit,
             "partitions": [partitions[n] for n in kept],
             "marks": [_mark(events[n], data[n]) for n in kept],
             "crcs": [zlib.crc32(data[n]) for n in kept],
-            "events": list(first),
+            "events": [data[n] for n in kept],
             "stamps": None if stamps is None else [stamps[n] for n in kept],
         }
 

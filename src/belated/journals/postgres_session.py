@@ -22,7 +22,7 @@ from belated.journals.postgres_sql import VERSION, query
 
 try:
     import psycopg
-    from psycopg.conninfo import conninfo_to_dict
+    from psycopg.conninfo import conninfo_to_dict, make_conninfo
 except ModuleNotFoundError:
     raise MissingExtra("PostgresJournal", "postgres") from None
 
@@ -39,7 +39,7 @@ class Talk:
     def __init__(self, connection: psycopg.Connection) -> None:
         self._connection = connection
 
-    def ask(self, name: str, **values: object) -> list[Row]:
+    def ask(self, name: str, /, **values: object) -> list[Row]:
         """Run a query of queries.sql; values are bound, never written into its text."""
         cursor = self._connection.execute(query(name), values or None, binary=True)
         return cursor.fetchall() if cursor.description else []
@@ -70,7 +70,7 @@ class PostgresSession:
         #: For messages; without the password.
         self.place = _describe(self._given)
 
-    def ask(self, name: str, **values: object) -> list[Row]:
+    def ask(self, name: str, /, **values: object) -> list[Row]:
         """Run one query, which is a transaction of its own and may be repeated."""
         return self._run(lambda connection: Talk(connection).ask(name, **values))
 
@@ -105,7 +105,7 @@ class PostgresSession:
         if (version or 0) < VERSION:
             message = (
                 f"the tables in {self.place} have version {version or 0}, and this release needs "
-                f"{VERSION}: run `belated schema --from {version or 0} | psql \"$DATABASE_URL\"` "
+                f'{VERSION}: run `belated schema --from {version or 0} | psql "$DATABASE_URL"` '
                 "or PostgresJournal.create_tables(dsn)"
             )
             raise JournalError(message)
@@ -144,18 +144,19 @@ class PostgresSession:
         return self._connection
 
     def _connect(self) -> _Connection:
-        ours = {
+        ours: dict[str, Any] = {
             "fallback_application_name": "belated",
             "connect_timeout": math.ceil(self._wait),
-            "tcp_user_timeout": math.ceil(1000 * self._wait),
+            "tcp_user_timeout": _milliseconds(self._wait),
         }
         settings = ours | self._given | {"client_encoding": "utf8"}
-        connection = _Connection.connect(autocommit=True, **settings)
+        connection = _Connection.connect(make_conninfo("", **settings), autocommit=True)
         try:
             connection.patience = self._wait + _GRACE
             talk = Talk(connection)
             _check_settings(talk.ask("settings")[0], self.place)
-            talk.ask("session", wait=f"{math.ceil(1000 * self._wait)}ms")
+            lock, statement = self._wait, self._wait + _GRACE / 2
+            talk.ask("session", lock=_milliseconds(lock), statement=_milliseconds(statement))
         except BaseException:
             connection.close()
             raise
@@ -190,7 +191,7 @@ class PostgresSession:
                 if repeat
                 else "whether it was taken is not known: look at the end of the journal first"
             )
-            return JournalUnavailable(f"could not reach {self.place}: {what}; {doubt}")
+            return JournalUnavailable(f"{self.place} cannot be used now: {what}; {doubt}")
         if isinstance(error, psycopg.DataError):
             return InvalidInput(f"{self.place} refused a value: {what}")
         if isinstance(error, _MISSING):
@@ -247,6 +248,10 @@ def _describe(given: dict[str, Any]) -> str:
     return f"database {str(name)!r} on {host}{f':{port}' if port else ''}"
 
 
+def _milliseconds(seconds: float) -> str:
+    return str(math.ceil(1000 * seconds))
+
+
 def _check_settings(row: Row, place: str) -> None:
     """Refuse a server on which an acknowledged event could be lost or passed over."""
     version, standby, fsync, full_page_writes, synchronous_commit = row
@@ -256,20 +261,17 @@ def _check_settings(row: Row, place: str) -> None:
     if standby:
         message = "is a standby, which lags behind and takes no events: name the primary"
         raise JournalError(f"{place} {message}")
-    unsafe = {
-        "fsync": fsync != "on",
-        "full_page_writes": full_page_writes != "on",
-        "synchronous_commit": synchronous_commit in ("off", "local"),
-    }
-    for name in (name for name, wrong in unsafe.items() if wrong):
-        message = f"with this setting acknowledged events can be lost: set {name} = on"
-        raise JournalError(f"{place} has {name} = {row[_COLUMNS[name]]}: {message}")
+    for name, value, unsafe in (
+        ("fsync", fsync, ("off",)),
+        ("full_page_writes", full_page_writes, ("off",)),
+        ("synchronous_commit", synchronous_commit, ("off", "local")),
+    ):
+        if value in unsafe:
+            message = f"then acknowledged events can be lost: set {name} = on"
+            raise JournalError(f"{place} has {name} = {value}, and {message}")
 
 
-_COLUMNS = {"fsync": 2, "full_page_writes": 3, "synchronous_commit": 4}
-_HOW_TO_CREATE = (
-    'run `belated schema | psql "$DATABASE_URL"` or PostgresJournal.create_tables(dsn)'
-)
+_HOW_TO_CREATE = 'run `belated schema | psql "$DATABASE_URL"` or PostgresJournal.create_tables(dsn)'
 _MISSING = (
     psycopg.errors.UndefinedTable,
     psycopg.errors.UndefinedFunction,

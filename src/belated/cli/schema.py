@@ -1,0 +1,34 @@
+"""``belated schema``: print the tables of PostgresJournal, for psql.
+
+It needs neither psycopg nor a server.
+"""
+
+from __future__ import annotations
+
+import argparse
+
+from belated.exceptions import InvalidInput
+from belated.journals.postgres_sql import VERSION, migrations, schema
+
+EXAMPLE = 'belated schema | psql "$DATABASE_URL"'
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """What the command takes."""
+    parser.add_argument(
+        "--from",
+        dest="version",
+        type=int,
+        metavar="VERSION",
+        help="of the tables that are there: print only what leads from it to the present one",
+    )
+
+
+def run(options: argparse.Namespace) -> int:
+    """Run the command."""
+    version = options.version
+    if version is not None and not 0 <= version <= VERSION:
+        raise InvalidInput(f"--from is {version}: from 0 to {VERSION} was expected", version)
+    steps = [schema()] if version is None else migrations(version)
+    print("\n".join(["BEGIN;", *steps, "COMMIT;"]))
+    return 0

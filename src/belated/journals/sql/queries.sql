@@ -1,0 +1,109 @@
+-- What PostgresJournal asks of the server. A query begins with its name and what it is for.
+
+-- settings: the settings on which every promise rests
+SELECT current_setting('server_version_num')::integer AS version,
+       pg_is_in_recovery() AS standby,
+       current_setting('fsync') AS fsync,
+       current_setting('full_page_writes') AS full_page_writes,
+       current_setting('synchronous_commit') AS synchronous_commit;
+
+-- session: hold what was checked for this connection, and bound every wait
+SELECT set_config('synchronous_commit', current_setting('synchronous_commit'), false),
+       set_config('default_transaction_isolation', 'read committed', false),
+       set_config('default_transaction_read_only', 'off', false),
+       set_config('lock_timeout', %(lock)s, false),
+       set_config('statement_timeout', %(statement)s, false),
+       set_config('idle_in_transaction_session_timeout', %(statement)s, false);
+
+-- has_tables: whether this database has the tables at all
+SELECT to_regclass('belated.migration') IS NOT NULL;
+
+-- version: which version the tables have, and the oldest that can work with them
+SELECT max(version), max(oldest) FROM belated.migration;
+
+-- lock_tables: let one process at a time make the tables
+SELECT pg_advisory_xact_lock(7088419842034167156);
+
+-- register: a bandit that may be new, with its partitions
+WITH made AS (
+    INSERT INTO belated.bandit (name, partitions) VALUES (%(name)s, %(partitions)s)
+    ON CONFLICT (name) DO NOTHING RETURNING number
+), homes AS (
+    INSERT INTO belated.partition (bandit, partition)
+    SELECT number, generate_series(0, %(partitions)s::integer - 1) FROM made
+)
+INSERT INTO belated.snapshot (bandit, partition)
+SELECT number, generate_series(0, %(partitions)s::integer - 1) FROM made;
+
+-- find: the number of a bandit, and that of its partitions
+SELECT number, partitions FROM belated.bandit WHERE name = %(name)s;
+
+-- append: keep events, all or none; the function is in schema.sql
+SELECT belated.append(
+    %(bandit)s::integer, %(partitions)b::smallint[], %(marks)b::bytea[], %(crcs)b::bigint[],
+    %(events)b::bytea[], %(stamps)b::bigint[]
+);
+
+-- lock: keep others from appending until the transaction ends
+SELECT partition FROM belated.partition
+WHERE bandit = %(bandit)s AND partition = ANY (%(partitions)s)
+ORDER BY partition FOR UPDATE;
+
+-- read: the first records beyond a position
+SELECT position, recorded, "check", event FROM belated.record
+WHERE bandit = %(bandit)s AND partition = %(partition)s AND position > %(after)s
+ORDER BY position LIMIT %(limit)s;
+
+-- tail: position and stamp of the last record
+SELECT position, recorded FROM belated.record
+WHERE bandit = %(bandit)s AND partition = %(partition)s
+ORDER BY position DESC LIMIT 1;
+
+-- identify: store what the bandit is, if nothing is stored yet
+UPDATE belated.bandit SET identity = %(identity)s
+WHERE number = %(bandit)s AND identity IS NULL;
+
+-- reidentify: store what the bandit is
+UPDATE belated.bandit SET identity = %(identity)s WHERE number = %(bandit)s;
+
+-- identity: what the bandit is
+SELECT identity FROM belated.bandit WHERE number = %(bandit)s;
+
+-- acquire: become the owner of a partition; those before are not any more
+UPDATE belated.snapshot SET epoch = epoch + 1
+WHERE bandit = %(bandit)s AND partition = %(partition)s RETURNING epoch;
+
+-- lock_snapshot: keep others from saving until the transaction ends
+SELECT epoch, position FROM belated.snapshot
+WHERE bandit = %(bandit)s AND partition = %(partition)s FOR UPDATE;
+
+-- checksums: of the pieces that are stored
+SELECT name, checksum FROM belated.piece
+WHERE bandit = %(bandit)s AND partition = %(partition)s;
+
+-- drop_pieces: all but those that are kept
+DELETE FROM belated.piece
+WHERE bandit = %(bandit)s AND partition = %(partition)s AND name <> ALL (%(kept)s);
+
+-- add_piece: one piece of a snapshot
+INSERT INTO belated.piece (bandit, partition, name, checksum, data)
+VALUES (%(bandit)s, %(partition)s, %(name)s, %(checksum)s, %(data)b);
+
+-- save: what the pieces belong to
+UPDATE belated.snapshot
+SET position = %(position)s, fingerprint = %(fingerprint)s, seal = %(seal)s
+WHERE bandit = %(bandit)s AND partition = %(partition)s;
+
+-- load: a snapshot with its pieces, and where the partition ends
+SELECT snapshot.position, snapshot.fingerprint, snapshot.seal,
+       piece.name, piece.checksum, piece.data,
+       coalesce((SELECT max(record.position) FROM belated.record
+                 WHERE record.bandit = %(bandit)s AND record.partition = %(partition)s), 0)
+FROM belated.snapshot LEFT JOIN belated.piece USING (bandit, partition)
+WHERE snapshot.bandit = %(bandit)s AND snapshot.partition = %(partition)s
+  AND snapshot.seal IS NOT NULL;
+
+-- discard: a damaged snapshot, unless another has been saved since
+UPDATE belated.snapshot SET position = NULL, fingerprint = NULL, seal = NULL
+WHERE bandit = %(bandit)s AND partition = %(partition)s AND seal = %(seal)s
+RETURNING partition;

@@ -1,0 +1,188 @@
+"""A real PostgreSQL for tests and benchmarks: on loopback, in a folder that is removed afterwards.
+
+It installs nothing: it finds the programs of PostgreSQL (in ``POSTGRES_BIN``, on the PATH, or where
+Debian puts them) and starts a server of its own. Nothing of it is left when it has stopped.
+
+Run as a script it prints the address of a server, which stops when its input ends:
+``python tests/integration/postgres_server.py``.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import pwd
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+#: Users under whose name the server runs where this process is root, which PostgreSQL refuses.
+_USERS = ("postgres", "nobody")
+
+
+def find_programs() -> Path | None:
+    """The folder with the programs of PostgreSQL, the newest first; None if there is none."""
+    places = [Path(os.environ["POSTGRES_BIN"])] if "POSTGRES_BIN" in os.environ else []
+    on_path = shutil.which("initdb")
+    if on_path is not None:
+        places.append(Path(on_path).resolve().parent)
+    debian = Path("/usr/lib/postgresql").glob("*/bin")
+    places += sorted(debian, key=lambda place: float(place.parent.name), reverse=True)
+    return next((p for p in places if (p / "initdb").exists() and (p / "postgres").exists()), None)
+
+
+class PostgresServer:
+    """A server that was started here, and stops with this process at the latest.
+
+    Args:
+        settings: of the server, as in ``{"fsync": "off"}``.
+    """
+
+    def __init__(self, settings: dict[str, str] | None = None) -> None:
+        programs = find_programs()
+        if programs is None:
+            message = "no PostgreSQL found: `apt-get install postgresql`, or set POSTGRES_BIN"
+            raise FileNotFoundError(message)
+        self._programs = programs
+        self._settings = settings or {}
+        self._user = _user()
+        self._folder = Path(tempfile.mkdtemp(prefix="belated-postgres-"))
+        self._process: subprocess.Popen[bytes] | None = None
+        self._starter = os.getpid()
+        self.port = _free_port()
+        atexit.register(self.stop)
+        try:
+            if self._user is not None:
+                shutil.chown(self._folder, self._user, pwd.getpwnam(self._user).pw_gid)
+            # The files are synced at the first checkpoint; a fresh cluster need not wait for it.
+            self._run("initdb", "-D", self._data, "-A", "trust", "-U", "belated", "-E", "UTF8",
+                      "--locale=C", "--no-sync")  # fmt: skip
+            self.start()
+        except BaseException:
+            self.stop()
+            raise
+
+    @property
+    def dsn(self) -> str:
+        """Where to find it."""
+        return f"postgresql://belated@127.0.0.1:{self.port}/postgres"
+
+    def start(self) -> None:
+        """Start it, and wait until it answers."""
+        settings = {
+            "listen_addresses": "127.0.0.1",
+            "port": str(self.port),
+            "unix_socket_directories": str(self._folder),
+            "max_connections": "60",
+            **self._settings,
+        }
+        command = [str(self._programs / "postgres"), "-D", str(self._data)]
+        for name, value in settings.items():
+            command += ["-c", f"{name}={value}"]
+        deadline = time.monotonic() + 60
+        self._process = self._launch(command)
+        while not self._answers():
+            if time.monotonic() > deadline:
+                raise RuntimeError(f"PostgreSQL did not start:\n{self.log()}")
+            # After a kill it refuses to start until the last of its old processes is gone.
+            if self._process.poll() is not None:
+                if "shared memory" not in self.log()[-500:]:
+                    raise RuntimeError(f"PostgreSQL did not start:\n{self.log()}")
+                self._process = self._launch(command)
+            time.sleep(0.02)
+
+    def kill(self) -> None:
+        """End it without warning; its other processes follow by themselves."""
+        assert self._process is not None
+        self._process.kill()
+        self._process.wait(60)
+
+    def stop(self) -> None:
+        """End it, and remove its folder."""
+        if os.getpid() != self._starter:  # this is a fork of the process that started it
+            return
+        if self._process is not None and self._process.poll() is None:
+            self._process.send_signal(signal.SIGINT)  # "fast": it does not wait for its clients
+            try:
+                self._process.wait(60)
+            except subprocess.TimeoutExpired:
+                self._process.kill()
+                self._process.wait(60)
+        shutil.rmtree(self._folder, ignore_errors=True)
+        atexit.unregister(self.stop)
+
+    def log(self) -> str:
+        """What it has written so far."""
+        return (self._folder / "log").read_text(encoding="utf-8", errors="replace")
+
+    @property
+    def _data(self) -> Path:
+        return self._folder / "data"
+
+    def _launch(self, command: list[str]) -> subprocess.Popen[bytes]:
+        with (self._folder / "log").open("ab") as log:
+            return subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                cwd=self._folder,
+                start_new_session=True,  # Ctrl-C is for the tests
+                **self._as_user(),
+            )
+
+    def _answers(self) -> bool:
+        ready = [str(self._programs / "pg_isready"), "-q", "-h", "127.0.0.1", "-p", str(self.port)]
+        return subprocess.run(ready, check=False).returncode == 0
+
+    def _run(self, program: str, *arguments: object) -> None:
+        command = [str(self._programs / program), *map(str, arguments)]
+        done = subprocess.run(
+            command, cwd=self._folder, capture_output=True, check=False, **self._as_user()
+        )
+        if done.returncode:
+            raise RuntimeError(f"{program} failed: {done.stderr.decode(errors='replace')}")
+
+    def _as_user(self) -> dict[str, Any]:
+        if self._user is None:
+            return {}
+        group = pwd.getpwnam(self._user).pw_gid
+        return {"user": self._user, "group": group, "extra_groups": []}
+
+
+def _user() -> str | None:
+    """Whose name the server takes; None for that of this process."""
+    if os.geteuid() != 0:
+        return None
+    known = {entry.pw_name for entry in pwd.getpwall()}
+    return next(name for name in _USERS if name in known)
+
+
+def _free_port() -> int:
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        port: int = found.getsockname()[1]
+        return port
+
+
+def main() -> None:
+    """Print the address; stop when the input ends, or at a signal."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    server = PostgresServer()
+    try:
+        print(server.dsn, flush=True)
+        sys.stdin.read()
+    except KeyboardInterrupt:
+        pass
+    finally:
+        server.stop()
+
+
+if __name__ == "__main__":
+    main()

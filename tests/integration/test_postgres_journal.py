@@ -1,0 +1,526 @@
+"""The journal in PostgreSQL: its contract, opening, events that come again, damage, owners."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import subprocess
+import sys
+import threading
+import time
+from itertools import count
+from typing import TYPE_CHECKING
+
+import psycopg
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from belated.events import Decision, Event, Opaque, Record, Reward, Settled, Void, encode
+from belated.exceptions import (
+    CorruptEvent,
+    CorruptJournal,
+    InvalidInput,
+    JournalClosed,
+    JournalError,
+    JournalMismatch,
+    SnapshotWarning,
+)
+from belated.ids import key_of, partition_of
+from belated.journals import Journal, OwnerSuperseded, PostgresJournal, Snapshot
+from belated.testing import JournalContract, ManualClock
+
+if TYPE_CHECKING:
+    from tests.integration.conftest import StartPostgres
+
+
+class TestPostgresJournal(JournalContract):
+    """The contract, on a real server."""
+
+    @pytest.fixture(autouse=True)
+    def _names(self, dsn: str, bandit: str) -> None:
+        self.dsn = dsn
+        self.names = (f"{bandit}.{n}" for n in count())
+
+    def open_journal(self, partitions: int, clock: ManualClock) -> Journal:
+        """Under a name of its own."""
+        journal = PostgresJournal(self.dsn, bandit=next(self.names), partitions=partitions)
+        journal._clock = clock
+        return journal
+
+    def reopen(self, journal: Journal, clock: ManualClock) -> Journal:
+        """A second connection."""
+        again = PostgresJournal(self.dsn, bandit=journal.bandit)
+        again._clock = clock
+        return again
+
+    def spoil(self, journal: Journal, partition: int, piece: str) -> None:
+        """Through a connection that knows nothing of checksums."""
+        assert isinstance(journal, PostgresJournal)
+        meddle(
+            self.dsn,
+            "UPDATE belated.piece SET data = data || '\\x00' "
+            "WHERE bandit = %s AND partition = %s AND name = %s",
+            journal._number,
+            partition,
+            piece,
+        )
+
+    # These two append the same event several times, which this journal keeps once: the same facts
+    # with events that differ.
+
+    def test_an_event_is_in_the_partition_of_its_id(self) -> None:
+        """However events are batched, each partition holds those of its ids, in order."""
+
+        @given(
+            st.lists(st.lists(st.text(min_size=1, max_size=32), max_size=5), max_size=5),
+            st.sampled_from([1, 2, 16]),
+        )
+        def holds(batches: list[list[str]], partitions: int) -> None:
+            numbers = count()
+            with self.open_journal(partitions, ManualClock()) as journal:
+                expected: dict[int, list[tuple[int, Event]]] = {n: [] for n in range(partitions)}
+                for batch in batches:
+                    events = [Void(id, next(numbers)) for id in batch]
+                    for event, position in zip(events, journal.append(events), strict=True):
+                        home = partition_of(key_of(event.id), partitions)
+                        expected[home].append((position, event))
+                for partition, kept in expected.items():
+                    records = journal.read(partition, 0, 1000)
+                    assert [(r.position, r.event) for r in records] == kept
+                    assert all(r.partition == partition for r in records)
+
+        holds()
+
+    def test_a_clock_that_steps_back_is_held(self) -> None:
+        """Stamps never decrease within a partition, one event at a time or in batches."""
+        clock = ManualClock(1000)
+        with self.open_journal(1, clock) as journal:
+            for n, clock.now in enumerate((1000, 900, -5, 999, 1001, 1000)):
+                journal.append([Void("a", n)])
+                journal.append([Void("b", n), Void("c", n)])
+            stamps = [record.recorded for record in journal.read(0, 0, 100)]
+            assert stamps == [1000] * 12 + [1001] * 6
+
+
+def meddle(dsn: str, statement: str, *values: object) -> list[tuple[object, ...]]:
+    """Run one statement behind the journal's back."""
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        cursor = connection.execute(statement.encode(), values or None)
+        return cursor.fetchall() if cursor.description else []
+
+
+def meddle_at_two(journal: PostgresJournal, dsn: str, change: str, *values: object) -> None:
+    """Change the second record."""
+    statement = f"UPDATE belated.record SET {change} WHERE bandit = %s AND position = 2"
+    meddle(dsn, statement, *values, journal._number)
+
+
+# --- opening -----------------------------------------------------------------------------------
+
+
+def test_everything_survives_closing(dsn: str, bandit: str) -> None:
+    """Records, stamps, identity and snapshot are there when the journal is opened again."""
+    with PostgresJournal(dsn, bandit=bandit, partitions=4) as journal:
+        journal._clock = lambda: 1000
+        journal.append([Settled(3, 1), Settled(3, 2)])
+        journal.identify({"dim": "8"})
+        journal.save(Snapshot(3, 1, "v1", {"block 0": b"0", "ledger": b"1"}))
+    with PostgresJournal(dsn, bandit=bandit) as journal:
+        journal._clock = lambda: 900
+        assert journal.partitions == 4
+        assert journal.append([Settled(3, 3)]) == [3]
+        assert [record.recorded for record in journal.read(3, 0, 9)] == [1000] * 3
+        assert journal.identify({"dim": "9"}) == {"dim": "8"}
+        assert journal.load(3) == Snapshot(3, 1, "v1", {"block 0": b"0", "ledger": b"1"})
+        journal.save(Snapshot(3, 3, "v1", {"ledger": b"3"}, frozenset({"block 0"})))
+        assert journal.load(3) == Snapshot(3, 3, "v1", {"block 0": b"0", "ledger": b"3"})
+
+
+def test_the_clock_is_the_servers(dsn: str, bandit: str) -> None:
+    """Stamps lie between two readings of its clock, and a batch has one."""
+    now = "SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint"
+    with PostgresJournal(dsn, bandit=bandit) as journal:
+        ((before,),) = meddle(dsn, now)
+        journal.append([Void("a", 1), Void("b", 1)])
+        ((after,),) = meddle(dsn, now)
+        one, two = (record.recorded for record in journal.read(0, 0, 9))
+    assert isinstance(before, int)
+    assert isinstance(after, int)
+    assert before <= one == two <= after
+
+
+def test_the_number_of_partitions_is_fixed(dsn: str, bandit: str) -> None:
+    """Another number is refused with the right one; None takes it, and 1 in a new journal."""
+    PostgresJournal(dsn, bandit=bandit, partitions=8).close()
+    with pytest.raises(JournalMismatch, match="partitions=8"):
+        PostgresJournal(dsn, bandit=bandit, partitions=4)
+    with PostgresJournal(dsn, bandit=bandit) as journal:
+        assert journal.partitions == 8
+    with PostgresJournal(dsn, bandit=f"{bandit} too") as journal:
+        assert journal.partitions == 1
+
+
+def test_bandits_of_one_database_are_apart(dsn: str, bandit: str) -> None:
+    """Records, positions, stamps, identities and snapshots; names may hold anything."""
+    strange = f"{bandit}'; DROP SCHEMA belated; -- %s 🎲"
+    with (
+        PostgresJournal(dsn, bandit=bandit, partitions=2) as one,
+        PostgresJournal(dsn, bandit=strange, partitions=4) as two,
+    ):
+        one.append([Settled(1, 1)], recorded=[5])
+        two.append([Settled(1, 1), Settled(3, 3)], recorded=[3, 3])
+        assert [record.event for record in one.read(1, 0, 9)] == [Settled(1, 1)]
+        assert (one.last_stamp(1), two.last_stamp(1), two.end(2)) == (5, 3, 0)
+        assert (one.identify({"a": "1"}), two.identify({"a": "2"})) == ({"a": "1"}, {"a": "2"})
+        one.save(Snapshot(1, 1, "v1", {"ledger": b"one"}))
+        assert two.load(1) is None
+
+
+def test_a_name_or_address_that_is_none_is_refused(dsn: str) -> None:
+    """Before anything is connected; the address is not repeated, for it may hold a password."""
+    with pytest.raises(InvalidInput, match="the bandit's name"):
+        PostgresJournal(dsn, bandit="")
+    with pytest.raises(InvalidInput, match="postgresql://") as caught:
+        PostgresJournal("secret? no address", bandit="offers")
+    assert "secret" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("settings", "complaint"),
+    [
+        ({"fsync": "off"}, "fsync = off"),
+        ({"full_page_writes": "off"}, "full_page_writes = off"),
+        ({"synchronous_commit": "off"}, "synchronous_commit = off"),
+        ({"synchronous_commit": "local"}, "synchronous_commit = local"),
+    ],
+)
+def test_an_unsafe_server_is_refused(
+    start_postgres: StartPostgres, settings: dict[str, str], complaint: str
+) -> None:
+    """The error names the setting, and what it should be."""
+    server = start_postgres(settings)
+    try:
+        with pytest.raises(JournalError, match=f"{complaint}.*= on"):
+            PostgresJournal(server.dsn, bandit="offers")
+    finally:
+        server.stop()
+
+
+@pytest.mark.parametrize(
+    ("row", "complaint"),
+    [
+        ((130_009, False, "on", "on", "on"), "PostgreSQL 13: 14 or later"),
+        ((170_001, True, "on", "on", "on"), "a standby.*primary"),
+        ((170_001, False, "on", "on", "remote_apply"), None),
+    ],
+)
+def test_what_a_server_must_be(row: tuple[object, ...], complaint: str | None) -> None:
+    """New enough, a primary, and one that syncs."""
+    from belated.journals.postgres_session import _check_settings
+
+    if complaint is None:
+        _check_settings(row, "here")
+        return
+    with pytest.raises(JournalError, match=complaint):
+        _check_settings(row, "here")
+
+
+def test_what_was_checked_is_held(dsn: str, bandit: str) -> None:
+    """A setting that is changed under way does not reach an open journal; waits are bounded."""
+    try:
+        with PostgresJournal(dsn, bandit=bandit, wait=7.0) as journal:
+            meddle(dsn, "ALTER SYSTEM SET synchronous_commit = off")
+            meddle(dsn, "SELECT pg_reload_conf()")
+            while meddle(dsn, "SHOW synchronous_commit") == [("on",)]:
+                time.sleep(0.01)
+            with pytest.raises(JournalError, match="synchronous_commit"):
+                PostgresJournal(dsn, bandit=bandit)
+            found = journal._session._run(
+                lambda connection: connection.execute(
+                    "SELECT name, setting FROM pg_settings WHERE name IN ('synchronous_commit',"
+                    " 'lock_timeout', 'statement_timeout', 'default_transaction_isolation')"
+                ).fetchall()
+            )
+    finally:
+        meddle(dsn, "ALTER SYSTEM RESET synchronous_commit")
+        meddle(dsn, "SELECT pg_reload_conf()")
+        while meddle(dsn, "SHOW synchronous_commit") == [("off",)]:
+            time.sleep(0.01)
+    assert {name: value for name, value in found} == {
+        "synchronous_commit": "on",
+        "lock_timeout": "7000",
+        "statement_timeout": "7500",
+        "default_transaction_isolation": "read committed",
+    }
+
+
+def test_without_psycopg_only_using_it_fails() -> None:
+    """The package is imported all the same; the error names the pip command."""
+    code = """
+import sys
+sys.modules["psycopg"] = None
+from belated.exceptions import MissingExtra
+from belated.journals import PostgresJournal
+try:
+    PostgresJournal("postgresql://localhost/offers", bandit="offers")
+except MissingExtra as error:
+    sys.exit("pip install 'belated[postgres]'" not in str(error))
+sys.exit(2)
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_importing_the_package_does_not_load_psycopg() -> None:
+    """It is loaded with the first PostgresJournal."""
+    code = "import sys, belated.journals; sys.exit('psycopg' in sys.modules)"
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_people_can_read_the_tables(dsn: str, bandit: str) -> None:
+    """A view shows bandit, partition, position and time."""
+    with PostgresJournal(dsn, bandit=bandit) as journal:
+        journal.append([Reward("order-1", 1, 0.5)], recorded=[1_700_000_000_000_000])
+    rows = meddle(
+        dsn,
+        "SELECT bandit, partition, position, recorded AT TIME ZONE 'UTC' || '', event "
+        "FROM belated.records WHERE bandit = %s",
+        bandit,
+    )
+    event = encode(Reward("order-1", 1, 0.5))
+    assert rows == [(bandit, 0, 1, "2023-11-14 22:13:20", event)]
+
+
+# --- events that come again --------------------------------------------------------------------
+
+
+def test_an_event_that_comes_again_keeps_its_place(dsn: str, bandit: str) -> None:
+    """Alone, among new ones, twice in a call, by another object: it is there once."""
+    a, b, c, d = (Reward(id, 1, 0.5) for id in "abcd")
+    with PostgresJournal(dsn, bandit=bandit) as one, PostgresJournal(dsn, bandit=bandit) as other:
+        assert one.append([a, b]) == [1, 2]
+        assert other.append([b]) == [2]
+        assert other.append([c, a, c, d, b]) == [3, 1, 3, 4, 2]
+        assert one.append([Settled(0, 5)]) == one.append([Settled(0, 5)]) == [5]
+        assert [r.event for r in one.read(0, 0, 9)] == [a, b, c, d, Settled(0, 5)]
+
+
+def test_an_event_that_differs_in_anything_is_another(dsn: str, bandit: str) -> None:
+    """Time, value, part, revision, kind, the sign of zero."""
+    events: list[Event] = [
+        Reward("a", 1, 0.0), Reward("a", 1, -0.0), Reward("a", 2, 0.0), Reward("a", 1, 0.0, "x"),
+        Reward("a", 1, 0.0, "", 1), Void("a", 1), Void("a", 2), Reward("b", 1, 0.0),
+    ]  # fmt: skip
+    with PostgresJournal(dsn, bandit=bandit) as journal:
+        assert journal.append(events) == list(range(1, 9))
+
+
+def test_the_same_event_in_other_partitions_is_another(dsn: str, bandit: str) -> None:
+    """As an unreadable one of two partitions is when it is carried."""
+    opaque = Opaque(b"\xc8from a release to come")
+    with PostgresJournal(dsn, bandit=bandit, partitions=2) as journal:
+        journal.carry([Record(0, 1, 5, opaque), Record(1, 1, 5, opaque), Record(1, 2, 5, opaque)])
+        assert (journal.end(0), journal.end(1)) == (1, 1)
+
+
+def test_two_events_with_one_mark_are_not_mixed_up(dsn: str, bandit: str) -> None:
+    """If hashes ever agree, the second is refused: nothing is dropped in silence."""
+    with PostgresJournal(dsn, bandit=bandit) as journal:
+        journal.append([Void("a", 1)])
+        meddle(dsn, "UPDATE belated.record SET event = '\\x00' WHERE bandit = %s", journal._number)
+        with pytest.raises(JournalError, match="record_is_new"):
+            journal.append([Void("a", 1)])
+        assert journal.end(0) == 1
+
+
+# --- damage ------------------------------------------------------------------------------------
+
+
+def filled(dsn: str, bandit: str, events: int = 3) -> PostgresJournal:
+    """A journal with some events."""
+    journal = PostgresJournal(dsn, bandit=bandit)
+    journal.append([Reward(f"order-{n}", n, 0.5) for n in range(events)])
+    return journal
+
+
+def test_a_changed_bit_in_an_event_is_noticed(dsn: str, bandit: str) -> None:
+    """Each bit of it, also where the bytes would still be an event: the error names the place."""
+    original = encode(Reward("order-1", 1, 0.5))
+    with filled(dsn, bandit) as journal:
+        for bit in range(8 * len(original)):
+            changed = (int.from_bytes(original) ^ 1 << bit).to_bytes(len(original))
+            meddle_at_two(journal, dsn, "event = %s", changed)
+            with pytest.raises(CorruptEvent, match="partition 0, position 2"):
+                journal.read(0, 0, 10)
+
+
+@pytest.mark.parametrize(
+    "change", ["recorded = recorded + 1", "recorded = recorded - 4294967296", '"check" = 0']
+)
+def test_a_changed_stamp_is_noticed(dsn: str, bandit: str, change: str) -> None:
+    """The stamp is under the same check as the event."""
+    with filled(dsn, bandit) as journal:
+        meddle_at_two(journal, dsn, change)
+        assert len(journal.read(0, 0, 1)) == 1
+        with pytest.raises(CorruptEvent, match="partition 0, position 2"):
+            journal.read(0, 1, 10)
+
+
+def test_an_event_that_is_none_is_noticed(dsn: str, bandit: str) -> None:
+    """Bytes with a right check that are no event: written by something else."""
+    with PostgresJournal(dsn, bandit=bandit) as journal:
+        journal.carry([Record(0, 1, 5, Opaque(b"\x01\x93"))])
+        with pytest.raises(CorruptEvent, match="partition 0, position 1"):
+            journal.read(0, 0, 10)
+
+
+def test_a_missing_record_is_noticed(dsn: str, bandit: str) -> None:
+    """Positions have no gaps, so a gap is a loss; the error names the first that is missing."""
+    with filled(dsn, bandit, 5) as journal:
+        meddle(
+            dsn,
+            "DELETE FROM belated.record WHERE bandit = %s AND position IN (3, 4)",
+            journal._number,
+        )
+        assert len(journal.read(0, 0, 2)) == 2
+        for after in (0, 2):
+            with pytest.raises(CorruptJournal, match="position 3"):
+                journal.read(0, after, 10)
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "DELETE FROM belated.piece WHERE name = 'ledger' AND bandit = %s",
+        "DELETE FROM belated.piece WHERE bandit = %s",
+        "UPDATE belated.piece SET name = 'block 1' WHERE name = 'block 0' AND bandit = %s",
+        "UPDATE belated.piece SET checksum = '' WHERE name = 'block 0' AND bandit = %s",
+        "UPDATE belated.snapshot SET position = 1 WHERE bandit = %s",
+        "UPDATE belated.snapshot SET fingerprint = 'v2' WHERE bandit = %s",
+        "UPDATE belated.snapshot SET seal = '' WHERE bandit = %s",
+        "DELETE FROM belated.record WHERE position = 3 AND bandit = %s",
+    ],
+)
+def test_a_snapshot_that_is_not_whole_is_discarded(dsn: str, bandit: str, statement: str) -> None:
+    """Missing, renamed or moved: none is loaded, nothing is left, and a new one can be saved."""
+    with filled(dsn, bandit) as journal:
+        journal.save(Snapshot(0, 3, "v1", {"block 0": b"00", "ledger": b"3"}))
+        meddle(dsn, statement, journal._number)
+        with pytest.warns(SnapshotWarning, match="partition 0"):
+            assert journal.load(0) is None
+        left = "SELECT count(*) FROM belated.piece WHERE bandit = %s"
+        assert meddle(dsn, left, journal._number) == [(0,)]
+        journal.save(Snapshot(0, 1, "v1", {"ledger": b"1"}))
+        assert journal.load(0) == Snapshot(0, 1, "v1", {"ledger": b"1"})
+
+
+# --- owners ------------------------------------------------------------------------------------
+
+
+def test_of_two_owners_only_the_last_can_save(dsn: str, bandit: str) -> None:
+    """The other's snapshot is refused, also a later one; in other partitions nothing changes."""
+    with (
+        PostgresJournal(dsn, bandit=bandit, partitions=2) as slow,
+        PostgresJournal(dsn, bandit=bandit) as quick,
+        PostgresJournal(dsn, bandit=bandit) as other,
+    ):
+        slow.append([Settled(0, 1), Settled(0, 2), Settled(1, 1)])
+        assert [slow.acquire(0), slow.acquire(1)] == [1, 1]
+        slow.save(Snapshot(0, 1, "v1", {"ledger": b"1"}))
+        assert quick.acquire(0) == 2
+        with pytest.raises(OwnerSuperseded, match="partition 0"):
+            slow.save(Snapshot(0, 2, "v1", {"ledger": b"slow"}))
+        assert quick.load(0) == Snapshot(0, 1, "v1", {"ledger": b"1"})
+        slow.save(Snapshot(1, 1, "v1", {"ledger": b"1"}))
+        quick.save(Snapshot(0, 2, "v1", {"ledger": b"quick"}))
+        assert slow.load(0) == Snapshot(0, 2, "v1", {"ledger": b"quick"})
+        other.save(Snapshot(0, 2, "v1", {"ledger": b"as with other journals"}))
+        assert slow.acquire(0) == 3
+        slow.save(Snapshot(0, 2, "v1", {"ledger": b"slow"}))
+
+
+def test_an_error_of_owners_can_be_pickled() -> None:
+    """As every error of the library."""
+    error = pickle.loads(pickle.dumps(OwnerSuperseded(3)))
+    assert isinstance(error, OwnerSuperseded)
+    assert error.partition == 3
+
+
+# --- threads, forks ----------------------------------------------------------------------------
+
+
+def test_threads_may_share_a_journal(dsn: str, bandit: str) -> None:
+    """Four threads append and read at once: every event is there once, positions are dense."""
+    with PostgresJournal(dsn, bandit=bandit) as journal:
+
+        def work(name: int) -> None:
+            for n in range(25):
+                journal.append([Void(f"{name}", n)])
+                journal.read(0, 0, 10)
+
+        threads = [threading.Thread(target=work, args=(name,)) for name in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        records = journal.read(0, 0, 1000)
+    assert [record.position for record in records] == list(range(1, 101))
+    assert len({record.event for record in records}) == 100
+
+
+FORK = """
+import os, sys
+from belated.events import Settled, Void
+from belated.journals import PostgresJournal, Snapshot
+journal = PostgresJournal(sys.argv[1], bandit=sys.argv[2])
+journal.append([Void("before", 1)])
+journal.acquire(0)
+to_child, from_parent = os.pipe()
+child = os.fork()
+if child == 0:
+    journal.append([Void("child", 1)])
+    os.read(to_child, 1)  # until the parent has closed the journal
+    journal.append([Void("child", 2)])
+    assert journal._epochs.get((os.getpid(), 0)) is None
+    os._exit(0)
+journal.append([Void("parent", 1)])
+os.write(from_parent, b"!")
+assert os.waitpid(child, 0)[1] == 0
+journal.append([Void("parent", 2)])  # the child has not closed what it inherited
+journal.close()
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
+def test_a_journal_may_be_used_on_both_sides_of_a_fork(dsn: str, bandit: str) -> None:
+    """Each side has a connection of its own, and the child owns nothing."""
+    subprocess.run([sys.executable, "-W", "error", "-c", FORK, dsn, bandit], check=True)
+    with PostgresJournal(dsn, bandit=bandit) as journal:
+        events = {record.event for record in journal.read(0, 0, 100)}
+    assert events == {
+        Void("before", 1), Void("child", 1), Void("child", 2), Void("parent", 1), Void("parent", 2)
+    }  # fmt: skip
+
+
+def test_what_cannot_be_written_leaves_nothing(dsn: str, bandit: str) -> None:
+    """A lone surrogate, a time beyond 64 bits, a closed journal."""
+    with PostgresJournal(dsn, bandit=bandit) as journal:
+        with pytest.raises(ValueError, match="surrogate"):
+            journal.append([Void("a", 1), Void("\ud800", 1)])
+        with pytest.raises(InvalidInput, match="out of range"):
+            journal.append([Void("a", 1)], recorded=[2**63])
+        assert journal.append([Void("a", 1)]) == [1]
+        journal.close()
+        with pytest.raises(JournalClosed):
+            journal.acquire(0)
+
+
+def test_large_rows_survive(dsn: str, bandit: str) -> None:
+    """A decision of a thousand numbers, and a page of them."""
+    import numpy as np
+
+    x = np.linspace(-1, 1, 1000, dtype=np.float32)
+    events: list[Event] = [Decision(f"{n}", n, "a", 0, x, 0.5, 1.0, 0) for n in range(300)]
+    with PostgresJournal(dsn, bandit=bandit) as journal:
+        journal.append(events)
+        assert [record.event for record in journal.read(0, 0, 1000)] == events

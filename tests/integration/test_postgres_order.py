@@ -1,0 +1,309 @@
+"""A reader never passes over a record: the order of positions is the order of commits.
+
+Numbers that are handed out before the commit, as those of an identity column, do not have this
+property. The same reader on such a table does pass over records: the control shows that these tests
+would notice.
+"""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import psycopg
+import pytest
+
+from belated.events import Event, Settled
+from belated.journals import PostgresJournal
+from belated.journals.postgres import _Arrivals
+from belated.journals.postgres_session import Talk
+from belated.journals.postgres_sql import query
+
+NAIVE = """
+CREATE TABLE naive (position bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, event text NOT NULL)
+"""
+
+#: A lock and what is read under it in one statement: it waits for the lock, but what it then reads
+#: is what was there before it waited.
+STALE = """
+WITH locked AS MATERIALIZED (SELECT pg_advisory_xact_lock(77))
+INSERT INTO stale (position, event)
+SELECT (SELECT coalesce(max(position), 0) + 1 FROM stale), %s FROM locked
+"""
+
+
+@contextmanager
+def connected(dsn: str) -> Iterator[psycopg.Connection]:
+    """A connection whose transactions begin by themselves and wait for a commit."""
+    with psycopg.connect(dsn) as connection:
+        yield connection
+
+
+def wait_for_lock(dsn: str, process: int) -> None:
+    """Until the server says that this process of it waits for a lock."""
+    deadline = time.monotonic() + 30
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        while True:
+            found = connection.execute(
+                "SELECT wait_event_type FROM pg_stat_activity WHERE pid = %s", (process,)
+            ).fetchone()
+            if found == ("Lock",):
+                return
+            assert time.monotonic() < deadline, "it does not wait"
+            time.sleep(0.005)
+
+
+def append_in(connection: psycopg.Connection, journal: PostgresJournal, until: int) -> None:
+    """The append of a journal, in a transaction that is not committed yet."""
+    arrivals = _Arrivals(journal._number, [0], [Settled(0, until)], None)
+    connection.execute(query("append"), arrivals.values)
+
+
+# --- one case after the other ------------------------------------------------------------------
+
+
+def test_with_an_identity_column_a_reader_passes_over_a_record(dsn: str) -> None:
+    """The control: of two transactions the later commits first, and the reader skips the other."""
+    with connected(dsn) as slow, connected(dsn) as quick, connected(dsn) as reader:
+        slow.execute("DROP TABLE IF EXISTS naive")
+        slow.execute(NAIVE)
+        slow.commit()
+        reader.autocommit = True
+        seen: list[str] = []
+        after = 0
+
+        def read() -> None:
+            nonlocal after
+            beyond = "SELECT position, event FROM naive WHERE position > %s ORDER BY position"
+            for position, event in reader.execute(beyond, (after,)):
+                after = position
+                seen.append(event)
+
+        slow.execute("INSERT INTO naive (event) VALUES ('slow')")
+        quick.execute("INSERT INTO naive (event) VALUES ('quick')")
+        quick.commit()
+        read()
+        slow.commit()
+        read()
+        kept = {event for (event,) in reader.execute("SELECT event FROM naive")}
+        assert kept - set(seen) == {"slow"}
+        reader.execute("DROP TABLE naive")
+
+
+def test_a_reader_of_the_journal_passes_over_nothing(dsn: str, bandit: str) -> None:
+    """The same case: the later transaction waits for the earlier, and the reader sees both."""
+    with (
+        PostgresJournal(dsn, bandit=bandit) as quick,
+        PostgresJournal(dsn, bandit=bandit) as reader,
+        connected(dsn) as slow,
+    ):
+        append_in(slow, quick, 1)
+        assert quick._session._connection is not None
+        process = quick._session._connection.info.backend_pid
+        positions: list[int] = []
+        thread = threading.Thread(target=lambda: positions.extend(quick.append([Settled(0, 2)])))
+        thread.start()
+        wait_for_lock(dsn, process)
+        assert reader.read(0, 0, 9) == []
+        slow.commit()
+        thread.join(30)
+        assert positions == [2]
+        assert [record.event for record in reader.read(0, 0, 9)] == [Settled(0, 1), Settled(0, 2)]
+
+
+def test_a_transaction_that_is_undone_leaves_no_gap(dsn: str, bandit: str) -> None:
+    """The one that waited for it takes the position that was not used."""
+    with PostgresJournal(dsn, bandit=bandit) as journal, connected(dsn) as other:
+        append_in(other, journal, 1)
+        assert journal._session._connection is not None
+        process = journal._session._connection.info.backend_pid
+        thread = threading.Thread(target=journal.append, args=([Settled(0, 2)],))
+        thread.start()
+        wait_for_lock(dsn, process)
+        other.rollback()
+        thread.join(30)
+        assert [(r.position, r.event) for r in journal.read(0, 0, 9)] == [(1, Settled(0, 2))]
+
+
+def test_a_retry_that_overtakes_the_first_try_is_kept_once(dsn: str, bandit: str) -> None:
+    """The same event in two transactions at once: the second waits, and finds the first's."""
+    with PostgresJournal(dsn, bandit=bandit) as journal, connected(dsn) as other:
+        append_in(other, journal, 1)
+        assert journal._session._connection is not None
+        process = journal._session._connection.info.backend_pid
+        positions: list[int] = []
+        thread = threading.Thread(target=lambda: positions.extend(journal.append([Settled(0, 1)])))
+        thread.start()
+        wait_for_lock(dsn, process)
+        other.commit()
+        thread.join(30)
+        assert positions == [1]
+        assert journal.end(0) == 1
+
+
+def test_a_stamp_is_taken_after_the_wait(dsn: str, bandit: str) -> None:
+    """A writer that waited has a later stamp than the one it waited for, and no one is held."""
+    with PostgresJournal(dsn, bandit=bandit) as journal, connected(dsn) as other:
+        append_in(other, journal, 1)
+        assert journal._session._connection is not None
+        process = journal._session._connection.info.backend_pid
+        thread = threading.Thread(target=journal.append, args=([Settled(0, 2)],))
+        thread.start()
+        wait_for_lock(dsn, process)
+        ((now,),) = other.execute(
+            "SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint"
+        ).fetchall()
+        other.commit()
+        thread.join(30)
+        one, two = (record.recorded for record in journal.read(0, 0, 9))
+        assert one < now < two
+
+
+def test_a_lock_within_the_statement_that_reads_is_of_no_use(dsn: str) -> None:
+    """The trap: having waited, it numbers by what was there before. Here a key notices it."""
+    with connected(dsn) as slow, connected(dsn) as quick:
+        slow.execute("DROP TABLE IF EXISTS stale")
+        slow.execute("CREATE TABLE stale (position bigint PRIMARY KEY, event text NOT NULL)")
+        slow.commit()
+        slow.execute(STALE, ("slow",))
+        failures: list[psycopg.Error] = []
+
+        def write() -> None:
+            try:
+                quick.execute(STALE, ("quick",))
+            except psycopg.Error as error:
+                failures.append(error)
+
+        thread = threading.Thread(target=write)
+        thread.start()
+        wait_for_lock(dsn, quick.info.backend_pid)
+        slow.commit()
+        thread.join(30)
+        assert [type(error) for error in failures] == [psycopg.errors.UniqueViolation]
+        quick.rollback()
+        slow.execute("DROP TABLE stale")
+
+
+# --- many at once ------------------------------------------------------------------------------
+
+
+class Worker(threading.Thread):
+    """Tells how it ended, and which events it has handled in each partition."""
+
+    def __init__(self, *what: object) -> None:
+        super().__init__()
+        self.events: list[list[Event]] = [[] for _ in range(PARTITIONS)]
+        self.failure: BaseException | None = None
+        self._what = what
+
+    def run(self) -> None:
+        """In a thread."""
+        try:
+            self.work(*self._what)
+        except BaseException as error:
+            self.failure = error
+
+    def work(self, *what: Any) -> None:
+        """What it does."""
+        raise NotImplementedError
+
+
+class Writer(Worker):
+    """Appends until its share is done, with pauses before and within its transactions."""
+
+    def work(self, dsn: str, bandit: str, name: int, share: int) -> None:
+        """What it does."""
+        rng = random.Random(name)
+        n = 0
+        with PostgresJournal(dsn, bandit=bandit, wait=120) as journal:
+            while n < share:
+                partitions = rng.choices(range(PARTITIONS), k=rng.randint(1, 40))
+                if rng.random() < 0.8:  # as a decider that fills one partition with one commit
+                    partitions = [partitions[0]] * len(partitions)
+                partitions = partitions[: share - n]
+                events = [Settled(p, n * 64 + name) for n, p in enumerate(partitions, start=n)]
+                if rng.random() < 0.2:  # it dawdles before it commits
+                    _append_slowly(journal, events, rng.uniform(0, 0.01))
+                else:
+                    journal.append(events)
+                for event in events:
+                    self.events[event.partition].append(event)
+                n += len(events)
+                if rng.random() < 0.2:
+                    time.sleep(rng.uniform(0, 0.005))
+
+
+def _append_slowly(journal: PostgresJournal, events: list[Settled], pause: float) -> None:
+    homes = [event.partition for event in events]
+    arrivals = _Arrivals(journal._number, homes, events, None)
+
+    def work(talk: Talk) -> None:
+        talk.ask("append", **arrivals.values)
+        time.sleep(pause)
+
+    journal._session.transact(work)
+
+
+class Reader(Worker):
+    """Reads on from the last position it has seen, as fast as it can."""
+
+    pages = 0
+
+    def work(self, dsn: str, bandit: str, done: threading.Event) -> None:
+        """What it does."""
+        after = [0] * PARTITIONS
+        with PostgresJournal(dsn, bandit=bandit, wait=120) as journal:
+            while True:
+                last = done.is_set()
+                for partition in range(PARTITIONS):
+                    while page := journal.read(partition, after[partition], 500):
+                        # A gap raises CorruptJournal; that all are seen is compared at the end.
+                        assert page[0].position == after[partition] + 1
+                        after[partition] = page[-1].position
+                        self.events[partition] += (
+                            record.event for record in page if isinstance(record.event, Settled)
+                        )
+                        self.pages += 1
+                if last:
+                    return
+                time.sleep(0.001)
+
+
+PARTITIONS = 4
+
+
+@pytest.mark.parametrize("size", ["default", "full"])
+def test_no_reader_skips_what_many_write(dsn: str, bandit: str, full: bool, size: str) -> None:
+    """Writers with pauses, readers that follow: each sees every event once, in one order."""
+    if size == "full" and not full:
+        pytest.skip("10^6 appends by 32 writers: with --full")
+    writers, events = (32, 10**6) if size == "full" else (8, 20_000)
+    PostgresJournal(dsn, bandit=bandit, partitions=PARTITIONS).close()
+    done = threading.Event()
+    writing = [Writer(dsn, bandit, name, events // writers) for name in range(writers)]
+    reading = [Reader(dsn, bandit, done) for _ in range(2)]
+    for thread in [*reading, *writing]:
+        thread.start()
+    for writer in writing:
+        writer.join()
+    done.set()
+    for reader in reading:
+        reader.join()
+    workers: list[Worker] = [*writing, *reading]
+    assert [worker.failure for worker in workers] == [None] * (writers + 2)
+    for partition in range(PARTITIONS):
+        written = [event for writer in writing for event in writer.events[partition]]
+        for reader in reading:
+            assert len(reader.events[partition]) == len(written)
+            assert set(reader.events[partition]) == set(written)
+            assert reader.events[partition] == reading[0].events[partition]
+    # They did follow: what they saw came in many pages, not in one at the end.
+    assert min(reader.pages for reader in reading) > 10 * PARTITIONS
+    skipped = events - min(sum(map(len, reader.events)) for reader in reading)
+    pages = [reader.pages for reader in reading]
+    print(f"\n{events} appends by {writers} writers, {pages} pages read: {skipped} skipped")
+    assert skipped == 0

@@ -1,0 +1,351 @@
+"""The journal in PostgreSQL when connections break, answers are lost, and servers hang or die."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING
+
+import psycopg
+import pytest
+
+from belated.events import Event, Record, Reward, Settled, Void
+from belated.exceptions import JournalError, JournalUnavailable
+from belated.journals import PostgresJournal, Snapshot
+
+if TYPE_CHECKING:
+    from tests.integration.postgres_server import PostgresServer
+
+
+def backend(journal: PostgresJournal) -> int:
+    """The process of the server that serves this journal."""
+    assert journal._session._connection is not None
+    return journal._session._connection.info.backend_pid
+
+
+def eventually(is_so: Callable[[], bool]) -> None:
+    """Wait until it is so."""
+    deadline = time.monotonic() + 30
+    while not is_so():
+        assert time.monotonic() < deadline, "it did not come to be"
+        time.sleep(0.005)
+
+
+@contextmanager
+def locked(dsn: str, journal: PostgresJournal) -> Iterator[psycopg.Connection]:
+    """While another transaction holds the first partition."""
+    with psycopg.connect(dsn) as other:
+        other.execute(
+            "SELECT FROM belated.partition WHERE bandit = %s AND partition = 0 FOR UPDATE",
+            (journal._number,),
+        )
+        yield other
+
+
+class Waiting:
+    """A call in a thread, which waits for a lock of the server."""
+
+    def __init__(self, dsn: str, journal: PostgresJournal, call: Callable[[], object]) -> None:
+        self.answer: object = None
+
+        def run() -> None:
+            try:
+                self.answer = call()
+            except JournalError as error:
+                self.answer = error
+
+        self._dsn, self._journal = dsn, journal
+        self._thread = threading.Thread(target=run)
+        self._thread.start()
+        eventually(self.is_waiting)
+
+    def is_waiting(self) -> bool:
+        """Whether the server says so."""
+        with psycopg.connect(self._dsn) as connection:
+            found = connection.execute(
+                "SELECT wait_event_type FROM pg_stat_activity WHERE pid = %s",
+                (backend(self._journal),),
+            ).fetchone()
+        return found == ("Lock",)
+
+    def join(self) -> object:
+        """Its answer."""
+        self._thread.join(60)
+        assert not self._thread.is_alive()
+        return self.answer
+
+
+def terminate(dsn: str, process: int) -> None:
+    """End a process of the server, and wait until it is gone."""
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        connection.execute("SELECT pg_terminate_backend(%s, 10000)", (process,))
+
+
+class LossyProxy:
+    """Stands between client and server; when told so, it swallows one answer and hangs up."""
+
+    def __init__(self, port: int) -> None:
+        self.losing = False
+        self.lost = 0
+        self._server = port
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.port: int = self._listener.getsockname()[1]
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def close(self) -> None:
+        """No new connections."""
+        self._listener.close()
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                client, _ = self._listener.accept()
+            except OSError:
+                return
+            server = socket.create_connection(("127.0.0.1", self._server))
+            for ends in ((client, server, False), (server, client, True)):
+                threading.Thread(target=self._pass_on, args=ends, daemon=True).start()
+
+    def _pass_on(self, source: socket.socket, target: socket.socket, answers: bool) -> None:
+        try:
+            while data := source.recv(1 << 16):
+                if answers and self.losing:
+                    self.losing = False
+                    self.lost += 1
+                    break
+                target.sendall(data)
+        except OSError:
+            pass
+        for end in (source, target):
+            with suppress(OSError):
+                end.shutdown(socket.SHUT_RDWR)
+            end.close()
+
+
+@pytest.fixture
+def proxy(postgres: PostgresServer) -> Iterator[LossyProxy]:
+    """In front of the shared server."""
+    made = LossyProxy(postgres.port)
+    yield made
+    made.close()
+
+
+# --- connections that break --------------------------------------------------------------------
+
+
+def test_a_connection_that_was_lost_is_opened_anew(dsn: str, bandit: str) -> None:
+    """Every call succeeds although the server has hung up in the meantime."""
+    with PostgresJournal(dsn, bandit=bandit) as journal:
+        calls: list[Callable[[], object]] = [
+            lambda: journal.append([Void("a", 1)]),
+            lambda: journal.carry([Record(0, 1, 2**60, Void("b", 1))]),
+            lambda: journal.read(0, 0, 1),
+            lambda: journal.end(0),
+            lambda: journal.identify({"dim": "8"}),
+            lambda: journal.acquire(0),
+            lambda: journal.save(Snapshot(0, 1, "v1", {"ledger": b"1"})),
+            lambda: journal.load(0),
+        ]
+        for call in calls:
+            before = backend(journal)
+            terminate(dsn, before)
+            call()
+            assert backend(journal) != before
+        assert journal.end(0) == 2
+
+
+def test_an_append_whose_backend_is_killed_is_there_once(dsn: str, bandit: str) -> None:
+    """It is killed while it waits for its turn: the call goes on, on another connection."""
+    with PostgresJournal(dsn, bandit=bandit) as journal:
+        with locked(dsn, journal) as other:
+            call = Waiting(dsn, journal, lambda: journal.append([Void("a", 1), Void("b", 1)]))
+            first = backend(journal)
+            terminate(dsn, first)
+            eventually(lambda: backend(journal) != first and call.is_waiting())
+            other.rollback()
+        assert call.join() == [1, 2]
+        assert [r.event for r in journal.read(0, 0, 9)] == [Void("a", 1), Void("b", 1)]
+
+
+def test_an_append_whose_answer_is_lost_is_there_once(
+    dsn: str, bandit: str, postgres: PostgresServer, proxy: LossyProxy
+) -> None:
+    """It was committed, the connection broke before the client knew: the positions are the same."""
+    through = dsn.replace(str(postgres.port), str(proxy.port))
+    with PostgresJournal(through, bandit=bandit) as journal:
+        journal.append([Void("first", 1)])
+        for n in range(5):
+            events: list[Event] = [Void("a", n), Settled(0, n), Reward("b", n, 0.5)]
+            proxy.losing = True
+            assert journal.append(events) == [3 * n + 2, 3 * n + 3, 3 * n + 4]
+        assert proxy.lost == 5
+        assert journal.end(0) == 16
+
+
+def test_a_carry_whose_answer_is_lost_says_so(
+    dsn: str, bandit: str, postgres: PostgresServer, proxy: LossyProxy
+) -> None:
+    """It is not repeated: whether it was taken is for the caller to see."""
+    through = dsn.replace(str(postgres.port), str(proxy.port))
+    with PostgresJournal(through, bandit=bandit) as journal:
+        ask, asked = journal._session._run, 0
+
+        def lose_the_last(work: Callable[[psycopg.Connection], object], **how: bool) -> object:
+            def wrapped(connection: psycopg.Connection) -> object:
+                nonlocal asked
+                asked += 1
+                with connection.transaction():
+                    answer = work(connection)
+                    proxy.losing = asked == 2  # the commit, after the probe
+                return answer
+
+            return ask(wrapped, **how)
+
+        journal._session._run = lose_the_last  # type: ignore[assignment, method-assign]
+        with pytest.raises(JournalUnavailable, match="not known"):
+            journal.carry([Record(0, 1, 5, Void("a", 1))])
+        assert proxy.lost == 1
+    with PostgresJournal(dsn, bandit=bandit) as journal:
+        assert journal.end(0) == 1
+
+
+# --- waits that end ----------------------------------------------------------------------------
+
+
+def test_a_partition_held_too_long_is_said_and_leaves_nothing(dsn: str, bandit: str) -> None:
+    """Others read meanwhile; when it is let go, the same call succeeds."""
+    with PostgresJournal(dsn, bandit=bandit, partitions=2, wait=0.1) as journal:
+        with locked(dsn, journal):
+            with pytest.raises(JournalUnavailable, match=r"lock timeout.*safe"):
+                journal.append([Settled(1, 1), Settled(0, 1)])
+            assert (journal.read(0, 0, 9), journal.read(1, 0, 9)) == ([], [])
+            assert journal.append([Settled(1, 1)]) == [1]  # the other partition is free
+        assert journal.append([Settled(1, 1), Settled(0, 1)]) == [1, 1]
+
+
+def test_calls_that_need_several_partitions_do_not_block_each_other_for_ever(
+    dsn: str, bandit: str
+) -> None:
+    """They lock them in one order, whatever the order of the events."""
+    failures: list[JournalError] = []
+
+    def work(seed: int) -> None:
+        rng = random.Random(seed)
+        with PostgresJournal(dsn, bandit=bandit, partitions=4) as journal:
+            for n in range(40):
+                try:
+                    journal.append([Settled(p, 40 * seed + n) for p in rng.sample(range(4), 3)])
+                except JournalError as error:
+                    failures.append(error)
+
+    threads = [threading.Thread(target=work, args=(seed,)) for seed in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not failures
+
+
+def test_a_server_that_hangs_is_given_up(dsn: str, bandit: str) -> None:
+    """Its process is stopped in mid-append: an error in time, and the event is there once later."""
+    with PostgresJournal(dsn, bandit=bandit, wait=0.2) as journal:
+        journal.append([Void("a", 1)])
+        process = backend(journal)
+        os.kill(process, signal.SIGSTOP)
+        try:
+            start = time.monotonic()
+            with pytest.raises(JournalUnavailable, match="not answered"):
+                journal.append([Void("b", 1)])
+            assert time.monotonic() - start < 5
+            # Another connection takes its place. (The stopped one holds no lock yet.)
+            assert journal.append([Void("b", 1)]) == [2]
+        finally:
+            os.kill(process, signal.SIGCONT)
+        eventually(lambda: _is_gone(dsn, process))
+        assert [r.event for r in journal.read(0, 0, 9)] == [Void("a", 1), Void("b", 1)]
+
+
+def _is_gone(dsn: str, process: int) -> bool:
+    with psycopg.connect(dsn) as connection:
+        found = connection.execute("SELECT FROM pg_stat_activity WHERE pid = %s", (process,))
+        return found.fetchone() is None
+
+
+def test_no_server_at_all_is_said(bandit: str) -> None:
+    """The error names host and database, and not the password."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+    with pytest.raises(JournalUnavailable, match=rf"'offers' on 127.0.0.1:{port}") as caught:
+        PostgresJournal(f"postgresql://me:secret@127.0.0.1:{port}/offers", bandit=bandit)
+    assert "secret" not in str(caught.value)
+
+
+# --- servers that die --------------------------------------------------------------------------
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="there is no SIGKILL here")
+def test_a_killed_server_loses_nothing_acknowledged(
+    postgres: PostgresServer, dsn: str, bandit: str, full: bool
+) -> None:
+    """As a whole under load, and a part of it: what was told is there, once, in order."""
+    told: dict[int, list[tuple[Event, int]]] = {}
+    stop = threading.Event()
+
+    def work(name: int) -> None:
+        mine = told.setdefault(name, [])
+        with PostgresJournal(dsn, bandit=bandit, wait=5) as journal:
+            n = 0
+            while not stop.is_set():
+                n += 1
+                events: list[Event] = [Reward(f"{name}/{n}", k, 1.0) for k in range(3)]
+                while True:
+                    try:
+                        positions = journal.append(events)
+                        break
+                    except JournalUnavailable:
+                        time.sleep(0.01)
+                mine += zip(events, positions, strict=True)
+
+    PostgresJournal(dsn, bandit=bandit).close()
+    threads = [threading.Thread(target=work, args=(name,)) for name in range(3)]
+    for thread in threads:
+        thread.start()
+    rng, kills = random.Random(0), 20 if full else 3
+    try:
+        for kill in range(kills):
+            before = {name: len(mine) for name, mine in told.items()}
+            eventually(
+                lambda before=before: all(  # type: ignore[misc]
+                    len(told.get(name, [])) > before.get(name, 0) + 9 for name in range(3)
+                )
+            )
+            time.sleep(rng.uniform(0, 0.05))
+            if kill % 3 == 2:  # one of them; the server then restarts by itself
+                with psycopg.connect(dsn) as connection:
+                    one = connection.execute(
+                        "SELECT pid FROM pg_stat_activity WHERE application_name = 'belated'"
+                    ).fetchone()
+                assert one is not None
+                os.kill(one[0], signal.SIGKILL)
+            else:
+                postgres.kill()
+                postgres.start()
+        eventually(lambda: all(len(mine) > before[name] + 18 for name, mine in told.items()))
+    finally:
+        stop.set()
+        for thread in threads:
+            thread.join(60)
+    with PostgresJournal(dsn, bandit=bandit) as journal:
+        records = journal.read(0, 0, 10**6)
+    kept = {record.event: record.position for record in records}
+    assert len(kept) == len(records)
+    acknowledged = [pair for mine in told.values() for pair in mine]
+    assert all(kept[event] == position for event, position in acknowledged)
+    stamps = [record.recorded for record in records]
+    assert stamps == sorted(stamps)
