@@ -1,0 +1,37 @@
+"""belated itself, by the calls that ``simulate`` makes and in the same order."""
+
+from __future__ import annotations
+
+import numpy as np
+
+import belated
+from adapters import Arrival
+from belated import Bernoulli, kernels
+from belated.environments import in_blocks
+from belated.learner import Learner
+
+
+class Delayed:
+    """A policy of belated with its default settings."""
+
+    def __init__(
+        self, arms: int, dim: int, shared: bool, seed: int, *, policy: str, using: str = "best"
+    ) -> None:
+        self.shared = shared
+        self.arms = arms
+        width = dim if shared else arms * dim
+        self.policy = getattr(belated, policy)(width, Bernoulli())
+        self.learner = Learner(self.policy, using=getattr(kernels, using)())
+        self.rng = np.random.default_rng(np.random.SeedSequence(seed).spawn(4)[3])
+
+    def prepare(self, offered: np.ndarray) -> np.ndarray:
+        return offered if self.shared else in_blocks(offered, self.arms)
+
+    def choose(self, offer: np.ndarray) -> tuple[int, float]:
+        choice = self.policy.choose(self.learner.model, offer, self.rng)
+        self.learner.expect(offer[choice.index], choice.weight)
+        return choice.index, choice.weight
+
+    def learn(self, came: list[Arrival]) -> None:
+        for offer, index, weight, reward in came:
+            self.learner.learn(offer[index], reward, weight)
