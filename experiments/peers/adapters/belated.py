@@ -8,19 +8,29 @@ import belated
 from adapters import Arrival
 from belated import Bernoulli, kernels
 from belated.environments import in_blocks
+from belated.estimators import Laplace, Online
 from belated.learner import Learner
 
 
 class Delayed:
-    """A policy of belated with its default settings."""
+    """A policy of belated with its default settings; ``fits=False``: steps alone (``Online``)."""
 
     def __init__(
-        self, arms: int, dim: int, shared: bool, seed: int, *, policy: str, using: str = "best"
+        self,
+        arms: int,
+        dim: int,
+        shared: bool,
+        seed: int,
+        *,
+        policy: str,
+        using: str = "best",
+        fits: bool = True,
     ) -> None:
         self.shared = shared
         self.arms = arms
         width = dim if shared else arms * dim
-        self.policy = getattr(belated, policy)(width, Bernoulli())
+        estimator = Laplace() if fits else Online()
+        self.policy = getattr(belated, policy)(width, Bernoulli(), estimator=estimator)
         self.learner = Learner(self.policy, using=getattr(kernels, using)())
         self.rng = np.random.default_rng(np.random.SeedSequence(seed).spawn(4)[3])
 
