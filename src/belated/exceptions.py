@@ -17,6 +17,7 @@
         ├── ForeignFile        (ValueError)  the file is something else than a journal
         ├── NewerFormat        (ValueError)  the file was made by a newer release
         ├── CorruptJournal     (ValueError)  the file is damaged, or records are missing
+        ├── OwnerSuperseded    (RuntimeError) another owns the partition by now
         └── SnapshotConflict   (LookupError) kept pieces are gone; carries their ``names``
 
     BelatedWarning        (UserWarning)
@@ -173,6 +174,24 @@ class NewerFormat(JournalError, ValueError):
 
 class CorruptJournal(JournalError, ValueError):
     """The file is damaged, or records that were there are missing."""
+
+
+class OwnerSuperseded(JournalError, RuntimeError):
+    """Another has become the owner of the partition since: its snapshots count, not these.
+
+    Attributes:
+        partition: the partition in question.
+    """
+
+    def __init__(self, partition: int) -> None:
+        super().__init__(
+            f"another owns partition {partition} by now: stop, or acquire it anew and load its"
+            " snapshot"
+        )
+        self.partition = partition
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.partition,)
 
 
 class SnapshotConflict(JournalError, LookupError):

@@ -24,10 +24,11 @@ from belated.exceptions import (
     JournalClosed,
     JournalError,
     JournalMismatch,
+    OwnerSuperseded,
     SnapshotWarning,
 )
 from belated.ids import key_of, partition_of
-from belated.journals import Journal, OwnerSuperseded, PostgresJournal, Snapshot
+from belated.journals import Journal, PostgresJournal, Snapshot
 from belated.testing import JournalContract, ManualClock
 
 if TYPE_CHECKING:

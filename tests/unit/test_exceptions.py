@@ -16,6 +16,7 @@ from belated.exceptions import (
     JournalUnavailable,
     MissingExtra,
     NewerFormat,
+    OwnerSuperseded,
     ScaleWarning,
     SnapshotConflict,
     SnapshotWarning,
@@ -35,6 +36,7 @@ TREE: dict[type[BelatedError], type[Exception]] = {
     ForeignFile: ValueError,
     NewerFormat: ValueError,
     CorruptJournal: ValueError,
+    OwnerSuperseded: RuntimeError,
     SnapshotConflict: LookupError,
 }
 

@@ -10,14 +10,13 @@
 
 from belated.journals.journal import Journal
 from belated.journals.memory import MemoryJournal
-from belated.journals.postgres import OwnerSuperseded, PostgresJournal
+from belated.journals.postgres import PostgresJournal
 from belated.journals.snapshots import Snapshot
 from belated.journals.sqlite import SQLiteJournal
 
 __all__ = [
     "Journal",
     "MemoryJournal",
-    "OwnerSuperseded",
     "PostgresJournal",
     "SQLiteJournal",
     "Snapshot",

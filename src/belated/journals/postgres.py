@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from belated.events import Event, Opaque, Record, Settled, encode, read_event
-from belated.exceptions import CorruptEvent, CorruptJournal, JournalError, JournalMismatch
+from belated.exceptions import CorruptEvent, CorruptJournal, JournalMismatch, OwnerSuperseded
 from belated.ids import check_id, check_partitions, key_of
 from belated.journals.arrivals import (
     EMPTY,
@@ -36,24 +36,6 @@ from belated.journals.snapshots import (
 
 if TYPE_CHECKING:
     from belated.journals.postgres_session import PostgresSession, Talk
-
-
-class OwnerSuperseded(JournalError, RuntimeError):
-    """Another has become the owner of the partition since: its snapshots count, not these.
-
-    Attributes:
-        partition: the partition in question.
-    """
-
-    def __init__(self, partition: int) -> None:
-        super().__init__(
-            f"another owns partition {partition} by now: stop, or acquire it anew and load its "
-            "snapshot"
-        )
-        self.partition = partition
-
-    def __reduce__(self) -> tuple[type[OwnerSuperseded], tuple[int]]:
-        return type(self), (self.partition,)
 
 
 class PostgresJournal:
