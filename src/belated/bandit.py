@@ -26,8 +26,9 @@ from belated.fold import PAGE, Fold, retention_us
 from belated.ids import check_id, key_of, new_id, partition_of
 from belated.inputs import Row, as_reward, as_rows
 from belated.journals import Journal, MemoryJournal
-from belated.journals.arrivals import system_clock
+from belated.journals.arrivals import route, system_clock
 from belated.kernels import Kernels
+from belated.ledger import Entry
 from belated.policies import Policy
 from belated.receipts import Pending, Receipt, Story
 from belated.rewards import ConversionsOnly, Rewards
@@ -132,16 +133,11 @@ class Bandit:
         if id is not None:
             check_id(id)
             self._fold.catch_up(self.journal)  # another process may have used it
-            if (known := self._decision(id)) is not None:
-                return self._again(known, rows, actions)
+            if self._entry(id) is not None:
+                return self._again(id, rows, actions)
         event = self._choose(rows, actions, id, activated)
-        partition = 0
-        if self.journal.partitions > 1:
-            partition = partition_of(key_of(event.id), self.journal.partitions)
-        if self._append([event], partition) == "conflict":  # another process was faster
-            known = self._decision(event.id)
-            assert known is not None
-            return self._again(known, rows, actions)
+        if self._append_one(event) == "conflict":  # another process was faster
+            return self._again(event.id, rows, actions)
         return event
 
     def decide_many(self, offers: Sequence[Any], *, activated: bool = True) -> list[Decision]:
@@ -203,19 +199,11 @@ class Bandit:
             raise InvalidInput("actions are missing: which ones are offered?", actions)
         return self.features.rows(rows, actions)
 
-    def _decision(self, id: str) -> Decision | None:
-        """A decision that is remembered, as it was made."""
-        key = key_of(id)
-        partition = partition_of(key, self.journal.partitions)
-        entry = self._fold.ledgers[partition].entry(id)
-        if entry is None:
-            return None
-        record = self.journal.read(partition, entry.position - 1, 1)[0]
-        assert isinstance(record.event, Decision)
-        return record.event
-
-    def _again(self, known: Decision, rows: Any, actions: Actions | None) -> Decision:
+    def _again(self, id: str, rows: Any, actions: Actions | None) -> Decision:
         """A retry gets the decision that was made; another decision under its id is refused."""
+        entry = self._entry(id)
+        assert entry is not None
+        known = self._decision(id, entry)
         table = self._rows(rows, actions)
         width = len(known.x)  # less than that of a row where features have grown since
         if known.index < len(table):
@@ -259,29 +247,28 @@ class Bandit:
             raise InvalidInput(f"the reward {value} is outside {bounds}", value)
         if part != "" or type(revision) is not int or revision:
             check_part(part, revision)
-        event = Reward(id, self._clock() if at is None else check_at(at), value, part, revision)
-        partition = 0
-        if self.journal.partitions > 1:
-            partition = partition_of(key_of(id), self.journal.partitions)
-        meaning = fold.ledgers[partition].meaning(event)
+        event = Reward(id, self._time(at), value, part, revision)
+        meaning = fold.ledgers[route(event, self.journal.partitions)].meaning(event)
         if meaning == "conflict":
             raise RewardConflict(id, value, part, revision)
         if meaning == "duplicate":  # the journal has it
             return Receipt(id, "duplicate")
-        return Receipt(id, self._append([event], partition))
+        return Receipt(id, self._append_one(event))
 
     def activate(self, id: str, *, at: int | None = None) -> Receipt:
         """The decision took effect: its window starts."""
-        return self._tell(Activation(check_id(id), self._clock() if at is None else check_at(at)))
+        return self._tell(Activation(check_id(id), self._time(at)))
 
     def void(self, id: str, *, at: int | None = None) -> Receipt:
         """The decision was never carried out: nothing is learned from it."""
-        return self._tell(Void(check_id(id), self._clock() if at is None else check_at(at)))
+        return self._tell(Void(check_id(id), self._time(at)))
 
     def _tell(self, event: Activation | Void) -> Receipt:
         self._check_open()
-        partition = partition_of(key_of(event.id), self.journal.partitions)
-        return Receipt(event.id, self._append([event], partition))
+        return Receipt(event.id, self._append_one(event))
+
+    def _time(self, at: int | None) -> int:
+        return self._clock() if at is None else check_at(at)
 
     def settle(self) -> int:
         """Settle all that is due by now; returns how many decisions that were."""
@@ -298,27 +285,26 @@ class Bandit:
         now = self._clock()
         return [Settled(partition, now)] if self._fold.ledgers[partition].is_due(now) else []
 
-    def _append(self, events: Sequence[Event], partition: int | None = None) -> str:
-        """Append, then fold everything new, one's own events included; what the last one meant."""
+    def _append(self, events: Sequence[Event]) -> None:
+        """Append, then fold everything new, one's own events included."""
+        self.journal.append(events)
+        self._fold.catch_up(self.journal)
+        self._save_in_passing()
+
+    def _append_one(self, event: Event) -> str:
+        """The same for one event, and with it whatever is due; returns what the event meant."""
         journal, fold = self.journal, self._fold
+        partition = route(event, journal.partitions)
+        positions = journal.append([*self._due(partition), event])
         status = "duplicate"  # where the journal had the event already, and so had the fold
-        if partition is None:
-            journal.append(events)
+        while fold.positions[partition] < max(positions):
+            for record in journal.read(partition, fold.positions[partition], PAGE):
+                meaning = fold.take(record)
+                if record.position == positions[-1]:
+                    status = meaning
+        if journal.partitions > 1:
             fold.catch_up(journal)
-        else:
-            if settled := self._due(partition):
-                events = [*settled, *events]
-            positions = journal.append(events)
-            position = positions[-1]
-            while fold.positions[partition] < max(positions):
-                for record in journal.read(partition, fold.positions[partition], PAGE):
-                    meaning = fold.take(record)
-                    if record.position == position:
-                        status = meaning
-            if journal.partitions > 1:
-                fold.catch_up(journal)
-        if fold.version >= self._snapshot_at:
-            self._save_in_passing()
+        self._save_in_passing()
         return status
 
     # --- what is known -------------------------------------------------------------------------
@@ -351,14 +337,13 @@ class Bandit:
     def entry(self, id: str) -> Story:
         """All that is known of one decision."""
         check_id(id)
-        partition = partition_of(key_of(id), self.journal.partitions)
-        entry = self._fold.ledgers[partition].entry(id)
+        entry = self._entry(id)
         if entry is None:
             return Story(id, "unknown")
         return Story(
             id=id,
             state=entry.state,
-            decision=self._decision(id),
+            decision=self._decision(id, entry),
             value=entry.value,
             late=entry.late,
             conflict=entry.conflict,
@@ -366,6 +351,18 @@ class Bandit:
             due=entry.due,
             told=entry.told,
         )
+
+    def _entry(self, id: str) -> Entry | None:
+        return self._fold.ledgers[self._partition(id)].entry(id)
+
+    def _decision(self, id: str, entry: Entry) -> Decision:
+        """A decision that is remembered, as it was made."""
+        record = self.journal.read(self._partition(id), entry.position - 1, 1)[0]
+        assert isinstance(record.event, Decision)
+        return record.event
+
+    def _partition(self, id: str) -> int:
+        return partition_of(key_of(id), self.journal.partitions)
 
     def as_of(self, when: datetime | int) -> Bandit:
         """The bandit as it was known at a moment: read-only, rebuilt from the journal.
@@ -408,6 +405,8 @@ class Bandit:
 
     def _save_in_passing(self) -> None:
         """A snapshot is a shortcut: that it failed is no reason to fail what is in the journal."""
+        if self._fold.version < self._snapshot_at:
+            return
         try:
             self.save()
         except JournalError as error:

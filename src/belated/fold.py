@@ -6,6 +6,7 @@ one partition, and only a shortcut: the same state comes from reading the journa
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from hashlib import blake2b
 
 import numpy as np
@@ -89,16 +90,13 @@ class Fold:
     def catch_up(self, journal: Journal) -> int:
         """Fold all that is new in every partition; returns how many records that were."""
         start = self.version
-        for partition in range(journal.partitions):
-            page = self._page(journal, partition)
-            if len(page) >= MANY:
-                with self.learner.bulk():
-                    while page:
-                        for record in page:
-                            self.take(record)
-                        page = self._page(journal, partition)
-            for record in page:
-                self.take(record)
+        behind = [journal.end(p) - position for p, position in enumerate(self.positions)]
+        # One fit at the end, however many partitions there are.
+        with self.learner.bulk() if sum(behind) >= MANY else nullcontext():
+            for partition, new in enumerate(behind):
+                while new and (page := self._page(journal, partition)):
+                    for record in page:
+                        self.take(record)
         return self.version - start
 
     def _page(self, journal: Journal, partition: int) -> list[Record]:
