@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from types import TracebackType
 from typing import NamedTuple, Self
 
 import msgspec
@@ -23,6 +22,7 @@ from belated.journals.arrivals import (
     stamps_for,
     system_clock,
 )
+from belated.journals.named import NamedJournal
 from belated.journals.snapshots import (
     Snapshot,
     check_kept,
@@ -40,7 +40,7 @@ class _Stored(NamedTuple):
     seal: bytes
 
 
-class MemoryJournal:
+class MemoryJournal(NamedJournal):
     """Keeps events as the objects they are, and nothing beyond the life of the process.
 
     Not for several threads at once. An event is taken to be immutable: the row of a decision must
@@ -69,16 +69,6 @@ class MemoryJournal:
         self._identity: dict[str, str] | None = None
         self._snapshots: dict[int, _Stored] = {}
         self._closed = False
-
-    @property
-    def bandit(self) -> str:
-        """The name of the bandit."""
-        return self._bandit
-
-    @property
-    def partitions(self) -> int:
-        """How many partitions there are."""
-        return self._partitions
 
     def append(
         self, events: Sequence[Event], *, recorded: Sequence[int] | None = None
@@ -169,14 +159,6 @@ class MemoryJournal:
     def __enter__(self) -> Self:
         self._check_open()
         return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def _keep(self, records: list[Record]) -> list[int]:
         for record in records:

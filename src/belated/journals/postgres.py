@@ -7,11 +7,10 @@ import os
 import zlib
 from collections.abc import Iterable, Sequence
 from hashlib import blake2b
-from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING
 
-from belated.events import Event, Opaque, Record, Settled, encode, read_event
-from belated.exceptions import CorruptEvent, CorruptJournal, JournalMismatch, OwnerSuperseded
+from belated.events import Event, Opaque, Record, Settled, encode
+from belated.exceptions import OwnerSuperseded
 from belated.ids import check_id, check_partitions, key_of
 from belated.journals.arrivals import (
     EMPTY,
@@ -33,12 +32,13 @@ from belated.journals.snapshots import (
     seal,
     warn_discarded,
 )
+from belated.journals.stored import StoredJournal, as_stored
 
 if TYPE_CHECKING:
     from belated.journals.postgres_session import PostgresSession, Talk
 
 
-class PostgresJournal:
+class PostgresJournal(StoredJournal):
     """Keeps events in a database of PostgreSQL, each append on stable storage when it returns.
 
     Any number of threads, processes and machines may append at the same time; within a partition
@@ -71,6 +71,7 @@ class PostgresJournal:
         # What is owned, by process too: what a fork inherits, it does not own.
         self._epochs: dict[tuple[int, int], int] = {}
         self._session = _session(dsn, wait)
+        self._place = self._session.place
         try:
             self._session.check_tables()
             self._number, self._partitions = self._register(wanted)
@@ -103,16 +104,6 @@ class PostgresJournal:
             session.transact(create)
         finally:
             session.close()
-
-    @property
-    def bandit(self) -> str:
-        """The name of the bandit."""
-        return self._bandit
-
-    @property
-    def partitions(self) -> int:
-        """How many partitions there are."""
-        return self._partitions
 
     def append(
         self, events: Sequence[Event], *, recorded: Sequence[int] | None = None
@@ -167,20 +158,11 @@ class PostgresJournal:
         rows = self._session.ask(
             "read", bandit=self._number, partition=partition, after=after, limit=limit
         )
-        records = []
-        for expected, (position, recorded, check, data) in enumerate(rows, start=after + 1):
-            if position != expected:
-                message = f"{self._where(partition, expected)} is missing: restore a backup"
-                raise CorruptJournal(message)
-            if check != zlib.crc32(data) ^ position ^ recorded ^ partition << 40:
-                message = f"{self._where(partition, position)} was changed after it was written"
-                raise CorruptEvent(message)
-            try:
-                event = read_event(data)
-            except CorruptEvent as error:
-                raise CorruptEvent(f"{self._where(partition, position)}: {error}") from None
-            records.append(Record(partition, position, recorded, event))
-        return records
+        found = (
+            (position, recorded, check == _check(partition, position, recorded, data), data)
+            for position, recorded, check, data in rows
+        )
+        return self._records(partition, after, found)
 
     def end(self, partition: int) -> int:
         """The position of the last record, 0 if there is none."""
@@ -260,11 +242,8 @@ class PostgresJournal:
         rows = self._session.ask("load", **whose)  # one statement: no other can save in between
         if not rows:
             return None
-        position, fingerprint, sealed, *_, end = rows[0]
-        pieces = {row[3]: row[5] for row in rows if row[3] is not None}
-        checksums = {row[3]: row[4] for row in rows if row[3] is not None}
-        snapshot = Snapshot(partition, position, fingerprint, pieces)
-        reason = damage(snapshot, checksums, sealed, end)
+        snapshot, checksums, sealed = as_stored(partition, rows)
+        reason = damage(snapshot, checksums, sealed, end=rows[0][-1])
         if reason is None:
             self._known[partition] = checksums
             return snapshot
@@ -282,17 +261,6 @@ class PostgresJournal:
         """Close the connection; any later call raises :class:`JournalClosed`."""
         self._session.close()
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
-
     def _register(self, wanted: int | None) -> tuple[int, int]:
         """The number of the bandit in the database, and that of its partitions."""
         found = self._session.ask("find", name=self._bandit)
@@ -300,13 +268,7 @@ class PostgresJournal:
             self._session.ask("register", name=self._bandit, partitions=wanted or 1)
             found = self._session.ask("find", name=self._bandit)
         ((number, partitions),) = found
-        if wanted not in (None, partitions):
-            message = (
-                f"bandit {self._bandit!r} in {self._session.place} has {partitions} partitions, "
-                f"not {wanted}: open it with partitions={partitions} or None; their number is "
-                "changed only by carrying the records into a new journal"
-            )
-            raise JournalMismatch(message)
+        self._check_wanted(wanted, partitions)
         return number, partitions
 
     def _whose(self, partition: int) -> dict[str, int]:
@@ -316,12 +278,6 @@ class PostgresJournal:
         check_partition(partition, self._partitions)
         rows = talk.ask("tail", **self._whose(partition))
         return Tail(*rows[0]) if rows else EMPTY
-
-    def _where(self, partition: int, position: int) -> str:
-        return (
-            f"the record at partition {partition}, position {position} of bandit "
-            f"{self._bandit!r} in {self._session.place}"
-        )
 
 
 class _Arrivals:
@@ -355,6 +311,11 @@ class _Arrivals:
             "events": [data[n] for n in kept],
             "stamps": None if stamps is None else [stamps[n] for n in kept],
         }
+
+
+def _check(partition: int, position: int, recorded: int, data: bytes) -> int:
+    # As the function in the database makes it: a changed bit in any of the four shows.
+    return zlib.crc32(data) ^ position ^ recorded ^ partition << 40
 
 
 def _mark(event: Event | Opaque, data: bytes) -> bytes:

@@ -7,11 +7,9 @@ import os
 import sqlite3
 import zlib
 from collections.abc import Iterable, Sequence
-from types import TracebackType
-from typing import Self
 
-from belated.events import Event, Record, encode, read_event
-from belated.exceptions import CorruptEvent, CorruptJournal, JournalError, JournalMismatch
+from belated.events import Event, Record, encode
+from belated.exceptions import JournalError
 from belated.ids import check_id, check_partitions
 from belated.journals.arrivals import (
     EMPTY,
@@ -35,6 +33,7 @@ from belated.journals.snapshots import (
     warn_discarded,
 )
 from belated.journals.sqlite_file import SQLiteFile
+from belated.journals.stored import StoredJournal, as_stored
 
 # A place is one number: 11 bits of bandit, 12 of partition, 40 of position.
 _POSITIONS = 1 << 40
@@ -42,7 +41,7 @@ _PARTITIONS = 1 << 12
 _BANDITS = 1 << 11
 
 
-class SQLiteJournal:
+class SQLiteJournal(StoredJournal):
     """Keeps events in a file of SQLite, each append on stable storage when it returns.
 
     Any number of threads and processes of one machine may have the file open and append at the same
@@ -86,21 +85,12 @@ class SQLiteJournal:
         # By partition, the checksums of the pieces of the snapshot last saved or loaded here.
         self._known: dict[int, dict[str, bytes]] = {}
         self._file = SQLiteFile(path, wait)
+        self._place = repr(str(self._file.path))
         try:
             self._number, self._partitions = self._register(wanted)
         except BaseException:
             self._file.close()
             raise
-
-    @property
-    def bandit(self) -> str:
-        """The name of the bandit."""
-        return self._bandit
-
-    @property
-    def partitions(self) -> int:
-        """How many partitions there are."""
-        return self._partitions
 
     def append(
         self, events: Sequence[Event], *, recorded: Sequence[int] | None = None
@@ -133,27 +123,18 @@ class SQLiteJournal:
             CorruptEvent: a record was changed after it was written.
         """
         check_range(partition, after, limit, self._partitions)
-        base = self._place(partition, 0)
+        base = self._key(partition, 0)
         with self._file.reading() as connection:
             rows = connection.execute(
                 'SELECT place, recorded, "check", CAST(event AS BLOB) FROM record '
                 "WHERE place > ? AND place < ? ORDER BY place LIMIT ?",
                 (base + after, base + _POSITIONS, limit),
             ).fetchall()
-        records = []
-        for position, (place, recorded, check, data) in enumerate(rows, start=after + 1):
-            if place != base + position:
-                message = f"{self._where(partition, position)} is missing: restore a backup"
-                raise CorruptJournal(message)
-            if not _is_intact(place, recorded, check, data):
-                message = f"{self._where(partition, position)} was changed after it was written"
-                raise CorruptEvent(message)
-            try:
-                event = read_event(data)
-            except CorruptEvent as error:
-                raise CorruptEvent(f"{self._where(partition, position)}: {error}") from None
-            records.append(Record(partition, position, recorded, event))
-        return records
+        found = (
+            (place - base, recorded, _is_intact(place, recorded, check, data), data)
+            for place, recorded, check, data in rows
+        )
+        return self._records(partition, after, found)
 
     def end(self, partition: int) -> int:
         """The position of the last record, 0 if there is none."""
@@ -240,10 +221,7 @@ class SQLiteJournal:
             ).fetchall()
         if not rows:
             return None
-        position, fingerprint, sealed = rows[0][:3]
-        pieces = {row[3]: row[5] for row in rows if row[3] is not None}
-        checksums = {row[3]: row[4] for row in rows if row[3] is not None}
-        snapshot = Snapshot(partition, position, fingerprint, pieces)
+        snapshot, checksums, sealed = as_stored(partition, rows)
         reason = damage(snapshot, checksums, sealed, end)
         if reason is None:
             self._known[partition] = checksums
@@ -263,17 +241,6 @@ class SQLiteJournal:
         """Close the file; any later call raises :class:`JournalClosed`."""
         self._file.close()
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
-
     def _register(self, wanted: int | None) -> tuple[int, int]:
         """The number of the bandit in the file, and that of its partitions."""
         find = "SELECT number, partitions FROM bandit WHERE name = ?"
@@ -288,25 +255,19 @@ class SQLiteJournal:
                 found = connection.execute(find, (self._bandit,)).fetchone()
                 if found[0] >= _BANDITS:
                     message = (
-                        f"{str(self._file.path)!r} already holds {_BANDITS - 1} bandits: "
+                        f"{self._place} already holds {_BANDITS - 1} bandits: "
                         "put this one into another file"
                     )
                     raise JournalError(message)
         number, partitions = found
-        if wanted not in (None, partitions):
-            message = (
-                f"bandit {self._bandit!r} in {str(self._file.path)!r} has {partitions} partitions, "
-                f"not {wanted}: open it with partitions={partitions} or None; their number is "
-                "changed only by carrying the records into a new journal"
-            )
-            raise JournalMismatch(message)
+        self._check_wanted(wanted, partitions)
         return number, partitions
 
-    def _place(self, partition: int, position: int) -> int:
+    def _key(self, partition: int, position: int) -> int:
         return (self._number * _PARTITIONS + partition) * _POSITIONS + position
 
     def _tail(self, connection: sqlite3.Connection, partition: int) -> Tail:
-        base = self._place(partition, 0)
+        base = self._key(partition, 0)
         row = connection.execute(
             "SELECT place, recorded FROM record WHERE place > ? AND place < ? "
             "ORDER BY place DESC LIMIT 1",
@@ -319,16 +280,10 @@ class SQLiteJournal:
     ) -> None:
         rows = []
         for record, event in zip(records, data, strict=True):
-            place = self._place(record.partition, record.position)
+            place = self._key(record.partition, record.position)
             rows.append((place, record.recorded, _check(place, record.recorded, event), event))
         connection.executemany(
             'INSERT INTO record (place, recorded, "check", event) VALUES (?, ?, ?, ?)', rows
-        )
-
-    def _where(self, partition: int, position: int) -> str:
-        return (
-            f"the record at partition {partition}, position {position} of bandit "
-            f"{self._bandit!r} in {str(self._file.path)!r}"
         )
 
 

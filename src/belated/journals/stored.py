@@ -1,0 +1,70 @@
+"""What journals in a store have in common: records are read back with suspicion."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from belated.events import Record, read_event
+from belated.exceptions import CorruptEvent, CorruptJournal, JournalMismatch
+from belated.journals.named import NamedJournal
+from belated.journals.snapshots import Snapshot
+
+
+class StoredJournal(NamedJournal):
+    """A journal whose positions have no gaps and whose records have checksums."""
+
+    #: The file or database, for messages.
+    _place: str
+
+    def _check_wanted(self, wanted: int | None, partitions: int) -> None:
+        """Refuse another number of partitions than there are."""
+        if wanted not in (None, partitions):
+            message = (
+                f"bandit {self._bandit!r} in {self._place} has {partitions} partitions, "
+                f"not {wanted}: open it with partitions={partitions} or None; their number is "
+                "changed only by carrying the records into a new journal"
+            )
+            raise JournalMismatch(message)
+
+    def _records(
+        self, partition: int, after: int, rows: Iterable[tuple[int, int, bool, bytes]]
+    ) -> list[Record]:
+        """Records from what is stored: position, stamp, whether its checksum is right, bytes.
+
+        Raises:
+            CorruptJournal: records are missing.
+            CorruptEvent: a record was changed after it was written.
+        """
+        records = []
+        for expected, (position, recorded, intact, data) in enumerate(rows, start=after + 1):
+            where = (
+                f"the record at partition {partition}, position {expected} of bandit "
+                f"{self._bandit!r} in {self._place}"
+            )
+            if position != expected:
+                raise CorruptJournal(f"{where} is missing: restore a backup")
+            if not intact:
+                raise CorruptEvent(f"{where} was changed after it was written")
+            try:
+                event = read_event(data)
+            except CorruptEvent as error:
+                raise CorruptEvent(f"{where}: {error}") from None
+            records.append(Record(partition, position, recorded, event))
+        return records
+
+
+def as_stored(
+    partition: int, rows: list[tuple[Any, ...]]
+) -> tuple[Snapshot, dict[str, bytes], bytes]:
+    """A snapshot, the checksums of its pieces and its seal, as they were written down.
+
+    Args:
+        partition: it is of.
+        rows: one for each piece: position, fingerprint and seal of the whole, then name, checksum
+            and bytes of the piece; one with no name where there are no pieces.
+    """
+    position, fingerprint, sealed = rows[0][:3]
+    pieces = {row[3]: row[5] for row in rows if row[3] is not None}
+    checksums = {row[3]: row[4] for row in rows if row[3] is not None}
+    return Snapshot(partition, position, fingerprint, pieces), checksums, sealed
