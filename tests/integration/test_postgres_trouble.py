@@ -37,6 +37,19 @@ def eventually(is_so: Callable[[], bool]) -> None:
         time.sleep(0.005)
 
 
+def all_records(dsn: str, bandit: str) -> list[Record]:
+    """What the first partition holds, as soon as the server answers again."""
+    deadline = time.monotonic() + 30
+    while True:
+        try:
+            with PostgresJournal(dsn, bandit=bandit) as journal:
+                return journal.read(0, 0, 10**6)
+        except JournalUnavailable:  # it may still be restarting after the last kill
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.05)
+
+
 @contextmanager
 def locked(dsn: str, journal: PostgresJournal) -> Iterator[psycopg.Connection]:
     """While another transaction holds the first partition."""
@@ -341,8 +354,7 @@ def test_a_killed_server_loses_nothing_acknowledged(
         stop.set()
         for thread in threads:
             thread.join(60)
-    with PostgresJournal(dsn, bandit=bandit) as journal:
-        records = journal.read(0, 0, 10**6)
+    records = all_records(dsn, bandit)
     kept = {record.event: record.position for record in records}
     assert len(kept) == len(records)
     acknowledged = [pair for mine in told.values() for pair in mine]
