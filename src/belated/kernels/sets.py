@@ -12,10 +12,12 @@ from belated.exceptions import MissingExtra
 from belated.inputs import Matrix, Row, Vector
 from belated.kernels.source import (
     SWAPPED,
+    add_product,
     amend,
     bernoulli_link,
     capped,
     count,
+    deflated,
     finite,
     gaussian_link,
     learn,
@@ -69,7 +71,8 @@ def compiled() -> Kernels:
     for primitive, loop in SWAPPED.items():
         overload(primitive, jit_options=options, strict=False)(_always(loop))
     for helper in (
-        gaussian_link, bernoulli_link, poisson_link, finite, capped, proximal, span, spread_of
+        gaussian_link, bernoulli_link, poisson_link, finite, capped, proximal, span, spread_of,
+        add_product, deflated,
     ):  # fmt: skip
         register_jitable(helper)
     jit = numba.njit(cache=True, **options)

@@ -103,17 +103,27 @@ def span(x: Vector) -> tuple[int, int]:
     return start, stop
 
 
+# Loops run from 0 over a slice: from a variable on, numba would check each index for its sign.
+
+
 def _loop_deflate(root: Matrix, gain: float, v: Vector) -> Vector:
-    u = np.empty(root.shape[0])
     start, stop = span(v)
+    if stop - start == v.shape[0]:
+        return deflated(root, gain, v)
+    return deflated(root[:, start:stop], gain, v[start:stop])
+
+
+def deflated(root: Matrix, gain: float, v: Vector) -> Vector:
+    """S ← S - gain (S v) vᵀ in one pass, row by row; returns S v as it was."""
+    u = np.empty(root.shape[0])
     for i in range(root.shape[0]):
         total = 0.0
-        for j in range(start, stop):
+        for j in range(root.shape[1]):
             total += root[i, j] * v[j]
         u[i] = total
         if total != 0.0:
             total *= gain
-            for j in range(start, stop):
+            for j in range(root.shape[1]):
                 root[i, j] -= total * v[j]
     return u
 
@@ -121,10 +131,15 @@ def _loop_deflate(root: Matrix, gain: float, v: Vector) -> Vector:
 def _loop_left(x: Vector, root: Matrix) -> Vector:
     v = np.zeros(root.shape[1])
     start, stop = span(x)
-    for i in range(start, stop):
+    add_product(x[start:stop], root[start:stop], v)
+    return v
+
+
+def add_product(x: Vector, root: Matrix, v: Vector) -> None:
+    """v ← v + Sᵀx."""
+    for i in range(root.shape[0]):
         for j in range(root.shape[1]):
             v[j] += x[i] * root[i, j]
-    return v
 
 
 def spread_of(rows: Matrix, root: Matrix) -> Matrix:
@@ -133,15 +148,13 @@ def spread_of(rows: Matrix, root: Matrix) -> Matrix:
     for i in range(rows.shape[0]):
         start, stop = span(rows[i])
         widest = max(widest, stop - start)
-    if 4 * widest > rows.shape[1]:
-        dense: Matrix = np.dot(rows, root)
-        return dense
+        if 4 * widest > rows.shape[1]:
+            dense: Matrix = np.dot(rows, root)
+            return dense
     spread = np.zeros(rows.shape)
     for i in range(rows.shape[0]):
         start, stop = span(rows[i])
-        for k in range(start, stop):
-            for j in range(root.shape[1]):
-                spread[i, j] += rows[i, k] * root[k, j]
+        add_product(rows[i, start:stop], root[start:stop], spread[i])
     return spread
 
 
