@@ -78,6 +78,8 @@ def check_id(id: Any, what: str = "the id") -> str:
     Traceback (most recent call last):
     belated.exceptions.InvalidInput: the id is empty: text of 1 to 128 bytes was expected
     """
+    if type(id) is str and 0 < len(id) <= MAX_ID_BYTES and id.isascii() and "\0" not in id:
+        return id
     if not isinstance(id, str):
         raise InvalidInput(f"{what} is {id!r}: text was expected, as in str({id!r})", id)
     if not id:

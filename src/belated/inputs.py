@@ -47,7 +47,7 @@ def as_rows(rows: Any, dim: int) -> Row:
     (2, 2)
     """
     given = as_numbers(rows, "rows")
-    if given.ndim != 2 or given.shape[1] != dim:
+    if given.shape[1:] != (dim,):
         message = f"rows has shape {given.shape}: a table of rows of {dim} numbers was expected"
         raise InvalidInput(message, rows)
     return _bounded(given, "rows")
@@ -59,6 +59,8 @@ def as_reward(y: Any) -> float:
     >>> as_reward(1)
     1.0
     """
+    if type(y) is float and abs(y) <= MAX_REWARD:
+        return y
     try:
         value = math.nan if isinstance(y, str | bytes | np.complexfloating) else float(y)
     except (TypeError, ValueError, OverflowError):
@@ -108,6 +110,8 @@ def as_rounds(value: Any, name: str) -> int:
 
 def as_numbers(value: Any, name: str) -> NDArray[Any]:
     """A regular array of real numbers, of whatever type they have."""
+    if type(value) is np.ndarray and value.dtype.char in "df":
+        return value
     try:
         array = np.asarray(value)
     except ValueError:  # ragged nesting

@@ -81,9 +81,10 @@ class MemoryJournal(NamedJournal):
             partition = route(event, self._partitions)
             stream = self._streams[partition]
             now = self._clock()
-            last = stream[-1].recorded if stream else 0
+            if stream and (last := stream[-1].recorded) > now:
+                now = last
             position = len(stream) + 1
-            stream.append(Record(partition, position, now if now > last else last, event))
+            stream.append(Record(partition, position, now, event))
             return [position]
         partitions = [route(event, self._partitions) for event in events]
         stamps = stamps_for(events, recorded, self._clock)
@@ -96,8 +97,10 @@ class MemoryJournal(NamedJournal):
 
     def read(self, partition: int, after: int, limit: int) -> list[Record]:
         """The records beyond a position; see :meth:`Journal.read`."""
-        self._check_open()
-        check_range(partition, after, limit, self._partitions)
+        if self._closed:
+            raise _closed()
+        if not (0 <= partition < self._partitions and after >= 0 and limit >= 0):
+            check_range(partition, after, limit, self._partitions)
         return self._streams[partition][after : after + limit]
 
     def end(self, partition: int) -> int:

@@ -16,6 +16,9 @@ from belated.learner.rows import Rows
 
 #: In ``_place`` and ``_handle``.
 NOWHERE = -1
+#: How many wait before they are put into the columns.
+MOST = 256
+_NO_ROW: Vector = np.empty(0)
 
 
 class Account:
@@ -43,35 +46,31 @@ class Account:
         self._place = array("i")
         self._handle = array("i")
         self._weight = array("d")
-        self._last: tuple[int, Vector] = (NOWHERE, np.empty(0))  # just entered, as float64
+        # The last ones, with their rows until they are learned: the columns end where these begin.
+        self._first = 0
+        self._fresh: list[tuple[Vector, float, int]] = []
 
     def enter(self, number: int, decision: Decision) -> None:
         """Keep its row."""
         x = decision.x
         if len(x) != self._rows.dim:
             x = padded(x, self._rows.dim)
-        place = self._rows.put(x)
         # Frozen here: what is added to the sums is what is taken out of them later.
         weight = self._slope(decision.mean) / self.learner.model.dispersion
         if weight > MAX_WEIGHT:
             weight = MAX_WEIGHT
-        if number - self.base == len(self._place):
-            self._place.append(place)
-            self._handle.append(NOWHERE)
-            self._weight.append(weight)
+        if number == self._first + len(self._fresh):
+            self._fresh.append((x.astype(np.float64), weight, NOWHERE))
+            if len(self._fresh) == MOST:
+                self._put_away()
         else:
-            i = number - self.base
-            if self._place[i] != NOWHERE:
-                self._rows.free(self._place[i])
-            self._place[i], self._weight[i] = place, weight
-        self._last = number, x.astype(np.float64)
+            i = self._at(number)
+            self.forget(number)
+            self._place[i], self._weight[i] = self._rows.put(x), weight
 
     def expect(self, number: int, again: bool = False) -> None:
         """Its reward is out."""
-        last, x = self._last
-        if last != number:
-            x = self._row(number)
-        weight = self._weight[number - self.base]
+        x, weight = self._row(number)
         if again:
             self.learner.recall(x, weight)
         else:
@@ -80,44 +79,50 @@ class Account:
 
     def withdraw(self, number: int) -> None:
         """Its reward is waited for no longer."""
-        self.learner.withdraw(self._row(number), self._weight[number - self.base])
+        self.learner.withdraw(*self._row(number))
 
     def learn(self, number: int, value: float) -> None:
         """Its reward is known; its row is among the observations from now on."""
-        i = number - self.base
-        learner = self.learner
-        x = self._row(number)
-        self._handle[i] = learner.learn(x, self._held(value), self._weight[i], self.lane)
-        self._rows.free(self._place[i])
-        self._place[i] = NOWHERE
+        if not self._least <= value <= self._most:
+            # Each part of a reward is within the support; their sum need not be.
+            value = self._held(value)
+        x, weight = self._row(number)
+        handle = self.learner.learn(x, value, weight, self.lane)
+        if number >= self._first:
+            self._fresh[number - self._first] = _NO_ROW, weight, handle
+        else:
+            self._handle[number - self.base] = handle
+            self.forget(number)
 
     def revise(self, number: int, value: float) -> None:
         """Its reward is another one."""
-        handle = self._handle[number - self.base]
+        handle = self._handle[self._at(number)]
         self.learner.revise(handle, self._held(value), self.lane)
 
     def retract(self, number: int) -> None:
         """Its reward does not count any longer; its row is kept here again."""
-        i = number - self.base
+        i = self._at(number)
         x = self.learner.retract(self._handle[i], self.lane)
         self._handle[i] = NOWHERE
         self._place[i] = self._rows.put(x.astype(np.float32))
 
     def forget(self, number: int) -> None:
         """Its row is needed no longer, if it is still here."""
-        i = number - self.base
+        i = self._at(number)
         if self._place[i] != NOWHERE:
             self._rows.free(self._place[i])
             self._place[i] = NOWHERE
 
     def drop(self, count: int) -> None:
         """The first ``count`` are gone."""
+        self._put_away()
         for column in (self._place, self._handle, self._weight):
             del column[:count]
         self.base += count
 
     def pack(self) -> dict[str, bytes]:
         """The columns, the rows that are kept here, and the observations, as bytes."""
+        self._put_away()
         places = [place for place in self._place if place != NOWHERE]
         rows = b"".join(self._rows.get(place).tobytes() for place in places)
         return {
@@ -143,6 +148,7 @@ class Account:
         self._place.extend(
             NOWHERE if place == NOWHERE else self._rows.put(next(rows)) for place in places
         )
+        self._first = self.base + len(self._place)
         self.learner.unpack(self.lane, pieces)
 
     def expect_all(self, numbers: Sequence[int]) -> None:
@@ -157,14 +163,33 @@ class Account:
         self.learner.model.decisions += self.decisions - known
 
     def _held(self, value: float) -> float:
-        # Each part of a reward is within the support; their sum need not be.
-        if self._least <= value <= self._most:
-            return value
         return min(max(value, self._least), self._most)
 
-    def _row(self, number: int) -> Vector:
-        # A copy, in the type of the kernels: the learner keeps it, and the place may be used again.
-        return self._rows.get(self._place[number - self.base]).astype(np.float64)
+    def _row(self, number: int) -> tuple[Vector, float]:
+        """The row of one that may still be learned, in the type of the kernels, and its weight."""
+        if number >= self._first:
+            x, weight, handle = self._fresh[number - self._first]
+            if handle == NOWHERE:
+                return x, weight
+        i = self._at(number)
+        # A copy: the learner keeps it, and the place may be used again.
+        return self._rows.get(self._place[i]).astype(np.float64), self._weight[i]
+
+    def _at(self, number: int) -> int:
+        """Where it is in the columns."""
+        if number >= self._first:
+            self._put_away()
+        return number - self.base
+
+    def _put_away(self) -> None:
+        """Whatever is fresh goes into the columns."""
+        for x, weight, handle in self._fresh:
+            kept = handle == NOWHERE
+            self._place.append(self._rows.put(x.astype(np.float32)) if kept else NOWHERE)
+            self._handle.append(handle)
+            self._weight.append(weight)
+        self._fresh.clear()
+        self._first = self.base + len(self._place)
 
 
 def padded(x: Row, dim: int) -> Row:

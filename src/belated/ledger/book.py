@@ -29,6 +29,7 @@ from belated.ledger.entries import (
     judge,
     meaning_of,
 )
+from belated.ledger.fresh import Fresh
 from belated.ledger.index import Index
 from belated.rewards import Rewards
 
@@ -53,6 +54,15 @@ class Book:
         self._facts: dict[int, Facts] = {}  # of decisions that need more than the columns
         self._forgotten_digest = 0
         self._last = ("", -1)  # the id that was looked up last, and its number
+        self._fresh: dict[str, Fresh] = {}  # by id; the columns end where these begin
+
+    def _put_away(self) -> None:
+        """Whatever is fresh goes into the columns: before anything looks at all of them."""
+        if self._fresh:
+            fresh = list(self._fresh.values())
+            self._rows.extend(fresh)
+            self._index.add_all([one.key for one in fresh])
+            self._fresh.clear()
 
     def _facts_of(self, number: int) -> Facts:
         """The facts; whoever changes them calls for a review."""
@@ -114,7 +124,9 @@ class Book:
                 changes.learn(number, value)
 
     def find(self, id: str) -> int:
-        """The number of a remembered decision, -1 if there is none."""
+        """The number of a remembered decision, in the columns from now on; -1 if there is none."""
+        if id in self._fresh:
+            self._put_away()
         last, number = self._last
         if id != last or number < 0:
             number = self._index.find(key_of(id))
@@ -141,6 +153,9 @@ class Book:
 
     def meaning(self, reward: Reward) -> str:
         """What a reward would be to what is known, but for the time: that is the journal's."""
+        fresh = self._fresh.get(reward.id)
+        if fresh is not None and fresh.told_recorded == NONE:
+            return "rewarded"
         number = self.find(reward.id)
         if number < 0:
             return "parked"
@@ -150,6 +165,7 @@ class Book:
 
     def numbers(self, state: State) -> list[int]:
         """The numbers of all remembered decisions in a state."""
+        self._put_away()
         rows = self._rows
         return [
             rows.base + i
@@ -159,6 +175,7 @@ class Book:
 
     def pending(self) -> Iterator[tuple[bytes, int]]:
         """Key and record time of every pending decision, the oldest first."""
+        self._put_away()
         rows = self._rows
         for i, state in enumerate(rows.state):
             if state == PENDING:
@@ -171,6 +188,7 @@ class Book:
         It is a sum over decisions, the forgotten ones too: that of several partitions is the sum
         of theirs (modulo 2^128), whatever the partitions.
         """
+        self._put_away()
         rows, total = self._rows, self._forgotten_digest
         for i in range(len(rows)):
             if not rows.flags[i] & FORGOTTEN:

@@ -7,6 +7,14 @@ all of them are forgotten.
 from __future__ import annotations
 
 from array import array
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+from zlib import crc32
+
+from belated.events import encode
+
+if TYPE_CHECKING:
+    from belated.ledger.fresh import Fresh
 
 #: In ``flags``.
 ACTIVATED, LATE, CONFLICT, FORGOTTEN, EXPECTED = 1, 2, 4, 8, 16
@@ -45,6 +53,18 @@ class Columns:
         self.value.append(0.0)
         self.told_recorded.append(NONE)
         self.told_at.append(0)
+
+    def extend(self, fresh: Sequence[Fresh]) -> None:
+        """New decisions, plain ones."""
+        self.state.extend([one.state for one in fresh])
+        self.flags.extend(bytes([ACTIVATED | EXPECTED]) * len(fresh))
+        self.recorded.extend([one.recorded for one in fresh])
+        self.position.extend([one.position for one in fresh])
+        self.at.extend([one.decision.at for one in fresh])
+        self.crc.extend([crc32(encode(one.decision)) for one in fresh])
+        self.value.extend([one.value for one in fresh])
+        self.told_recorded.extend([one.told_recorded for one in fresh])
+        self.told_at.extend([one.told_at for one in fresh])
 
     def drop(self, count: int) -> None:
         """The first ``count`` are gone."""

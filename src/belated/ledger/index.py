@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import secrets
 from array import array
+from collections.abc import Sequence
 from struct import Struct
 
 import numpy as np
+from numpy.typing import NDArray
 
 _FREE = -1
 _GONE = -2
@@ -23,6 +25,8 @@ _ALL = (1 << 64) - 1
 _BITS = 47
 _NUMBER = (1 << _BITS) - 1
 _TAG = 0xFFFF
+# So few keys are sooner added one by one.
+_FEW = 24
 
 
 class Index:
@@ -84,6 +88,20 @@ class Index:
         table[at] = (hashed & _TAG) << _BITS | number
         return number
 
+    def add_all(self, keys: Sequence[bytes]) -> None:
+        """Give the next numbers to keys that have none, in their order."""
+        if len(keys) < _FEW:
+            for key in keys:
+                self.add(key)
+            return
+        first = self.next
+        self.keys += b"".join(keys)
+        if self._room < len(keys):
+            self._rebuild(range(first, self.next))
+        else:
+            self._room -= len(keys)
+            self._enter(np.arange(first, self.next))
+
     def remove(self, number: int) -> None:
         """A number is found no longer; its key stays until it is dropped."""
         start = (number - self.base) << 4
@@ -106,26 +124,31 @@ class Index:
         """Take these keys, with numbers from ``base`` on."""
         self.keys = bytearray(keys)
         self.base = base
-        self._rebuild(removed)
+        numbers = np.arange(base, self.next)
+        self._fill(numbers[~np.isin(numbers, list(removed))])
 
     def _resize(self, size: int) -> None:
         self._table = array("q", [_FREE]) * size
         self._mask = size - 1
         self._shift = 65 - size.bit_length()
 
-    def _rebuild(self, removed: set[int] | None = None) -> None:
-        """A table of three times as many places as numbers in use, or more."""
-        if removed is None:
-            entries = np.frombuffer(self._table, dtype=np.int64)
-            numbers = np.sort(entries[entries >= 0] & _NUMBER)
-        else:
-            numbers = np.arange(self.base, self.next)
-            numbers = numbers[~np.isin(numbers, list(removed))]
+    def _rebuild(self, more: Sequence[int] = ()) -> None:
+        """A table for the numbers that are in it, and more."""
+        entries = np.frombuffer(self._table, dtype=np.int64)
+        numbers = np.sort(entries[entries >= 0] & _NUMBER)
+        self._fill(np.concatenate([numbers, np.array(more, dtype=np.int64)]))
+
+    def _fill(self, numbers: NDArray[np.int64]) -> None:
+        """A table of three times as many places as numbers, or more."""
         size = 64
         while size < 3 * len(numbers):
             size *= 2
         self._resize(size)
         self._room = size // 3 * 2 - len(numbers)
+        self._enter(numbers)
+
+    def _enter(self, numbers: NDArray[np.int64]) -> None:
+        """Find places for numbers whose keys are known; their room was counted."""
         halves = np.frombuffer(self.keys, dtype=">u8").reshape(-1, 2)[numbers - self.base]
         products = halves.astype(np.uint64) * np.array([_HIGH, _LOW], dtype=np.uint64)
         hashed = products.sum(axis=1, dtype=np.uint64)
@@ -133,7 +156,7 @@ class Index:
         new = (hashed & np.uint64(_TAG)).astype(np.int64) << _BITS | numbers
         table = np.frombuffer(self._table, dtype=np.int64)
         while len(new):  # all at once: whoever finds its place taken looks at the next
-            free = table[at] == _FREE
+            free = table[at] < 0
             table[at[free]] = new[free]  # of several that want one place the last gets it
             left = table[at] != new
             new, at = new[left], (at[left] + 1) & self._mask

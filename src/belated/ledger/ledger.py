@@ -43,6 +43,7 @@ from belated.ledger.entries import (
     same_value,
     with_one_more,
 )
+from belated.ledger.fresh import MOST, Fresh
 from belated.ledger.parked import Parked
 from belated.rewards import Rewards
 
@@ -78,6 +79,10 @@ class Ledger(Book):
         self.counters: Counter[str] = Counter()
         self._least, self._most = least, most
         self._window = rewards.window_us
+        # For how long a reward is nothing but a reward.
+        self._patience = math.inf if self._window is None else self._window
+        if retention is not None:
+            self._patience = min(self._patience, retention)
         self._parked = Parked()
         # Decisions come due in the order of their numbers, but for those in the heap.
         self._due = 0
@@ -97,6 +102,8 @@ class Ledger(Book):
         kind = type(event)
         if kind is Decision:
             status = self._decided(event, record)  # type: ignore[arg-type]
+        elif kind is Reward:
+            status = self._rewarded(event, record.recorded)  # type: ignore[arg-type]
         elif kind is Settled:
             status = self._settled(event, record.recorded)  # type: ignore[arg-type]
         elif kind is Opaque:
@@ -109,19 +116,47 @@ class Ledger(Book):
     # --- decisions -----------------------------------------------------------------------------
 
     def _decided(self, decision: Decision, record: Record) -> str:
+        id, at, recorded = decision.id, decision.at, record.recorded
+        fresh = self._fresh
+        key = key_of(id)
+        if id in fresh or self._index.find(key) >= 0:
+            return self._decided_again(self.find(id), decision, record)
+        due = math.inf if self._window is None else recorded + self._window
+        if (
+            decision.activated
+            and self._latest <= recorded
+            and self.watermark < due
+            and 0 <= at < _LONG
+            and key not in self._parked.events
+        ):
+            number = self._rows.base + len(self._rows) + len(fresh)
+            fresh[id] = Fresh(number, key, decision, recorded, record.position)
+            self.counts[PENDING] += 1
+            self.changes.enter(number, decision)
+            self.changes.expect(number)
+            self._latest = recorded
+            if due < self._soonest:
+                self._soonest = due
+            elif self._soonest == math.inf:  # nothing was to come; see again
+                self._soonest = recorded
+            if len(fresh) == MOST:
+                self._put_away()
+        else:
+            self._put_away()
+            self._decided_oddly(key, decision, record)
+        return "decided"
+
+    def _decided_oddly(self, key: bytes, decision: Decision, record: Record) -> None:
+        """A new decision that is dormant, out of order, due already, or whose reward is here."""
         recorded = record.recorded
-        key = key_of(decision.id)
-        number = self._index.find(key)
-        crc = crc32(encode(decision))
-        if number >= 0:
-            return self._decided_again(number, decision, record, crc)
         number = self._index.add(key)
         self._last = decision.id, number
         live = decision.activated
         state = PENDING if live else DORMANT
         flags = ACTIVATED | EXPECTED if live else 0
-        at = decision.at if 0 <= decision.at < _LONG else _held(decision.at)
-        self._rows.append(state, flags, recorded, record.position, at, crc)
+        self._rows.append(
+            state, flags, recorded, record.position, _held(decision.at), crc32(encode(decision))
+        )
         self.counts[state] += 1
         self.changes.enter(number, decision)
         if live:
@@ -133,11 +168,10 @@ class Ledger(Book):
         for since, event in self._parked.take(key):
             self.counters["parked"] -= 1
             self.counters[self._heard(number, event, since)] += 1
-        return "decided"
 
-    def _decided_again(self, number: int, decision: Decision, record: Record, crc: int) -> str:
+    def _decided_again(self, number: int, decision: Decision, record: Record) -> str:
         rows, i = self._rows, number - self._rows.base
-        recorded, at = record.recorded, _held(decision.at)
+        recorded, at, crc = record.recorded, _held(decision.at), crc32(encode(decision))
         same = (at, crc) == (rows.at[i], rows.crc[i])
         if not same and (at, crc) < (rows.at[i], rows.crc[i]):
             self._replace(number, decision, record.position, crc)
@@ -172,9 +206,27 @@ class Ledger(Book):
 
     # --- rewards, activations, voids -----------------------------------------------------------
 
-    def _told(self, event: Activation | Reward | Void, recorded: int) -> str:
-        if type(event) is Reward and not self._least <= event.value <= self._most:
+    def _rewarded(self, reward: Reward, recorded: int) -> str:
+        if not self._least <= reward.value <= self._most:
             return "invalid"
+        fresh = self._fresh.get(reward.id)
+        if (
+            fresh is None
+            or fresh.told_recorded != NONE
+            or reward.part
+            or reward.revision
+            or not 0 <= reward.at < _LONG
+            or recorded > fresh.recorded + self._patience
+        ):
+            return self._told(reward, recorded)
+        fresh.state, fresh.value = REWARDED, reward.value
+        fresh.told_recorded, fresh.told_at = recorded, reward.at
+        self.counts[PENDING] -= 1
+        self.counts[REWARDED] += 1
+        self.changes.learn(fresh.number, reward.value)
+        return "rewarded"
+
+    def _told(self, event: Activation | Reward | Void, recorded: int) -> str:
         number = self.find(event.id)
         if number >= 0:
             return self._heard(number, event, recorded)
@@ -185,7 +237,7 @@ class Ledger(Book):
 
     def _heard(self, number: int, event: Activation | Reward | Void, recorded: int) -> str:
         if type(event) is Reward:
-            return self._rewarded(number, event, recorded)
+            return self._reward_heard(number, event, recorded)
         facts = self._facts_of(number)
         if type(event) is Void:
             again, facts.void = facts.void, True
@@ -200,7 +252,7 @@ class Ledger(Book):
             return "duplicate"
         return "voided" if type(event) is Void else "activated"
 
-    def _rewarded(self, number: int, reward: Reward, recorded: int) -> str:
+    def _reward_heard(self, number: int, reward: Reward, recorded: int) -> str:
         rows, i = self._rows, number - self._rows.base
         since = rows.recorded[i]
         if self._retention is not None and recorded > since + self._retention:
@@ -262,6 +314,7 @@ class Ledger(Book):
         self._soonest = min(self._soonest, due)
 
     def _settle(self, window: int) -> None:
+        self._put_away()
         rows, watermark = self._rows, self.watermark
         number, stop = max(self._due, rows.base), rows.base + len(rows)
         while number < stop and rows.recorded[number - rows.base] + window <= watermark:
@@ -275,6 +328,7 @@ class Ledger(Book):
                 self._review(number)
 
     def _forget(self, retention: int) -> None:
+        self._put_away()
         rows, horizon = self._rows, self.watermark - retention
         for number in [n for n in self._stragglers if rows.state[n - rows.base] > PENDING]:
             self._stragglers.discard(number)
@@ -319,6 +373,7 @@ class Ledger(Book):
         return self._next_due() <= now or self._next_forgotten() <= now
 
     def _next_due(self) -> float:
+        self._put_away()
         rows, found = self._rows, math.inf
         if self._window is not None:
             number, stop = max(self._due, rows.base), rows.base + len(rows)
@@ -336,6 +391,7 @@ class Ledger(Book):
         """When to let go: not at every decision, but a sixteenth of the retention later."""
         if self._retention is None:
             return math.inf
+        self._put_away()
         rows, number = self._rows, max(self._forgotten, self._rows.base)
         oldest: float = self._parked.oldest
         if number < rows.base + len(rows):

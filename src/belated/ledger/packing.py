@@ -35,6 +35,7 @@ class _Head(msgspec.Struct, array_like=True):
 
 def pack(ledger: Ledger) -> dict[str, bytes]:
     """All that a ledger knows, as named pieces."""
+    ledger._put_away()
     rows = ledger._rows
     head = _Head(
         VERSION,
