@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from types import TracebackType
 from typing import Any, Self
 
 import numpy as np
 
+from belated.ahead import Ahead
 from belated.estimators import Estimate
-from belated.events import Activation, Decision, Event, Reward, Settled, Void
+from belated.events import Activation, Decision, Event, Record, Reward, Settled, Void
 from belated.exceptions import (
     InvalidInput,
+    JournalAway,
     JournalError,
     JournalMismatch,
+    JournalUnavailable,
     ReadOnly,
     RewardConflict,
     SnapshotConflict,
@@ -33,6 +37,8 @@ from belated.policies import Policy
 from belated.receipts import Pending, Receipt, Story
 from belated.rewards import ConversionsOnly, Rewards
 
+#: Records folded in one call while the bandit is behind.
+AT_ONCE = 500
 #: Records folded after which a snapshot is saved.
 SNAPSHOT_EVERY = 100_000
 
@@ -105,6 +111,8 @@ class Bandit:
         self._fold.catch_up(self.journal)
         self._snapshot_at = self._fold.version + SNAPSHOT_EVERY
         self._read_only = False
+        self._behind = False  # whether the journal was away, and not all of it is folded since
+        self._ahead = Ahead(self._fold.learner)
         if isinstance(seed, np.random.Generator):
             self._rng = seed
         else:  # neither a restart nor a second process repeats draws
@@ -132,12 +140,16 @@ class Bandit:
         self._check_open()
         if id is not None:
             check_id(id)
-            self._fold.catch_up(self.journal)  # another process may have used it
-            if self._entry(id) is not None:
-                return self._again(id, rows, actions)
+            with suppress(JournalAway):  # then it takes events all the same
+                self._catch_up()  # another process may have used it
+            known = self._known(id)
+            if known is not None:
+                return self._again(known, rows, actions)
         event = self._choose(rows, actions, id, activated)
         if self._append_one(event) == "conflict":  # another process was faster
-            return self._again(event.id, rows, actions)
+            known = self._known(event.id)
+            assert known is not None
+            return self._again(known, rows, actions)
         return event
 
     def decide_many(self, offers: Sequence[Any], *, activated: bool = True) -> list[Decision]:
@@ -148,22 +160,16 @@ class Bandit:
             activated: False if the outcome clock starts only with :meth:`activate`.
         """
         self._check_open()
-        learner = self._fold.learner
         found: list[Decision] = []
-        counted = []
+        made = Ahead(self._fold.learner)  # until the journal has them
         try:
             for offer in offers:
                 rows, actions = offer if self.features is not None else (offer, None)
                 event = self._choose(rows, actions, None, activated)
-                weight = self.policy.family.slope_at(event.mean) / learner.model.dispersion
-                row = event.x.astype(np.float64)
-                learner.expect(row, weight)  # until the journal has them
-                counted.append((row, weight))
+                made.add(event)
                 found.append(event)
         finally:  # also where an offer was refused
-            for row, weight in counted:
-                learner.withdraw(row, weight)
-                learner.model.decisions -= 1
+            made.clear()
         if found:
             self._append(found)
         return found
@@ -199,11 +205,13 @@ class Bandit:
             raise InvalidInput("actions are missing: which ones are offered?", actions)
         return self.features.rows(rows, actions)
 
-    def _again(self, id: str, rows: Any, actions: Actions | None) -> Decision:
-        """A retry gets the decision that was made; another decision under its id is refused."""
+    def _known(self, id: str) -> Decision | None:
+        """The decision that was made under an id, here or elsewhere."""
         entry = self._entry(id)
-        assert entry is not None
-        known = self._decision(id, entry)
+        return self._ahead.get(id) if entry is None else self._decision(id, entry)
+
+    def _again(self, known: Decision, rows: Any, actions: Actions | None) -> Decision:
+        """A retry gets the decision that was made; another decision under its id is refused."""
         table = self._rows(rows, actions)
         width = len(known.x)  # less than that of a row where features have grown since
         if known.index < len(table):
@@ -273,7 +281,7 @@ class Bandit:
     def settle(self) -> int:
         """Settle all that is due by now; returns how many decisions that were."""
         self._check_open()
-        self._fold.catch_up(self.journal)
+        self._catch_up()
         before = self._fold.counts
         events = [event for p in range(self.journal.partitions) for event in self._due(p)]
         if events:
@@ -282,30 +290,93 @@ class Bandit:
         return sum(before[state] - after[state] for state in ("dormant", "pending"))
 
     def _due(self, partition: int) -> list[Event]:
+        if self._behind:  # what is known of the partition is old, and one such event is enough
+            return []
         now = self._clock()
         return [Settled(partition, now)] if self._fold.ledgers[partition].is_due(now) else []
 
     def _append(self, events: Sequence[Event]) -> None:
         """Append, then fold everything new, one's own events included."""
-        self.journal.append(events)
-        self._fold.catch_up(self.journal)
+        if self._behind:
+            self._follow()
+        positions = self.journal.append(events)
+        if self._behind or not all(positions):
+            self._accept(events)
+            return
+        try:
+            self._catch_up()
+        except JournalUnavailable:  # but they are safe
+            self._accept(events)
+            return
+        self._ahead.clear()
         self._save_in_passing()
 
     def _append_one(self, event: Event) -> str:
         """The same for one event, and with it whatever is due; returns what the event meant."""
         journal, fold = self.journal, self._fold
         partition = route(event, journal.partitions)
+        if self._behind:
+            self._follow()
         positions = journal.append([*self._due(partition), event])
+        if self._behind or not positions[-1]:
+            return self._accept([event])
         status = "duplicate"  # where the journal had the event already, and so had the fold
-        while fold.positions[partition] < max(positions):
-            for record in journal.read(partition, fold.positions[partition], PAGE):
-                meaning = fold.take(record)
-                if record.position == positions[-1]:
-                    status = meaning
-        if journal.partitions > 1:
-            fold.catch_up(journal)
+        try:
+            while fold.positions[partition] < max(positions):
+                for record in journal.read(partition, fold.positions[partition], PAGE):
+                    meaning = self._take(record)
+                    if record.position == positions[-1]:
+                        status = meaning
+            if journal.partitions > 1:
+                fold.catch_up(journal)
+        except JournalUnavailable:  # but the event is safe
+            return self._accept([event])
+        if self._ahead:  # a position says that nothing waits any longer
+            self._ahead.clear()
         self._save_in_passing()
         return status
+
+    def _accept(self, events: Sequence[Event]) -> str:
+        """Events are safe, and folded when the journal is back; live decisions count already."""
+        for event in events:
+            if isinstance(event, Decision) and self._entry(event.id) is None:
+                self._ahead.add(event, counts=event.activated)
+        self._behind = True
+        return "accepted"
+
+    def _follow(self) -> None:
+        """Fold a part of what is new: no caller shall wait for all that an outage held up."""
+        with suppress(JournalAway):
+            self._behind = not self._fold_some()
+        self._save_in_passing()
+
+    def _catch_up(self) -> None:
+        """Fold everything new."""
+        self._behind = True  # until it has answered
+        if self._ahead:
+            while not self._fold_some():
+                pass
+        else:
+            self._fold.catch_up(self.journal)
+        self._behind = False
+
+    def _fold_some(self) -> bool:
+        """Fold some of what is new; returns whether that was all."""
+        left = AT_ONCE
+        for partition, position in enumerate(self._fold.positions):
+            page = self.journal.read(partition, position, left)
+            for record in page:
+                self._take(record)
+            left -= len(page)
+            if not left:
+                return False
+        return True
+
+    def _take(self, record: Record) -> str:
+        """Fold one record; if it was counted ahead, it is no longer."""
+        if self._ahead and isinstance(record.event, Decision):
+            self._ahead.drop(record.event.id)
+        return self._fold.take(record)
 
     # --- what is known -------------------------------------------------------------------------
 
@@ -405,8 +476,10 @@ class Bandit:
 
     def _save_in_passing(self) -> None:
         """A snapshot is a shortcut: that it failed is no reason to fail what is in the journal."""
-        if self._fold.version < self._snapshot_at:
-            return
+        if self._fold.version >= self._snapshot_at:
+            self._try_to_save()
+
+    def _try_to_save(self) -> None:
         try:
             self.save()
         except JournalError as error:
@@ -416,7 +489,7 @@ class Bandit:
     def close(self) -> None:
         """Save a snapshot and close the journal."""
         if not self._read_only:
-            self.save()
+            self._try_to_save()
             self._read_only = True
             self.journal.close()
 

@@ -13,6 +13,7 @@
     └── JournalError                      a journal cannot do what was asked
         ├── JournalClosed      (ValueError)  it was used after ``close()``
         ├── JournalUnavailable (OSError)     locked, full, unreachable: try again
+        │   └── JournalAway                  it takes events meanwhile, but cannot be read
         ├── JournalMismatch    (ValueError)  it was made with other settings than asked for
         ├── ForeignFile        (ValueError)  the file is something else than a journal
         ├── NewerFormat        (ValueError)  the file was made by a newer release
@@ -158,6 +159,10 @@ class JournalUnavailable(JournalError, OSError):
     Nothing of the call was acknowledged. To try the same call again is safe: an event that is in
     the journal twice counts once.
     """
+
+
+class JournalAway(JournalUnavailable):
+    """The journal cannot be reached, but a spool in front of it takes events."""
 
 
 class JournalMismatch(JournalError, ValueError):

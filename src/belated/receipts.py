@@ -12,7 +12,7 @@ from belated.ledger import Told
 
 
 class Receipt(msgspec.Struct, frozen=True, gc=False):
-    """An event is in the journal; this is what was known of it then.
+    """An event is safe; this is what was known of it then.
 
     Attributes:
         id: of the decision.
@@ -20,7 +20,8 @@ class Receipt(msgspec.Struct, frozen=True, gc=False):
             or revision; ``late``: after the window, and learned; ``parked``: the decision is not
             known yet; ``voided``; ``expired``: after the retention, and not learned; ``activated``;
             ``conflict``: another process reported another value at the same time, and one of
-            the two counts.
+            the two counts; ``accepted``: it is safe, but the journal is away, and what it
+            means will be known when that is back.
     """
 
     id: str

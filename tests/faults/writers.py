@@ -1,8 +1,12 @@
-"""Processes that use one bandit on one file as hard as they can, until they are killed.
+"""Processes that use one bandit as hard as they can, until they are killed.
 
-Run as a script it reads commands: ``start N`` forks writer N and answers its process id, ``kill P``
-ends process P with SIGKILL and answers when it is gone. A writer appends a line to its own file for
-every call that has returned: what it was told is safe.
+Run as a script it reads commands: ``start ROLE N`` forks process N and answers its process id,
+``kill P`` ends process P with SIGKILL and answers when it is gone. A process appends a line to its
+own file for every call that has returned: what it was told, and how long that took.
+
+* A *writer* decides and observes: in disorder, twice, too early, for others too.
+* A *learner* folds what the writers wrote and saves snapshots.
+* A *caller* is a writer with a spool in front of the journal, which waits a little between calls.
 """
 
 from __future__ import annotations
@@ -12,19 +16,34 @@ import os
 import random
 import signal
 import sys
+import time
+import warnings
+from collections.abc import Callable
+from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 
 from belated import Bandit, Bernoulli, DelayedUCB, Explicit, kernels
+from belated.events import Decision, Record
+from belated.exceptions import JournalUnavailable, SnapshotWarning
 from belated.inputs import Matrix
-from belated.journals import SQLiteJournal
+from belated.journals import (
+    Journal,
+    MemoryJournal,
+    PostgresJournal,
+    SpoolJournal,
+    SQLiteJournal,
+)
 
 DIM = 3
 POLICY = DelayedUCB(DIM, Bernoulli())
 #: Short, so that windows end under way; a late reward is learned all the same.
 REWARDS = Explicit(timedelta(milliseconds=200))
+
+T = TypeVar("T")
 
 
 def value_of(id: str, part: str) -> float:
@@ -38,64 +57,159 @@ def rows_of(id: str) -> Matrix:
     return np.random.default_rng(seed).normal(size=(4, DIM)).astype(np.float32)
 
 
-def opened(path: Path, partitions: int | None = None) -> Bandit:
-    """The bandit that all of them hold."""
-    journal = SQLiteJournal(path, bandit="offers", partitions=partitions, wait=60)
+def patiently(attempt: Callable[[], T]) -> T:
+    """Try until the journal answers: its server may have been killed, and be on its way back."""
+    deadline = time.monotonic() + 120
+    while True:
+        try:
+            return attempt()
+        except JournalUnavailable:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.02)
+
+
+def opened(where: str, partitions: int | None = None, spool: Path | None = None) -> Bandit:
+    """The bandit that all of them hold.
+
+    Args:
+        where: a file of SQLite, or the address of a PostgreSQL.
+        partitions: of the journal.
+        spool: a file for events while the journal is away.
+    """
+
+    def attempt() -> Bandit:
+        journal: Journal
+        if where.startswith("postgresql:"):
+            wait = 10 if spool is None else 2
+            journal = PostgresJournal(where, bandit="offers", partitions=partitions, wait=wait)
+        else:
+            journal = SQLiteJournal(where, bandit="offers", partitions=partitions, wait=60)
+        try:
+            if spool is not None:
+                journal = SpoolJournal(journal, spool)
+            return Bandit(policy=POLICY, rewards=REWARDS, journal=journal, using=kernels.plain())
+        except BaseException:
+            journal.close()
+            raise
+
+    return patiently(attempt)
+
+
+def replayed(records: list[Record], partitions: int) -> Bandit:
+    """The same bandit from its records alone, in memory."""
+    journal = MemoryJournal("offers", partitions=partitions)
+    journal.carry(records)
     return Bandit(policy=POLICY, rewards=REWARDS, journal=journal, using=kernels.plain())
 
 
-def write(folder: Path, number: int, partitions: int) -> None:
-    """Decide and observe for ever: in disorder, twice, too early, for others too."""
+class Log:
+    """The lines of one process."""
+
+    def __init__(self, path: Path) -> None:
+        self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+
+    def write(self, *what: object) -> None:
+        """One line: there, or cut off, if the process is killed now."""
+        os.write(self._file, json.dumps(what).encode() + b"\n")
+
+
+def write(
+    folder: Path, number: int, where: str, partitions: int, *, with_spool: bool = False
+) -> None:
+    """Decide and observe for ever."""
     rng = random.Random(number)
-    log = os.open(folder / f"acknowledged {number}", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
-
-    def acknowledge(*what: object) -> None:
-        os.write(log, json.dumps(what).encode() + b"\n")
-
-    bandit = opened(folder / "offers.db", partitions)
+    log = Log(folder / f"log {number}")
+    spool = folder / f"spool {number}" if with_spool else None
+    bandit = opened(where, partitions, spool)
     waiting: list[str] = []
+
+    def timed(what: str, id: str, call: Callable[[], T]) -> T | None:
+        """Without a spool the same call is made until it succeeds."""
+        start = time.monotonic()
+        try:
+            answer = call() if with_spool else patiently(call)
+        except JournalUnavailable:
+            log.write("refused", id, what, time.monotonic() - start)
+            return None
+        took = time.monotonic() - start
+        for one in answer if isinstance(answer, list) else [answer]:
+            if isinstance(one, Decision):
+                log.write("decision", one.id, one.index, took)
+                waiting.append(one.id)
+        if what == "reward":
+            log.write("reward", id, part, took)
+        return answer
+
     n = 0
     while True:
         n += 1
         # A name of one's own, one that others use too, one that was used before, or none.
         name = rng.choice([f"{number}-{n}", f"shared-{n}", f"{number}-{rng.randint(1, n)}", None])
         rows = np.eye(DIM) if name is None else rows_of(name)
-        decision = bandit.decide(rows, id=name)
-        acknowledge("decision", decision.id, decision.index)
-        waiting.append(decision.id)
+        timed("decision", name or "", lambda: bandit.decide(rows, id=name))  # noqa: B023
         if n % 10 == 0:
-            for one in bandit.decide_many([np.eye(DIM)] * 3):
-                acknowledge("decision", one.id, one.index)
-                waiting.append(one.id)
+            timed("decisions", "", lambda: bandit.decide_many([np.eye(DIM)] * 3))
         waiting.append(f"{number}-{n + rng.randint(1, 5)}")  # before it is decided, if ever
         rng.shuffle(waiting)
         for _ in range(rng.randint(0, 3)):
             id = waiting[-1] if rng.random() < 0.3 else waiting.pop()  # some of them again
             part = rng.choice(["", "", "click"])
-            bandit.observe(id, value_of(id, part), part=part)
-            acknowledge("reward", id, part)
+            value = value_of(id, part)
+            timed("reward", id, lambda: bandit.observe(id, value, part=part))  # noqa: B023
             if not waiting:
                 break
         if n % 7 == number % 7:
-            bandit.save()
-        if n % 5 == 0:
-            bandit.sync()
+            _as_it_goes(bandit.save)
+        if with_spool:  # and without the sync: to fold a long outage is not for one call to do
+            time.sleep(0.01)
+        elif n % 5 == 0:
+            _as_it_goes(bandit.sync)
 
 
-def main(folder: Path, partitions: int) -> None:
+def call(folder: Path, number: int, where: str, partitions: int) -> None:
+    """The same with a spool of one's own."""
+    write(folder, number, where, partitions, with_spool=True)
+
+
+def learn(folder: Path, number: int, where: str, partitions: int) -> None:
+    """Fold and save for ever; write down what was known where."""
+    log = Log(folder / f"log {number}")
+    bandit = opened(where, partitions)
+    while True:
+        _as_it_goes(bandit.sync)
+        for partition, ledger in enumerate(bandit._fold.ledgers):
+            position = bandit._fold.positions[partition]
+            log.write("learned", partition, position, f"{ledger.digest:x}")
+        _as_it_goes(bandit.save)
+        time.sleep(0.005)
+
+
+def _as_it_goes(what: Callable[[], object]) -> None:
+    with suppress(JournalUnavailable):
+        what()
+
+
+ROLES = {"writer": write, "learner": learn, "caller": call}
+
+
+def main(folder: Path, where: str, partitions: int) -> None:
     """Take commands. Forks are quick: the library is loaded once."""
+    warnings.simplefilter("ignore", SnapshotWarning)  # none can be saved while a server is away
     for line in sys.stdin:
-        command, number = line.split()
+        command, *arguments = line.split()
         if command == "start":
+            role, number = arguments
             process = os.fork()
             if process == 0:
-                write(folder, int(number), partitions)
+                ROLES[role](folder, int(number), where, partitions)
             print(process, flush=True)
         else:
-            os.kill(int(number), signal.SIGKILL)
-            _, status = os.waitpid(int(number), 0)
+            process = int(arguments[0])
+            os.kill(process, signal.SIGKILL)
+            _, status = os.waitpid(process, 0)
             print(os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0, flush=True)
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), int(sys.argv[2]))
+    main(Path(sys.argv[1]), sys.argv[2], int(sys.argv[3]))

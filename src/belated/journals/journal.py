@@ -46,7 +46,7 @@ class Journal(Protocol):
             recorded: the time of each, instead of the journal's clock; held like the clock is.
 
         Returns:
-            The position of each event in its partition.
+            The position of each event in its partition; 0 where it is safe but has none yet.
 
         Raises:
             InvalidInput: something is no event, or of no partition here.

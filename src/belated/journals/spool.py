@@ -1,0 +1,351 @@
+"""A journal in front of another one: while that is away, events wait on the local disk."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from itertools import groupby
+from typing import TypeVar
+
+import msgspec
+
+from belated.events import Event, Opaque, Record, encode, read_event
+from belated.exceptions import (
+    BelatedError,
+    CorruptJournal,
+    JournalAway,
+    JournalClosed,
+    JournalError,
+    JournalUnavailable,
+)
+from belated.journals.arrivals import Clock, check_range, route, stamps_for, system_clock
+from belated.journals.journal import Journal
+from belated.journals.named import NamedJournal
+from belated.journals.snapshots import Snapshot
+from belated.journals.spool_disk import DiskStore
+from belated.journals.spool_file import Batch, Page, SpoolFile, Store
+from belated.journals.spool_worker import Caller, Worker
+
+#: Events handed over, and records read, in one call: few enough that no caller waits for long.
+PAGE = 500
+#: Seconds until a journal that is away is tried again.
+RETRY = 0.25
+
+T = TypeVar("T")
+
+
+class SpoolStatus(msgspec.Struct, frozen=True):
+    """How it stands with a spool.
+
+    Attributes:
+        away: whether the journal behind it failed when it was last asked.
+        waiting: events that wait to be handed over.
+        size: bytes they take.
+        oldest: when the oldest of them came, in microseconds since 1970; None if none waits.
+        error: what the journal last failed with; None if it never did.
+        forwarded: events handed over since this spool was opened.
+    """
+
+    away: bool
+    waiting: int
+    size: int
+    oldest: int | None
+    error: str | None
+    forwarded: int
+
+
+class SpoolJournal(NamedJournal):
+    """Takes events also while the journal behind it fails or hangs.
+
+    Events go to the journal. If it fails with :class:`JournalUnavailable`, or does not answer in
+    time, it is *away*: then events go to a file, synced before they are acknowledged, and have no
+    position yet, which is written 0. A thread tries the journal again and again, and hands over
+    what waits, in order; until all of it is there, further events queue up behind. Whatever may
+    have reached the journal before is handed over again: the same event twice counts once.
+
+    Everything else, to read above all, is for the journal alone: while it is away, that is
+    :class:`JournalAway` at once. What waits is stamped when the journal takes it.
+
+    The file belongs to this object alone: another process, or a fork, needs one of its own. What a
+    process leaves in it is handed over when it is opened again. Losing the file loses what waits.
+
+    Args:
+        journal: the one behind; closed together with this one.
+        path: the file, on a local disk; or a :class:`~belated.journals.spool_file.Store`.
+        limit: how many bytes the file may have; beyond, :class:`JournalUnavailable`.
+        wait: how many seconds the journal has to answer an append or a read. None to have no
+            thread: calls wait as long as the journal does, :meth:`forward` is left to you, and
+            only one of your threads may use it.
+        clock: gives the time in microseconds since 1970; None for the system's.
+
+    >>> import tempfile
+    >>> from belated.events import Void
+    >>> from belated.journals import MemoryJournal
+    >>> folder = tempfile.TemporaryDirectory()
+    >>> with SpoolJournal(MemoryJournal(), f"{folder.name}/offers.spool") as journal:
+    ...     journal.append([Void("a", 5), Void("b", 6)])
+    ...     journal.status.waiting
+    [1, 2]
+    0
+    >>> folder.cleanup()
+    """
+
+    def __init__(
+        self,
+        journal: Journal,
+        path: str | os.PathLike[str] | Store,
+        *,
+        limit: int = 1 << 28,
+        wait: float | None = 0.5,
+        clock: Clock | None = None,
+    ) -> None:
+        self._journal = journal
+        self._bandit = journal.bandit
+        self._partitions = journal.partitions
+        self._clock = clock or system_clock
+        self._wait = wait
+        self._pid = os.getpid()
+        self._closed = False
+        self._away = False
+        self._error: str | None = None
+        self._forwarded = 0
+        self._lock = threading.Lock()  # one thread at a time has the file
+        if isinstance(path, str | os.PathLike):
+            store: Store = DiskStore(path)
+            self._place = repr(os.fspath(path))
+        else:
+            store = path
+            self._place = repr(path)
+        try:
+            self._file = SpoolFile(store, self._place, bandit=self._bandit, limit=limit)
+            self._hands = Caller() if wait is None else Worker(self._try_to_hand_over, self._due)
+            self.forward()  # what an earlier process has left
+        except BaseException:
+            store.close()
+            raise
+
+    @property
+    def status(self) -> SpoolStatus:
+        """How it stands: for a metric, a probe, or to see whether it is safe to close."""
+        self._check_open()
+        oldest = None
+        with self._lock:
+            with suppress(CorruptJournal):  # which is the error then
+                oldest = self._file.oldest
+            return SpoolStatus(
+                away=self._away,
+                waiting=self._file.waiting,
+                size=self._file.size,
+                oldest=oldest,
+                error=self._error,
+                forwarded=self._forwarded,
+            )
+
+    def append(
+        self, events: Sequence[Event], *, recorded: Sequence[int] | None = None
+    ) -> list[int]:
+        """Keep events; see :meth:`Journal.append`.
+
+        Returns:
+            The position of each event, or 0 for each: then they wait in the file. A call that is
+            given positions says that nothing waits any longer.
+
+        Raises:
+            JournalUnavailable: the journal is away, and the file is full or cannot be written to.
+        """
+        self._check_open()
+        events = list(events)  # they may be needed after the caller has gone on
+        if not self._away and not self._file.waiting:
+            with suppress(JournalAway):
+                return self._ask(lambda: self._journal.append(events, recorded=recorded))
+        batch = Batch(
+            self._clock(),
+            [route(event, self._partitions) for event in events],
+            [encode(event) for event in events],
+            None if recorded is None else list(stamps_for(events, recorded, self._clock)),
+        )
+        if events:
+            with self._lock:
+                self._file.put(batch)
+            if not self._away:
+                self._hands.wake()
+        return [0] * len(events)
+
+    def forward(self) -> int:
+        """Try the journal now, and hand over what waits; returns how many events that were.
+
+        Without a thread this is all that brings the journal back after a failure.
+        """
+        self._check_open()
+        return self._hands.run(self._hand_over_all, None)
+
+    # --- for the journal alone -----------------------------------------------------------------
+
+    def carry(self, records: Iterable[Record]) -> None:
+        """Take over records with their stamps; see :meth:`Journal.carry`."""
+        taken = list(records)
+        self._ask(lambda: self._journal.carry(taken), patient=True)
+
+    def read(self, partition: int, after: int, limit: int) -> list[Record]:
+        """The records beyond a position; see :meth:`Journal.read`."""
+        check_range(partition, after, limit, self._partitions)
+        records: list[Record] = []
+        while True:  # in pages, so that the journal is given its time for each
+            size = min(PAGE, limit - len(records))
+            page = self._ask(lambda: self._journal.read(partition, after, size))  # noqa: B023
+            records += page
+            if len(page) < size or len(records) == limit:
+                return records
+            after = page[-1].position
+
+    def end(self, partition: int) -> int:
+        """The position of the last record, 0 if there is none."""
+        return self._ask(lambda: self._journal.end(partition))
+
+    def last_stamp(self, partition: int) -> int:
+        """The stamp of the last record, 0 if there is none."""
+        return self._ask(lambda: self._journal.last_stamp(partition))
+
+    def identify(self, identity: dict[str, str]) -> dict[str, str]:
+        """Store what the bandit is, if nothing is stored yet; give back what is."""
+        return self._ask(lambda: self._journal.identify(identity), patient=True)
+
+    def reidentify(self, identity: dict[str, str]) -> None:
+        """Store what the bandit is, instead of what was stored."""
+        self._ask(lambda: self._journal.reidentify(identity), patient=True)
+
+    def save(self, snapshot: Snapshot) -> None:
+        """Store a snapshot; see :meth:`Journal.save`."""
+        self._ask(lambda: self._journal.save(snapshot), patient=True)
+
+    def load(self, partition: int) -> Snapshot | None:
+        """The stored snapshot, None if there is none; see :meth:`Journal.load`."""
+        return self._ask(lambda: self._journal.load(partition), patient=True)
+
+    def close(self) -> None:
+        """Hand over what waits, unless the journal is away, and close both."""
+        if self._closed:
+            return
+        if self._pid != os.getpid():
+            self._closed = True
+            self._journal.close()
+            return
+        if self._file.waiting and not self._away:
+            self.forward()
+        self._closed = True
+        self._hands.stop(self._journal.close, self._wait)
+        with self._lock:
+            self._file.close()
+
+    # --- who does it ---------------------------------------------------------------------------
+
+    def _ask(self, work: Callable[[], T], *, patient: bool = False) -> T:
+        """Have the journal do something, unless it is away."""
+        self._check_open()
+        if self._away:
+            message = (
+                f"the journal is away ({self._error}): events are taken, and wait in the spool "
+                f"{self._place}; anything else must wait until it is back"
+            )
+            raise JournalAway(message)
+        try:
+            return self._hands.run(work, None if patient else self._wait)
+        except TimeoutError:
+            message = (
+                f"the journal has not answered for {self._wait:g} s; nothing was acknowledged, and "
+                "trying again is safe"
+            )
+            failure = JournalAway(message)
+        except JournalUnavailable as error:
+            failure = JournalAway(str(error))
+            failure.__cause__ = error
+        self._leave(failure)
+        raise failure
+
+    def _leave(self, error: Exception) -> None:
+        """The journal is away from now on."""
+        self._error = str(error)
+        if not self._away:
+            self._away = True
+            self._hands.wake()
+
+    def _due(self) -> float | None:
+        """In how many seconds to try to hand something over."""
+        if self._away:
+            return RETRY
+        return 0.0 if self._file.waiting else None
+
+    def _try_to_hand_over(self) -> None:
+        try:
+            self._hand_over()
+        except Exception as error:  # the thread must live on, whatever the journal does
+            self._leave(error)
+
+    def _hand_over_all(self) -> int:
+        total = 0
+        while count := self._hand_over():
+            total += count
+        return total
+
+    def _hand_over(self) -> int:
+        """Hand over the first page; if nothing waits, see whether the journal is back."""
+        try:
+            with self._lock:
+                page = self._file.page(PAGE)
+            if page.batches:
+                self._deliver(page)
+            elif self._away:
+                self._journal.end(0)
+        except BelatedError as error:
+            self._leave(error)
+            return 0
+        self._away = False
+        if page.batches:
+            with self._lock:
+                self._file.drop(page)
+                self._forwarded += page.count
+        return page.count
+
+    def _deliver(self, page: Page) -> None:
+        for is_plain, batches in groupby(page.batches, _is_plain):
+            if is_plain:
+                self._journal.append([one for batch in batches for one in _events_of(batch)])
+                continue
+            for batch in batches:
+                self._deliver_special(batch)
+
+    def _deliver_special(self, batch: Batch) -> None:
+        """What has times of its own, or was left by a later release that was rolled back."""
+        journal, events = self._journal, _events_of(batch)
+        if len(events) == len(batch.events):
+            journal.append(events, recorded=batch.recorded)
+            return
+        times = batch.recorded or [self._clock()] * len(batch.events)
+        records = []
+        for data, partition, time in zip(batch.events, batch.partitions, times, strict=True):
+            stamp = max(time, journal.last_stamp(partition))
+            records.append(Record(partition, 0, stamp, read_event(data)))
+        journal.carry(records)
+
+    def _check_open(self) -> None:
+        if self._closed:
+            message = f"the journal with the spool {self._place} was closed: open it again"
+            raise JournalClosed(message)
+        if self._pid != os.getpid():
+            message = (
+                f"the spool {self._place} belongs to the process that this one was forked from: "
+                "open another journal here, with a file of its own"
+            )
+            raise JournalError(message)
+
+
+def _is_plain(batch: Batch) -> bool:
+    return batch.recorded is None and len(_events_of(batch)) == len(batch.events)
+
+
+def _events_of(batch: Batch) -> list[Event]:
+    """Those of its events that this release can read."""
+    found = map(read_event, batch.events)
+    return [event for event in found if not isinstance(event, Opaque)]

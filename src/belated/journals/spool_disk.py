@@ -1,0 +1,105 @@
+"""A file on a real disk, for one process at a time."""
+
+from __future__ import annotations
+
+import os
+import weakref
+from pathlib import Path
+
+from belated.exceptions import JournalError, JournalUnavailable
+
+try:
+    import fcntl
+except ImportError:  # not a system of the POSIX kind
+    fcntl = None  # type: ignore[assignment]
+
+
+class DiskStore:
+    """A file that is locked as long as it is open; made if it is not there.
+
+    Args:
+        path: of the file, on a local disk.
+
+    Raises:
+        JournalUnavailable: another process has it open, or it cannot be opened.
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self._path = Path(path)
+        if fcntl is None:
+            raise JournalError("a spool needs file locks, which this system does not have")
+        try:
+            self._file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
+        except OSError as error:
+            message = (
+                f"could not open the spool {str(path)!r}: {error.strerror}; see that its folder is "
+                "there, and that folder and file may be written to"
+            )
+            raise JournalUnavailable(message) from error
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            self._sync_folder()
+        except BlockingIOError:
+            self.close()
+            message = (
+                f"the spool {str(path)!r} is in use: give each process, and each journal in it, a "
+                "file of its own"
+            )
+            raise JournalUnavailable(message) from None
+        except BaseException:
+            self.close()
+            raise
+        _open_stores.add(self)
+
+    def append(self, data: bytes) -> None:
+        """Add bytes at the end."""
+        rest = memoryview(data)
+        while rest:
+            rest = rest[os.write(self._file, rest) :]
+
+    def sync(self) -> None:
+        """Wait until the disk has everything."""
+        if hasattr(fcntl, "F_FULLFSYNC"):  # where fsync stops at the cache of the disk
+            fcntl.fcntl(self._file, fcntl.F_FULLFSYNC)
+        else:
+            os.fsync(self._file)
+
+    def read(self, offset: int, size: int) -> bytes:
+        """The bytes from an offset on."""
+        parts = []
+        while size and (part := os.pread(self._file, size, offset)):
+            parts.append(part)
+            offset, size = offset + len(part), size - len(part)
+        return b"".join(parts)
+
+    def truncate(self, size: int) -> None:
+        """Keep the first bytes only."""
+        os.ftruncate(self._file, size)
+
+    def close(self) -> None:
+        """Let go of the file and its lock."""
+        _open_stores.discard(self)
+        if self._file >= 0:
+            file, self._file = self._file, -1
+            os.close(file)
+
+    def _sync_folder(self) -> None:
+        """A file whose name was not synced is lost with the power, whatever it holds."""
+        folder = os.open(self._path.absolute().parent, os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+
+
+# A fork would hold the lock too, even when the process that took it is long gone.
+_open_stores: weakref.WeakSet[DiskStore] = weakref.WeakSet()
+
+
+def _after_fork() -> None:
+    for store in list(_open_stores):
+        store.close()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)

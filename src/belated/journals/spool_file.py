@@ -1,0 +1,260 @@
+"""What waits for a journal, in a file: synced before it is acknowledged, checked when read back.
+
+The file is one line that says what it is, then frames. A frame is the length of its body, a CRC-32
+of the body and one of the header itself with the frame's offset, 4 bytes each, then the body. The
+first frame holds the name of the bandit, every other one the events of one call: so a call is there
+whole or not at all. Only the last frame can be torn, for each is synced before the next is written,
+and a torn one is too short: whatever is wrong in another way was changed after it was written.
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import Protocol
+
+import msgspec
+
+from belated.exceptions import (
+    CorruptJournal,
+    ForeignFile,
+    JournalMismatch,
+    JournalUnavailable,
+    NewerFormat,
+)
+
+_MAGIC = b"belated spool 1\n"
+_ANY_VERSION = b"belated spool "
+_HEADER = struct.Struct("<III")
+_CHUNK = 1 << 20
+
+
+class Store(Protocol):
+    """Bytes that grow at their end: all that is asked of a disk."""
+
+    def append(self, data: bytes) -> None:
+        """Add bytes at the end; after an error some of them may be there."""
+
+    def sync(self) -> None:
+        """When this returns, all that was done before survives a loss of power."""
+
+    def read(self, offset: int, size: int) -> bytes:
+        """The bytes from an offset on; fewer than ``size`` only at the end."""
+
+    def truncate(self, size: int) -> None:
+        """Keep the first ``size`` bytes only."""
+
+    def close(self) -> None:
+        """Let go of it."""
+
+
+class Batch(msgspec.Struct, frozen=True, array_like=True):
+    """The events of one call.
+
+    Attributes:
+        since: when they came, in microseconds since 1970.
+        partitions: of each event; what a later release wrote cannot be asked.
+        events: the bytes of each.
+        recorded: the times given with them, None for the journal's clock.
+    """
+
+    since: int
+    partitions: list[int]
+    events: list[bytes]
+    recorded: list[int] | None
+
+
+class Page(msgspec.Struct, frozen=True):
+    """The first batches that wait, and the offset behind them."""
+
+    batches: list[Batch]
+    end: int
+
+    @property
+    def count(self) -> int:
+        """How many events they are."""
+        return sum(len(batch.events) for batch in self.batches)
+
+
+class SpoolFile:
+    """Batches in the order in which they came. Not for several threads at once.
+
+    Args:
+        store: where the bytes are.
+        place: what to call it in messages.
+        bandit: whose events they are.
+        limit: how many bytes there may be.
+
+    Attributes:
+        waiting: how many events wait.
+
+    Raises:
+        ForeignFile: it is something else.
+        NewerFormat: a newer release wrote it.
+        JournalMismatch: it is of another bandit.
+        CorruptJournal: it was changed after it was written; names the offset.
+    """
+
+    def __init__(self, store: Store, place: str, *, bandit: str, limit: int) -> None:
+        self._store = store
+        self._place = place
+        self._limit = limit
+        self._start = self._open(bandit)
+        self._head = self._start  # what lies before it was handed over
+        self._end = self._start
+        self._ragged = False  # whether there may be something behind the end
+        self.waiting = 0
+        for offset, body in self._frames(self._start):
+            self.waiting += len(self._batch(offset, body).events)
+            self._end = offset + _HEADER.size + len(body)
+        if store.read(self._end, 1):  # torn: no one was told that it is safe
+            store.truncate(self._end)
+            store.sync()
+
+    @property
+    def size(self) -> int:
+        """How many bytes what waits takes."""
+        return self._end - self._head
+
+    @property
+    def oldest(self) -> int | None:
+        """When the oldest that waits came, in microseconds since 1970; None if nothing waits."""
+        return next((batch.since for batch in self.page(1).batches), None)
+
+    def put(self, batch: Batch) -> None:
+        """Keep a batch; it is safe when this returns.
+
+        Raises:
+            JournalUnavailable: there is no room, or the disk refuses; nothing was kept.
+        """
+        frame = _framed(msgspec.msgpack.encode(batch), self._end)
+        if self._end + len(frame) > self._limit:
+            message = (
+                f"the spool {self._place} has {self._end} bytes of {self._limit}, and "
+                f"{len(frame)} more do not fit: see why its journal is away, or open it with a "
+                "greater limit; nothing was acknowledged, and trying again is safe"
+            )
+            raise JournalUnavailable(message)
+        try:
+            if self._ragged:
+                self._store.truncate(self._end)
+            self._ragged = True
+            self._store.append(frame)
+            self._store.sync()
+        except OSError as error:
+            with suppress(OSError):  # else the next call does it
+                self._store.truncate(self._end)
+                self._ragged = False
+            message = (
+                f"the spool {self._place} could not be written to: {error}; see whether its disk "
+                "is full; nothing was acknowledged, and trying again is safe"
+            )
+            raise JournalUnavailable(message) from error
+        self._ragged = False
+        self._end += len(frame)
+        self.waiting += len(batch.events)
+
+    def page(self, limit: int) -> Page:
+        """The first batches that wait: the first one, and more as long as they are few events."""
+        batches: list[Batch] = []
+        end, count = self._head, 0
+        for offset, body in self._frames(self._head, self._end):
+            batch = self._batch(offset, body)
+            count += len(batch.events)
+            if batches and count > limit:
+                break
+            batches.append(batch)
+            end = offset + _HEADER.size + len(body)
+        return Page(batches, end)
+
+    def drop(self, page: Page) -> None:
+        """The journal has this page, which was the first: it need not wait any longer."""
+        self._head = page.end
+        self.waiting -= page.count
+        if self._head == self._end:
+            # If this fails, or is lost with the power, they are handed over again: that is safe.
+            with suppress(OSError):
+                self._store.truncate(self._start)
+                self._head = self._end = self._start
+                self._store.sync()
+
+    def close(self) -> None:
+        """Let go of the store."""
+        self._store.close()
+
+    def _open(self, bandit: str) -> int:
+        """See what it is, or make it; returns where the first batch is."""
+        beginning = _MAGIC + _framed(bandit.encode(), len(_MAGIC))
+        found = self._store.read(0, len(beginning))
+        if len(found) < len(beginning) and beginning.startswith(found):  # new, or torn
+            try:
+                self._store.truncate(0)
+                self._store.append(beginning)
+                self._store.sync()
+            except OSError as error:
+                message = f"the spool {self._place} could not be made: {error}"
+                raise JournalUnavailable(f"{message}; see whether its disk is full") from error
+        elif not found.startswith(_ANY_VERSION):
+            raise ForeignFile(f"{self._place} is no spool: choose another file")
+        elif not found.startswith(_MAGIC):
+            raise NewerFormat(f"a newer release wrote the spool {self._place}: upgrade belated")
+        elif found != beginning:
+            _, body = next(self._frames(len(_MAGIC)), (0, b""))
+            message = (
+                f"{body.decode(errors='replace')!r} is the bandit whose events wait in the spool "
+                f"{self._place}, not {bandit!r}: give each bandit a spool of its own"
+            )
+            raise JournalMismatch(message)
+        return len(beginning)
+
+    def _frames(self, offset: int, end: int = 1 << 62) -> Iterator[tuple[int, bytes]]:
+        """Offset and body of each frame from an offset on, up to one that is too short."""
+        size = _CHUNK
+        while True:
+            data = self._store.read(offset, min(size, end - offset))
+            used = 0
+            while (body := self._body(data, used, offset)) is not None:
+                yield offset + used, body
+                used += _HEADER.size + len(body)
+            if len(data) < size:
+                return
+            offset += used
+            size = _CHUNK if used else 2 * size  # the frame is larger
+
+    def _body(self, data: bytes, at: int, base: int) -> bytes | None:
+        """The body of the frame at a place in the data, None if it is not all there."""
+        if len(data) < at + _HEADER.size:
+            return None
+        length, check, own = _HEADER.unpack_from(data, at)
+        if own != _own_check(length, check, base + at):
+            raise self._damaged(base + at)
+        body = data[at + _HEADER.size : at + _HEADER.size + length]
+        if len(body) < length:
+            return None
+        if zlib.crc32(body) != check:
+            raise self._damaged(base + at)
+        return body
+
+    def _batch(self, offset: int, body: bytes) -> Batch:
+        try:
+            return msgspec.msgpack.decode(body, type=Batch)
+        except msgspec.DecodeError:
+            raise self._damaged(offset) from None
+
+    def _damaged(self, offset: int) -> CorruptJournal:
+        return CorruptJournal(
+            f"the spool {self._place} was changed after it was written, at offset {offset}: what "
+            "comes before is intact. Keep a copy, cut the file off there "
+            f"(`truncate -s {offset}`), and open it again"
+        )
+
+
+def _framed(body: bytes, offset: int) -> bytes:
+    check = zlib.crc32(body)
+    return _HEADER.pack(len(body), check, _own_check(len(body), check, offset)) + body
+
+
+def _own_check(length: int, check: int, offset: int) -> int:
+    return zlib.crc32(struct.pack("<IIQ", length, check, offset))

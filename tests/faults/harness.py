@@ -1,0 +1,293 @@
+"""Real processes that are killed and started again under load, and the proof that nothing was lost.
+
+A :class:`Crowd` runs the roles of ``writers.py``; :func:`assert_nothing_lost` compares what they
+were told with the journal, with every fold of it, and with the oracle.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any, NamedTuple
+
+import numpy as np
+import psycopg
+
+from belated import Bandit
+from belated.events import Decision, Record, encode
+from belated.fold import same_sums
+from belated.ids import key_of
+from belated.journals import PostgresJournal
+from belated.journals.arrivals import route
+from belated.receipts import Story
+from belated.testing.oracle import Oracle
+
+
+def loaded(name: str) -> ModuleType:
+    """A file beside this one, as a module."""
+    spec = importlib.util.spec_from_file_location(name, Path(__file__).with_name(f"{name}.py"))
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+writers = loaded("writers")
+
+
+class Member(NamedTuple):
+    """A process of a crowd."""
+
+    number: int
+    role: str
+    process: int
+
+
+class Crowd:
+    """Processes that share a bandit.
+
+    Args:
+        folder: for their logs.
+        where: a file of SQLite, or the address of a PostgreSQL.
+        partitions: of the journal.
+    """
+
+    def __init__(self, folder: Path, where: str, partitions: int = 1) -> None:
+        self.folder = folder
+        self.where = where
+        self.running: list[Member] = []
+        self.started = 0
+        self.killed: Counter[str] = Counter()
+        script = Path(__file__).with_name("writers.py")
+        self._nursery = subprocess.Popen(
+            [sys.executable, script, folder, where, str(partitions)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+
+    def start(self, role: str = "writer") -> Member:
+        """One more."""
+        member = Member(self.started, role, self._tell(f"start {role} {self.started}"))
+        self.running.append(member)
+        self.started += 1
+        return member
+
+    def kill(self, member: Member) -> None:
+        """End one with no warning; it must have been alive until then."""
+        self.running.remove(member)
+        ended_by = self._tell(f"kill {member.process}")
+        assert ended_by == signal.SIGKILL, f"{member} had ended by itself"
+        self.killed[member.role] += 1
+
+    def replace(self, role: str, rng: random.Random) -> None:
+        """Kill one of a role at any moment, and start another."""
+        victim = rng.choice([one for one in self.running if one.role == role])
+        if rng.random() < 0.75:  # under way, not while it still opens the journal
+            self.wait_for_progress(victim)
+        time.sleep(rng.uniform(0.0, 0.3))
+        self.kill(victim)
+        self.start(role)
+
+    def wait_for_progress(self, member: Member, lines: int = 5) -> None:
+        """Until so many lines are in its log, from its beginning."""
+        eventually(lambda: self._length(member.number) >= lines, f"{member} is stuck")
+
+    def wait_for_all(self, more: int = 5) -> None:
+        """Until each of those that run has written so many more lines."""
+        before = {one: self._length(one.number) for one in self.running}
+        for one, lines in before.items():
+            self.wait_for_progress(one, lines + more)
+
+    def log(self, number: int) -> list[list[Any]]:
+        """What a process has written; a last line that was cut off does not count."""
+        path = self.folder / f"log {number}"
+        lines = path.read_text().split("\n")[:-1] if path.exists() else []
+        return [json.loads(line) for line in lines]
+
+    def told(self, *kinds: str) -> list[list[Any]]:
+        """The lines of all of them, of some kinds."""
+        lines = [line for number in range(self.started) for line in self.log(number)]
+        return [line for line in lines if line[0] in kinds]
+
+    def close(self) -> None:
+        """No one is left."""
+        while self.running:
+            self.kill(self.running[0])
+        self._nursery.communicate(timeout=60)
+
+    def _length(self, number: int) -> int:
+        path = self.folder / f"log {number}"
+        return path.read_bytes().count(b"\n") if path.exists() else 0
+
+    def _tell(self, command: str) -> int:
+        assert self._nursery.stdin is not None
+        assert self._nursery.stdout is not None
+        print(command, file=self._nursery.stdin, flush=True)
+        return int(self._nursery.stdout.readline())
+
+
+def eventually(is_so: Callable[[], bool], otherwise: str, seconds: float = 120) -> None:
+    """Wait until it is so."""
+    deadline = time.monotonic() + seconds
+    while not is_so():
+        assert time.monotonic() < deadline, otherwise
+        time.sleep(0.01)
+
+
+def processes_of(dsn: str) -> list[int]:
+    """All processes of a PostgreSQL on this machine, the one that started the others first.
+
+    Raises:
+        FileNotFoundError: the system does not tell.
+    """
+    with psycopg.connect(dsn) as connection:
+        server = _parent_of(connection.info.backend_pid)
+        return [server, *_children_of(server)]
+
+
+def _parent_of(process: int) -> int:
+    _, _, rest = Path(f"/proc/{process}/stat").read_text().rpartition(")")
+    return int(rest.split()[1])
+
+
+def _children_of(process: int) -> Iterator[int]:
+    for entry in Path("/proc").iterdir():
+        try:
+            if entry.name.isdigit() and _parent_of(int(entry.name)) == process:
+                yield int(entry.name)
+        except (FileNotFoundError, ProcessLookupError):  # it has ended meanwhile
+            continue
+
+
+def assert_nothing_lost(crowd: Crowd) -> str:
+    """The journal holds all that was acknowledged, and every fold of it is the same.
+
+    Returns:
+        What was found, in a line.
+    """
+    told = crowd.told("decision", "reward")
+    bandit: Bandit = writers.opened(crowd.where)
+    with bandit:
+        bandit.sync()
+        records = [
+            record
+            for partition in range(bandit.journal.partitions)
+            for record in bandit.journal.read(partition, 0, 10**7)
+        ]
+        if isinstance(bandit.journal, PostgresJournal):  # which recognises what it is sent again
+            assert len({encode(record.event) for record in records}) == len(records)
+        # Snapshot and tail, all records from the beginning, and the rules as they are written.
+        replayed: Bandit = writers.replayed(records, bandit.journal.partitions)
+        _check_same(bandit, replayed)
+        _check_rules(replayed, records)
+        stories = {id: replayed.entry(id) for id in {id for _, id, *_ in told}}
+        assert sum(bandit.counts.values()) == _check_decisions(stories, told, records)
+        _check_rewards(replayed, stories, told)
+        learned = _check_learners(replayed, crowd, records)
+        kinds = Counter(kind for kind, *_ in told)
+        return (
+            f"{dict(crowd.killed)} killed of {crowd.started} processes, "
+            f"{bandit.journal.partitions} partitions: {kinds['decision']} decisions and "
+            f"{kinds['reward']} rewards acknowledged, {len(records)} records, none lost; "
+            f"{learned} states of learners as in a replay"
+        )
+
+
+def _check_same(bandit: Bandit, replayed: Bandit) -> None:
+    """Counts exactly, sums to rounding, estimates as far as they converge."""
+    assert bandit.digest == replayed.digest
+    assert bandit.counters == replayed.counters
+    assert same_sums(bandit._fold, replayed._fold)
+    np.testing.assert_allclose(bandit.estimate.theta, replayed.estimate.theta, rtol=1e-8, atol=1e-8)
+    assert bandit.pending.count == replayed.pending.count
+
+
+def _check_rules(bandit: Bandit, records: list[Record]) -> None:
+    """What the oracle says."""
+    fold = bandit._fold
+    oracles = [
+        Oracle(
+            [record for record in records if record.partition == partition],
+            rewards=bandit.rewards,
+            least=fold.least,
+            most=fold.most,
+        )
+        for partition in range(bandit.journal.partitions)
+    ]
+    counts = Counter[str]()
+    for oracle in oracles:
+        counts.update(oracle.counts)
+    assert bandit.counts == dict(counts)
+    values = [one.value for oracle in oracles for one in oracle.entries.values()]
+    learned = sum(value is not None for value in values)
+    assert bandit.estimate.n == learned == bandit.counts["rewarded"]
+    assert bandit.pending.count == sum(len(oracle.pending) for oracle in oracles)
+
+
+def _check_decisions(
+    stories: dict[str, Story], told: list[list[Any]], records: list[Record]
+) -> int:
+    """Each is known, and it is the one that was told, unless two raced for a shared name.
+
+    Returns:
+        How many there are.
+    """
+    made: dict[str, set[int]] = {}
+    for record in records:
+        if isinstance(record.event, Decision):
+            made.setdefault(record.event.id, set()).add(record.event.index)
+    for kind, id, index, _ in told:
+        if kind == "decision":
+            story = stories[id]
+            assert story.decision is not None, f"the decision {id!r} was lost"
+            assert index in made[id]
+            assert story.decision.index == index or story.conflict
+    return len(made)
+
+
+def _check_rewards(bandit: Bandit, stories: dict[str, Story], told: list[list[Any]]) -> None:
+    """Each is learned with the value that everyone reports, or waits for its decision."""
+    parked = {key for ledger in bandit._fold.ledgers for key in ledger._parked.events}
+    for kind, id, part, _ in told:
+        if kind != "reward":
+            continue
+        story = stories[id]
+        if story.state == "unknown":
+            assert key_of(id) in parked, f"the reward of {id!r} was lost"
+            continue
+        assert story.state == "rewarded"
+        assert not any(one.value != writers.value_of(id, one.part) for one in story.told)
+        assert part in {one.part for one in story.told}, f"a part of the reward of {id!r} was lost"
+        last = max(story.told, key=lambda one: (one.at, one.part))
+        assert story.value == last.value
+
+
+def _check_learners(bandit: Bandit, crowd: Crowd, records: list[Record]) -> int:
+    """What each knew at some position, from whatever snapshot, is what the records say up to it."""
+    known: dict[tuple[int, int], set[str]] = {}
+    lines = crowd.told("learned")
+    for _, partition, position, digest in lines:
+        known.setdefault((partition, position), set()).add(digest)
+    fold = bandit.as_of(0)._fold
+    for record in records:
+        assert record.partition == route(record.event, bandit.journal.partitions)  # type: ignore[arg-type]
+        fold.take(record)
+        here = known.get((record.partition, record.position))
+        if here is not None:
+            digest = f"{fold.ledgers[record.partition].digest:x}"
+            assert here == {digest}, f"a learner was wrong at position {record.position}"
+    ends = fold.positions
+    ahead = [place for place in known if place[1] > ends[place[0]]]
+    assert not ahead, f"learners knew of records that are gone: {ahead}"
+    return len(lines)

@@ -1,0 +1,135 @@
+"""A server that hangs or is out of reach, behind a spool: callers are answered, nothing is lost."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import time
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, suppress
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING
+
+import pytest
+
+from belated.journals import PostgresJournal, SpoolJournal
+
+if TYPE_CHECKING:
+    from tests.faults.gates import Between
+    from tests.integration.postgres_server import PostgresServer
+
+#: An empty spool is no larger.
+EMPTY = 100
+
+
+@pytest.fixture
+def way(gates: ModuleType, doomed: PostgresServer, tmp_path: Path, full: bool) -> Iterator[Between]:
+    """To the server."""
+    found: Between = gates.between(doomed.port, tmp_path, full)
+    yield found
+    found.close()
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGSTOP"), reason="there is no SIGSTOP here")
+def test_callers_are_answered_while_the_server_is_away(
+    harness: ModuleType, doomed: PostgresServer, way: Between, tmp_path: Path, full: bool
+) -> None:
+    """Within a second, whatever happens to the server; and later all that was told is there."""
+    seconds = 30.0 if full else 1.5
+    rng = random.Random(0)
+    through = doomed.dsn.replace(str(doomed.port), str(way.port))
+    crowd = harness.Crowd(tmp_path, through, partitions=2)
+    outages: dict[str, AbstractContextManager[None]] = {
+        "hung": hung(harness, doomed.dsn),
+        "cut off": cut_off(way),
+        "swallowed": swallowed(way),
+    }
+    answered = {}
+    try:
+        for role in ("caller", "caller", "caller", "learner"):
+            crowd.start(role)
+        for name, outage in outages.items():
+            crowd.wait_for_all()
+            with outage:
+                before = len(crowd.told("decision", "reward"))
+                time.sleep(seconds / 2)
+                # It leaves a spool behind.
+                victim = rng.choice([one for one in crowd.running if one.role == "caller"])
+                crowd.kill(victim)
+                time.sleep(seconds / 2)
+                answered[name] = len(crowd.told("decision", "reward")) - before
+            callers = [one for one in crowd.running if one.role == "caller"]
+            harness.eventually(
+                lambda callers=callers: all(
+                    size_of(tmp_path, one.number) < EMPTY for one in callers
+                ),
+                "what waits is not handed over",
+            )
+            crowd.start("caller")  # which folds, as it opens, what the others have handed over
+        crowd.wait_for_all()
+    finally:
+        crowd.close()
+    for number in range(crowd.started):  # what the killed have left
+        path = tmp_path / f"spool {number}"
+        if path.exists():
+            journal = PostgresJournal(through, bandit="offers")
+            with SpoolJournal(journal, path) as spool:
+                assert spool.status.waiting == 0
+    found = harness.assert_nothing_lost(crowd)
+    lines = crowd.told("decision", "reward", "refused")
+    worst = max(took for *_, took in lines)
+    refused = [line for line in lines if line[0] == "refused"]
+    print(
+        f"\n{type(way).__name__}, {seconds:g} s each, answered meanwhile: {answered}; worst answer "
+        f"{worst:.3f} s, {len(refused)} of {len(lines)} refused; {found}"
+    )
+    assert all(count > 10 * seconds for count in answered.values())
+    assert worst < (1.0 if full else 2.0)  # other things may keep a small machine busy
+    # To give a decision of old back it must be read; everything new is taken.
+    assert all(what == "decision" and id for _, id, what, _ in refused)
+
+
+def size_of(folder: Path, number: int) -> int:
+    """The bytes of a caller's spool; more than empty if it is not there yet."""
+    path = folder / f"spool {number}"
+    return path.stat().st_size if path.exists() else EMPTY
+
+
+# --- what can happen to a server ---------------------------------------------------------------
+
+
+@contextmanager
+def cut_off(way: Between) -> Iterator[None]:
+    """While it cannot be reached."""
+    way.cut()
+    try:
+        yield
+    finally:
+        way.open()
+
+
+@contextmanager
+def swallowed(way: Between) -> Iterator[None]:
+    """While nothing comes back, and nothing is refused either."""
+    way.swallow()
+    try:
+        yield
+    finally:
+        way.open()
+
+
+@contextmanager
+def hung(harness: ModuleType, dsn: str) -> Iterator[None]:
+    """While all processes of the server are stopped."""
+    processes = harness.processes_of(dsn)
+    try:
+        for process in processes:
+            with suppress(ProcessLookupError):  # it has ended meanwhile
+                os.kill(process, signal.SIGSTOP)
+        yield
+    finally:
+        for process in processes:
+            with suppress(ProcessLookupError):
+                os.kill(process, signal.SIGCONT)
