@@ -5,6 +5,7 @@ Subclass a contract in a test file, give it what it asks for, and pytest runs it
 * :class:`JournalContract`: what every journal must do.
 * :class:`ManualClock`: a clock that a test moves.
 * :class:`Oracle`: what the records of a partition come to, by the plain text of the rules.
+* :mod:`belated.testing.simulator`: the whole library under faults, one seed a run.
 
 Needs the extra ``testing``.
 """

@@ -1,0 +1,183 @@
+"""What must hold, whatever happened.
+
+* **H**: what is live equals a replay of the journal.
+* **X**: what was acknowledged is there, what is there was sent, and each counts once.
+* **C**: every decision is in one state, and what is pending is what the model says.
+* **L**: when the faults have stopped, all agree: with each other and with the rules as written.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from itertools import pairwise
+
+import numpy as np
+
+from belated.events import Activation, Decision, Reward, Settled, Void, encode
+from belated.fold import Fold, retention_us, same_sums
+from belated.ids import key_of
+from belated.statistics import Moments
+from belated.testing.oracle import Oracle
+from belated.testing.simulator.messages import Offer
+from belated.testing.simulator.world import PLAIN, World
+
+
+class Disagreement(AssertionError):
+    """An invariant does not hold: one of H, X, C and L."""
+
+
+def check_counts(who: str, fold: Fold) -> None:
+    """C: decisions = dormant + pending + rewarded + defaulted + censored + voided."""
+    counts, model = fold.counts, fold.model
+    _same("C", who, "decisions", sum(counts.values()), fold.counters.get("decided", 0))
+    _same("C", who, "events", sum(fold.counters.values()), fold.version)
+    _same("C", who, "G_t", model.pending, counts["pending"])
+    _same("C", who, "n", model.n, counts["rewarded"] + counts["defaulted"])
+
+
+def check_replay(world: World, who: str, fold: Fold) -> None:
+    """H: what a fold holds is what the records up to its positions come to."""
+    check_counts(who, fold)
+    check_same("H", who, fold, replayed(world, fold.positions))
+
+
+def check_same(law: str, who: str, one: Fold, other: Fold) -> None:
+    """Two folds of the same records: ledgers exactly, sums to rounding."""
+    for what in ("positions", "version", "counts", "counters", "digest"):
+        _same(law, who, what, getattr(one, what), getattr(other, what))
+    if not same_sums(one, other, 1e-9):
+        raise Disagreement(f"{law}: {who} has other sums")
+
+
+def replayed(world: World, positions: Sequence[int]) -> Fold:
+    """All records up to these positions, one by one and from the beginning."""
+    knobs = world.knobs
+    fold = Fold(
+        knobs.policy,
+        knobs.rewards,
+        partitions=knobs.partitions,
+        retention=retention_us(knobs.retention, knobs.rewards),
+        using=PLAIN,
+    )
+    for partition, position in enumerate(positions):
+        for record in world.store.records(partition):
+            if record.position <= position:
+                fold.take(record)
+    return fold
+
+
+def check_halted(world: World, fold: Fold) -> None:
+    """A fold that met a record it cannot read stands right before it."""
+    world.faults.see("fold halted at a record")
+    ahead = [
+        (partition, next((r.position for r in world.store.records(partition) if r.position > p), 0))
+        for partition, p in enumerate(fold.positions)
+    ]
+    if not any(place in world.store.veiled for place in ahead):
+        raise Disagreement(f"H: a fold halted at {fold.positions}, before {ahead}")
+
+
+def check_oracle(world: World, fold: Fold) -> None:
+    """L: states, values and sums are those of the rules as they are written."""
+    oracles = [
+        Oracle(
+            world.store.records(partition),
+            rewards=fold.rewards,
+            least=fold.least,
+            most=fold.most,
+            retention=fold.retention,
+        )
+        for partition in range(world.knobs.partitions)
+    ]
+    total = Moments.zero(fold.learner.policy.dim)
+    support = fold.learner.policy.family.support
+    for oracle, ledger in zip(oracles, fold.ledgers, strict=True):
+        pending = {key_of(id) for id in oracle.pending}
+        _same("L", "the oracle", "pending", {key for key, _ in ledger.pending()}, pending)
+        for id, outcome in oracle.entries.items():
+            entry = ledger.entry(id)
+            found = entry and (entry.state, entry.value, entry.late, entry.conflict)
+            wanted = outcome.state, outcome.value, outcome.late, outcome.conflict
+            _same("L", "the oracle", id, found, wanted)
+        if learned := oracle.learned:
+            values = np.clip([one.value for one in learned], support.lower, support.upper)
+            total += Moments.of(np.array([one.decision.x for one in learned]), values)
+    all_counts = [oracle.counts for oracle in oracles]
+    counts = {state: sum(one[state] for one in all_counts) for state in fold.counts}
+    _same("L", "the oracle", "counts", fold.counts, counts)
+    mine = fold.learner.observed.moments()
+    _same("L", "the oracle", "n", mine.n, total.n)
+    for what in ("gram", "cross", "square"):
+        one, other = getattr(mine, what), getattr(total, what)
+        if not np.allclose(one, other, rtol=1e-9, atol=1e-9 * max(1.0, total.square)):
+            raise Disagreement(f"L: the oracle has another {what}: {other}, not {one}")
+
+
+def check_acknowledged(world: World) -> None:
+    """X: acknowledged ⊆ recorded ⊆ sent."""
+    records = [record for p in range(world.knobs.partitions) for record in world.store.records(p)]
+    recorded = {_said(record.event) for record in records if not isinstance(record.event, Settled)}
+    for what, answer in world.acknowledged:
+        for safe in answer if isinstance(answer, list) else [what]:
+            if _said(safe) not in recorded:
+                raise Disagreement(f"X: {safe} was acknowledged, and is not in the journal")
+    sent = {_said(what) for what in world.sent if not isinstance(what, Offer)}
+    names = {what.name for what in world.sent if isinstance(what, Offer)}
+    for record in records:
+        event = record.event
+        if isinstance(event, Settled) or _said(event) in sent:
+            continue
+        if not isinstance(event, Decision) or (event.id not in names and len(event.id) != 32):
+            raise Disagreement(f"X: {event} is in the journal, and nobody sent it")
+
+
+def check_names(world: World) -> None:
+    """X: once a decision was given under a name, a retry makes no other.
+
+    Two that were made before either was answered may both be there: the rules say which counts.
+    """
+    knobs = world.knobs
+    if knobs.retention is not None or knobs.spooled:
+        return  # a name that was forgotten may be used again; a spool cannot see what others do
+    rivals = {what.id for what in world.sent if isinstance(what, Decision)}
+    for partition in range(knobs.partitions):
+        for record in world.store.records(partition):
+            event = record.event
+            if not isinstance(event, Decision) or event.id in rivals:
+                continue
+            if record.position >= world.answered.get(event.id, math.inf):
+                raise Disagreement(f"X: {event} was made after another was given")
+
+
+def check_stamps(world: World) -> None:
+    """Stamps never decrease, and positions increase, in what readers see."""
+    for partition in range(world.knobs.partitions):
+        places = [(one.position, one.recorded) for one in world.store.records(partition)]
+        for (position, stamp), (later, next_stamp) in pairwise(places):
+            if later <= position or next_stamp < stamp:
+                raise Disagreement(f"H: record {later} of partition {partition} is out of order")
+
+
+def check_lineage(world: World) -> None:
+    """One lineage of snapshots: who was superseded has saved nothing since."""
+    latest: dict[int, int] = {}
+    for partition, epoch, _ in world.store.lineage:
+        if epoch < latest.get(partition, 0):
+            raise Disagreement(f"L: two owners wrote the snapshot of partition {partition}")
+        latest[partition] = epoch
+
+
+def _said(what: object) -> object:
+    """What an event says, without the time at which it was told: a retry says the same."""
+    if isinstance(what, Decision):
+        return encode(what)
+    if isinstance(what, Reward):
+        return what.id, what.part, what.revision, repr(what.value)
+    assert isinstance(what, Activation | Void), what
+    return type(what).__name__, what.id
+
+
+def _same(law: str, who: str, what: str, found: object, wanted: object) -> None:
+    if found != wanted:
+        raise Disagreement(f"{law}: {who}: {what} is {found}, and should be {wanted}")

@@ -1,0 +1,204 @@
+"""The store: where the journal really is, beyond the reach of any process.
+
+What was synced survives everything. A transaction gets its positions when it begins, and others may
+begin after it and be synced before it: its records stand before theirs. Until it is synced or
+given up, a reader that saw what comes after would pass over it, so nothing behind it is shown.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from operator import attrgetter
+
+from belated.events import Event, Opaque, Record, encode
+from belated.exceptions import CorruptEvent, OwnerSuperseded
+from belated.ids import key_of, partition_of
+from belated.journals import MemoryJournal, Snapshot
+from belated.journals.arrivals import EMPTY, Clock, Tail, check_partition, route, stamps_for
+from belated.testing.simulator.faults import Faults
+
+_position = attrgetter("position")
+
+
+@dataclass
+class Transaction:
+    """Events written to one partition: ``open`` until they are ``synced``, or ``gone``."""
+
+    partition: int
+    positions: list[int] = field(default_factory=list)
+    events: list[tuple[int, Event]] = field(default_factory=list)
+    state: str = "open"
+
+
+class Store(MemoryJournal):
+    """A memory journal for what readers see, and behind its end a tail that they do not see yet.
+
+    Positions have gaps where a transaction was given up.
+
+    Args:
+        partitions: of the journal.
+        clock: of the machine it is on.
+        faults: is told what happened.
+    """
+
+    def __init__(self, partitions: int, clock: Clock, faults: Faults) -> None:
+        super().__init__(partitions=partitions, clock=clock)
+        self.reachable = True
+        #: Records that cannot be read, by partition and position: "damaged", or of a "newer" kind.
+        self.veiled: dict[tuple[int, int], str] = {}
+        #: Partition, epoch and position of every snapshot that was taken from an owner.
+        self.lineage: list[tuple[int, int, int]] = []
+        self._faults = faults
+        self._next = [1] * partitions
+        self._unseen: list[list[Transaction]] = [[] for _ in range(partitions)]
+        self._epochs = [0] * partitions
+        self._spoiled: set[int] = set()
+
+    # --- writing -------------------------------------------------------------------------------
+
+    def begin(
+        self, events: Sequence[Event], recorded: Sequence[int] | None = None
+    ) -> list[Transaction]:
+        """Write events, in one transaction for each partition."""
+        places = [route(event, self._partitions) for event in events]
+        begun: dict[int, Transaction] = {}
+        stamps = stamps_for(events, recorded, self._clock)
+        for partition, stamp, event in zip(places, stamps, events, strict=True):
+            one = begun.setdefault(partition, Transaction(partition))
+            one.positions.append(self._next[partition])
+            one.events.append((stamp, event))
+            self._next[partition] += 1
+        for partition, one in begun.items():
+            self._unseen[partition].append(one)
+        return list(begun.values())
+
+    def sync(self, one: Transaction) -> bool:
+        """Make a transaction last; False if it is gone already."""
+        if one.state == "open":
+            unseen = self._unseen[one.partition]
+            if any(other.state == "open" for other in unseen[: unseen.index(one)]):
+                self._faults.see("commits out of order")
+            one.state = "synced"
+            self._publish(one.partition)
+        return one.state == "synced"
+
+    def give_up(self, one: Transaction) -> None:
+        """Roll a transaction back, if it is not synced: its positions stay unused."""
+        if one.state == "open":
+            one.state = "gone"
+            self._publish(one.partition)
+
+    def lose_power(self) -> None:
+        """Whatever is not synced is gone."""
+        for one in [one for unseen in self._unseen for one in unseen if one.state == "open"]:
+            self._faults.see("unsynced tail dropped")
+            self.give_up(one)
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether any transaction is unfinished."""
+        return any(self._unseen)
+
+    def _publish(self, partition: int) -> None:
+        """Show what has nothing unfinished before it."""
+        unseen = self._unseen[partition]
+        while unseen and unseen[0].state != "open":
+            self._show(unseen.pop(0))
+
+    def _show(self, one: Transaction) -> None:
+        if one.state == "synced":
+            for position, (stamp, event) in zip(one.positions, one.events, strict=True):
+                held = max(stamp, self.last_stamp(one.partition))
+                self._keep([Record(one.partition, position, held, event)])
+
+    def _keep(self, records: list[Record]) -> list[int]:
+        for record in records:
+            self._next[record.partition] = max(self._next[record.partition], record.position + 1)
+        return super()._keep(records)
+
+    # --- reading -------------------------------------------------------------------------------
+
+    def read(self, partition: int, after: int, limit: int) -> list[Record]:
+        """Records as a process reads them: it stops at the first that it cannot read."""
+        stream = self._streams[partition]
+        start = bisect_right(stream, after, key=_position)
+        found = stream[start : start + limit]
+        for n, record in enumerate(found if self.veiled else []):
+            veil = self.veiled.get((partition, record.position))
+            if veil == "newer":
+                unread = Opaque(bytes([99]) + encode(record.event))
+                return [*found[:n], Record(partition, record.position, record.recorded, unread)]
+            if veil == "damaged":
+                if n == 0:
+                    where = f"partition {partition}, position {record.position}"
+                    raise CorruptEvent(f"the record at {where} was changed after it was written")
+                return found[:n]
+        return found
+
+    def records(self, partition: int) -> list[Record]:
+        """All that readers would see if nothing were wrong with any record."""
+        return list(self._streams[partition])
+
+    def next_position(self, id: str) -> int:
+        """The position that the next event of this id would get."""
+        return self._next[partition_of(key_of(id), self._partitions)]
+
+    def _tail(self, partition: int) -> Tail:
+        check_partition(partition, self._partitions)
+        stream = self._streams[partition]
+        return Tail(stream[-1].position, stream[-1].recorded) if stream else EMPTY
+
+    # --- snapshots -----------------------------------------------------------------------------
+
+    def acquire(self, partition: int) -> int:
+        """A partition has a new owner; returns the epoch."""
+        self._epochs[partition] += 1
+        return self._epochs[partition]
+
+    def check_owner(self, partition: int, epoch: int) -> None:
+        """Refuse whoever was the owner once."""
+        if epoch != self._epochs[partition]:
+            self._faults.see("owner superseded")
+            raise OwnerSuperseded(partition)
+
+    def save_as(self, epoch: int, snapshot: Snapshot) -> None:
+        """Store the snapshot of an owner."""
+        self.check_owner(snapshot.partition, epoch)
+        self.save(snapshot)
+        self.lineage.append((snapshot.partition, epoch, snapshot.position))
+
+    def save(self, snapshot: Snapshot) -> None:
+        """Store a snapshot; see :meth:`Journal.save`."""
+        before = self._snapshots.get(snapshot.partition)
+        super().save(snapshot)
+        if self._snapshots.get(snapshot.partition) is not before:
+            self._spoiled.discard(snapshot.partition)
+
+    def load(self, partition: int) -> Snapshot | None:
+        """The stored snapshot, unless it is damaged; see :meth:`Journal.load`."""
+        found = super().load(partition)
+        if partition in self._spoiled:
+            assert found is None, "a damaged snapshot was taken for a good one"
+            self._spoiled.discard(partition)
+            self._faults.see("damaged snapshot discarded")
+        return found
+
+    def checksums(self, partition: int) -> dict[str, bytes]:
+        """Of the pieces of the stored snapshot."""
+        stored = self._snapshots.get(partition)
+        return stored.checksums if stored else {}
+
+    def has_snapshot(self, partition: int) -> bool:
+        """Whether there is one, and it is not damaged."""
+        return partition in self._snapshots and partition not in self._spoiled
+
+    def spoil(self, partition: int, draw: float, torn: bool) -> None:
+        """Flip a bit in the stored snapshot, or tear a byte off."""
+        pieces = self._snapshots[partition].snapshot.pieces
+        names = [name for name, data in pieces.items() if data]
+        name = names[int(draw * len(names))]
+        data = pieces[name]
+        pieces[name] = data[:-1] if torn else bytes([data[0] ^ 1]) + data[1:]
+        self._spoiled.add(partition)

@@ -1,0 +1,106 @@
+"""Many seeds: what failed, and whether every fault occurred."""
+
+from __future__ import annotations
+
+import time
+import traceback
+from collections import Counter
+from collections.abc import Callable, Iterable
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass, field
+from multiprocessing import get_context
+
+from belated.testing.simulator.faults import FAULTS
+from belated.testing.simulator.town import run
+
+#: Seeds handed to a process at a time.
+_CHUNK = 20
+
+
+@dataclass
+class Sweep:
+    """What many runs came to.
+
+    Attributes:
+        seeds: how many were run.
+        seconds: of processor time, over all of them.
+        failures: what was wrong, by seed.
+        faults: how often each happened.
+    """
+
+    seeds: int = 0
+    seconds: float = 0.0
+    failures: dict[int, str] = field(default_factory=dict)
+    faults: Counter[str] = field(default_factory=Counter)
+
+    @property
+    def never(self) -> list[str]:
+        """The faults that did not happen in any run: such a sweep shows less than it seems to."""
+        return [name for name in FAULTS if not self.faults[name]]
+
+    def add(self, other: Sweep) -> None:
+        """Take those of another sweep too."""
+        self.seeds += other.seeds
+        self.seconds += other.seconds
+        self.failures |= other.failures
+        self.faults += other.faults
+
+    def __str__(self) -> str:
+        table = [f"{name:36}{self.faults[name]:>9}" for name in FAULTS]
+        each = 1000 * self.seconds / max(1, self.seeds)
+        last = f"{self.seeds} seeds, {each:.0f} ms each, {len(self.failures)} failed"
+        return "\n".join([*self.failures.values(), *table, last])
+
+
+def sweep(
+    seeds: Iterable[int],
+    *,
+    jobs: int = 1,
+    progress: Callable[[Sweep], object] | None = None,
+) -> Sweep:
+    """Run many seeds.
+
+    Args:
+        seeds: to run.
+        jobs: in so many processes.
+        progress: is told now and then how far it is.
+
+    >>> done = sweep(range(3))
+    >>> done.seeds, done.failures
+    (3, {})
+    """
+    wanted = list(seeds)
+    chunks = [wanted[n : n + _CHUNK] for n in range(0, len(wanted), _CHUNK)]
+    total = Sweep()
+    if jobs == 1:
+        for chunk in chunks:
+            total.add(some(chunk))
+            if progress is not None:
+                progress(total)
+        return total
+    with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
+        for part in pool.map(some, chunks):
+            total.add(part)
+            if progress is not None:
+                progress(total)
+    return total
+
+
+def some(seeds: Iterable[int]) -> Sweep:
+    """Run some seeds, here."""
+    done = Sweep()
+    start = time.process_time()
+    for seed in seeds:
+        try:
+            done.faults += run(seed).faults
+        except Exception as error:
+            where = "".join(traceback.format_tb(error.__traceback__)[-1:])
+            done.failures[seed] = f"{where}{type(error).__name__}: {error}\n{repeat(seed)}"
+        done.seeds += 1
+    done.seconds = time.process_time() - start
+    return done
+
+
+def repeat(seed: int) -> str:
+    """The command that repeats a run."""
+    return f"repeat it with: python -m belated.testing.simulator {seed}"

@@ -1,0 +1,184 @@
+"""One run: a time in which anything may fail, then everything heals, and all must agree."""
+
+from __future__ import annotations
+
+import warnings
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+
+from belated.exceptions import SnapshotWarning
+from belated.fold import Fold
+from belated.testing.simulator.checks import (
+    check_acknowledged,
+    check_counts,
+    check_lineage,
+    check_names,
+    check_oracle,
+    check_same,
+    check_stamps,
+    replayed,
+)
+from belated.testing.simulator.clients import Client
+from belated.testing.simulator.messages import Server
+from belated.testing.simulator.processes import Decider, Learner, Process
+from belated.testing.simulator.schedule import DAY
+from belated.testing.simulator.world import World
+from belated.testing.simulator.writers import Writer
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a run came to.
+
+    Attributes:
+        seed: of the run.
+        trace: names all that happened.
+        digest: of the ledgers at the end.
+        records: in the journal at the end.
+        faults: how often each happened.
+    """
+
+    seed: int
+    trace: str
+    digest: str
+    records: int
+    faults: Counter[str]
+
+
+def run(seed: int, listen: Callable[[str], object] | None = None) -> Result:
+    """Run one seed.
+
+    Args:
+        seed: draws the settings, the faults, and all that happens.
+        listen: is given each line of the trace.
+
+    Raises:
+        Disagreement: something that must hold does not.
+
+    >>> run(7) == run(7)
+    True
+    """
+    world = World(seed, listen)
+    with world.knobs.applied(), warnings.catch_warnings():
+        warnings.simplefilter("ignore", SnapshotWarning)  # they are counted
+        town = Town(world)
+        town.live()
+        town.heal()
+        digest = town.agree()
+    return Result(
+        seed,
+        world.trace,
+        digest,
+        sum(len(world.store.records(p)) for p in range(world.knobs.partitions)),
+        world.faults.counts,
+    )
+
+
+class Town:
+    """Everyone who lives in a world."""
+
+    def __init__(self, world: World) -> None:
+        knobs = world.knobs
+        self.world = world
+        self.learners = [Learner(world, f"learner {n}") for n in range(knobs.learners)]
+        self.deciders = [Decider(world, f"decider {n}") for n in range(knobs.deciders)]
+        # Deciders are asked most of the time.
+        writers = [Writer(world, f"writer {n}") for n in range(2)]
+        servers: list[Server] = [*self.deciders * 3, *writers]
+        for n in range(knobs.clients):
+            Client(world, f"client {n}", servers)
+        self._rng = world.stream("town")
+        world.schedule.after(0, self._mischief)
+
+    @property
+    def _processes(self) -> list[Process]:
+        return [*self.learners, *self.deciders]
+
+    def live(self) -> None:
+        """The time in which anything may fail."""
+        self.world.schedule.run(until=self.world.start + self.world.knobs.span)
+
+    def _mischief(self) -> None:
+        """What befalls the store and the clocks, now and then."""
+        world, rng, store, faults = self.world, self._rng, self.world.store, self.world.faults
+        if not world.active:
+            return
+        wait, pause = rng.expovariate(10 / world.knobs.span), rng.expovariate(10 / world.knobs.span)
+        partition = rng.randrange(world.knobs.partitions)
+        clock, jump = rng.choice(world.clocks), rng.choice([-DAY, DAY])
+        draw, torn = rng.random(), rng.random() < 0.5
+        if store.reachable and faults.strike("store unreachable"):
+            store.reachable = False
+            world.schedule.after(pause, partial(setattr, store, "reachable", True))
+        if faults.strike("clock jumped a day"):
+            clock.offset += jump
+        if store.has_snapshot(partition) and faults.strike("snapshot damaged"):
+            store.spoil(partition, draw, torn)
+        records = store.records(partition)
+        if records and faults.strike("record damaged"):
+            place = partition, records[int(draw * len(records))].position
+            store.veiled[place] = "damaged"
+            world.schedule.after(pause, partial(store.veiled.pop, place, None))  # from a backup
+        world.schedule.after(wait, self._mischief)
+
+    def heal(self) -> None:
+        """Nothing fails any longer: everyone is answered, and whatever was left is handed over."""
+        world = self.world
+        world.faults.stop()
+        world.store.reachable = True
+        world.store.veiled.clear()  # restored, and upgraded
+        for clock in world.clocks:
+            clock.offset = 0
+        for process in self._processes:
+            process.start()
+        world.schedule.run()
+
+    def agree(self) -> str:
+        """All invariants: at once, and when all windows are over; returns the digest."""
+        world, rewards = self.world, self.world.knobs.rewards
+        check_acknowledged(world)
+        check_names(world)
+        check_lineage(world)
+        self._agree_now()
+        world.schedule.now += (rewards.window_us or 0) + 3 * DAY
+        fold = self._agree_now()
+        check_stamps(world)
+        if rewards.window is not None:
+            assert fold.counts["pending"] == fold.counts["dormant"] == 0, "L: not all was settled"
+        for name, status in _STATUSES.items():
+            world.faults.see(name, fold.counters.get(status, 0))
+        return fold.digest
+
+    def _agree_now(self) -> Fold:
+        """L: learners, deciders, a new one, a replay and the oracle."""
+        world = self.world
+        newcomer = Learner(world, f"newcomer at {world.schedule.now}")
+        everyone = [*self._processes, newcomer]
+        for _ in range(2):  # the second time nothing is due: everyone has seen all
+            for process in everyone:
+                assert process.bandit is not None
+                process.bandit.sync()
+        replay = replayed(world, [world.store.end(p) for p in range(world.knobs.partitions)])
+        for process in everyone:
+            assert process.bandit is not None
+            check_counts(process.name, process.bandit._fold)
+            check_same("L", process.name, process.bandit._fold, replay)
+        check_oracle(world, replay)
+        world.tell("all", f"agree on {replay.digest}")
+        return replay
+
+
+#: What the ledger's own counters say happened.
+_STATUSES = {
+    "told twice": "duplicate",
+    "reward revised": "revised",
+    "reward late": "late",
+    "reward expired": "expired",
+    "reward orphaned": "orphaned",
+    "reward invalid": "invalid",
+    "rivals under one id": "conflict",
+    "decision activated": "activated",
+    "decision voided": "voided",
+}

@@ -1,0 +1,75 @@
+"""What all actors of a run share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from hashlib import blake2b
+from random import Random
+
+from belated import kernels
+from belated.events import Decision
+from belated.testing.simulator.faults import Faults
+from belated.testing.simulator.knobs import Knobs
+from belated.testing.simulator.messages import Answer, Request
+from belated.testing.simulator.network import Network
+from belated.testing.simulator.schedule import DAY, SECOND, Clock, Schedule, stream
+from belated.testing.simulator.store import Store
+
+#: Nothing is compiled: runs are short.
+PLAIN = kernels.plain()
+
+
+class World:
+    """Time, the store, the network, the faults, and a trace of what happened.
+
+    Args:
+        seed: everything is drawn from it.
+        listen: is given each line of the trace.
+
+    Attributes:
+        sent: all that was ever sent to a server.
+        acknowledged: what was answered as safe, with the answer.
+        answered: the names under which a decision was given, and which position was next then.
+    """
+
+    def __init__(self, seed: int, listen: Callable[[str], object] | None = None) -> None:
+        self.seed = seed
+        self.knobs = Knobs.draw(seed)
+        self.faults = Faults(seed)
+        self.schedule = Schedule(seed)
+        self.start = self.schedule.now
+        self.clocks: list[Clock] = []
+        self.network = Network(seed, self.schedule, self.faults)
+        self.store = Store(self.knobs.partitions, self.clock("store"), self.faults)
+        self.sent: list[Request | Decision] = []
+        self.acknowledged: list[tuple[Request, Answer]] = []
+        self.answered: dict[str, int] = {}
+        self._listen = listen
+        self._trace = blake2b(digest_size=16)
+
+    def stream(self, name: str) -> Random:
+        """The random numbers of one actor."""
+        return stream(self.seed, name)
+
+    def clock(self, name: str) -> Clock:
+        """The clock of one machine, wrong by up to a minute."""
+        skew = self.stream(f"{name}'s clock").randint(-60, 60) * SECOND if self.active else 0
+        self.clocks.append(Clock(self.schedule, skew))
+        return self.clocks[-1]
+
+    @property
+    def active(self) -> bool:
+        """Whether the time in which anything may fail is not over."""
+        return self.schedule.now < self.start + self.knobs.span
+
+    def tell(self, who: str, what: object) -> None:
+        """Write a line of the trace."""
+        line = f"{(self.schedule.now - self.start) / DAY:.9f} {who} {what}"
+        self._trace.update(line.encode())
+        if self._listen is not None:
+            self._listen(line)
+
+    @property
+    def trace(self) -> str:
+        """Names everything that has happened: equal for equal runs."""
+        return self._trace.hexdigest()

@@ -1,0 +1,122 @@
+"""The real library under simulated faults: 0 disagreements, and every planted bug is found."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from belated.exceptions import OwnerSuperseded
+from belated.journals import Journal, Snapshot
+from belated.testing import JournalContract, ManualClock
+from belated.testing.simulator import FAULTS, run, sweep
+from belated.testing.simulator.__main__ import main
+from belated.testing.simulator.faults import Faults
+from belated.testing.simulator.session import SimulatedJournal
+from belated.testing.simulator.store import Store
+from tests.faults.planted import PLANTS, Plant
+
+KEPT = Path(__file__).with_name("seeds.txt")
+#: Within so many seeds a bug must be found.
+PATIENCE = 500
+
+
+def kept_seeds() -> list[int]:
+    """The seeds that have failed once."""
+    lines = [line.split("#")[0].strip() for line in KEPT.read_text(encoding="utf-8").splitlines()]
+    return [int(line) for line in lines if line]
+
+
+@pytest.mark.parametrize("seed", kept_seeds())
+def test_what_failed_once_holds(seed: int) -> None:
+    """Every seed that was ever found to fail."""
+    run(seed)
+
+
+def test_nothing_disagrees_and_every_fault_occurs(full: bool) -> None:
+    """H, X, C and L hold in every run, and no fault is missing from the runs."""
+    done = sweep(range(10_000 if full else 600), jobs=2)
+    assert not done.failures, "\n".join(done.failures.values())
+    assert not done.never
+
+
+def test_a_run_is_its_seed() -> None:
+    """Line by line the same in processes that hash text in different ways."""
+    seeds = [str(seed) for seed in range(1000, 1020)]
+    command = [sys.executable, "-m", "belated.testing.simulator", "--brief", *seeds]
+    found = [
+        subprocess.run(
+            command,
+            env={**os.environ, "PYTHONHASHSEED": hashing},
+            capture_output=True,
+            check=True,
+            text=True,
+        ).stdout
+        for hashing in ("1", "2")
+    ]
+    assert found[0].count("trace") == len(seeds)
+    assert found[0] == found[1]
+
+
+@pytest.mark.parametrize("plant", PLANTS, ids=lambda plant: plant.__name__)
+def test_a_planted_bug_is_found(plant: Plant, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Within 500 seeds: those of the real library all hold, see above."""
+    plant(monkeypatch)
+    assert any(sweep([seed]).failures for seed in range(PATIENCE))
+
+
+def test_a_failure_says_how_to_repeat_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The command stands with the seed; the same command then fails too."""
+    monkeypatch.setattr(Store, "last_stamp", lambda self, partition: 1 / 0)
+    done = sweep([3])
+    assert done.failures[3].endswith("python -m belated.testing.simulator 3")
+    with pytest.raises(ZeroDivisionError):
+        main(["3", "--brief"])
+
+
+def test_the_command_prints_what_happened(capsys: pytest.CaptureFixture[str]) -> None:
+    """One run line by line; many with a table of all faults."""
+    assert main(["5"]) == 0
+    told = capsys.readouterr().out
+    assert "all agree on" in told
+    assert told.splitlines()[-1].startswith("seed 5: trace ")
+    main(["--seeds", "4", "--first", "5"])
+    output = capsys.readouterr()
+    assert all(name in output.out for name in FAULTS)
+    assert "4 of 4 seeds, 0 failed, 0 s left" in output.err
+
+
+class TestSimulatedJournal(JournalContract):
+    """The simulated journal, while nothing fails, is a journal like any other."""
+
+    def open_journal(self, partitions: int, clock: ManualClock) -> SimulatedJournal:
+        """A session with a store of its own."""
+        faults = Faults(seed=0)
+        faults.stop()
+        return SimulatedJournal(Store(partitions, clock, faults), faults)
+
+    def reopen(self, journal: Journal, clock: ManualClock) -> Journal:
+        """Another session."""
+        assert isinstance(journal, SimulatedJournal)
+        return SimulatedJournal(journal._store, journal._faults)
+
+    def spoil(self, journal: Journal, partition: int, piece: str) -> None:
+        """Change a byte in the store."""
+        assert isinstance(journal, SimulatedJournal)
+        journal._store._snapshots[partition].snapshot.pieces[piece] += b"!"
+
+    def test_an_owner_who_was_superseded_cannot_save(self) -> None:
+        """Until it acquires the partition anew."""
+        clock = ManualClock()
+        with self.open_journal(1, clock) as one, self.reopen(one, clock) as other:
+            assert isinstance(other, SimulatedJournal)
+            one.acquire(0)
+            other.acquire(0)
+            with pytest.raises(OwnerSuperseded):
+                one.save(Snapshot(0, 0, "v1", {"ledger": b"0"}))
+            other.save(Snapshot(0, 0, "v1", {"ledger": b"0"}))
+            one.acquire(0)
+            one.save(Snapshot(0, 0, "v1", {"ledger": b"1"}))
