@@ -19,8 +19,9 @@ import itertools
 import statistics
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import psycopg
@@ -102,21 +103,26 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=0.5)
     parser.add_argument("--dsn")
     options = parser.parse_args()
-    server: Any = None
-    dsn = options.dsn
-    if dsn is None:
-        spec = importlib.util.spec_from_file_location("postgres_server", SERVER)
-        assert spec is not None
-        assert spec.loader is not None
-        module = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(module)
-        server = module.PostgresServer()
-        dsn = server.dsn
-    try:
+    with served(options.dsn) as dsn:
         run(dsn, options.slices, options.seconds)
+
+
+@contextmanager
+def served(dsn: str | None) -> Iterator[str]:
+    """The server at this address, or one of its own."""
+    if dsn is not None:
+        yield dsn
+        return
+    spec = importlib.util.spec_from_file_location("postgres_server", SERVER)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    server = module.PostgresServer()
+    try:
+        yield server.dsn
     finally:
-        if server is not None:
-            server.stop()
+        server.stop()
 
 
 def run(dsn: str, slices: int, seconds: float) -> None:

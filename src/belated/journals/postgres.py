@@ -22,6 +22,7 @@ from belated.journals.arrivals import (
     route,
     stamps_for,
 )
+from belated.journals.postgres_arrays import pack_bytes, pack_integers
 from belated.journals.postgres_sql import migrations
 from belated.journals.snapshots import (
     Snapshot,
@@ -305,11 +306,11 @@ class _Arrivals:
         self.places = [first[one] for one in zip(partitions, data, strict=True)]
         self.values: dict[str, object] = {
             "bandit": bandit,
-            "partitions": [partitions[n] for n in kept],
-            "marks": [_mark(events[n], data[n]) for n in kept],
-            "crcs": [zlib.crc32(data[n]) for n in kept],
-            "events": [data[n] for n in kept],
-            "stamps": None if stamps is None else [stamps[n] for n in kept],
+            "partitions": pack_integers([partitions[n] for n in kept], 2),
+            "marks": pack_bytes([_mark(events[n], data[n]) for n in kept]),
+            "crcs": pack_integers([zlib.crc32(data[n]) for n in kept], 8),
+            "events": pack_bytes([data[n] for n in kept]),
+            "stamps": None if stamps is None else pack_integers([stamps[n] for n in kept], 8),
         }
 
 

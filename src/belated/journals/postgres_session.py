@@ -18,10 +18,12 @@ from belated.exceptions import (
     MissingExtra,
     NewerFormat,
 )
+from belated.journals.postgres_arrays import Packed
 from belated.journals.postgres_sql import VERSION, query
 
 try:
     import psycopg
+    from psycopg.adapt import Dumper
     from psycopg.conninfo import conninfo_to_dict, make_conninfo
 except ModuleNotFoundError:
     raise MissingExtra("PostgresJournal", "postgres") from None
@@ -191,7 +193,8 @@ class PostgresSession:
                 if repeat
                 else "whether it was taken is not known: look at the end of the journal first"
             )
-            return JournalUnavailable(f"{self.place} cannot be used now: {what}; {doubt}")
+            advice = _advice(error, what)
+            return JournalUnavailable(f"{self.place} cannot be used now: {what}; {advice}{doubt}")
         if isinstance(error, psycopg.DataError):
             return InvalidInput(f"{self.place} refused a value: {what}")
         if isinstance(error, _MISSING):
@@ -200,6 +203,29 @@ class PostgresSession:
             message = "grant this role usage of the schema belated and all on its tables"
             return JournalError(f"{self.place}: {what}: {message}")
         return JournalError(f"{self.place}: {what}")
+
+
+def _advice(error: psycopg.OperationalError, what: str) -> str:
+    """What to do, where trying again alone is not enough."""
+    for kind, advice in _ADVICE:
+        if isinstance(error, kind):
+            return f"{advice}; "
+    # While connecting there is nothing but the text, which may be in another language.
+    if "too many c" in what or "connection slots" in what:
+        return "close other connections, or set the server's max_connections higher; "
+    return ""
+
+
+class _PackedDumper(Dumper):
+    """Sends what is packed as it is; the statement says which type it has."""
+
+    format = psycopg.pq.Format.BINARY
+
+    def dump(self, obj: Packed) -> bytes:
+        return obj
+
+
+psycopg.adapters.register_dumper(Packed, _PackedDumper)
 
 
 class _NoAnswer(psycopg.OperationalError):
@@ -276,6 +302,13 @@ _MISSING = (
     psycopg.errors.UndefinedTable,
     psycopg.errors.UndefinedFunction,
     psycopg.errors.InvalidSchemaName,
+)
+_ADVICE = (
+    (psycopg.errors.DiskFull, "make room on the disk of the server"),
+    (
+        psycopg.errors.LockNotAvailable,
+        "another transaction holds the partition: wait for it, or end it",
+    ),
 )
 #: Connections that a fork has copied here: kept, so that nothing closes them.
 _of_parents: list[psycopg.Connection[Any]] = []

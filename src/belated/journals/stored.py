@@ -38,20 +38,24 @@ class StoredJournal(NamedJournal):
         """
         records = []
         for expected, (position, recorded, intact, data) in enumerate(rows, start=after + 1):
-            where = (
-                f"the record at partition {partition}, position {expected} of bandit "
-                f"{self._bandit!r} in {self._place}"
-            )
             if position != expected:
+                where = self._where(partition, expected)
                 raise CorruptJournal(f"{where} is missing: restore a backup")
             if not intact:
-                raise CorruptEvent(f"{where} was changed after it was written")
+                where = self._where(partition, expected)
+                raise CorruptEvent(f"{where} was changed after it was written: restore a backup")
             try:
                 event = read_event(data)
             except CorruptEvent as error:
-                raise CorruptEvent(f"{where}: {error}") from None
+                raise CorruptEvent(f"{self._where(partition, expected)}: {error}") from None
             records.append(Record(partition, position, recorded, event))
         return records
+
+    def _where(self, partition: int, position: int) -> str:
+        return (
+            f"the record at partition {partition}, position {position} of bandit "
+            f"{self._bandit!r} in {self._place}"
+        )
 
 
 def as_stored(

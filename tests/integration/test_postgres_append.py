@@ -1,0 +1,81 @@
+"""The two ways of the function ``belated.append``: all new and of one partition, or anything else.
+
+The contract of journals gives times, and so goes the general way; most other tests the short one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import psycopg
+import pytest
+
+from belated.events import Event, Record, Settled, Void
+from belated.exceptions import InvalidInput
+from belated.ids import new_id
+from belated.journals import PostgresJournal
+
+
+@pytest.fixture
+def fresh(dsn: str) -> Iterator[str]:
+    """A database of its own, with tables: what the server counts is counted from zero."""
+    execute(dsn, "CREATE DATABASE ways")
+    place = dsn.replace("/postgres", "/ways")
+    PostgresJournal.create_tables(place)
+    yield place
+    execute(dsn, "DROP DATABASE ways WITH (FORCE)")
+
+
+def execute(dsn: str, statement: str) -> list[tuple[object, ...]]:
+    """Run one statement."""
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        cursor = connection.execute(statement.encode())
+        return cursor.fetchall() if cursor.description else []
+
+
+@pytest.mark.parametrize("partitions", [1, 2])
+def test_both_ways_hold_the_last_stamp(dsn: str, bandit: str, partitions: int) -> None:
+    """A stamp ahead of the server's clock is kept until the clock has passed it."""
+    ahead = 2**60
+    with PostgresJournal(dsn, bandit=bandit, partitions=partitions) as journal:
+        journal.carry([Record(p, 1, ahead + p, Settled(p, 0)) for p in range(partitions)])
+        assert journal.append([Settled(p, 1) for p in range(partitions)]) == [2] * partitions
+        for p in range(partitions):
+            assert [one.recorded for one in journal.read(p, 0, 9)] == [ahead + p] * 2
+
+
+def test_events_that_are_known_leave_no_gaps(dsn: str, bandit: str) -> None:
+    """In a batch of thousands the last is known: what was written before it is undone."""
+    with PostgresJournal(dsn, bandit=bandit) as journal:
+        known = Void(new_id(1), 1)
+        events: list[Event] = [Void(new_id(n), n) for n in range(3000)]
+        assert journal.append([known]) == [1]
+        assert journal.append([*events, known]) == [*range(2, 3002), 1]
+        assert journal.append(events) == [*range(2, 3002)]
+        assert [one.event for one in journal.read(0, 0, 10_000)] == [known, *events]
+
+
+def test_the_general_way_uses_the_indexes_however_the_table_grew(fresh: str) -> None:
+    """The plan is made when the table is small, where the planner would rather read it whole."""
+    scans = "SELECT seq_scan FROM pg_stat_user_tables WHERE relname = 'record'"
+    reads = "SELECT idx_tup_read FROM pg_stat_user_indexes WHERE indexrelname = "
+    before = execute(fresh, scans)  # to make an index counts as one
+    with PostgresJournal(fresh, bandit="offers", partitions=2) as journal:
+        journal.append([Settled(0, 0), Settled(1, 0)])
+        execute(fresh, "ANALYZE belated.record")
+        for n in range(1, 41):
+            journal.append([Settled(k % 2, 50 * n + k) for k in range(50)])
+    assert execute(fresh, scans) == before
+    ((read,),) = execute(fresh, f"{reads} 'record_pkey'")
+    assert isinstance(read, int)
+    assert read <= 82  # the last record of each partition, once a call
+    assert execute(fresh, f"{reads} 'record_is_new'") == [(0,)]
+
+
+@pytest.mark.parametrize("when", [2**63, -(2**63) - 1, 1.5, None])
+def test_a_time_that_is_none_is_refused(dsn: str, bandit: str, when: object) -> None:
+    """It is no whole number of 64 bits; nothing is kept."""
+    with PostgresJournal(dsn, bandit=bandit) as journal:
+        with pytest.raises(InvalidInput, match="out of range"):
+            journal.append([Void("a", 1), Void("b", 1)], recorded=[5, when])  # type: ignore[list-item]
+        assert journal.end(0) == 0

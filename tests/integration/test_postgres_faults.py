@@ -1,0 +1,293 @@
+"""A bandit on a PostgreSQL that runs out of room, or whose records and snapshots are damaged.
+
+Each time the error says what is wrong and what to do, no part of a batch is kept, and the same
+bandit goes on afterwards. The disk is really full: it is a small one, with the whole server on it.
+Only root can mount it; for others the tests of the disk are skipped. Broken connections, and
+servers that hang or die, are in test_postgres_trouble.py; damage as the journal alone sees it is in
+test_postgres_journal.py.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import psycopg
+import pytest
+
+from belated import Bandit, Bernoulli, DelayedUCB, Explicit
+from belated.exceptions import CorruptEvent, JournalUnavailable, SnapshotWarning
+from belated.journals import PostgresJournal
+
+if TYPE_CHECKING:
+    from tests.integration.conftest import StartPostgres
+    from tests.integration.postgres_server import PostgresServer
+
+DIM = 50
+OFFER = np.eye(2, DIM)
+
+
+def opened(dsn: str, name: str, wait: float = 5.0) -> Bandit:
+    """A bandit on a server."""
+    journal = PostgresJournal(dsn, bandit=name, wait=wait)
+    try:
+        policy = DelayedUCB(DIM, Bernoulli())
+        return Bandit(policy=policy, rewards=Explicit(), journal=journal, seed=0)
+    except BaseException:
+        journal.close()
+        raise
+
+
+def journal_of(bandit: Bandit) -> PostgresJournal:
+    """As what it is."""
+    assert isinstance(bandit.journal, PostgresJournal)
+    return bandit.journal
+
+
+def meddle(dsn: str, statement: str, *values: object) -> None:
+    """Past the journal."""
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        connection.execute(statement, values)
+
+
+def eventually(is_so: Callable[[], bool]) -> None:
+    """Wait until it is so."""
+    deadline = time.monotonic() + 30
+    while not is_so():
+        assert time.monotonic() < deadline, "it did not come to be"
+        time.sleep(0.01)
+
+
+def assert_whole(bandit: Bandit, decisions: int) -> None:
+    """It knows so many decisions, and the journal read from its start says the same."""
+    bandit.sync()
+    assert sum(bandit.counts.values()) == decisions
+    assert bandit.as_of(2**62).digest == bandit.digest
+
+
+# --- no room -----------------------------------------------------------------------------------
+
+
+class SmallDisk:
+    """A file system with room for a server, and not much more."""
+
+    def __init__(self) -> None:
+        self.place = Path(tempfile.mkdtemp(prefix="belated-disk-"))
+        options = "size=160m,mode=0777"
+        command = ["mount", "-t", "tmpfs", "-o", options, "tmpfs", str(self.place)]
+        self.mounted = os.geteuid() == 0 and not subprocess.run(command, check=False).returncode
+
+    def fill(self) -> None:
+        """Leave no byte."""
+        with (self.place / "ballast").open("wb", buffering=0) as ballast, suppress(OSError):
+            while ballast.write(bytes(4096)):
+                pass
+
+    def make_room(self) -> None:
+        """Take away what :meth:`fill` wrote."""
+        (self.place / "ballast").unlink(missing_ok=True)
+
+    def close(self) -> None:
+        """Remove it."""
+        if self.mounted:
+            subprocess.run(["umount", str(self.place)], check=True)
+        self.place.rmdir()
+
+
+@pytest.fixture(scope="module")
+def any_disk() -> Iterator[SmallDisk]:
+    """A small one where it can be mounted, else the usual one."""
+    made = SmallDisk()
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def disk(any_disk: SmallDisk) -> Iterator[SmallDisk]:
+    """A small one, with room at the beginning and at the end."""
+    if not any_disk.mounted:
+        pytest.skip("only root can mount a small disk")
+    yield any_disk
+    any_disk.make_room()
+
+
+@pytest.fixture(scope="module")
+def narrow(any_disk: SmallDisk, start_postgres: StartPostgres) -> Iterator[PostgresServer]:
+    """A server with everything on the small disk, and with few connections."""
+    any_disk.place.chmod(0o777)
+    settings = {"max_connections": "5", "superuser_reserved_connections": "0"}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(tempfile, "tempdir", str(any_disk.place))
+        server = start_postgres(settings)
+    try:
+        PostgresJournal.create_tables(server.dsn)
+        yield server
+    finally:
+        any_disk.make_room()
+        server.stop()
+
+
+def test_a_full_disk_takes_nothing_of_a_batch(
+    narrow: PostgresServer, disk: SmallDisk, bandit: str
+) -> None:
+    """The error says so; it can be read meanwhile, and with room the same call succeeds."""
+    with opened(narrow.dsn, bandit) as live:
+        live.observe(live.decide(OFFER).id, 1.0)
+        digest, end = live.digest, live.journal.end(0)
+        disk.fill()
+        for _ in range(2):
+            with pytest.raises(JournalUnavailable, match=r"No space left.*make room.*safe"):
+                live.decide_many([OFFER] * 300)
+            live.sync()
+            assert (live.digest, live.journal.end(0)) == (digest, end)
+        disk.make_room()
+        assert len(live.decide_many([OFFER] * 300)) == 300
+        assert_whole(live, 301)
+
+
+def test_a_server_that_a_full_disk_has_stopped(
+    narrow: PostgresServer, disk: SmallDisk, bandit: str
+) -> None:
+    """Without room for its own log it gives up; with room and started again, all goes on."""
+    with opened(narrow.dsn, bandit) as live:
+        live.decide(OFFER)
+        disk.fill()
+        with suppress(psycopg.Error):
+            while True:  # on to the next file of that log, until there is no room for one
+                meddle(narrow.dsn, "SELECT pg_logical_emit_message(false, '', ''), pg_switch_wal()")
+        assert "PANIC" in narrow.log()
+        for _ in range(2):
+            with pytest.raises(JournalUnavailable, match=r"cannot be used now.*safe"):
+                live.decide_many([OFFER] * 3)
+        narrow.kill()  # what may be left of it
+        disk.make_room()
+        narrow.start()
+        assert len(live.decide_many([OFFER] * 3)) == 3
+        assert_whole(live, 4)
+
+
+def test_connections_that_are_all_taken(narrow: PostgresServer, bandit: str) -> None:
+    """A bandit that has lost its own waits for a free one, and then goes on."""
+    others: list[psycopg.Connection] = []
+
+    def all_taken() -> bool:
+        try:
+            others.append(psycopg.connect(narrow.dsn, autocommit=True))
+        except psycopg.OperationalError:
+            return True
+        return False
+
+    with opened(narrow.dsn, bandit) as live:
+        live.decide(OFFER)
+        connection = journal_of(live)._session._connection
+        assert connection is not None
+        eventually(all_taken)
+        others[0].execute("SELECT pg_terminate_backend(%s, 5000)", (connection.info.backend_pid,))
+        eventually(all_taken)
+        complaint = r"too many clients.*close other connections.*safe"
+        with pytest.raises(JournalUnavailable, match=complaint):
+            live.decide_many([OFFER] * 3)
+        with pytest.raises(JournalUnavailable, match=complaint):
+            opened(narrow.dsn, bandit)
+        for other in others:
+            other.close()
+        eventually(lambda: decided(live, 3))
+        assert_whole(live, 4)
+
+
+def decided(bandit: Bandit, offers: int) -> bool:
+    """Whether it could decide."""
+    try:
+        return len(bandit.decide_many([OFFER] * offers)) == offers
+    except JournalUnavailable:
+        return False
+
+
+def test_a_partition_that_another_holds(dsn: str, bandit: str) -> None:
+    """The call ends in time and says why; what was known is known, and then it goes on."""
+    with opened(dsn, bandit, wait=0.2) as live:
+        live.decide(OFFER)
+        digest = live.digest
+        with psycopg.connect(dsn) as other:
+            other.execute(
+                "SELECT FROM belated.partition WHERE bandit = %s FOR UPDATE",
+                (journal_of(live)._number,),
+            )
+            start = time.monotonic()
+            with pytest.raises(JournalUnavailable, match=r"lock timeout.*holds the partition"):
+                live.decide_many([OFFER] * 3)
+            assert time.monotonic() - start < 5
+            live.sync()
+            assert live.digest == digest
+        assert len(live.decide_many([OFFER] * 3)) == 3
+        assert_whole(live, 4)
+
+
+# --- damage ------------------------------------------------------------------------------------
+
+
+def play(bandit: Bandit, rounds: int) -> list[str]:
+    """Decide and be told, a round each; returns the ids."""
+    ids = []
+    for n in range(rounds):
+        ids.append(bandit.decide(OFFER).id)
+        bandit.observe(ids[-1], float(n % 2))
+    return ids
+
+
+def flip(dsn: str, column: str, where: str, *values: object) -> None:
+    """One bit in the middle; the same again is the way back."""
+    table = {"event": "record", "data": "piece"}[column]
+    bit = f"4 * length({column})"
+    flipped = f"set_bit({column}, {bit}, 1 - get_bit({column}, {bit}))"
+    meddle(dsn, f"UPDATE belated.{table} SET {column} = {flipped} WHERE {where}", *values)
+
+
+def test_a_fold_stops_at_a_flipped_bit(dsn: str, bandit: str) -> None:
+    """It names the place each time, folds nothing beyond it, and goes on once it is restored."""
+    with opened(dsn, bandit) as writer, opened(dsn, bandit) as reader:
+        before = play(writer, 3)
+        reader.sync()
+        after = play(writer, 20)
+        damaged = (dsn, "event", "bandit = %s AND position = 21", journal_of(writer)._number)
+        flip(*damaged)
+        for _ in range(2):
+            with pytest.raises(CorruptEvent, match="partition 0, position 21 "):
+                reader.sync()
+            assert 6 <= reader._fold.positions[0] < 21
+            assert all(reader.entry(id).state == "rewarded" for id in before)
+            assert all(reader.entry(id).state == "unknown" for id in after[10:])
+        with pytest.raises(CorruptEvent, match="partition 0, position 21 "):
+            opened(dsn, bandit)
+        flip(*damaged)
+        reader.sync()
+        assert reader.digest == writer.digest
+        play(reader, 1)
+        assert_whole(reader, 24)
+
+
+def test_a_snapshot_with_a_flipped_bit_is_made_anew(dsn: str, bandit: str) -> None:
+    """Whichever piece it is in: the state is the same, and the next opening finds a good one."""
+    with opened(dsn, bandit) as live:
+        play(live, 20)
+        live.decide(OFFER)
+        digest, number = live.digest, journal_of(live)._number
+    with psycopg.connect(dsn) as connection:
+        query = "SELECT name FROM belated.piece WHERE bandit = %s AND length(data) > 0"
+        names = [name for (name,) in connection.execute(query, (number,))]
+    assert names
+    for name in names:
+        flip(dsn, "data", "bandit = %s AND name = %s", number, name)
+        with pytest.warns(SnapshotWarning, match="partition 0"):
+            again = opened(dsn, bandit)
+        assert again.digest == digest
+        again.close()
+        with opened(dsn, bandit) as sound:  # a warning would be an error here
+            assert sound.digest == digest
