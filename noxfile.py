@@ -99,6 +99,7 @@ def experiments(session: nox.Session) -> None:
         "regret/failures.py",
         "defaults/sweep.py",
         "defaults/analysis.py",
+        "defaults/priors.py",
         "peers/install.py",
         "peers/tuning.py",
         "peers/sweep.py",

@@ -60,7 +60,8 @@ def diagonal_blocks(matrix: Matrix) -> list[slice]:
     dim = len(matrix)
     if dim < WIDE:
         return [slice(0, dim)]
-    reach = dim - (matrix[:, ::-1] != 0.0).argmax(axis=1)  # one beyond the last column in use
-    reach[matrix[:, -1] != 0.0] = dim
+    filled = matrix != 0.0
+    reach = dim - filled[:, ::-1].argmax(axis=1)  # one beyond the last column in use
+    reach[~filled.any(axis=1)] = 0  # of a feature that was never seen
     ends = np.flatnonzero(np.maximum.accumulate(reach) <= np.arange(1, dim + 1)) + 1
     return [slice(int(a), int(b)) for a, b in zip([0, *ends[:-1]], ends, strict=True)]

@@ -10,8 +10,9 @@ import numpy as np
 from belated.exceptions import InvalidInput
 from belated.inputs import Matrix, Vector, as_dim, as_numbers, as_positive
 
-#: Where the estimated precision of an adaptive prior starts, and the range it stays in.
-AUTO_START, AUTO_RANGE = 1.0, (0.02, 50.0)
+#: Where the estimated precision of an adaptive prior starts, and the range it stays in. It only
+#: becomes weaker: little data that looks like no effect must not end the exploration.
+AUTO_START, AUTO_RANGE = 1.0, (0.02, 1.0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,7 +37,7 @@ class Prior:
     def ridge(cls, dim: int, ridge: float | Literal["auto"] = 1.0) -> Prior:
         """Mean zero and precision ``ridge`` times I; "auto" estimates the precision from the data.
 
-        For rows of length up to 1, precision 1 is a sound default.
+        Precision 1 suits rows of length up to 1 and moderate effects; "auto" starts there.
         """
         dim = as_dim(dim)
         if isinstance(ridge, str):

@@ -73,13 +73,19 @@ def simulate_many(
     except ImportError:
         raise MissingExtra("simulate_many", "experiments") from None
     rounds = sorted({*checkpoints, horizon})
+    seeds = list(seeds)
     finished = _read(resume)
+    settings = {
+        (world, name): repr(_chosen(policy, make(next(iter(seeds), 0))))
+        for world, make in environments.items()
+        for name, policy in policies.items()
+    }
     todo = []
     runs: list[Run] = []
     cells = itertools.product(seeds, environments.items(), delays.items(), policies.items())
     for seed, (world, make), (wait, delay), (name, policy) in cells:
         cell: Run = {"policy": name, "environment": world, "delay": wait, "seed": seed}
-        cell |= {"rounds": rounds, "fingerprint": _fingerprint(policy, delay)}
+        cell |= {"rounds": rounds, "fingerprint": _fingerprint(settings[world, name], delay)}
         if (done := finished.get(_key(cell))) is not None:
             runs.append(done)
         else:
@@ -97,7 +103,7 @@ def _run(
     cell: Run, policy: PolicyFor, make: Callable[[int], Environment], delay: DelayProcess
 ) -> Run:
     world = make(cell["seed"])
-    chosen = policy if isinstance(policy, Policy) else policy(world)
+    chosen = _chosen(policy, world)
     start = time.process_time()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DelayWarning)  # a sweep over delays means them
@@ -123,10 +129,13 @@ def _rows(run: Run) -> Iterator[Run]:
         }
 
 
-def _fingerprint(policy: PolicyFor, delay: DelayProcess) -> str:
-    """Tells a changed policy or delay under an old name; a function is known by its name alone."""
-    what = repr(policy) if isinstance(policy, Policy) else getattr(policy, "__name__", "")
-    return blake2b(f"{what} {delay!r}".encode(), digest_size=8).hexdigest()
+def _chosen(policy: PolicyFor, world: Environment) -> Policy:
+    return policy if isinstance(policy, Policy) else policy(world)
+
+
+def _fingerprint(settings: str, delay: DelayProcess) -> str:
+    """Tells a changed policy or delay under an old name, also where a default has changed."""
+    return blake2b(f"{settings} {delay!r}".encode(), digest_size=8).hexdigest()
 
 
 def _key(run: Run) -> str:

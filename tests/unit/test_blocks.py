@@ -36,6 +36,17 @@ def test_gram_of_overlapping_spans_and_of_zeros() -> None:
     assert np.array_equal(gram(np.zeros((0, WIDE))), np.zeros((WIDE, WIDE)))
 
 
+def test_features_that_were_never_seen_do_not_join_blocks() -> None:
+    """A row of zeros is a block of its own, wherever it is."""
+    matrix = np.zeros((60, 60))
+    matrix[:20, :20] = matrix[30:, 30:] = 1.0
+    matrix[40] = matrix[:, 40] = 0.0
+    blocks = diagonal_blocks(matrix)
+    assert blocks[0] == slice(0, 20)
+    assert blocks[-1] == slice(30, 60)
+    assert [block.stop - block.start for block in blocks[1:-1]] == [1] * 10
+
+
 def test_blocks_are_found() -> None:
     """Of any size, and one where anything joins them."""
     blocks = [slice(0, 20), slice(20, 21), slice(21, WIDE + 9)]

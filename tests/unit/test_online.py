@@ -9,7 +9,7 @@ from belated.estimators import Laplace, Online, Ridge
 from belated.exceptions import InvalidInput
 from belated.families import Family
 from belated.inputs import Matrix, Vector
-from belated.priors import Prior
+from belated.priors import AUTO_START, Prior
 from belated.statistics import Observations
 
 FAMILIES: list[Family] = [Gaussian(0.25), Bernoulli(), Poisson()]
@@ -120,12 +120,15 @@ def test_a_fit_is_never_due() -> None:
     assert {Online().next_fit(n) for n in range(1_000)} == {math.inf}
 
 
-def test_an_automatic_ridge_is_refused() -> None:
-    """The prior cannot be estimated without the observations."""
-    prior = Prior.ridge(2, "auto")
-    with pytest.raises(InvalidInput, match="ridge") as caught:
-        Online().fit(Observations(2), family=Bernoulli(), prior=prior)
-    assert caught.value.value is prior
+def test_an_automatic_ridge_stays_where_it_starts() -> None:
+    """Steps alone do not estimate a prior."""
+    seen = _seen(*_data(Bernoulli(), 50, 3))
+    automatic, fixed = (
+        Online().fit(seen, family=Bernoulli(), prior=Prior.ridge(3, ridge))
+        for ridge in ("auto", AUTO_START)
+    )
+    np.testing.assert_array_equal(automatic.theta, fixed.theta)
+    np.testing.assert_array_equal(automatic.precision, fixed.precision)
 
 
 @pytest.mark.parametrize("dim", [2, 4])

@@ -354,7 +354,9 @@ def test_the_chosen_row_has_the_greatest_upper_bound(metric: Any) -> None:
 @pytest.mark.parametrize("share", [0.5, 1.0])
 def test_the_spectral_inflation_is_that_of_the_spectrum(metric: Any, share: float) -> None:
     """√λ_max(W⁻¹V) by numpy, W of what arrived and V of all, in the metric of the policy."""
-    policy = DelayedUCB(3, Gaussian(0.25), metric=metric, pending_weight=share, spectral=True)
+    policy = DelayedUCB(
+        3, Gaussian(0.25), metric=metric, pending_weight=share, spectral=True, ridge=1.0
+    )
     learner = Learner(policy)
     table = rng(5).normal(size=(30, 3))
     weight = 1.0 if metric == "gram" else 4.0
@@ -505,7 +507,7 @@ def test_a_pool_is_kept_until_decisions_have_grown_by_a_tenth() -> None:
 
 def test_rewards_do_not_make_a_pool_older() -> None:
     """A reward moves θ̂, and decisions are as many as before: the deviations stay."""
-    policy = DelayedThompson(3, Gaussian())
+    policy = DelayedThompson(3, Gaussian(), ridge=1.0)
     learner = Learner(policy)
     rows = rng(1).normal(size=(5, 3))
     for _ in range(50):

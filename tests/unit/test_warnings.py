@@ -38,7 +38,7 @@ def said(law: DelayProcess, horizon: int = 1_000, window: int | None = None) -> 
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         world = environments.fixed(1, dim=4, n_arms=5, norm=2.0)
-        simulate(DelayedUCB(4, Bernoulli()), world, law, horizon=horizon, window=window)
+        simulate(DelayedUCB(4, Bernoulli(), ridge=1.0), world, law, horizon=horizon, window=window)
     assert all(issubclass(warning.category, DelayWarning) for warning in caught)
     return [str(warning.message) for warning in caught]
 

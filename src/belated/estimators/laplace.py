@@ -26,6 +26,8 @@ TOLERANCE = 1e-8
 TRUSTED = 1e-4
 #: How often the precision of an adaptive prior is looked at again; two or three times suffice.
 MAX_PRIORS = 50
+#: By how much, relatively, the prior of a fit that is not polished may be off.
+NEAR = 0.02
 #: Float64 numbers in a chunk of rows: it stays in the cache while four passes go over it.
 CHUNK = 1 << 16
 
@@ -89,12 +91,14 @@ class Laplace:
         theta, precision, converged = newton.solve(theta, prior)
         if not converged and start is not None:  # the start was a bad one
             theta, precision, converged = newton.solve(prior.mean, prior)
+        # The next fit goes on from this one's prior: until then, near enough will do.
+        near = 1e-10 if polish else NEAR
         for _ in range(MAX_PRIORS if prior.adaptive and data.n >= 5 and converged else 0):
             ridge = prior.precision[0, 0]
             information = precision - prior.precision
             # The log-likelihood as a quadratic around θ̂: its pull is H θ̂.
             prior = prior.with_ridge(fitted_ridge(information, precision @ theta))
-            if abs(prior.precision[0, 0] - ridge) <= 1e-10 * ridge:
+            if abs(prior.precision[0, 0] - ridge) <= near * ridge:
                 break
             theta, precision, converged = newton.solve(theta, prior)
             if not converged:

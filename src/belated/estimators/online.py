@@ -24,7 +24,7 @@ class Online:
     on the order of arrival. At ridge 1 and 100 observations or more it lies on average within .3
     posterior standard deviations of the maximum (root mean square over coordinates), a coordinate
     now and then further (up to .8, see ``tests/statistical/test_online.py``). With a weak prior or
-    strong effects it may be far off.
+    strong effects it may be far off. An automatic ridge stays where it starts, at 1.
 
     >>> from belated import Bernoulli
     >>> from belated.statistics import Observations
@@ -50,8 +50,6 @@ class Online:
         """One step for each observation, in the order they came."""
         if data.dim != prior.dim:
             raise InvalidInput(f"rows of {data.dim} and a prior of {prior.dim} numbers", data)
-        if prior.adaptive:
-            raise InvalidInput("Online cannot estimate the prior: give ridge a number", prior)
         model = Model(prior, family)
         precision, squares = prior.precision, 0.0
         size = max(1000, 10 * data.dim)

@@ -50,6 +50,7 @@ class Learner:
         self.policy = policy
         self.observations = [Observations(policy.dim) for _ in range(lanes)]
         self.model = Model(policy.start, policy.family, using=using)
+        self._prior = policy.start
         self._share = policy.pending_weight
         self._gram = policy.metric == "gram"
         self._spectral = self._gram and getattr(policy, "spectral", False)
@@ -215,7 +216,7 @@ class Learner:
         return estimator.fit(
             self.observed,
             family=self.policy.family,
-            prior=self.policy.start,
+            prior=self.policy.start if polish else self._prior,
             start=self.model.theta,
             polish=polish,
         )
@@ -223,6 +224,7 @@ class Learner:
     def fit(self) -> None:
         """Fit all observations, and let the model go on from there."""
         estimate = self._estimate(polish=False)
+        self._prior = estimate.prior
         self._observed = estimate.precision
         self.model.dispersion = estimate.dispersion
         if self._fits:

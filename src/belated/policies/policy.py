@@ -40,7 +40,8 @@ class Policy:
     Args:
         dim: the width of a row.
         family: of the rewards.
-        ridge: the precision of the prior around zero, or "auto" to estimate it.
+        ridge: the precision of the prior around zero; "auto" starts at 1 and makes it weaker as
+            effects turn out strong, where the estimator fits all observations.
         prior: a prior mean and precision, instead of ``ridge``.
         pending_weight: how much of its information a pending decision counts for, from 0 to 1.
         metric: "hessian" counts g'(η) x xᵀ, "gram" the paper's x xᵀ.
@@ -51,7 +52,7 @@ class Policy:
     dim: int
     family: Family
     _: KW_ONLY
-    ridge: float | Literal["auto"] = 1.0
+    ridge: float | Literal["auto"] = "auto"
     prior: Prior | None = None
     pending_weight: float = 1.0
     metric: Literal["hessian", "gram"] = "hessian"
