@@ -32,12 +32,12 @@ def _of(kind: type[Policy], **settings: Any) -> Callable[[Environment], Policy]:
 
 
 CANDIDATES: dict[str, Callable[[Environment], Policy]] = {
-    "UCB .95": _of(DelayedUCB, alpha=0.95),
-    "UCB .75": _of(DelayedUCB, alpha=0.75),
-    "UCB .4 L": _of(DimensionalUCB),
-    "UCB .95, auto": _of(DelayedUCB, alpha=0.95, ridge="auto"),
-    "Rayleigh .85": _of(DelayedUCB, alpha=0.85, randomized=True),
-    "Thompson .5": _of(DelayedThompson, scale=0.5),
-    "Thompson .7": _of(DelayedThompson, scale=0.7),
-    "Thompson 1": _of(DelayedThompson, scale=1.0),
+    "UCB .95": _of(DelayedUCB, alpha=0.95, ridge="auto"),
+    "UCB .95, ridge 1": _of(DelayedUCB, alpha=0.95, ridge=1.0),
+    "UCB .75": _of(DelayedUCB, alpha=0.75, ridge="auto"),
+    "UCB .4 L, ridge 1": _of(DimensionalUCB, ridge=1.0),
+    "Rayleigh .85": _of(DelayedUCB, alpha=0.85, randomized=True, ridge="auto"),
+    "Thompson .5": _of(DelayedThompson, scale=0.5, ridge="auto"),
+    "Thompson .7": _of(DelayedThompson, scale=0.7, ridge="auto"),
+    "Thompson .7, ridge 1": _of(DelayedThompson, scale=0.7, ridge=1.0),
 }

@@ -54,7 +54,7 @@ def _ucb(world: Environment) -> Policy:
 
 
 def _dimensional(world: Environment) -> Policy:
-    return DimensionalUCB(world.dim, world.family)
+    return DimensionalUCB(world.dim, world.family, ridge=1.0)
 
 
 def _rayleigh(world: Environment) -> Policy:
@@ -70,11 +70,11 @@ def _blind(world: Environment) -> Policy:
 
 
 def _paper_thompson(world: Environment) -> Policy:
-    return BlindThompson(world.dim, world.family, scale=1.0)
+    return BlindThompson(world.dim, world.family, scale=1.0, ridge=1.0)
 
 
 def _greedy(world: Environment) -> Policy:
-    return Greedy(world.dim, world.family)
+    return Greedy(world.dim, world.family, ridge=1.0)
 
 
 POLICIES: dict[str, Callable[[Environment], Policy]] = {
