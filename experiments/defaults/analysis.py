@@ -41,6 +41,8 @@ def cell(wide: pd.DataFrame, name: str, reference: str) -> str:
     if name == reference:
         return f"{wide[name].mean():.0f}±{wide[name].sem():.0f}"
     difference = wide[name] - wide[reference]
+    if not difference.any():
+        return "same"
     ratio = wide[name].mean() / wide[reference].mean()
     return f"{ratio:.2f} ({difference.mean() / difference.sem():+.1f})"
 
