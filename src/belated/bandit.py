@@ -140,8 +140,7 @@ class Bandit:
         self._check_open()
         if id is not None:
             check_id(id)
-            with suppress(JournalAway):  # then it takes events all the same
-                self._catch_up()  # another process may have used it
+            self._look()  # another process may have used it
             known = self._known(id)
             if known is not None:
                 return self._again(known, rows, actions)
@@ -204,6 +203,18 @@ class Bandit:
         if actions is None:
             raise InvalidInput("actions are missing: which ones are offered?", actions)
         return self.features.rows(rows, actions)
+
+    def _look(self) -> None:
+        """Fold all that is new, unless the journal is away and takes events all the same."""
+        if not self._behind:
+            with suppress(JournalAway):
+                self._catch_up()
+        elif self._follow() and self._behind:
+            message = (
+                "the bandit is catching up with its journal after an outage, and does not know yet "
+                "whether this id was used: try again in a moment, or decide without an id"
+            )
+            raise JournalUnavailable(message)
 
     def _known(self, id: str) -> Decision | None:
         """The decision that was made under an id, here or elsewhere."""
@@ -344,11 +355,17 @@ class Bandit:
         self._behind = True
         return "accepted"
 
-    def _follow(self) -> None:
-        """Fold a part of what is new: no caller shall wait for all that an outage held up."""
-        with suppress(JournalAway):
+    def _follow(self) -> bool:
+        """Fold a part of what is new: no caller shall wait for all that an outage held up.
+
+        Returns whether the journal could be read.
+        """
+        try:
             self._behind = not self._fold_some()
+        except JournalAway:
+            return False
         self._save_in_passing()
+        return True
 
     def _catch_up(self) -> None:
         """Fold everything new."""

@@ -75,7 +75,8 @@ class SpoolJournal(NamedJournal):
         journal: the one behind; closed together with this one.
         path: the file, on a local disk; or a :class:`~belated.journals.spool_file.Store`.
         limit: how many bytes the file may have; beyond, :class:`JournalUnavailable`.
-        wait: how many seconds the journal has to answer an append or a read. None to have no
+        wait: how many seconds the journal has to answer an append or a read; a call may need both,
+            so that its caller waits twice as long at worst. None to have no
             thread: calls wait as long as the journal does, :meth:`forward` is left to you, and
             only one of your threads may use it.
         clock: gives the time in microseconds since 1970; None for the system's.
@@ -98,7 +99,7 @@ class SpoolJournal(NamedJournal):
         path: str | os.PathLike[str] | Store,
         *,
         limit: int = 1 << 28,
-        wait: float | None = 0.5,
+        wait: float | None = 0.35,
         clock: Clock | None = None,
     ) -> None:
         self._journal = journal
