@@ -6,7 +6,6 @@ import numpy as np
 
 from belated.events import Decision
 from belated.inputs import Vector
-from belated.kernels import MAX_WEIGHT
 from belated.learner import Learner
 
 
@@ -46,13 +45,9 @@ class Ahead:
         """One more; ``counts`` is False for one that is not to count, but to be found."""
         expected = None
         if counts:
-            learner = self._learner
-            slope = learner.policy.family.slope_at(decision.mean)
-            expected = (
-                decision.x.astype(np.float64),
-                min(slope / learner.model.dispersion, MAX_WEIGHT),
-            )
-            learner.expect(*expected)
+            weight = self._learner.model.weight_at(decision.mean)
+            expected = decision.x.astype(np.float64), weight
+            self._learner.expect(*expected)
         self._made[decision.id] = decision, expected
 
     def drop(self, id: str) -> None:

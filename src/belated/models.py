@@ -197,6 +197,11 @@ class Model:
         mean, slope = self.family.mean_and_slope(float(x @ self.theta))
         return mean, min(slope / self.dispersion, MAX_WEIGHT)
 
+    def weight_at(self, mean: float) -> float:
+        """The weight of a row whose mean was predicted."""
+        weight = self.family.slope_at(mean) / self.dispersion
+        return MAX_WEIGHT if weight > MAX_WEIGHT else weight
+
     def expect(self, x: Any, weight: float) -> None:
         """A decision for this row is pending; its weight was frozen at the choice."""
         row = np.asarray(x, np.float64)

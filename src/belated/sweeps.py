@@ -76,8 +76,9 @@ def simulate_many(
     seeds = list(seeds)
     finished = _read(resume)
     settings = {
-        (world, name): repr(_chosen(policy, make(next(iter(seeds), 0))))
+        (world, name): repr(_chosen(policy, example))
         for world, make in environments.items()
+        for example in map(make, seeds[:1])
         for name, policy in policies.items()
     }
     todo = []

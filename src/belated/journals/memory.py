@@ -97,10 +97,8 @@ class MemoryJournal(NamedJournal):
 
     def read(self, partition: int, after: int, limit: int) -> list[Record]:
         """The records beyond a position; see :meth:`Journal.read`."""
-        if self._closed:
-            raise _closed()
-        if not (0 <= partition < self._partitions and after >= 0 and limit >= 0):
-            check_range(partition, after, limit, self._partitions)
+        self._check_open()
+        check_range(partition, after, limit, self._partitions)
         return self._streams[partition][after : after + limit]
 
     def end(self, partition: int) -> int:

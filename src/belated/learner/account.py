@@ -10,14 +10,12 @@ import numpy as np
 from belated.events import Decision
 from belated.exceptions import JournalMismatch
 from belated.inputs import Row, Vector
-from belated.kernels import MAX_WEIGHT
 from belated.learner.learner import Learner
 from belated.learner.rows import Rows
+from belated.ledger.fresh import MOST
 
 #: In ``_place`` and ``_handle``.
 NOWHERE = -1
-#: How many wait before they are put into the columns.
-MOST = 256
 _NO_ROW: Vector = np.empty(0)
 
 
@@ -38,7 +36,6 @@ class Account:
         self.lane = lane
         self.base = 0
         family = learner.policy.family
-        self._slope = family.slope_at
         self._least, self._most = family.support.lower, family.support.upper
         #: How many were ever expected, those that left without a reward too.
         self.decisions = 0
@@ -56,9 +53,7 @@ class Account:
         if len(x) != self._rows.dim:
             x = padded(x, self._rows.dim)
         # Frozen here: what is added to the sums is what is taken out of them later.
-        weight = self._slope(decision.mean) / self.learner.model.dispersion
-        if weight > MAX_WEIGHT:
-            weight = MAX_WEIGHT
+        weight = self.learner.model.weight_at(decision.mean)
         if number == self._first + len(self._fresh):
             self._fresh.append((x.astype(np.float64), weight, NOWHERE))
             if len(self._fresh) == MOST:

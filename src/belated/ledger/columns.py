@@ -9,9 +9,6 @@ from __future__ import annotations
 from array import array
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
-from zlib import crc32
-
-from belated.events import encode
 
 if TYPE_CHECKING:
     from belated.ledger.fresh import Fresh
@@ -60,8 +57,8 @@ class Columns:
         self.flags.extend(bytes([ACTIVATED | EXPECTED]) * len(fresh))
         self.recorded.extend([one.recorded for one in fresh])
         self.position.extend([one.position for one in fresh])
-        self.at.extend([one.decision.at for one in fresh])
-        self.crc.extend([crc32(encode(one.decision)) for one in fresh])
+        self.at.extend([one.at for one in fresh])
+        self.crc.extend([one.crc for one in fresh])
         self.value.extend([one.value for one in fresh])
         self.told_recorded.extend([one.told_recorded for one in fresh])
         self.told_at.extend([one.told_at for one in fresh])

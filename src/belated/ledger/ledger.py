@@ -118,9 +118,9 @@ class Ledger(Book):
     def _decided(self, decision: Decision, record: Record) -> str:
         id, at, recorded = decision.id, decision.at, record.recorded
         fresh = self._fresh
-        key = key_of(id)
+        key, crc = key_of(id), crc32(encode(decision))
         if id in fresh or self._index.find(key) >= 0:
-            return self._decided_again(self.find(id), decision, record)
+            return self._decided_again(self.find(id), decision, record, crc)
         due = math.inf if self._window is None else recorded + self._window
         if (
             decision.activated
@@ -130,7 +130,7 @@ class Ledger(Book):
             and key not in self._parked.events
         ):
             number = self._rows.base + len(self._rows) + len(fresh)
-            fresh[id] = Fresh(number, key, decision, recorded, record.position)
+            fresh[id] = Fresh(number, key, recorded, record.position, at, crc)
             self.counts[PENDING] += 1
             self.changes.enter(number, decision)
             self.changes.expect(number)
@@ -143,10 +143,10 @@ class Ledger(Book):
                 self._put_away()
         else:
             self._put_away()
-            self._decided_oddly(key, decision, record)
+            self._decided_oddly(key, decision, record, crc)
         return "decided"
 
-    def _decided_oddly(self, key: bytes, decision: Decision, record: Record) -> None:
+    def _decided_oddly(self, key: bytes, decision: Decision, record: Record, crc: int) -> None:
         """A new decision that is dormant, out of order, due already, or whose reward is here."""
         recorded = record.recorded
         number = self._index.add(key)
@@ -154,9 +154,7 @@ class Ledger(Book):
         live = decision.activated
         state = PENDING if live else DORMANT
         flags = ACTIVATED | EXPECTED if live else 0
-        self._rows.append(
-            state, flags, recorded, record.position, _held(decision.at), crc32(encode(decision))
-        )
+        self._rows.append(state, flags, recorded, record.position, _held(decision.at), crc)
         self.counts[state] += 1
         self.changes.enter(number, decision)
         if live:
@@ -169,9 +167,9 @@ class Ledger(Book):
             self.counters["parked"] -= 1
             self.counters[self._heard(number, event, since)] += 1
 
-    def _decided_again(self, number: int, decision: Decision, record: Record) -> str:
+    def _decided_again(self, number: int, decision: Decision, record: Record, crc: int) -> str:
         rows, i = self._rows, number - self._rows.base
-        recorded, at, crc = record.recorded, _held(decision.at), crc32(encode(decision))
+        recorded, at = record.recorded, _held(decision.at)
         same = (at, crc) == (rows.at[i], rows.crc[i])
         if not same and (at, crc) < (rows.at[i], rows.crc[i]):
             self._replace(number, decision, record.position, crc)
