@@ -6,7 +6,6 @@ were told with the journal, with every fold of it, and with the oracle.
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import random
 import signal
@@ -14,9 +13,8 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from types import ModuleType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -30,19 +28,8 @@ from belated.journals import PostgresJournal
 from belated.journals.arrivals import route
 from belated.receipts import Story
 from belated.testing.oracle import Oracle
-
-
-def loaded(name: str) -> ModuleType:
-    """A file beside this one, as a module."""
-    spec = importlib.util.spec_from_file_location(name, Path(__file__).with_name(f"{name}.py"))
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-writers = loaded("writers")
+from tests.faults import writers
+from tests.waiting import eventually
 
 
 class Member(NamedTuple):
@@ -68,7 +55,7 @@ class Crowd:
         self.running: list[Member] = []
         self.started = 0
         self.killed: Counter[str] = Counter()
-        script = Path(__file__).with_name("writers.py")
+        script = Path(writers.__file__)
         self._nursery = subprocess.Popen(
             [sys.executable, script, folder, where, str(partitions)],
             stdin=subprocess.PIPE,
@@ -101,7 +88,7 @@ class Crowd:
 
     def wait_for_progress(self, member: Member, lines: int = 5) -> None:
         """Until so many lines are in its log, from its beginning."""
-        eventually(lambda: self._length(member.number) >= lines, f"{member} is stuck")
+        eventually(lambda: self._length(member.number) >= lines, f"{member} is stuck", 120)
 
     def wait_for_all(self, more: int = 5) -> None:
         """Until each of those that run has written so many more lines."""
@@ -137,14 +124,6 @@ class Crowd:
         return int(self._nursery.stdout.readline())
 
 
-def eventually(is_so: Callable[[], bool], otherwise: str, seconds: float = 120) -> None:
-    """Wait until it is so."""
-    deadline = time.monotonic() + seconds
-    while not is_so():
-        assert time.monotonic() < deadline, otherwise
-        time.sleep(0.01)
-
-
 def processes_of(dsn: str) -> list[int]:
     """All processes of a PostgreSQL on this machine, the one that started the others first.
 
@@ -177,7 +156,7 @@ def assert_nothing_lost(crowd: Crowd) -> str:
         What was found, in a line.
     """
     told = crowd.told("decision", "reward")
-    bandit: Bandit = writers.opened(crowd.where)
+    bandit = writers.opened(crowd.where)
     with bandit:
         bandit.sync()
         records = [
@@ -188,7 +167,7 @@ def assert_nothing_lost(crowd: Crowd) -> str:
         if isinstance(bandit.journal, PostgresJournal):  # which recognises what it is sent again
             assert len({encode(record.event) for record in records}) == len(records)
         # Snapshot and tail, all records from the beginning, and the rules as they are written.
-        replayed: Bandit = writers.replayed(records, bandit.journal.partitions)
+        replayed = writers.replayed(records, bandit.journal.partitions)
         _check_same(bandit, replayed)
         _check_rules(replayed, records)
         stories = {id: replayed.entry(id) for id in {id for _, id, *_ in told}}

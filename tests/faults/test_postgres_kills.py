@@ -7,18 +7,16 @@ import random
 import signal
 from contextlib import suppress
 from pathlib import Path
-from types import ModuleType
-from typing import TYPE_CHECKING
 
 import pytest
 
-if TYPE_CHECKING:
-    from tests.integration.postgres_server import PostgresServer
+from tests.faults import harness
+from tests.integration.postgres_server import PostgresServer
 
 
 @pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="there is no SIGKILL here")
 def test_kills_lose_nothing_acknowledged(
-    harness: ModuleType, doomed: PostgresServer, tmp_path: Path, full: bool
+    doomed: PostgresServer, tmp_path: Path, full: bool
 ) -> None:
     """Three writers and two learners under load; all that was told is there, once."""
     writers, learners, servers = (50, 50, 10) if full else (4, 4, 1)

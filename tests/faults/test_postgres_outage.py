@@ -9,32 +9,30 @@ import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
-from types import ModuleType
-from typing import TYPE_CHECKING
 
 import pytest
 
 from belated.journals import PostgresJournal, SpoolJournal
-
-if TYPE_CHECKING:
-    from tests.faults.gates import Between
-    from tests.integration.postgres_server import PostgresServer
+from tests.faults import harness
+from tests.faults.gates import Between, between
+from tests.integration.postgres_server import PostgresServer
+from tests.waiting import eventually
 
 #: An empty spool is no larger.
 EMPTY = 100
 
 
 @pytest.fixture
-def way(gates: ModuleType, doomed: PostgresServer, tmp_path: Path, full: bool) -> Iterator[Between]:
+def way(doomed: PostgresServer, tmp_path: Path, full: bool) -> Iterator[Between]:
     """To the server."""
-    found: Between = gates.between(doomed.port, tmp_path, full)
+    found = between(doomed.port, tmp_path, full)
     yield found
     found.close()
 
 
 @pytest.mark.skipif(not hasattr(signal, "SIGSTOP"), reason="there is no SIGSTOP here")
 def test_callers_are_answered_while_the_server_is_away(
-    harness: ModuleType, doomed: PostgresServer, way: Between, tmp_path: Path, full: bool
+    doomed: PostgresServer, way: Between, tmp_path: Path, full: bool
 ) -> None:
     """Within a second, whatever happens to the server; and later all that was told is there."""
     seconds = 30.0 if full else 1.5
@@ -42,7 +40,7 @@ def test_callers_are_answered_while_the_server_is_away(
     through = doomed.dsn.replace(str(doomed.port), str(way.port))
     crowd = harness.Crowd(tmp_path, through, partitions=2)
     outages: dict[str, AbstractContextManager[None]] = {
-        "hung": hung(harness, doomed.dsn),
+        "hung": hung(doomed.dsn),
         "cut off": cut_off(way),
         "swallowed": swallowed(way),
     }
@@ -61,11 +59,12 @@ def test_callers_are_answered_while_the_server_is_away(
                 time.sleep(seconds / 2)
                 answered[name] = len(crowd.told("decision", "reward")) - before
             callers = [one for one in crowd.running if one.role == "caller"]
-            harness.eventually(
-                lambda callers=callers: all(
+            eventually(
+                lambda callers=callers: all(  # type: ignore[misc]
                     size_of(tmp_path, one.number) < EMPTY for one in callers
                 ),
                 "what waits is not handed over",
+                120,
             )
             crowd.start("caller")  # which folds, as it opens, what the others have handed over
         crowd.wait_for_all()
@@ -121,7 +120,7 @@ def swallowed(way: Between) -> Iterator[None]:
 
 
 @contextmanager
-def hung(harness: ModuleType, dsn: str) -> Iterator[None]:
+def hung(dsn: str) -> Iterator[None]:
     """While all processes of the server are stopped."""
     processes = harness.processes_of(dsn)
     try:

@@ -19,6 +19,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +36,14 @@ def find_programs() -> Path | None:
     debian = Path("/usr/lib/postgresql").glob("*/bin")
     places += sorted(debian, key=lambda place: float(place.parent.name), reverse=True)
     return next((p for p in places if (p / "initdb").exists() and (p / "postgres").exists()), None)
+
+
+def require_programs() -> None:
+    """Skip the test where there is no PostgreSQL, but not in CI."""
+    import pytest  # as a script this file needs nothing but Python
+
+    if find_programs() is None and not os.environ.get("CI"):
+        pytest.skip("no PostgreSQL found: `apt-get install postgresql`, or set POSTGRES_BIN")
 
 
 class PostgresServer:
@@ -154,6 +163,10 @@ class PostgresServer:
             return {}
         group = pwd.getpwnam(self._user).pw_gid
         return {"user": self._user, "group": group, "extra_groups": []}
+
+
+#: Starts a server with these settings.
+StartPostgres = Callable[..., PostgresServer]
 
 
 def _user() -> str | None:

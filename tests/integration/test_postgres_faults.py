@@ -13,10 +13,9 @@ import os
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 import psycopg
@@ -25,10 +24,8 @@ import pytest
 from belated import Bandit, Bernoulli, DelayedUCB, Explicit
 from belated.exceptions import CorruptEvent, JournalUnavailable, SnapshotWarning
 from belated.journals import PostgresJournal
-
-if TYPE_CHECKING:
-    from tests.integration.conftest import StartPostgres
-    from tests.integration.postgres_server import PostgresServer
+from tests.integration.postgres_server import PostgresServer, StartPostgres
+from tests.waiting import eventually
 
 DIM = 50
 OFFER = np.eye(2, DIM)
@@ -55,14 +52,6 @@ def meddle(dsn: str, statement: str, *values: object) -> None:
     """Past the journal."""
     with psycopg.connect(dsn, autocommit=True) as connection:
         connection.execute(statement, values)
-
-
-def eventually(is_so: Callable[[], bool]) -> None:
-    """Wait until it is so."""
-    deadline = time.monotonic() + 30
-    while not is_so():
-        assert time.monotonic() < deadline, "it did not come to be"
-        time.sleep(0.01)
 
 
 def assert_whole(bandit: Bandit, decisions: int) -> None:

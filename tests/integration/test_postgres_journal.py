@@ -6,10 +6,8 @@ import os
 import pickle
 import subprocess
 import sys
-import threading
 import time
 from itertools import count
-from typing import TYPE_CHECKING
 
 import psycopg
 import pytest
@@ -30,9 +28,8 @@ from belated.exceptions import (
 from belated.ids import key_of, partition_of
 from belated.journals import Journal, PostgresJournal, Snapshot
 from belated.testing import JournalContract, ManualClock
-
-if TYPE_CHECKING:
-    from tests.integration.conftest import StartPostgres
+from tests.integration.postgres_server import StartPostgres
+from tests.integration.sharing import assert_threads_may_share
 
 
 class TestPostgresJournal(JournalContract):
@@ -453,20 +450,7 @@ def test_an_error_of_owners_can_be_pickled() -> None:
 def test_threads_may_share_a_journal(dsn: str, bandit: str) -> None:
     """Four threads append and read at once: every event is there once, positions are dense."""
     with PostgresJournal(dsn, bandit=bandit) as journal:
-
-        def work(name: int) -> None:
-            for n in range(25):
-                journal.append([Void(f"{name}", n)])
-                journal.read(0, 0, 10)
-
-        threads = [threading.Thread(target=work, args=(name,)) for name in range(4)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        records = journal.read(0, 0, 1000)
-    assert [record.position for record in records] == list(range(1, 101))
-    assert len({record.event for record in records}) == 100
+        assert_threads_may_share(journal)
 
 
 FORK = """

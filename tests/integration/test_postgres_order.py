@@ -22,6 +22,8 @@ from belated.journals import PostgresJournal
 from belated.journals.postgres import _Arrivals
 from belated.journals.postgres_session import Talk
 from belated.journals.postgres_sql import query
+from tests.integration.locks import Waiting, waits_for_lock
+from tests.waiting import eventually
 
 NAIVE = """
 CREATE TABLE naive (position bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, event text NOT NULL)
@@ -41,20 +43,6 @@ def connected(dsn: str) -> Iterator[psycopg.Connection]:
     """A connection whose transactions begin by themselves and wait for a commit."""
     with psycopg.connect(dsn) as connection:
         yield connection
-
-
-def wait_for_lock(dsn: str, process: int) -> None:
-    """Until the server says that this process of it waits for a lock."""
-    deadline = time.monotonic() + 30
-    with psycopg.connect(dsn, autocommit=True) as connection:
-        while True:
-            found = connection.execute(
-                "SELECT wait_event_type FROM pg_stat_activity WHERE pid = %s", (process,)
-            ).fetchone()
-            if found == ("Lock",):
-                return
-            assert time.monotonic() < deadline, "it does not wait"
-            time.sleep(0.005)
 
 
 def append_in(connection: psycopg.Connection, journal: PostgresJournal, until: int) -> None:
@@ -102,16 +90,10 @@ def test_a_reader_of_the_journal_passes_over_nothing(dsn: str, bandit: str) -> N
         connected(dsn) as slow,
     ):
         append_in(slow, quick, 1)
-        assert quick._session._connection is not None
-        process = quick._session._connection.info.backend_pid
-        positions: list[int] = []
-        thread = threading.Thread(target=lambda: positions.extend(quick.append([Settled(0, 2)])))
-        thread.start()
-        wait_for_lock(dsn, process)
+        later = Waiting(dsn, quick, lambda: quick.append([Settled(0, 2)]))
         assert reader.read(0, 0, 9) == []
         slow.commit()
-        thread.join(30)
-        assert positions == [2]
+        assert later.join() == [2]
         assert [record.event for record in reader.read(0, 0, 9)] == [Settled(0, 1), Settled(0, 2)]
 
 
@@ -119,13 +101,9 @@ def test_a_transaction_that_is_undone_leaves_no_gap(dsn: str, bandit: str) -> No
     """The one that waited for it takes the position that was not used."""
     with PostgresJournal(dsn, bandit=bandit) as journal, connected(dsn) as other:
         append_in(other, journal, 1)
-        assert journal._session._connection is not None
-        process = journal._session._connection.info.backend_pid
-        thread = threading.Thread(target=journal.append, args=([Settled(0, 2)],))
-        thread.start()
-        wait_for_lock(dsn, process)
+        later = Waiting(dsn, journal, lambda: journal.append([Settled(0, 2)]))
         other.rollback()
-        thread.join(30)
+        later.join()
         assert [(r.position, r.event) for r in journal.read(0, 0, 9)] == [(1, Settled(0, 2))]
 
 
@@ -133,15 +111,9 @@ def test_a_retry_that_overtakes_the_first_try_is_kept_once(dsn: str, bandit: str
     """The same event in two transactions at once: the second waits, and finds the first's."""
     with PostgresJournal(dsn, bandit=bandit) as journal, connected(dsn) as other:
         append_in(other, journal, 1)
-        assert journal._session._connection is not None
-        process = journal._session._connection.info.backend_pid
-        positions: list[int] = []
-        thread = threading.Thread(target=lambda: positions.extend(journal.append([Settled(0, 1)])))
-        thread.start()
-        wait_for_lock(dsn, process)
+        again = Waiting(dsn, journal, lambda: journal.append([Settled(0, 1)]))
         other.commit()
-        thread.join(30)
-        assert positions == [1]
+        assert again.join() == [1]
         assert journal.end(0) == 1
 
 
@@ -149,16 +121,12 @@ def test_a_stamp_is_taken_after_the_wait(dsn: str, bandit: str) -> None:
     """A writer that waited has a later stamp than the one it waited for, and no one is held."""
     with PostgresJournal(dsn, bandit=bandit) as journal, connected(dsn) as other:
         append_in(other, journal, 1)
-        assert journal._session._connection is not None
-        process = journal._session._connection.info.backend_pid
-        thread = threading.Thread(target=journal.append, args=([Settled(0, 2)],))
-        thread.start()
-        wait_for_lock(dsn, process)
+        later = Waiting(dsn, journal, lambda: journal.append([Settled(0, 2)]))
         ((now,),) = other.execute(
             "SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint"
         ).fetchall()
         other.commit()
-        thread.join(30)
+        later.join()
         one, two = (record.recorded for record in journal.read(0, 0, 9))
         assert one < now < two
 
@@ -180,7 +148,7 @@ def test_a_lock_within_the_statement_that_reads_is_of_no_use(dsn: str) -> None:
 
         thread = threading.Thread(target=write)
         thread.start()
-        wait_for_lock(dsn, quick.info.backend_pid)
+        eventually(lambda: waits_for_lock(dsn, quick.info.backend_pid), "it does not wait")
         slow.commit()
         thread.join(30)
         assert [type(error) for error in failures] == [psycopg.errors.UniqueViolation]

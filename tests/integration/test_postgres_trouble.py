@@ -10,7 +10,6 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING
 
 import psycopg
 import pytest
@@ -18,23 +17,9 @@ import pytest
 from belated.events import Event, Record, Reward, Settled, Void
 from belated.exceptions import JournalError, JournalUnavailable
 from belated.journals import PostgresJournal, Snapshot
-
-if TYPE_CHECKING:
-    from tests.integration.postgres_server import PostgresServer
-
-
-def backend(journal: PostgresJournal) -> int:
-    """The process of the server that serves this journal."""
-    assert journal._session._connection is not None
-    return journal._session._connection.info.backend_pid
-
-
-def eventually(is_so: Callable[[], bool]) -> None:
-    """Wait until it is so."""
-    deadline = time.monotonic() + 30
-    while not is_so():
-        assert time.monotonic() < deadline, "it did not come to be"
-        time.sleep(0.005)
+from tests.integration.locks import Waiting, backend
+from tests.integration.postgres_server import PostgresServer
+from tests.waiting import eventually
 
 
 def all_records(dsn: str, bandit: str) -> list[Record]:
@@ -59,39 +44,6 @@ def locked(dsn: str, journal: PostgresJournal) -> Iterator[psycopg.Connection]:
             (journal._number,),
         )
         yield other
-
-
-class Waiting:
-    """A call in a thread, which waits for a lock of the server."""
-
-    def __init__(self, dsn: str, journal: PostgresJournal, call: Callable[[], object]) -> None:
-        self.answer: object = None
-
-        def run() -> None:
-            try:
-                self.answer = call()
-            except JournalError as error:
-                self.answer = error
-
-        self._dsn, self._journal = dsn, journal
-        self._thread = threading.Thread(target=run)
-        self._thread.start()
-        eventually(self.is_waiting)
-
-    def is_waiting(self) -> bool:
-        """Whether the server says so."""
-        with psycopg.connect(self._dsn) as connection:
-            found = connection.execute(
-                "SELECT wait_event_type FROM pg_stat_activity WHERE pid = %s",
-                (backend(self._journal),),
-            ).fetchone()
-        return found == ("Lock",)
-
-    def join(self) -> object:
-        """Its answer."""
-        self._thread.join(60)
-        assert not self._thread.is_alive()
-        return self.answer
 
 
 def terminate(dsn: str, process: int) -> None:

@@ -1,5 +1,4 @@
 import sqlite3
-import threading
 from collections.abc import Callable
 from itertools import count
 from pathlib import Path
@@ -20,6 +19,7 @@ from belated.exceptions import (
 )
 from belated.journals import Journal, Snapshot, SQLiteJournal
 from belated.testing import JournalContract, ManualClock
+from tests.integration.sharing import assert_threads_may_share
 
 
 class TestSQLiteJournal(JournalContract):
@@ -359,20 +359,7 @@ def test_an_event_that_cannot_be_written_leaves_nothing(path: Path) -> None:
 def test_threads_may_share_a_journal(path: Path) -> None:
     """Four threads append and read at once: every event is there once, positions are dense."""
     with SQLiteJournal(path, bandit="offers") as journal:
-
-        def work(name: int) -> None:
-            for n in range(25):
-                journal.append([Void(f"{name}", n)])
-                journal.read(0, 0, 10)
-
-        threads = [threading.Thread(target=work, args=(name,)) for name in range(4)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        records = journal.read(0, 0, 1000)
-    assert [record.position for record in records] == list(range(1, 101))
-    assert len({record.event for record in records}) == 100
+        assert_threads_may_share(journal)
 
 
 def test_the_log_does_not_grow_for_ever(path: Path) -> None:

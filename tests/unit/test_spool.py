@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from datetime import timedelta
 from itertools import count
 from pathlib import Path
@@ -31,6 +31,7 @@ from belated.inputs import Matrix
 from belated.journals import Journal, MemoryJournal, SpoolJournal
 from belated.journals.spool_file import Batch, SpoolFile
 from belated.testing import JournalContract, ManualClock
+from tests.waiting import eventually
 
 FIRST = len(b"belated spool 1\n") + 12 + len("bandit")  # where the first batch is
 
@@ -154,14 +155,6 @@ def spool(moody: Moody, disk: Disk, **how: int) -> SpoolJournal:
 def events_of(journal: Journal, partition: int = 0) -> list[object]:
     """What it holds."""
     return [record.event for record in journal.read(partition, 0, 10**6)]
-
-
-def eventually(is_so: Callable[[], bool]) -> None:
-    """Wait until it is so."""
-    deadline = time.monotonic() + 30
-    while not is_so():
-        assert time.monotonic() < deadline, "it did not come to be"
-        time.sleep(0.002)
 
 
 # --- away and back -----------------------------------------------------------------------------

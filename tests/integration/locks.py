@@ -1,0 +1,55 @@
+"""Calls that wait for a lock of PostgreSQL."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+import psycopg
+
+from belated.exceptions import JournalError
+from belated.journals import PostgresJournal
+from tests.waiting import eventually
+
+
+def backend(journal: PostgresJournal) -> int:
+    """The process of the server that serves this journal."""
+    assert journal._session._connection is not None
+    return journal._session._connection.info.backend_pid
+
+
+def waits_for_lock(dsn: str, process: int) -> bool:
+    """Whether the server says that this process of it waits for a lock."""
+    with psycopg.connect(dsn) as connection:
+        found = connection.execute(
+            "SELECT wait_event_type FROM pg_stat_activity WHERE pid = %s", (process,)
+        ).fetchone()
+    return found == ("Lock",)
+
+
+class Waiting:
+    """A call in a thread, which waits for a lock of the server."""
+
+    def __init__(self, dsn: str, journal: PostgresJournal, call: Callable[[], object]) -> None:
+        self.answer: object = None
+
+        def run() -> None:
+            try:
+                self.answer = call()
+            except JournalError as error:
+                self.answer = error
+
+        self._dsn, self._journal = dsn, journal
+        self._thread = threading.Thread(target=run)
+        self._thread.start()
+        eventually(self.is_waiting, "it does not wait")
+
+    def is_waiting(self) -> bool:
+        """Whether the server says so."""
+        return waits_for_lock(self._dsn, backend(self._journal))
+
+    def join(self) -> object:
+        """Its answer."""
+        self._thread.join(60)
+        assert not self._thread.is_alive()
+        return self.answer

@@ -1,0 +1,180 @@
+"""What a journal that several may use at once must stand: threads, and processes with bandits."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+
+from belated import Bandit, Bernoulli, DelayedUCB, Explicit
+from belated.events import Void
+from belated.journals import Journal, PostgresJournal, SQLiteJournal
+
+UCB = DelayedUCB(3, Bernoulli())
+EVER = Explicit()
+
+#: Decides, tells the others its ids through a folder, and observes what it finds there: rewards of
+#: others, out of order and twice. In the end everyone waits for everyone, and says what it knows.
+PLAY = """
+import json, random, sys, time
+from pathlib import Path
+import numpy as np
+from belated import Bandit, Bernoulli, DelayedUCB, Explicit, journals, kernels
+
+kind, place, name, folder, me, others, rounds, partitions = sys.argv[1:]
+me, others, rounds = int(me), int(others), int(rounds)
+folder, rng, rows = Path(folder), random.Random(me), np.random.default_rng(me)
+
+def meet(name):
+    (folder / f"{name} {me}").touch()
+    while len(list(folder.glob(f"{name} *"))) < others:
+        time.sleep(0.01)
+
+bandit = Bandit(
+    policy=DelayedUCB(3, Bernoulli()),
+    rewards=Explicit(),
+    journal=getattr(journals, kind)(place, bandit=name, partitions=int(partitions), wait=60),
+    seed=me,
+    using=kernels.plain(),  # compiled ones take a while to load
+)
+meet("open")
+waiting = []
+for n in range(rounds):
+    made = bandit.decide(rows.normal(size=(4, 3)))
+    many = bandit.decide_many(list(rows.normal(size=(2, 4, 3)))) if n % 10 == 0 else []
+    shared = bandit.decide(np.eye(3), id=f"shared {n}")  # everyone decides this one
+    waiting += [made.id, *(one.id for one in many), shared.id]
+    if n % 3 == 0:  # others report it
+        place = folder / f"told {me} {n}.part"
+        place.write_text(json.dumps([made.id]))
+        place.rename(place.with_suffix(".json"))
+        waiting.remove(made.id)
+    for place in folder.glob("told *.json"):
+        if rng.random() < 0.3:
+            waiting += json.loads(place.read_text())
+    rng.shuffle(waiting)
+    for id in waiting[: len(waiting) // 2]:
+        # The value is a function of the id: whoever reports it says the same.
+        bandit.observe(id, float(sum(id.encode()) % 2))
+        if rng.random() < 0.2:
+            bandit.observe(id, float(sum(id.encode()) % 2))
+    del waiting[: len(waiting) // 2]
+    if n % 17 == me:
+        bandit.save()
+meet("done")
+bandit.sync()
+meet("synced")
+print(json.dumps({
+    "digest": bandit.digest,
+    "counts": bandit.counts,
+    "counters": bandit.counters,
+    "pending": sorted(bandit.pending),
+    "n": bandit.estimate.n,
+    "theta": bandit.estimate.theta.tolist(),
+}))
+bandit.close()
+"""
+
+
+def assert_threads_may_share(journal: Journal) -> None:
+    """Four threads append and read at once: every event is there once, positions are dense."""
+
+    def work(name: int) -> None:
+        for n in range(25):
+            journal.append([Void(f"{name}", n)])
+            journal.read(0, 0, 10)
+
+    threads = [threading.Thread(target=work, args=(name,)) for name in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    records = journal.read(0, 0, 1000)
+    assert [record.position for record in records] == list(range(1, 101))
+    assert len({record.event for record in records}) == 100
+
+
+def assert_processes_agree(
+    kind: type[SQLiteJournal | PostgresJournal],
+    place: object,
+    name: str,
+    folder: Path,
+    *,
+    players: int,
+    partitions: int,
+    rounds: int,
+) -> None:
+    """Let processes play, and compare what they say with each other and with the journal.
+
+    Args:
+        kind: of the journal that they share, and that none of them finds there.
+        place: where it is.
+        name: of the bandit.
+        folder: where they meet.
+        players: how many there are.
+        partitions: of the journal.
+        rounds: that each of them plays.
+    """
+    folder.mkdir()
+    processes = [
+        subprocess.Popen(
+            [
+                *(sys.executable, "-c", PLAY, kind.__name__, str(place), name, folder),
+                *map(str, (me, players, rounds, partitions)),
+            ],
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        for me in range(players)
+    ]
+    told = []
+    for process in processes:
+        out, _ = process.communicate(timeout=600)
+        assert process.returncode == 0
+        told.append(json.loads(out))
+    with Bandit(policy=UCB, rewards=EVER, journal=kind(str(place), bandit=name)) as fresh:
+        past = fresh.as_of(2**62)  # from the beginning, without a snapshot
+        for bandit in (fresh, past):
+            told.append(
+                {
+                    "digest": bandit.digest,
+                    "counts": bandit.counts,
+                    "counters": bandit.counters,
+                    "pending": [list(one) for one in sorted(bandit.pending)],
+                    "n": bandit.estimate.n,
+                    "theta": bandit.estimate.theta.tolist(),
+                }
+            )
+    thetas = [one.pop("theta") for one in told]
+    assert all(one == told[0] for one in told)
+    for theta in thetas:
+        np.testing.assert_allclose(theta, thetas[0], rtol=1e-8, atol=1e-8)
+    # Everyone decided: its own, two more every tenth round, and the shared ones, which are one.
+    decisions = players * (rounds + 2 * len(range(0, rounds, 10))) + rounds
+    assert sum(told[0]["counts"].values()) == decisions
+    assert told[0]["n"] == told[0]["counts"]["rewarded"] > rounds
+
+
+def assert_opened_where_it_was_left(open_journal: Callable[[], Journal]) -> None:
+    """Decisions of one process are rewarded in another, by snapshot or by records alone."""
+    digest = ""
+    ids: list[str] = []
+    for n in range(4):
+        bandit = Bandit(policy=UCB, rewards=EVER, journal=open_journal())
+        assert digest in ("", bandit.digest)
+        for id in ids:
+            assert bandit.observe(id, 1.0).status == "rewarded"
+        ids = [bandit.decide(np.eye(3)).id for _ in range(3)]
+        digest = bandit.digest
+        if n % 2:
+            bandit.close()
+        else:
+            bandit.journal.close()  # as a process that ends does
+    with Bandit(policy=UCB, rewards=EVER, journal=open_journal()) as last:
+        assert last.digest == digest
+        assert (last.counts["rewarded"], last.counts["pending"]) == (9, 3)
