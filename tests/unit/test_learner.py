@@ -402,6 +402,26 @@ def test_gaussian_rewards_of_unknown_variance_are_fitted() -> None:
     assert learner.estimate.dispersion == pytest.approx(0.09, rel=0.15)
 
 
+@every_metric
+def test_an_estimated_prior_is_no_reason_to_explore(metric: Metric) -> None:
+    """Strong effects free θ̂ of the prior, and a direction never tried is as uncertain as before."""
+    policy = DelayedUCB(2, Bernoulli(), ridge="auto", metric=metric)
+    learner = Learner(policy)
+    x, unseen = np.array([1.0, 0.0]), np.array([0.0, 1.0])
+    for _ in range(400):
+        learner.expect(x, 0.25)
+        learner.learn(x, 1.0, 0.25)
+    learner.fit()
+    prior = learner._estimate(polish=True).prior
+    assert prior.precision[0, 0] < 0.5
+    assert (
+        learner.model.theta[0]
+        > 1.2 * Laplace().fit(learner.observed, family=policy.family, prior=Prior.ridge(2)).theta[0]
+    )
+    spread = unseen @ learner.model.decided
+    assert spread @ spread == pytest.approx(1.0)
+
+
 def test_an_estimated_prior_is_fitted_even_for_gaussian_rewards() -> None:
     """ridge="auto" makes fits run, and strong effects make the prior weak."""
     _, fits, _, _ = learned(Gaussian(0.09), 60, ridge="auto")

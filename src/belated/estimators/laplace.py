@@ -94,12 +94,12 @@ class Laplace:
         # The next fit goes on from this one's prior: until then, near enough will do.
         near = 1e-10 if polish else NEAR
         for _ in range(MAX_PRIORS if prior.adaptive and data.n >= 5 and converged else 0):
-            ridge = prior.precision[0, 0]
-            information = precision - prior.precision
+            before = prior.precision[0, 0]
             # The log-likelihood as a quadratic around θ̂: its pull is H θ̂.
-            prior = prior.with_ridge(fitted_ridge(information, precision @ theta))
-            if abs(prior.precision[0, 0] - ridge) <= near * ridge:
+            ridge = fitted_ridge(precision - prior.precision, precision @ theta)
+            if abs(ridge - before) <= near * before:
                 break
+            prior = prior.with_ridge(ridge)
             theta, precision, converged = newton.solve(theta, prior)
             if not converged:
                 break

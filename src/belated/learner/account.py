@@ -47,21 +47,27 @@ class Account:
         self._first = 0
         self._fresh: list[tuple[Vector, float, int]] = []
 
-    def enter(self, number: int, decision: Decision) -> None:
-        """Keep its row."""
+    def enter(self, number: int, decision: Decision, expected: bool = False) -> None:
+        """Keep its row; where it is ``expected``, its reward is out."""
         x = decision.x
         if len(x) != self._rows.dim:
             x = padded(x, self._rows.dim)
         # Frozen here: what is added to the sums is what is taken out of them later.
         weight = self.learner.model.weight_at(decision.mean)
         if number == self._first + len(self._fresh):
-            self._fresh.append((x.astype(np.float64), weight, NOWHERE))
+            row = x.astype(np.float64)
+            self._fresh.append((row, weight, NOWHERE))
+            if expected:
+                self.decisions += 1
+                self.learner.expect(row, weight)
             if len(self._fresh) == MOST:
                 self._put_away()
         else:
             i = self._at(number)
             self.forget(number)
             self._place[i], self._weight[i] = self._rows.put(x), weight
+            if expected:
+                self.expect(number)
 
     def expect(self, number: int, again: bool = False) -> None:
         """Its reward is out."""

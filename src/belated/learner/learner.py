@@ -225,7 +225,10 @@ class Learner:
         """Fit all observations, and let the model go on from there."""
         estimate = self._estimate(polish=False)
         self._prior = estimate.prior
-        self._observed = estimate.precision
+        # An estimated prior is weaker than the policy's. It lets θ̂ be large; it is not a reason to
+        # explore more, so the roots keep counting from the policy's own.
+        weaker = self.policy.start.precision - estimate.prior.precision
+        self._observed = estimate.precision + weaker
         self.model.dispersion = estimate.dispersion
         if self._fits:
             self._next_fit = self.policy.estimator.next_fit(estimate.n)
