@@ -26,7 +26,7 @@ from belated.exceptions import (
     SnapshotWarning,
 )
 from belated.features import Actions, Features, as_actions
-from belated.fold import PAGE, Fold, retention_us
+from belated.fold import MANY, PAGE, Fold, retention_us
 from belated.ids import check_id, key_of, new_id, partition_of
 from belated.inputs import Row, as_reward, as_rows
 from belated.journals import Journal, MemoryJournal
@@ -333,11 +333,11 @@ class Bandit:
             return self._accept([event])
         status = "duplicate"  # where the journal had the event already, and so had the fold
         try:
-            while fold.positions[partition] < max(positions):
-                for record in journal.read(partition, fold.positions[partition], PAGE):
-                    meaning = self._take(record)
-                    if record.position == positions[-1]:
-                        status = meaning
+            if max(positions) - fold.positions[partition] >= MANY:  # others have written much
+                with fold.learner.bulk():
+                    status = self._fold_to(partition, positions) or status
+            else:
+                status = self._fold_to(partition, positions) or status
             if journal.partitions > 1:
                 fold.catch_up(journal)
         except JournalUnavailable:  # but the event is safe
@@ -345,6 +345,16 @@ class Bandit:
         if self._ahead:  # a position says that nothing waits any longer
             self._ahead.clear()
         self._save_in_passing()
+        return status
+
+    def _fold_to(self, partition: int, positions: Sequence[int]) -> str:
+        """Fold a partition up to some events; returns what the last meant, if it was new."""
+        fold, status = self._fold, ""
+        while fold.positions[partition] < max(positions):
+            for record in self.journal.read(partition, fold.positions[partition], PAGE):
+                meaning = self._take(record)
+                if record.position == positions[-1]:
+                    status = meaning
         return status
 
     def _accept(self, events: Sequence[Event]) -> str:

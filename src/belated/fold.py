@@ -95,9 +95,20 @@ class Fold:
         with self.learner.bulk() if sum(behind) >= MANY else nullcontext():
             for partition, new in enumerate(behind):
                 while new and (page := self._page(journal, partition)):
-                    for record in page:
-                        self.take(record)
+                    self._take_all(partition, page)
         return self.version - start
+
+    def _take_all(self, partition: int, page: list[Record]) -> None:
+        """Fold records of one partition."""
+        fold, count = self.ledgers[partition].fold, 0
+        try:
+            for record in page:
+                fold(record)
+                count += 1
+        finally:  # of a record that cannot be folded nothing was taken, and all before it was
+            if count:
+                self.positions[partition] = page[count - 1].position
+                self.version += count
 
     def _page(self, journal: Journal, partition: int) -> list[Record]:
         page = journal.read(partition, self.positions[partition], PAGE)

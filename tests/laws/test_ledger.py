@@ -144,15 +144,17 @@ class Recorder:
         self.forgotten: set[int] = set()
         self.dropped = 0
 
-    def enter(self, number: int, decision: Decision) -> None:
+    def enter(self, number: int, decision: Decision, expected: bool = False) -> None:
         """A new one, or another one under the same number while nothing is expected of it."""
         if number == len(self.decisions):
             self.decisions.append(decision)
-            return
-        self._check_known(number)
-        assert number not in self.pending
-        assert number not in self.values
-        self.decisions[number] = decision
+        else:
+            self._check_known(number)
+            assert number not in self.pending
+            assert number not in self.values
+            self.decisions[number] = decision
+        if expected:
+            self.expect(number)
 
     def expect(self, number: int, again: bool = False) -> None:
         """It is neither pending nor learned."""

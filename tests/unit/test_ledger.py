@@ -37,7 +37,7 @@ NAN, INF = float("nan"), float("inf")
 class Nobody:
     """Hears of changes and does nothing."""
 
-    def enter(self, number: int, decision: Decision) -> None:
+    def enter(self, number: int, decision: Decision, expected: bool = False) -> None:
         """Nothing."""
 
     def expect(self, number: int, again: bool = False) -> None:

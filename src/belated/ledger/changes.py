@@ -10,8 +10,11 @@ from belated.events import Decision
 class Changes(Protocol):
     """Who is told what has changed. A decision is known by its number within the partition."""
 
-    def enter(self, number: int, decision: Decision) -> None:
-        """A decision is known; numbers come in order. A second call replaces the first."""
+    def enter(self, number: int, decision: Decision, expected: bool = False) -> None:
+        """A decision is known; numbers come in order. A second call replaces the first.
+
+        ``expected`` says that it is pending from the start: pending + 1.
+        """
 
     def expect(self, number: int, again: bool = False) -> None:
         """It is pending: pending + 1."""

@@ -132,8 +132,7 @@ class Ledger(Book):
             number = self._rows.base + len(self._rows) + len(fresh)
             fresh[id] = Fresh(number, key, recorded, record.position, at, crc)
             self.counts[PENDING] += 1
-            self.changes.enter(number, decision)
-            self.changes.expect(number)
+            self.changes.enter(number, decision, True)
             self._latest = recorded
             if due < self._soonest:
                 self._soonest = due
@@ -156,9 +155,7 @@ class Ledger(Book):
         flags = ACTIVATED | EXPECTED if live else 0
         self._rows.append(state, flags, recorded, record.position, _held(decision.at), crc)
         self.counts[state] += 1
-        self.changes.enter(number, decision)
-        if live:
-            self.changes.expect(number)
+        self.changes.enter(number, decision, live)
         if self._soonest == math.inf:  # nothing was to come; see again
             self._soonest = recorded
         if self._window is not None:
