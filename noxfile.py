@@ -89,24 +89,9 @@ def benchmarks(session: nox.Session) -> None:
 def experiments(session: nox.Session) -> None:
     """Run every experiment and write its table; `-- --quick` checks the tables that are there."""
     install(session)
-    if "--quick" in session.posargs:
-        session.run("python", "experiments/regret/quick.py")
-        return
-    session.install("matplotlib")
-    for script in (
-        "regret/sweep.py",
-        "regret/analysis.py",
-        "regret/failures.py",
-        "defaults/sweep.py",
-        "defaults/analysis.py",
-        "defaults/priors.py",
-        "peers/install.py",
-        "peers/tuning.py",
-        "peers/sweep.py",
-        "peers/analysis.py",
-        "peers/speed.py",
-    ):
-        session.run("python", f"experiments/{script}")
+    if "--quick" not in session.posargs:
+        session.install("matplotlib")
+    session.run("python", "-m", "experiments", *session.posargs)
 
 
 @nox.session(python=PYTHONS[0])

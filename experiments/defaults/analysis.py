@@ -4,7 +4,7 @@ Each cell is the ratio of mean regrets to that of the reference, with the paired
 (positive: worse). The last line is the geometric mean of the ratios with a 95 % interval from
 resampling seeds.
 
-Run: python experiments/defaults/analysis.py [--table table.csv] [--reference "UCB .95"]
+Run: python -m experiments.defaults.analysis [--table table.csv] [--reference "UCB .95"]
 """
 
 from __future__ import annotations
@@ -14,8 +14,9 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
-from candidates import CANDIDATES
-from worlds import LONG, WORLDS
+
+from experiments.defaults.candidates import CANDIDATES
+from experiments.defaults.worlds import LONG, WORLDS
 
 HERE = Path(__file__).parent
 RESAMPLES = 500

@@ -4,7 +4,7 @@
 are ten times as strong. Prints the mean regret with its standard error, and how many runs on
 ``fixed`` got stuck (regret above 250).
 
-Run: python experiments/defaults/priors.py [--seeds 60] [--jobs 2]
+Run: python -m experiments.defaults.priors [--seeds 60] [--jobs 2]
 """
 
 from __future__ import annotations

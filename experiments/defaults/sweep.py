@@ -3,7 +3,7 @@
 The seeds are none that a choice was made on. Finished runs are kept (``runs.jsonl``), from which an
 interrupted sweep goes on; the table goes to ``table.csv``. Then run analysis.py.
 
-Run: python experiments/defaults/sweep.py [--seeds 4] [--candidates "UCB .75" ...]
+Run: python -m experiments.defaults.sweep [--seeds 4] [--candidates "UCB .75" ...]
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ import time
 from pathlib import Path
 
 import pandas as pd
-from candidates import CANDIDATES
-from worlds import LONG, WORLDS
 
 from belated import delays, simulate_many
+from experiments.defaults.candidates import CANDIDATES
+from experiments.defaults.worlds import LONG, WORLDS
 
 HERE = Path(__file__).parent
 FIRST = 30_000

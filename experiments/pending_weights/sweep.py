@@ -5,7 +5,7 @@ chosen, so that it adds. The alternative looks at every pending decision again a
 counts it with the slope at the current estimate. This runs both on the same problems, contexts,
 luck and delays, and prints the paired difference in regret.
 
-Run: python experiments/pending_weights/sweep.py [--seeds 40]
+Run: python -m experiments.pending_weights.sweep [--seeds 40]
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 Mean final regret ± standard error in every cell, and beside each other policy how many standard
 errors it is above the default on the same seeds (paired t; positive: worse than DelayedUCB).
 
-Run: python experiments/regret/analysis.py
+Run: python -m experiments.regret.analysis
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from pathlib import Path
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
-from policies import DELAYS, POLICIES, WORLDS
+
+from experiments.figures import COLOURS, GREY, save
+from experiments.regret.policies import DELAYS, POLICIES, WORLDS
 
 HERE = Path(__file__).parent
 DEFAULT = "DelayedUCB"
-#: Okabe and Ito's palette, safe for colour-blind readers.
-COLOURS = ["#0072B2", "#56B4E9", "#009E73", "#E69F00", "#D55E00", "#CC79A7", "#999999"]
 TICKS = [20, 50, 100, 200, 500, 1000, 2000]
 
 
@@ -68,7 +68,7 @@ def figure(table: pd.DataFrame) -> plt.Figure:
     seeds = table["seed"].nunique()
     axes[0].text(
         0, 1.1, f"mean ± 2 standard errors, {seeds} paired seeds", transform=axes[0].transAxes,
-        fontsize=8, color="#555555",
+        fontsize=8, color=GREY,
     )  # fmt: skip
     handles, labels = axes[0].get_legend_handles_labels()
     chart.legend(handles, labels, loc="lower center", ncols=4, fontsize=8, frameon=False)
@@ -85,8 +85,7 @@ def main() -> None:
     print(text)
     (arguments.table.with_suffix(".md")).write_text(text, encoding="utf-8")
     chart = figure(table)
-    for kind in ("png", "svg"):
-        chart.savefig(arguments.table.with_suffix(f".{kind}"), dpi=150)
+    save(chart, arguments.table)
 
 
 if __name__ == "__main__":

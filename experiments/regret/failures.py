@@ -3,7 +3,7 @@
 On a problem that offers the same rows every round a policy may settle on a wrong one. Prints the
 share for each delay with its 95 % interval (Wilson), and the regret of the other runs.
 
-Run: python experiments/regret/failures.py [--seeds 400] [--policies DelayedUCB]
+Run: python -m experiments.regret.failures [--seeds 400] [--policies DelayedUCB]
 """
 
 from __future__ import annotations
@@ -15,9 +15,8 @@ os.environ["OPENBLAS_NUM_THREADS"] = "1"
 import argparse
 import math
 
-from policies import DELAYS, HORIZON, POLICIES, WORLDS
-
 from belated import simulate_many
+from experiments.regret.policies import DELAYS, HORIZON, POLICIES, WORLDS
 
 STUCK = 250.0
 

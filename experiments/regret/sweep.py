@@ -3,7 +3,7 @@
 Every finished run is written to ``runs.jsonl`` beside this file, from which an interrupted sweep
 goes on; the table of final regrets goes to ``table.csv``. Then run analysis.py.
 
-Run: python experiments/regret/sweep.py [--seeds 40] [--policies DelayedUCB DelayedThompson]
+Run: python -m experiments.regret.sweep [--seeds 40] [--policies DelayedUCB DelayedThompson]
 """
 
 from __future__ import annotations
@@ -16,9 +16,8 @@ import argparse
 import time
 from pathlib import Path
 
-from policies import DELAYS, HORIZON, POLICIES, WORLDS
-
 from belated import simulate_many
+from experiments.regret.policies import DELAYS, HORIZON, POLICIES, WORLDS
 
 HERE = Path(__file__).parent
 

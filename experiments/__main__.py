@@ -1,0 +1,48 @@
+"""Run every experiment and write its table and picture; ``--quick`` checks the tables instead.
+
+Run: python -m experiments [--quick] [--only regret defaults]
+"""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+HERE = Path(__file__).parent
+#: In the order they run: what is named here is run after each other, in one environment.
+STEPS = {
+    "regret": ["-m experiments.regret.sweep", "-m experiments.regret.analysis"],
+    "failures": ["-m experiments.regret.failures"],
+    "defaults": ["-m experiments.defaults.sweep", "-m experiments.defaults.analysis"],
+    "priors": ["-m experiments.defaults.priors"],
+    # These start other libraries' environments, which know nothing of ours: scripts, not modules.
+    "peers": [
+        f"experiments/peers/{name}.py" for name in ("install", "tuning", "sweep", "analysis")
+    ],
+    "speed": ["experiments/peers/speed.py"],
+}
+#: Each holds a few new seeds against a committed table.
+QUICK = {
+    "regret": ["-m experiments.regret.quick"],
+}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="check the committed tables")
+    parser.add_argument("--only", nargs="*", help="these experiments only")
+    arguments = parser.parse_args()
+    steps = QUICK if arguments.quick else STEPS
+    for name in arguments.only or steps:
+        for step in steps[name]:
+            print(f"== {name}: python {step}", flush=True)
+            start = time.perf_counter()
+            subprocess.run([sys.executable, *step.split()], cwd=HERE.parent, check=True)
+            print(f"== {name}: {time.perf_counter() - start:.0f} s", flush=True)
+
+
+if __name__ == "__main__":
+    main()

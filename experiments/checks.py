@@ -1,0 +1,36 @@
+"""A few runs on other seeds, held against a committed table."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+
+import pandas as pd
+
+#: A mean may be off by this many standard deviations of the difference: 1 in 15,000 by chance.
+WIDTH = 4.0
+
+
+def hold(new: pd.DataFrame, committed: pd.DataFrame, cell: Sequence[str], value: str) -> None:
+    """End with an error if a cell's mean is not within the interval of the table's.
+
+    The mean of k new runs should lie within the table's mean ± 4 standard deviations of their
+    difference, sd √(1/k + 1/n).
+
+    Args:
+        new: rows of a few seeds that the table has not seen.
+        committed: the table.
+        cell: the columns that name a cell.
+        value: the column that is compared.
+    """
+    known_by_cell = dict(list(committed.groupby(list(cell))[value]))
+    outside = 0
+    for key, values in new.groupby(list(cell))[value]:
+        known = known_by_cell[key]
+        spread = known.std() * (1 / len(values) + 1 / len(known)) ** 0.5
+        away = (values.mean() - known.mean()) / max(spread, 1e-12)
+        outside += abs(away) > WIDTH
+        name = ", ".join(map(str, key))
+        print(f"{name:<44} {values.mean():9.4g} {known.mean():9.4g} {away:+5.1f}")
+    if outside:
+        sys.exit(f"{outside} cells are outside: run sweep.py and analysis.py, and see what changed")
