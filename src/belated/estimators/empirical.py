@@ -10,6 +10,9 @@ where θ̂ and H depend on λ themselves.
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
+
 import numpy as np
 from scipy.linalg import eigh
 
@@ -31,8 +34,6 @@ def fitted_ridge(information: Matrix, pull: Vector) -> float:
     >>> round(fitted_ridge(np.eye(2) * 100.0, np.array([300.0, 0.0])), 3)
     0.464
     """
-    from scipy.optimize import brentq  # half of the time of `import belated`, and rarely needed
-
     blocks = diagonal_blocks(information)
     spectra = [eigh(information[at, at]) for at in blocks]
     values = np.maximum(np.concatenate([values for values, _ in spectra]), 0.0)
@@ -40,14 +41,33 @@ def fitted_ridge(information: Matrix, pull: Vector) -> float:
     squares = np.square(np.concatenate(parts))
 
     def excess(log_ridge: float) -> float:
-        ridge = np.exp(log_ridge)
+        ridge = math.exp(log_ridge)
         total = values + ridge
         size = np.sum(squares / np.square(total)) + np.sum(1.0 / total) + WORTH / AUTO_START
         return float(np.log((len(values) + WORTH) / size) - log_ridge)
 
-    low, high = np.log(AUTO_RANGE)
+    low, high = math.log(AUTO_RANGE[0]), math.log(AUTO_RANGE[1])
     if excess(low) <= 0.0:
         return AUTO_RANGE[0]
     if excess(high) >= 0.0:
         return AUTO_RANGE[1]
-    return float(np.exp(brentq(excess, low, high, xtol=1e-13, rtol=1e-13)))
+    return math.exp(_zero(excess, low, high))
+
+
+def _zero(f: Callable[[float], float], low: float, high: float) -> float:
+    """Where f is zero between two points of other signs: false position, Illinois' rule.
+
+    scipy's brentq would do; to import scipy.optimize takes as long as to import all of belated, and
+    the first caller with five rewards would wait for it.
+    """
+    at_low, at_high = f(low), f(high)
+    while True:
+        middle = (low * at_high - high * at_low) / (at_high - at_low)
+        value = f(middle)
+        if value == 0.0 or abs(high - low) < 1e-13 or not min(low, high) < middle < max(low, high):
+            return middle
+        if (value > 0.0) != (at_high > 0.0):
+            low, at_low = high, at_high
+        else:  # the other end stays: it counts for half, so that it moves next time
+            at_low *= 0.5
+        high, at_high = middle, value
