@@ -26,7 +26,7 @@ from belated.exceptions import (
     SnapshotWarning,
 )
 from belated.features import Actions, Features, as_actions
-from belated.fold import MANY, PAGE, Fold, retention_us
+from belated.fold import PAGE, Fold, retention_us
 from belated.ids import check_id, key_of, new_id, partition_of
 from belated.inputs import Row, as_reward, as_rows
 from belated.journals import Journal, MemoryJournal
@@ -333,7 +333,7 @@ class Bandit:
             return self._accept([event])
         status = "duplicate"  # where the journal had the event already, and so had the fold
         try:
-            if max(positions) - fold.positions[partition] >= MANY:  # others have written much
+            if fold.is_much(max(positions) - fold.positions[partition]):  # others were busy
                 with fold.learner.bulk():
                     status = self._fold_to(partition, positions) or status
             else:

@@ -24,8 +24,8 @@ from belated.rewards import Rewards, as_duration
 
 #: Records read at a time.
 PAGE = 10_000
-#: From this many records on they are folded in bulk: one fit at the end.
-MANY = 1_000
+#: So many records, and this share of all observations, are folded in bulk: one fit at the end.
+MANY, SHARE = 1_000, 0.05
 
 
 class Fold:
@@ -87,12 +87,16 @@ class Fold:
         self.version += 1
         return status
 
+    def is_much(self, new: int) -> bool:
+        """Whether so many records are sooner folded in bulk, though it ends with a fit of all."""
+        return new >= max(MANY, SHARE * self.learner.model.n)
+
     def catch_up(self, journal: Journal) -> int:
         """Fold all that is new in every partition; returns how many records that were."""
         start = self.version
         behind = [journal.end(p) - position for p, position in enumerate(self.positions)]
         # One fit at the end, however many partitions there are.
-        with self.learner.bulk() if sum(behind) >= MANY else nullcontext():
+        with self.learner.bulk() if self.is_much(sum(behind)) else nullcontext():
             for partition, new in enumerate(behind):
                 while new and (page := self._page(journal, partition)):
                     self._take_all(partition, page)

@@ -517,6 +517,39 @@ def test_replay_of_many_records_is_a_bulk(clock: ManualClock, policy: Policy) ->
     assert (model.n, model.decisions) == (live.n, live.decisions)
 
 
+def test_a_burst_of_others_is_folded_in_bulk_unless_a_fit_of_all_costs_more(
+    clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Behind a thousand records a caller fits once; behind a few of very many, step by step."""
+    journal = MemoryJournal(clock=clock)
+    busy = opened(clock, journal=journal, rewards=Explicit())
+    idle = opened(clock, journal=journal, rewards=Explicit())
+    fits: list[int] = []
+    learner = idle._fold.learner
+
+    def fit() -> None:
+        fits.append(learner.model.n)
+        type(learner).fit(learner)
+
+    monkeypatch.setattr(learner, "fit", fit)
+    first = idle.decide(ROWS, id="first")
+
+    def burst(rounds: int) -> None:
+        for n in range(rounds):
+            busy.observe(busy.decide(table(n)).id, float(n % 3 == 0))
+
+    burst(600)
+    fits.clear()
+    assert idle.observe(first.id, 1.0).status == "rewarded"
+    assert fits == [601]  # after 1,201 records
+    assert idle.digest == opened(clock, journal=journal, rewards=Explicit()).digest
+    monkeypatch.setattr("belated.fold.MANY", 10)
+    burst(12)
+    fits.clear()
+    idle.decide(ROWS, id="last")
+    assert fits == []  # 25 new ones among 600 are no reason for a fit
+
+
 def test_events_of_others_have_their_own_times(clock: ManualClock) -> None:
     """Positions and stamps are the journal's; ``at`` is for people, and may be anything."""
     bandit = opened(clock)
