@@ -13,12 +13,14 @@ from collections.abc import Sequence
 from typing import Any, NoReturn
 
 from belated.cli import (
+    compare,
     journal_entry,
     journal_export,
     journal_import,
     journal_inspect,
     journal_verify,
     schema,
+    simulate,
 )
 from belated.exceptions import BelatedError
 
@@ -59,6 +61,8 @@ class _Parser(argparse.ArgumentParser):
 def _parser() -> argparse.ArgumentParser:
     parser = _Parser(prog="belated", description="Contextual bandits for rewards that come late.")
     subjects = parser.add_subparsers(metavar="SUBJECT", required=True)
+    for command in (simulate, compare):
+        _add(subjects, command)
     journal = subjects.add_parser(
         "journal",
         help="look into a journal, verify it, move it",

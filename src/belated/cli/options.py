@@ -6,6 +6,8 @@ import argparse
 import re
 from datetime import timedelta
 
+from belated.cli.expressions import Kind
+from belated.cli.text import wrapped
 from belated.exceptions import InvalidInput
 from belated.rewards import DefaultAfter, Explicit
 
@@ -30,6 +32,21 @@ def duration(text: str) -> timedelta:
         raise argparse.ArgumentTypeError(f"{text!r} is too long") from None
 
 
+def count(text: str) -> int:
+    """A whole number of at least 1.
+
+    >>> count("10_000")
+    10000
+    """
+    try:
+        number = int(text)
+    except ValueError:
+        number = 0
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"{text!r}: a whole number of at least 1 was expected")
+    return number
+
+
 def add_file(parser: argparse.ArgumentParser) -> None:
     """The journal that is read."""
     parser.add_argument("file", metavar="JOURNAL", help="a file of SQLite, such as offers.db")
@@ -41,6 +58,35 @@ def add_file(parser: argparse.ArgumentParser) -> None:
 def add_json(parser: argparse.ArgumentParser) -> None:
     """For programs."""
     parser.add_argument("--json", action="store_true", help="print one JSON object")
+
+
+def add_expression(
+    parser: argparse.ArgumentParser, kind: Kind, about: str, *, default: str = "", several: bool
+) -> None:
+    """What is written as in Python; the help lists the known names."""
+    known = wrapped(f"  {about}, as in {kind.example}; known: {kind.known}", indent="  ")
+    group = parser.add_argument_group(kind.noun, known.lstrip().replace("\n  ", "\n"))
+    group.add_argument(
+        f"--{kind.noun}",
+        required=not default,
+        metavar=kind.noun.upper(),
+        help=f"default: {default}" if default else "needed",
+        **({"nargs": "+", "action": "extend"} if several else {"default": default}),
+    )
+
+
+def add_runs(parser: argparse.ArgumentParser) -> None:
+    """How much is simulated."""
+    parser.add_argument(
+        "--rounds", type=count, default=2_000, metavar="N", help="of a run; default: 2000"
+    )
+    parser.add_argument(
+        "--seeds",
+        type=count,
+        default=10,
+        metavar="N",
+        help="how many problems, each with luck of its own; default: 10",
+    )
 
 
 def add_semantics(parser: argparse.ArgumentParser) -> None:

@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from belated.exceptions import InvalidInput
+from belated.inputs import as_rounds
 from belated.models import Model
 from belated.policies.policy import Choice, Policy
 from belated.policies.uniform import Uniform
@@ -26,6 +28,15 @@ class Warmup(Policy):
     then: Policy
     rounds: int = 0
     arrivals: float = 0.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not isinstance(self.then, Policy):
+            raise InvalidInput(f"then is {self.then!r}: a policy was expected", self.then)
+        as_rounds(self.rounds, "rounds")
+        if not self.arrivals >= 0.0:
+            message = f"arrivals is {self.arrivals!r}: a number of at least 0 was expected"
+            raise InvalidInput(message, self.arrivals)
 
     def choose(self, model: Model, rows: Any, rng: np.random.Generator) -> Choice:
         """Uniformly, until the warm-up is over."""

@@ -1,0 +1,160 @@
+"""``belated simulate``: run one policy under one delay, on problems whose answer is known.
+
+It needs no extra. To compare several, see :mod:`belated.cli.compare`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import warnings
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from belated.cli.expressions import (
+    DELAYS,
+    ENVIRONMENTS,
+    POLICIES,
+    as_delay,
+    as_environment,
+    as_policy,
+    label,
+)
+from belated.cli.options import add_expression, add_json, add_runs, count
+from belated.cli.progress import Progress
+from belated.cli.spreads import Spread
+from belated.cli.text import several, table, wrapped
+from belated.environments import Environment
+from belated.exceptions import BelatedWarning
+from belated.families import Family
+from belated.inputs import Matrix, Vector
+from belated.simulation import simulate
+
+EXAMPLE = 'belated simulate --delay "Geometric(mean=100)" --rounds 2000 --seeds 5'
+
+#: Rounds from one look at the clock to the next.
+STEP = 256
+#: What is told of a run, as people call it.
+ROWS = {"regret": "regret", "pending": "pending at the end", "most_pending": "pending at most"}
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """What the command takes."""
+    add_expression(parser, DELAYS, "when rewards come", several=False)
+    add_expression(parser, POLICIES, "what chooses", default="DelayedUCB", several=False)
+    add_expression(
+        parser,
+        ENVIRONMENTS,
+        "the problems, drawn anew for each seed",
+        default="fixed",
+        several=False,
+    )
+    add_runs(parser)
+    parser.add_argument(
+        "--window",
+        type=count,
+        metavar="ROUNDS",
+        help="after which a decision without a reward is pending no longer",
+    )
+    add_json(parser)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Run the command."""
+    report = simulated(options)
+    if options.json:
+        print(msgspec.json.encode(report).decode())
+    else:
+        print(_text(report))
+    return 0
+
+
+def simulated(options: argparse.Namespace) -> dict[str, Any]:
+    """What happened under all seeds."""
+    delay = as_delay(options.delay)
+    policy_for = as_policy(options.policy)
+    make = as_environment(options.environment)
+    runs = []
+    progress = Progress("rounds simulated:", options.rounds * options.seeds)
+    with progress, warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", BelatedWarning)
+        for seed in range(options.seeds):
+            world = make(seed)
+            trace = simulate(
+                policy_for(world),
+                _Watched(world, progress),
+                delay,
+                horizon=options.rounds,
+                seed=seed,
+                window=options.window,
+            )
+            runs.append(
+                {
+                    "seed": seed,
+                    "regret": float(trace.regret[-1]),
+                    "pending": int(trace.pending[-1]),
+                    "most_pending": int(trace.pending.max()),
+                }
+            )
+    return {
+        "policy": label(options.policy),
+        "environment": label(options.environment),
+        "delay": label(options.delay),
+        "rounds": options.rounds,
+        "seeds": options.seeds,
+        "window": options.window,
+        **{name: asdict(Spread.of([run[name] for run in runs])) for name in ROWS},
+        "runs": runs,
+        "notes": _notes(str(warning.message) for warning in caught),
+    }
+
+
+@dataclass(frozen=True)
+class _Watched:
+    """An environment that shows how far it is."""
+
+    world: Environment
+    progress: Progress
+
+    @property
+    def dim(self) -> int:
+        return self.world.dim
+
+    @property
+    def family(self) -> Family:
+        return self.world.family
+
+    def rounds(self, horizon: int, rng: np.random.Generator) -> Iterator[tuple[Matrix, Vector]]:
+        for t, offered in enumerate(self.world.rounds(horizon, rng), start=1):
+            yield offered
+            if t % STEP == 0 or t == horizon:
+                self.progress.step(STEP if t % STEP == 0 else t % STEP)
+
+    def reward(self, mean: float, u: float) -> float:
+        return self.world.reward(mean, u)
+
+
+def _notes(messages: Iterable[str]) -> list[str]:
+    """One of each kind: those of other seeds differ in their numbers only."""
+    kinds: dict[str, str] = {}
+    for message in messages:
+        kinds.setdefault(re.sub(r"[-\d.]+", "", message), message)
+    return list(kinds.values())
+
+
+def _text(report: dict[str, Any]) -> str:
+    head = f"{report['policy']} in {report['environment']} under {report['delay']}"
+    size = f"{several(report['rounds'], 'round')}, {several(report['seeds'], 'seed')}"
+    if report["window"] is not None:
+        size += f", a window of {several(report['window'], 'round')}"
+    rows = []
+    for name, called in ROWS.items():
+        spread = Spread(**report[name])
+        rows.append([called, str(spread), f"{spread.least:,.1f}", f"{spread.most:,.1f}"])
+    mean = ">mean ± standard error" if report["seeds"] > 1 else ">value"
+    lines = [head, size, "", table(["", mean, ">least", ">most"], rows)]
+    return "\n".join([*lines, *(wrapped(f"note: {note}", "  ") for note in report["notes"])])

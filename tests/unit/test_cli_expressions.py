@@ -1,0 +1,242 @@
+"""Delays, policies and problems as they are written on a command line."""
+
+from __future__ import annotations
+
+import pickle
+
+import numpy as np
+import pytest
+
+from belated import Bernoulli, Gaussian, delays, environments
+from belated.cli.expressions import (
+    DELAYS,
+    ENVIRONMENTS,
+    POLICIES,
+    Kind,
+    as_delay,
+    as_environment,
+    as_policy,
+    label,
+)
+from belated.exceptions import InvalidInput
+from belated.policies import DelayedUCB, Warmup
+
+READ = {DELAYS.noun: as_delay, POLICIES.noun: as_policy, ENVIRONMENTS.noun: as_environment}
+
+
+def refusal(kind: Kind, text: str) -> str:
+    """What is said of a text that is refused; it names what would be right."""
+    with pytest.raises(InvalidInput) as caught:
+        READ[kind.noun](text)
+    message = str(caught.value)
+    assert f" is no {kind.noun}: " in message
+    assert f"(known: {kind.known}; write {kind.example})" in message
+    assert caught.value.value == text
+    return message.partition(": ")[2].partition(" (known: ")[0]
+
+
+class TestDelays:
+    @pytest.mark.parametrize(
+        "process",
+        [
+            delays.Constant(3),
+            delays.Uniform(9),
+            delays.Geometric(mean=100.0),
+            delays.Exponential(mean=20.0),
+            delays.Weibull(shape=2.0, scale=40.0),
+            delays.HalfNormal(scale=10.0),
+            delays.Lomax(shape=1.2, scale=100.0),
+            delays.Mixture(never=0.3, base=delays.Geometric(mean=100.0)),
+            delays.LazyMarkov(0.8, base=delays.Geometric(mean=20.0)),
+            delays.BlockDependent(delays.Uniform(9), length=3),
+            delays.Midnight(500, offset=20),
+            delays.RewardDependent(
+                zero_law=delays.Constant(delays.NEVER), one_law=delays.Geometric(mean=4.0)
+            ),
+        ],
+        ids=lambda process: type(process).__name__,
+    )
+    def test_what_a_delay_calls_itself_gives_it_back(self, process: delays.DelayProcess) -> None:
+        """Whatever its repr is, that can be written."""
+        assert as_delay(repr(process)) == process
+
+    def test_lists_and_names_can_stand_inside(self) -> None:
+        """Samples, transitions, laws for each regime, and NEVER."""
+        rng = np.random.default_rng
+        empirical = as_delay("Empirical([0, 0, 2, 5.5, NEVER])")
+        assert empirical.tail([1, 7]).tolist() == [0.6, 0.2]
+        chain = as_delay("FiniteChain([[0.9, 0.1], [0.5, 0.5]], values=[0, 100])")
+        assert set(chain.sample(200, rng(0)).tolist()) == {0, 100}
+        regimes = "RegimeSwitch([[0.9, 0.1], (0.5, 0.5)], laws=[Constant(0), Geometric(mean=9)])"
+        assert as_delay(regimes).mean == pytest.approx(1.5)
+
+    def test_every_name_is_a_delay(self) -> None:
+        """What cannot be written is not offered: abstract ones, and functions of the row."""
+        assert {"Geometric", "Lomax", "Mixture", "Midnight"} <= set(DELAYS.names)
+        assert not {"Law", "Independent", "DelayProcess", "Parameters"} & set(DELAYS.names)
+        assert "there is no ContextDependent" in refusal(DELAYS, "ContextDependent(rate=1)")
+
+    @pytest.mark.parametrize(
+        ("text", "why"),
+        [
+            ("Geometic(mean=100)", "there is no Geometic, but Geometric"),
+            ("nothing", "there is no nothing"),
+            ("expected_missing(1)", "there is no expected_missing"),
+            ("Geometric", "missing a required argument: 'mean'; it takes mean"),
+            ("Geometric(men=100)", "Geometric has no argument men; it takes mean"),
+            ("Geometric(100)", "it takes mean"),
+            ("Geometric(mean=1, mean=2)", "mean is written twice"),
+            ("Geometric(mean=-100)", "mean is -100: a finite number above 0 was expected"),
+            ("Geometric(mean=1e999)", "is no number"),
+            ("Geometric(mean='x')", "mean is 'x'"),
+            ("Mixture(never=0.3)", "'base'; it takes never, base"),
+            ("Mixture(never=0.3, base=5)", "base is 5: a law with quantiles was expected"),
+            ("Mixture(never=2, base=Constant(1))", "never is 2"),
+            ("Mixture(never=0.3, base=DelayedUCB())", "there is no DelayedUCB"),
+            ("Lomax(shape=1.2, scale=100", "it is not written like Python"),
+            ("", "it is not written like Python"),
+            ("100", "a name with its arguments was expected"),
+            ("NEVER", "there is no NEVER"),
+            ("NEVER()", "there is no NEVER"),
+            ("Constant(NEVER())", "there is no NEVER"),
+            ("Constant(2**62)", "2 ** 62 is no number"),
+            ("Constant({1: 2})", "is no number"),
+            ("Constant(b'x')", "is no number"),
+            ("Constant(*[1])", "*[1] is no number"),
+            ("Geometric(**{'mean': 1})", "** is not known here"),
+            ("Constant(\0)", "it is not written like Python"),
+        ],
+    )
+    def test_a_bad_one_is_refused(self, text: str, why: str) -> None:
+        """The reason is told, with all names and an example."""
+        assert why in refusal(DELAYS, text)
+
+    @pytest.mark.parametrize(
+        "text",
+        [
+            "__import__('os').system('touch {}')",
+            "__import__('os')",
+            "open('{}', 'w')",
+            'exec(\'open("{}", "w")\')',
+            "Constant(__import__('os').system('touch {}'))",
+            "Constant([open('{}', 'w') for _ in [1]])",
+            "Constant((lambda: open('{}', 'w'))())",
+            "Constant(c=(x := open('{}', 'w')))",
+            'Constant(f\'{{open("{}", "w")}}\')',
+            "Constant.__init__.__globals__['__builtins__']['open']('{}', 'w')",
+            "Geometric(mean=Constant(1).__class__)",
+            "delays.Constant(1)",
+            "Constant(1) if open('{}', 'w') else 2",
+            "Constant(1); open('{}', 'w')",
+            "import os",
+        ],
+    )
+    def test_nothing_is_ever_run(self, text: str, tmp_path_factory: pytest.TempPathFactory) -> None:
+        """Whatever is written, only known names are called."""
+        file = tmp_path_factory.mktemp("run") / "made"
+        refusal(DELAYS, text.replace("{}", str(file)))
+        assert not file.exists()
+
+    def test_depth_is_refused_and_not_a_crash(self) -> None:
+        """Thousands of brackets, with or without names."""
+        for text in ("(" * 5_000, "Constant(" * 300 + "1" + ")" * 300, "[" * 150 + "]" * 150):
+            refusal(DELAYS, text)
+
+    def test_a_long_text_is_quoted_in_part(self) -> None:
+        """An error stays readable."""
+        with pytest.raises(InvalidInput, match=r"^'Empirical\(\[1, 1, .{0,50}…' is no delay"):
+            as_delay(f"Empirical([{'1, ' * 5_000}-1])")
+
+
+class TestPolicies:
+    def test_dim_and_family_come_from_the_environment(self) -> None:
+        """The rest is as written; without brackets all is as by default."""
+        world = environments.fixed(0, dim=3, family=Gaussian())
+        assert as_policy("DelayedUCB")(world) == DelayedUCB(3, Gaussian())
+        assert as_policy("DelayedUCB(alpha=0.5, metric='gram', randomized=True)")(
+            world
+        ) == DelayedUCB(3, Gaussian(), alpha=0.5, metric="gram", randomized=True)
+
+    def test_every_name_makes_a_policy(self) -> None:
+        """Those of the paper too."""
+        world = environments.fixed(0)
+        needed = {"paper_ducb": "(norm_bound=3)", "Warmup": "(then=DelayedUCB(alpha=1), rounds=5)"}
+        for name in POLICIES.names:
+            assert as_policy(name + needed.get(name, ""))(world).dim == world.dim
+
+    def test_policies_nest(self) -> None:
+        """The inner one has the environment's dim and family too."""
+        policy = as_policy("Warmup(then=BlindUCB, rounds=100)")(environments.arms(0))
+        assert isinstance(policy, Warmup)
+        assert (policy.then.dim, policy.then.family) == (50, Bernoulli())
+
+    def test_can_be_sent_to_other_processes(self) -> None:
+        """As a sweep does."""
+        for written in (as_policy("DelayedUCB(alpha=0.5)"), as_environment("fixed(dim=5)")):
+            assert pickle.loads(pickle.dumps(written)) == written
+
+    @pytest.mark.parametrize(
+        ("text", "why"),
+        [
+            ("DelayedUBC", "there is no DelayedUBC, but DelayedUCB"),
+            ("Geometric(mean=100)", "there is no Geometric"),
+            ("Policy()", "there is no Policy"),
+            ("DelayedUCB(0.5)", "arguments are written with their names"),
+            ("DelayedUCB(dim=3)", "dim is not an argument here: it comes from the environment"),
+            ("DelayedUCB(family=None)", "it comes from the environment"),
+            ("DelayedUCB(estimator=3)", "it cannot be written on a command line"),
+            ("DelayedUCB(alpha=-1)", "alpha is -1"),
+            ("DelayedUCB(alpha='x')", "DelayedUCB: '>=' not supported"),
+            (
+                "DelayedUCB(beta=1)",
+                "no argument beta; it takes ridge, pending_weight, metric, floor, alpha",
+            ),
+            ("DelayedUCB(ridge='own')", "ridge"),
+            ("paper_ducb", "'norm_bound'; it takes norm_bound, delta, warmup, ridge"),
+            ("paper_dts(warmup='long')", "rounds is 'long'"),
+            ("Warmup(then=3)", "then is 3: a policy was expected"),
+            ("Warmup(then=Uniform(), arrivals=-1)", "arrivals is -1"),
+            ("WaitForWindow(window=1.5)", "window is 1.5"),
+        ],
+    )
+    def test_a_bad_one_is_refused(self, text: str, why: str) -> None:
+        """Before there is an environment."""
+        assert why in refusal(POLICIES, text)
+
+
+class TestEnvironments:
+    def test_made_from_a_seed(self) -> None:
+        """By name, or with its own size and family."""
+        assert as_environment("users")(3).dim == 10
+        world = as_environment("fixed(dim=5, n_arms=8, family=Gaussian(0.25))")(3)
+        assert (world.dim, world.family) == (5, Gaussian(0.25))
+        same = environments.fixed(3, dim=5, n_arms=8).theta
+        assert isinstance(world, environments.GLM)
+        assert world.theta.tolist() == same.tolist()
+
+    @pytest.mark.parametrize(
+        ("text", "why"),
+        [
+            ("fixd", "there is no fixd, but fixed"),
+            ("fixed(3)", "arguments are written with their names"),
+            ("fixed(seed=3)", "seed is not an argument here: it comes from --seeds"),
+            ("fixed(arms=3)", "no argument arms; it takes dim, n_arms, norm, family"),
+            ("fixed(dim=-1)", "fixed: "),
+            ("fixed(n_arms=0)", "it offers no rows"),
+            ("users(types=0)", "it offers no rows"),
+            ("fixed(family=Cauchy())", "there is no Cauchy"),
+            ("Poisson()", "there is no Poisson"),
+            ("ball(family=Poisson())", "no argument family; it takes dim, n_arms, norm"),
+        ],
+    )
+    def test_a_bad_one_is_refused(self, text: str, why: str) -> None:
+        """Also where only the first round shows it."""
+        assert why in refusal(ENVIRONMENTS, text)
+
+
+def test_one_style_of_labels() -> None:
+    """Spaces do not matter, nor do empty brackets; numbers stay as they are."""
+    assert label(" Lomax(shape = 1.2,scale=100) ") == "Lomax(shape=1.2, scale=100)"
+    assert label("DelayedUCB( )") == label("DelayedUCB") == "DelayedUCB"
+    assert label("Empirical([1,2,3])") == "Empirical([1, 2, 3])"
+    assert label(f"Empirical([{'7,' * 900}])") == "Empirical([7, 7, 7, 7, 7, 7, … 900 in all])"

@@ -1,0 +1,176 @@
+"""`belated simulate`, as it is called."""
+
+from __future__ import annotations
+
+import io
+import json
+import subprocess
+import sys
+import time
+
+import pytest
+
+from belated import Bernoulli, BlindUCB, delays, environments, simulate
+from belated.cli import simulate as command
+from belated.cli.main import main
+
+SMALL = ("--rounds", "60", "--seeds", "3")
+GEOMETRIC = ("--delay", "Geometric(mean=10)")
+
+
+def said(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+    """What the command prints; nothing else is said."""
+    capsys.readouterr()
+    assert main(["simulate", *arguments]) == 0
+    out, err = capsys.readouterr()
+    assert err == ""
+    return out
+
+
+def complaint(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+    """What it says, in one line, where it cannot do what was asked."""
+    capsys.readouterr()
+    try:
+        code = main(["simulate", *arguments])
+    except SystemExit as left:  # by argparse
+        code = int(left.code or 0)
+    assert code == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.startswith("belated: ")
+    assert err.count("\n") == 1
+    return err
+
+
+def test_prints_a_short_table(capsys: pytest.CaptureFixture[str]) -> None:
+    """What was run, and what it came to; all by default but the delay."""
+    lines = said(capsys, *GEOMETRIC, *SMALL).splitlines()
+    assert lines[:3] == ["DelayedUCB in fixed under Geometric(mean=10)", "60 rounds, 3 seeds", ""]
+    assert lines[3].split() == ["mean", "±", "standard", "error", "least", "most"]
+    assert [line.partition("  ")[0] for line in lines[4:]] == [
+        "regret",
+        "pending at the end",
+        "pending at most",
+    ]
+    assert max(map(len, lines)) <= 80
+
+
+def test_is_what_simulate_gives(capsys: pytest.CaptureFixture[str]) -> None:
+    """The same policy, problems and seeds, number for number; also with a window."""
+    policy = ("--policy", "BlindUCB(alpha=0.5)", "--environment", "users(dim=4, n_arms=3)")
+    for window in (None, 5):
+        more = () if window is None else ("--window", "5")
+        report = json.loads(said(capsys, *GEOMETRIC, *SMALL, *policy, *more, "--json"))
+        for seed, run in enumerate(report["runs"]):
+            world = environments.users(seed, dim=4, n_arms=3)
+            trace = simulate(
+                BlindUCB(4, Bernoulli(), alpha=0.5),
+                world,
+                delays.Geometric(mean=10),
+                horizon=60,
+                seed=seed,
+                window=window,
+            )
+            assert run == {
+                "seed": seed,
+                "regret": float(trace.regret[-1]),
+                "pending": int(trace.pending[-1]),
+                "most_pending": int(trace.pending.max()),
+            }
+        assert report["window"] == window
+
+
+def test_json_is_one_document(capsys: pytest.CaptureFixture[str]) -> None:
+    """Names, sizes, the runs and their mean."""
+    report = json.loads(said(capsys, *GEOMETRIC, *SMALL, "--json"))
+    assert (report["policy"], report["environment"]) == ("DelayedUCB", "fixed")
+    assert (report["delay"], report["rounds"], report["seeds"]) == ("Geometric(mean=10)", 60, 3)
+    regrets = [run["regret"] for run in report["runs"]]
+    assert report["regret"]["mean"] == pytest.approx(sum(regrets) / 3)
+    assert report["regret"]["least"] == min(regrets)
+    assert report["regret"]["error"] > 0
+    assert report["notes"] == []
+
+
+def test_the_same_seeds_give_the_same_output(capsys: pytest.CaptureFixture[str]) -> None:
+    """For people and for programs, and with draws of the policy's own."""
+    for more in ((), ("--json",), ("--policy", "DelayedThompson")):
+        assert said(capsys, *GEOMETRIC, *SMALL, *more) == said(capsys, *GEOMETRIC, *SMALL, *more)
+
+
+def test_one_seed_has_no_error(capsys: pytest.CaptureFixture[str]) -> None:
+    """Nor does it claim one."""
+    arguments = (*GEOMETRIC, "--rounds", "30", "--seeds", "1")
+    assert "±" not in said(capsys, *arguments)
+    assert json.loads(said(capsys, *arguments, "--json"))["regret"]["error"] is None
+
+
+def test_warnings_are_notes(capsys: pytest.CaptureFixture[str]) -> None:
+    """What the library warns of is said once, in words, however many seeds there are."""
+    lost = ("--delay", "Mixture(never=0.9, base=Constant(0))", "--rounds", "600", "--seeds", "2")
+    text = said(capsys, *lost)
+    assert text.count("note: ") == 1
+    assert "still without a reward" in text
+    assert "Warning" not in text
+    (note,) = json.loads(said(capsys, *lost, "--json"))["notes"]
+    assert "a window keeps them from counting" in note
+    assert "note" not in said(capsys, *lost, "--window", "50")
+
+
+def test_says_in_one_line_what_is_wrong(capsys: pytest.CaptureFixture[str]) -> None:
+    """A bad text lists the known names and an example; a bad number says what was expected."""
+    for arguments in (
+        ("--delay", "Geometic(mean=100)"),
+        ("--delay", "Geometric(mean=-5)"),
+        ("--delay", "Mixture(never=0.3)"),
+        ("--delay", "__import__('os')"),
+    ):
+        line = complaint(capsys, *arguments)
+        assert "Exponential, FiniteChain, Geometric" in line
+        assert "write Geometric(mean=100)" in line
+    assert "but DelayedUCB" in complaint(capsys, *GEOMETRIC, "--policy", "DelayedUBC")
+    assert "known: arms, ball" in complaint(capsys, *GEOMETRIC, "--environment", "mars")
+    assert "--delay" in complaint(capsys)
+    for option in ("--rounds", "--seeds", "--window"):
+        for value in ("0", "-3", "many", "1.5"):
+            assert "at least 1" in complaint(capsys, *GEOMETRIC, f"{option}={value}")
+
+
+def test_help_ends_with_an_example_that_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    """Within 80 columns, with all names."""
+    with pytest.raises(SystemExit) as left:
+        main(["simulate", "--help"])
+    assert left.value.code == 0
+    text = capsys.readouterr().out
+    assert text.rstrip().splitlines()[-2:] == ["example:", f"  {command.EXAMPLE}"]
+    assert max(map(len, text.splitlines())) <= 80
+    assert "RewardDependent" in text
+
+
+def test_shows_progress_and_time_left_on_a_terminal_only(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A line on stderr, which is gone at the end."""
+    screen = io.StringIO()
+    monkeypatch.setattr(screen, "isatty", lambda: True)
+    monkeypatch.setattr(sys, "stderr", screen)
+    ticks = iter(range(10**6))
+    monkeypatch.setattr(time, "monotonic", lambda: float(next(ticks)))
+    assert main(["simulate", *GEOMETRIC, *SMALL]) == 0
+    shown = screen.getvalue()
+    assert "rounds simulated: 60 of 180 (33%), " in shown
+    assert " s left\x1b[K" in shown
+    assert shown.endswith("\r\x1b[K")
+
+
+def test_needs_no_extra() -> None:
+    """Nothing beyond the base install is imported."""
+    extras = ("joblib", "pandas", "tqdm", "matplotlib", "sklearn")
+    code = (
+        "import sys\n"
+        f"sys.modules.update(dict.fromkeys({extras!r}))\n"
+        "from belated.cli.main import main\n"
+        f"sys.exit(main(['simulate', *{GEOMETRIC!r}, '--rounds', '20', '--seeds', '1']))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
