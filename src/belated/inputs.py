@@ -94,6 +94,29 @@ def as_positive(value: Any, name: str) -> float:
     return number
 
 
+def as_nonnegative(value: Any, name: str) -> float:
+    """A finite number of at least zero."""
+    number = _as_float(value)
+    if not 0.0 <= number < math.inf:
+        message = f"{name} is {value!r}: a finite number of at least 0 was expected"
+        raise InvalidInput(message, value)
+    return number
+
+
+def as_probability(value: Any, name: str) -> float:
+    """A probability that is neither 0 nor 1.
+
+    >>> as_probability(5, "delta")
+    Traceback (most recent call last):
+    belated.exceptions.InvalidInput: delta is 5: a probability between 0 and 1 was expected
+    """
+    number = _as_float(value)
+    if not 0.0 < number < 1.0:
+        message = f"{name} is {value!r}: a probability between 0 and 1 was expected"
+        raise InvalidInput(message, value)
+    return number
+
+
 def as_dim(dim: Any) -> int:
     """The width of a row: a whole number of at least 1."""
     if not isinstance(dim, int | np.integer) or isinstance(dim, bool) or dim < 1:
@@ -119,6 +142,14 @@ def as_numbers(value: Any, name: str) -> NDArray[Any]:
     if array.dtype.kind not in "fiub":
         raise InvalidInput(f"{name} has dtype {array.dtype}: real numbers were expected", value)
     return array
+
+
+def _as_float(value: Any) -> float:
+    """The number that was given, or nan for what is none."""
+    try:
+        return math.nan if isinstance(value, str | bytes) else float(value)
+    except (TypeError, ValueError, OverflowError):
+        return math.nan
 
 
 def _bounded(given: NDArray[Any], name: str) -> Row:

@@ -29,6 +29,7 @@ from belated.delays import (
     Weibull,
     expected_missing,
 )
+from tests.missing import outstanding
 
 #: Laws whose delays have a finite fourth moment, so that a sample mean has a normal error.
 LIGHT: list[Law] = [
@@ -71,14 +72,6 @@ def errors(hits: NDArray[np.bool], p: float) -> float:
     if scale == 0.0:
         return math.inf if gap > 0.0 else 0.0
     return gap / scale
-
-
-def outstanding(delay: NDArray[np.int64]) -> NDArray[np.int64]:
-    """G_t of the rounds 1 to T: t - 1 less the rewards of the rounds s with s + D_s ≤ t - 1."""
-    horizon = len(delay)
-    arrival = np.arange(1, horizon + 1) + delay
-    arrived = np.bincount(arrival[arrival < horizon], minlength=horizon)
-    return np.arange(horizon) - np.cumsum(arrived)
 
 
 @pytest.mark.parametrize("law", [*LIGHT, *HEAVY], ids=shown)

@@ -210,6 +210,13 @@ def test_quantiles_have_the_law_of_the_tail(law: Law) -> None:
         assert abs((delays >= i).mean() - law.tail(i)) <= 1.0 / n
 
 
+def test_a_weibull_that_is_nearly_constant_has_a_mean() -> None:
+    """Its tail falls from 1 to 0 within a round: no power of it is beyond the floats."""
+    law = Weibull(shape=900, scale=40)
+    assert law.mean == pytest.approx(float(law.tail(np.arange(1, 100)).sum()))
+    assert 40.0 < law.mean < 41.0
+
+
 @pytest.mark.parametrize("law", LAWS, ids=shown)
 def test_quantiles_rise_with_u(law: Law) -> None:
     """They are whole, not negative, at most NEVER, and begin at the least delay."""

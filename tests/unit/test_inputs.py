@@ -7,7 +7,16 @@ import numpy as np
 import pytest
 
 from belated.exceptions import InvalidInput
-from belated.inputs import as_dim, as_positive, as_reward, as_rewards, as_row, as_rows
+from belated.inputs import (
+    as_dim,
+    as_nonnegative,
+    as_positive,
+    as_probability,
+    as_reward,
+    as_rewards,
+    as_row,
+    as_rows,
+)
 
 NOT_BOUNDED = [math.nan, math.inf, -math.inf, 1e9, -1e9, 1.1e8, 1e38, 1e300, -1e300]
 
@@ -220,3 +229,31 @@ def test_a_width_is_a_whole_number_from_one(dim: Any) -> None:
 def test_a_numpy_integer_is_a_width() -> None:
     """It comes back as an int."""
     assert type(as_dim(np.int32(3))) is int
+
+
+@pytest.mark.parametrize("value", [0, 0.0, 2, np.float32(0.5), Fraction(1, 2), 1e308])
+def test_zero_is_not_negative(value: Any) -> None:
+    """Numbers of any type are taken, as floats."""
+    assert as_nonnegative(value, "mu") == float(value)
+    assert type(as_nonnegative(value, "mu")) is float
+
+
+@pytest.mark.parametrize("value", [-1e-300, -1, math.nan, math.inf, 10**400, "1", b"1", None, [1]])
+def test_what_is_negative_or_no_number_is_refused(value: Any) -> None:
+    """The error names and carries it."""
+    with pytest.raises(InvalidInput, match=r"^mu is .*: a finite number of at least 0") as caught:
+        as_nonnegative(value, "mu")
+    assert caught.value.value is value
+
+
+@pytest.mark.parametrize("value", [0.5, 1e-300, 1.0 - 2.0**-53, Fraction(1, 20), np.float64(0.05)])
+def test_a_probability_is_between_its_ends(value: Any) -> None:
+    """However close."""
+    assert as_probability(value, "delta") == float(value)
+
+
+@pytest.mark.parametrize("value", [0, 1, 0.0, 1.0, -0.1, 5, math.nan, math.inf, "0.5", None, []])
+def test_what_is_no_probability_is_refused(value: Any) -> None:
+    """Nor are the ends, nor a text."""
+    with pytest.raises(InvalidInput, match=r"^delta is .*: a probability between 0 and 1"):
+        as_probability(value, "delta")

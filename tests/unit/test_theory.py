@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -116,11 +118,20 @@ def test_no_slope_is_below_the_least(family: Family, norm: float) -> None:
     assert slopes.min() == pytest.approx(theory.least_slope(family, norm), rel=1e-12)
 
 
-@pytest.mark.parametrize("norm", [0.0, -1.0, math.nan])
+@pytest.mark.parametrize("family", [Bernoulli(), Gaussian(0.25), Poisson()], ids=repr)
+@pytest.mark.parametrize("norm", [0.1, 1.0, 3.0])
+def test_no_slope_is_above_the_greatest(family: Family, norm: float) -> None:
+    """On the same grid the slope is nowhere more, and once as much: ¼ for a logistic."""
+    slopes = family.slope(np.linspace(-norm - 1.0, norm + 1.0, 10_001))
+    assert slopes.max() == pytest.approx(theory.greatest_slope(family, norm), rel=1e-12)
+
+
+@pytest.mark.parametrize("norm", [0.0, -1.0, math.nan, math.inf])
 def test_a_bound_on_the_norm_is_above_zero(norm: float) -> None:
     """The error names the value."""
-    with pytest.raises(InvalidInput, match=repr(norm)):
-        theory.least_slope(Bernoulli(), norm)
+    for slope in (theory.least_slope, theory.greatest_slope):
+        with pytest.raises(InvalidInput, match=repr(norm)):
+            slope(Bernoulli(), norm)
 
 
 def test_noise_is_what_a_reward_is_sub_gaussian_by() -> None:
@@ -203,3 +214,65 @@ def test_the_papers_warm_up_is_its_formula() -> None:
     assert found == pytest.approx(first**2 + 60.0 + 7.0)
     with pytest.raises(TypeError, match="c1"):
         theory.warmup_paper(10, delta=0.05, target=3.0, missing=7.0, least=0.1)  # type: ignore[call-arg]
+
+
+@pytest.mark.parametrize(
+    "width",
+    [theory.width_paper, theory.width_tight, theory.width_spectral],
+    ids=lambda w: w.__name__,
+)
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"n": -1}, "n is -1"),
+        ({"dim": 0}, "dim is 0"),
+        ({"delta": 1.0}, "delta is 1.0"),
+        ({"sigma": 0.0}, "sigma is 0.0"),
+        ({"kappa": 0.0}, "kappa is 0.0"),
+        ({"kappa": math.nan}, "kappa is nan"),
+        ({"third": -4.0}, "(missing|inflation) is -4.0"),
+    ],
+)
+def test_a_width_refuses_what_it_cannot_be_computed_from(
+    width: Callable[..., float], change: dict[str, Any], said: str
+) -> None:
+    """By name and value, and not with a domain error of the root."""
+    numbers = {"n": 100, "third": 1.0, "dim": 2, "delta": 0.05, "sigma": 0.5, "kappa": 0.25}
+    numbers |= change
+    n, third, dim = (numbers.pop(name) for name in ("n", "third", "dim"))
+    with pytest.raises(InvalidInput, match=said):
+        width(n, third, dim, **numbers)
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"dim": 2.5}, "dim is 2.5"),
+        ({"delta": 0.0}, "delta is 0.0"),
+        ({"target": -1.0}, "target is -1.0"),
+        ({"missing": math.inf}, "missing is inf"),
+        ({"least": 0.0}, "least is 0.0"),
+    ],
+)
+def test_a_warm_up_refuses_what_it_cannot_be_computed_from(
+    change: dict[str, Any], said: str
+) -> None:
+    """By name and value, in both forms."""
+    numbers = {"dim": 10, "delta": 0.05, "target": 3.0, "missing": 7.0, "least": 0.1, **change}
+    dim = numbers.pop("dim")
+    with pytest.raises(InvalidInput, match=said):
+        theory.warmup_chernoff(dim, **numbers)
+    with pytest.raises(InvalidInput, match=said):
+        theory.warmup_paper(dim, c1=1.0, c2=1.0, **numbers)
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [({"delta": 2}, "delta is 2"), ({"sigma": -1.0}, "sigma is"), ({"kappa": 0}, "kappa is 0")],
+)
+def test_a_threshold_refuses_what_it_cannot_be_computed_from(
+    change: dict[str, Any], said: str
+) -> None:
+    """By name and value."""
+    with pytest.raises(InvalidInput, match=said):
+        theory.threshold(10, **{"delta": 0.05, "sigma": 0.5, "kappa": 0.1, **change})

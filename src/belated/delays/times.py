@@ -89,7 +89,10 @@ class Weibull(Independent):
         """The sum of the tail."""
         k, b = self.shape, self.scale
         whole = b * gamma(1.0 + 1.0 / k)
-        return mean_of(self.tail, lambda i: whole * gammaincc(1.0 / k, ((i - 1.0) / b) ** k))
+        with np.errstate(over="ignore"):
+            return mean_of(
+                self.tail, lambda i: whole * gammaincc(1.0 / k, np.power((i - 1.0) / b, k))
+            )
 
     def tail(self, i: Any) -> Vector:
         """exp(-((i - 1)/b)^k)."""

@@ -1,14 +1,140 @@
 """The quantities of the theory, as functions.
 
 The paper is Blanchet, Xu, Zhou, *Delay-Adaptive Learning in Generalized Linear Contextual
-Bandits*. Widths of confidence and lengths of warm-up are here, as the paper's policies need them.
+Bandits*; the numbers of its theorems and equations are those of that text.
+
+**How many rewards can be missing.** ``missing_*`` bounds the number in one round and
+``missing_max_*`` in all rounds together; :func:`bounds_for` computes all that hold for a delay.
+
+================== ======================================================= ====================
+name               delays                                                  from
+================== ======================================================= ====================
+``*_bennett``      independent, any law: the one to use                    this library
+``*_union``        any dependence, any law: the one to use                 this library
+``*_stopping``     independent, any law                                    Prop. 1, sharpened
+``*_prop1``        independent, at most exponential tails                  Proposition 1
+``*_iid``          independent, one exponential tail                       equation (10)
+``*_hoeffding``    independent, tails lighter than exponential             Proposition 5
+``*_markov``       a Markov chain with a spectral gap                      Proposition 3
+``*_random``       any dependence, tails lighter than Gaussian             Proposition 4
+``*_bounded``      not longer than a bound                                 Proposition 2
+================== ======================================================= ====================
+
+All need delays that say nothing of the rewards. Their parameters are those that ``params()`` of a
+delay gives, see :class:`belated.delays.Parameters`.
+
+**How wide confidence must be**, ``width_*``; **how long to explore first**, ``warmup_*``.
+
+**What choosing can cost**, ``regret_*`` for the paper's DUCB and ``regret_bayes_*`` for its DTS, in
+a :class:`Setting`. Every theorem is :func:`regret_ucb` or :func:`regret_bayes` with a bound on the
+missing rewards put in; to put in the best one is never worse. For logistic rewards these numbers
+exceed the horizon until about 10⁶ rounds: they show how regret grows, and are no predictions.
+
+>>> from belated import Bernoulli, delays
+>>> delay, horizon = delays.Geometric(mean=100), 10**6
+>>> setting = Setting.of(Bernoulli(), horizon=horizon, dim=10, norm_bound=1.0)
+>>> missing = bounds_for(delay, horizon=horizon, delta=0.05)
+>>> round(missing.best), round(missing.best_maximum)
+(125, 163)
+>>> target = threshold(10, delta=0.05, sigma=setting.sigma, kappa=setting.kappa)
+>>> warmup = warmup_chernoff(10, delta=0.05, target=target, missing=missing.best)
+>>> regret = regret_ucb(setting, missing=missing.best_maximum, warmup=warmup, delta=0.05)
+>>> f"{regret / horizon:.2f} a round, where 1 is the worst that can be"
+'0.54 a round, where 1 is the worst that can be'
 """
 
-from belated.theory.warmups import least_slope, threshold, warmup_chernoff, warmup_paper
+from belated.theory.bounds import Bound, Bounds, bounds_for
+from belated.theory.missing_dependent import (
+    missing_bounded,
+    missing_markov,
+    missing_max_bounded,
+    missing_max_markov,
+    missing_max_random,
+    missing_random,
+)
+from belated.theory.missing_independent import (
+    indicator_variance,
+    missing_hoeffding,
+    missing_iid,
+    missing_max_hoeffding,
+    missing_max_iid,
+    missing_max_prop1,
+    missing_prop1,
+)
+from belated.theory.missing_sharp import (
+    missing_bennett,
+    missing_max_bennett,
+    missing_max_stopping,
+    missing_max_union,
+    missing_stopping,
+    missing_union,
+)
+from belated.theory.regret import (
+    regret_bounded,
+    regret_expected,
+    regret_iid,
+    regret_independent,
+    regret_markov,
+    regret_random,
+    regret_ucb,
+)
+from belated.theory.regret_bayes import (
+    regret_bayes,
+    regret_bayes_bounded,
+    regret_bayes_iid,
+    regret_bayes_independent,
+    regret_bayes_markov,
+    regret_bayes_random,
+)
+from belated.theory.settings import Setting
+from belated.theory.warmups import (
+    greatest_slope,
+    least_slope,
+    threshold,
+    warmup_chernoff,
+    warmup_paper,
+)
 from belated.theory.widths import width_log, width_paper, width_spectral, width_tight
 
 __all__ = [
+    "Bound",
+    "Bounds",
+    "Setting",
+    "bounds_for",
+    "greatest_slope",
+    "indicator_variance",
     "least_slope",
+    "missing_bennett",
+    "missing_bounded",
+    "missing_hoeffding",
+    "missing_iid",
+    "missing_markov",
+    "missing_max_bennett",
+    "missing_max_bounded",
+    "missing_max_hoeffding",
+    "missing_max_iid",
+    "missing_max_markov",
+    "missing_max_prop1",
+    "missing_max_random",
+    "missing_max_stopping",
+    "missing_max_union",
+    "missing_prop1",
+    "missing_random",
+    "missing_stopping",
+    "missing_union",
+    "regret_bayes",
+    "regret_bayes_bounded",
+    "regret_bayes_iid",
+    "regret_bayes_independent",
+    "regret_bayes_markov",
+    "regret_bayes_random",
+    "regret_bounded",
+    "regret_expected",
+    "regret_iid",
+    "regret_independent",
+    "regret_markov",
+    "regret_random",
+    "regret_ucb",
     "threshold",
     "warmup_chernoff",
     "warmup_paper",

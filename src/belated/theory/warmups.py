@@ -10,8 +10,9 @@ import math
 
 import numpy as np
 
-from belated.exceptions import InvalidInput
 from belated.families import Bernoulli, Family, Gaussian, Poisson
+from belated.inputs import Vector, as_dim, as_nonnegative, as_positive
+from belated.theory.levels import log_level
 
 #: (1 - log 2)/2: the rate of the matrix Chernoff bound at half the mean.
 CHERNOFF = 0.5 * (1.0 - math.log(2.0))
@@ -22,14 +23,35 @@ def least_slope(family: Family, norm_bound: float) -> float:
 
     The paper takes the least slope around the unknown θ*; with a bound S on its norm it is known.
 
+    Args:
+        family: of the rewards.
+        norm_bound: S, at least \|θ*\|.
+
     >>> from belated import Bernoulli
     >>> round(least_slope(Bernoulli(), 3.0), 4)
     0.0177
     """
-    if not norm_bound > 0:
-        raise InvalidInput(f"norm_bound is {norm_bound!r}: a number above 0", norm_bound)
-    ends = np.array([-norm_bound - 1.0, 0.0, norm_bound + 1.0])
-    return float(family.slope(ends).min())
+    return float(_slopes(family, norm_bound).min())
+
+
+def greatest_slope(family: Family, norm_bound: float) -> float:
+    r"""L_g = max g'(z) over \|z\| ≤ S + 1: how much the mean can change with the linear predictor.
+
+    Args:
+        family: of the rewards.
+        norm_bound: S, at least \|θ*\|.
+
+    >>> from belated import Bernoulli
+    >>> greatest_slope(Bernoulli(), 3.0)
+    0.25
+    """
+    return float(_slopes(family, norm_bound).max())
+
+
+def _slopes(family: Family, norm_bound: float) -> Vector:
+    """At the ends and in the middle, where those of all families here are least and greatest."""
+    end = as_positive(norm_bound, "norm_bound") + 1.0
+    return family.slope(np.array([-end, 0.0, end]))
 
 
 def noise(family: Family, norm_bound: float) -> float:
@@ -53,10 +75,17 @@ def threshold(dim: int, *, delta: float, sigma: float, kappa: float) -> float:
 
     The paper writes the delay's σ here; the proof needs the noise σ̂.
 
+    Args:
+        dim: d, the number of features.
+        delta: δ.
+        sigma: σ̂, the noise of a reward.
+        kappa: κ.
+
     >>> round(threshold(10, delta=0.05, sigma=0.5, kappa=0.0177))
     165926
     """
-    return max(1.0, 16.0 * sigma**2 * (dim + math.log(1.0 / delta)) / kappa**2)
+    ratio = as_positive(sigma, "sigma") / as_positive(kappa, "kappa")
+    return max(1.0, 16.0 * ratio * ratio * (as_dim(dim) + log_level(delta)))  # in (38)
 
 
 def warmup_chernoff(
@@ -65,7 +94,7 @@ def warmup_chernoff(
     r"""τ with explicit constants: λ_min(W) ≥ target with probability 1 - δ, by matrix Chernoff.
 
     Args:
-        dim: d.
+        dim: d, the number of features.
         delta: δ.
         target: the eigenvalue to reach, see :func:`threshold`.
         missing: a bound on the rewards outstanding; without it, τ counts arrivals.
@@ -74,8 +103,11 @@ def warmup_chernoff(
     >>> round(warmup_chernoff(10, delta=0.05, target=100.0))
     2000
     """
-    scale = 1.0 / dim if least is None else least
-    return max(2.0 * target, math.log(dim / delta) / CHERNOFF) / scale + missing
+    d = as_dim(dim)
+    scale = 1.0 / d if least is None else as_positive(least, "least")
+    spectrum = (math.log(d) + log_level(delta)) / CHERNOFF
+    arrivals = max(2.0 * as_nonnegative(target, "target"), spectrum) / scale
+    return arrivals + as_nonnegative(missing, "missing")
 
 
 def warmup_paper(
@@ -90,10 +122,24 @@ def warmup_paper(
 ) -> float:
     r"""The paper's τ: ((C₁√d + C₂√log 1/δ)/λ_min(Σ))² + 2 target/λ_min(Σ) + missing.
 
-    C₁ and C₂ are "universal" and nowhere given: they are arguments without a default.
+    With the bound of Proposition 1 on missing rewards it is (38), and (8), (23), (28) and (32) are
+    the same with others. C₁ and C₂ are "universal" and nowhere given: they are arguments without a
+    default.
+
+    Args:
+        dim: d, the number of features.
+        delta: δ.
+        target: the eigenvalue to reach, see :func:`threshold`.
+        missing: a bound on the rewards outstanding in one round.
+        least: λ_min(Σ) of the rows of uniform exploration.
+        c1: C₁.
+        c2: C₂.
 
     >>> round(warmup_paper(10, delta=0.05, target=1.0, missing=0, least=0.1, c1=1.0, c2=1.0))
     2414
     """
-    first = (c1 * math.sqrt(dim) + c2 * math.sqrt(math.log(1.0 / delta))) / least
-    return first**2 + 2.0 * target / least + missing
+    scale = as_positive(least, "least")
+    roots = as_nonnegative(c1, "c1") * math.sqrt(as_dim(dim))
+    roots += as_nonnegative(c2, "c2") * math.sqrt(log_level(delta))
+    arrivals = (roots / scale) ** 2 + 2.0 * as_nonnegative(target, "target") / scale
+    return arrivals + as_nonnegative(missing, "missing")

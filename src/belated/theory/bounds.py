@@ -1,0 +1,274 @@
+"""Which bounds on missing rewards hold for a delay, and why the others do not."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from belated.delays import Conditional, DelayProcess, Midnight, expected_missing
+from belated.delays.whole import as_rounds
+from belated.exceptions import InvalidInput
+from belated.inputs import as_probability
+from belated.theory.missing_dependent import (
+    missing_bounded,
+    missing_markov,
+    missing_max_bounded,
+    missing_max_markov,
+    missing_max_random,
+    missing_random,
+)
+from belated.theory.missing_independent import (
+    missing_hoeffding,
+    missing_iid,
+    missing_max_hoeffding,
+    missing_max_iid,
+    missing_max_prop1,
+    missing_prop1,
+)
+from belated.theory.missing_sharp import (
+    missing_bennett,
+    missing_max_bennett,
+    missing_max_stopping,
+    missing_max_union,
+    missing_stopping,
+    missing_union,
+)
+
+
+@dataclass(frozen=True)
+class Bound:
+    """One bound on missing rewards: its values where it holds, and the reason either way.
+
+    Attributes:
+        name: of its functions: ``bennett`` for ``missing_bennett`` and ``missing_max_bennett``.
+        value: bounds the number missing in any one round, or None where it does not hold.
+        maximum: bounds the number missing in all rounds together, or None where it does not hold.
+        why: what makes it hold, or the first thing that keeps it from holding: one sentence.
+        reference: where it is proved.
+    """
+
+    name: str
+    value: float | None
+    maximum: float | None
+    why: str
+    reference: str
+
+    @property
+    def holds(self) -> bool:
+        """Whether its assumptions are met."""
+        return self.value is not None
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """All bounds on the missing rewards of one delay.
+
+    Attributes:
+        horizon: T; values hold in each round up to it, maxima in all of them together.
+        delta: the probability δ with which each of them may fail.
+        rows: the bounds, those of the paper first.
+    """
+
+    horizon: int
+    delta: float
+    rows: tuple[Bound, ...]
+
+    def __iter__(self) -> Iterator[Bound]:
+        return iter(self.rows)
+
+    def __getitem__(self, name: str) -> Bound:
+        """The bound of this name."""
+        return {row.name: row for row in self.rows}[name]
+
+    @property
+    def best(self) -> float:
+        """The least value that holds."""
+        return min(row.value for row in self.rows if row.value is not None)
+
+    @property
+    def best_maximum(self) -> float:
+        """The least maximum that holds."""
+        return min(row.maximum for row in self.rows if row.maximum is not None)
+
+
+def bounds_for(delay: DelayProcess, *, horizon: int, delta: float = 0.05) -> Bounds:
+    """How many rewards can be missing under this delay, by every bound that is known.
+
+    A sample of delays that were seen is a delay too: ``Empirical(seen)``. Its bounds are those of
+    the sample, whose largest delay is no bound on others to come; and as a sample does not say
+    whether delays depend on one another, ``union`` is the safe one to read.
+
+    A process of your own is taken at its word: what its :class:`~belated.delays.Parameters` hold is
+    believed, and its tail is taken for that of every round.
+
+    Args:
+        delay: the process of the delays. It is assumed to be independent of the rewards where it
+            does not say that it depends on them.
+        horizon: T, the number of rounds.
+        delta: δ.
+
+    >>> from belated.delays import Geometric
+    >>> bounds = bounds_for(Geometric(mean=100), horizon=3000)
+    >>> for bound in bounds:
+    ...     if bound.holds:
+    ...         print(f"{bound.name:9} {bound.value:7.1f} {bound.maximum:7.1f}  {bound.reference}")
+    ...     else:
+    ...         print(f"{bound.name:9} {bound.why}")
+    prop1      1154.2  1366.7  Proposition 1
+    iid        1052.2  1074.7  Proposition 1, special case (10)
+    hoeffding It needs q above 0, and this tail is exponential: q = 0.
+    markov      125.5   150.6  Proposition 3
+    random    No scale is known by which its tail is lighter than Gaussian (Assumption 4).
+    bounded   A delay can be arbitrarily long.
+    bennett     125.5   150.4  Bennett's inequality
+    union       764.0  1061.0  union over ages
+    stopping    487.0   510.0  Proposition 1, its proof sharpened
+    rounds     2999.0  2999.0  number of rounds
+    >>> bounds.best, bounds["hoeffding"].holds
+    (125.5, False)
+    """
+    if not callable(getattr(delay, "params", None)):
+        message = (
+            f"delay is a {type(delay).__name__}: a process such as Geometric(mean=100) was"
+            " expected, or Empirical(seen) for delays that were seen"
+        )
+        raise InvalidInput(message, delay)
+    horizon, delta = as_rounds(horizon, "horizon", least=1), as_probability(delta, "delta")
+    p = delay.params()
+    one_law = _not_one_law(delay)
+    apart = one_law or (None if delay.independent else "Delays depend on one another.")
+    mean = _unknown(p.mu, "The mean delay is infinite.")
+    scale = mean or _unknown(
+        p.sigma, "No scale is known by which its tail is as light as Assumption 2 asks."
+    )
+    scale_r = mean or _unknown(
+        p.sigma_r, "No scale is known by which its tail is lighter than Gaussian (Assumption 4)."
+    )
+    gap = mean or _unknown(p.spectral, "It is not known to be a Markov chain with a spectral gap.")
+    exponential = f"It is for exponential tails, q = 0, and here q = {p.q:g}." if p.q else None
+    lighter = None if p.q else "It needs q above 0, and this tail is exponential: q = 0."
+
+    def bound(
+        name: str,
+        one: Callable[..., float],
+        maximum: Callable[..., float],
+        numbers: Sequence[Any],
+        reference: str,
+        against: str | None,
+        reason: str,
+    ) -> Bound:
+        if against is not None:
+            return Bound(name, None, None, against, reference)
+        value = one(*numbers, delta=delta)
+        greatest = maximum(*numbers, horizon=horizon, delta=delta)
+        return Bound(name, value, greatest, reason, reference)
+
+    rows = (
+        bound(
+            "prop1",
+            missing_prop1,
+            missing_max_prop1,
+            (p.mu, p.M, p.sigma, p.q),
+            "Proposition 1",
+            apart or scale,
+            f"Delays are independent with the tail of Assumption 2, q = {p.q or 0:g}.",
+        ),
+        bound(
+            "iid",
+            missing_iid,
+            missing_max_iid,
+            (p.mu, p.sigma),
+            "Proposition 1, special case (10)",
+            apart or scale or exponential,
+            "Delays are independent with one exponential tail.",
+        ),
+        bound(
+            "hoeffding",
+            missing_hoeffding,
+            missing_max_hoeffding,
+            (p.mu, p.M, p.sigma, p.q),
+            "Proposition 5",
+            apart or scale or lighter,
+            f"Delays are independent with the tail of Assumption 2, q = {p.q or 0:g}.",
+        ),
+        bound(
+            "markov",
+            missing_markov,
+            missing_max_markov,
+            (p.mu, p.spectral),
+            "Proposition 3",
+            one_law or gap,
+            f"Delays are a stationary Markov chain with λ = {p.spectral or 0:g}.",
+        ),
+        bound(
+            "random",
+            missing_random,
+            missing_max_random,
+            (p.mu, p.sigma_r, p.q_r),
+            "Proposition 4",
+            one_law or scale_r,
+            "All delays have one law, and its tail is lighter than Gaussian.",
+        ),
+        bound(
+            "bounded",
+            lambda bound, **_: missing_bounded(bound),  # it never fails
+            lambda bound, **_: missing_max_bounded(bound),
+            (p.bound,),
+            "Proposition 2",
+            _unknown(p.bound, "A delay can be arbitrarily long."),
+            f"No delay is longer than {p.bound} rounds.",
+        ),
+        bound(
+            "bennett",
+            missing_bennett,
+            missing_max_bennett,
+            () if apart else (float(expected_missing(delay, horizon)),),
+            "Bennett's inequality",
+            apart,
+            "Delays are independent, of whatever law.",
+        ),
+        bound(
+            "union",
+            partial(missing_union, t=horizon),
+            missing_max_union,
+            (delay.tail,),
+            "union over ages",
+            one_law,
+            "All delays have one law, however they depend on one another.",
+        ),
+        bound(
+            "stopping",
+            partial(missing_stopping, t=horizon),
+            missing_max_stopping,
+            (delay.tail,),
+            "Proposition 1, its proof sharpened",
+            apart,
+            "Delays are independent, of whatever law.",
+        ),
+        Bound(
+            "rounds",
+            horizon - 1.0,
+            horizon - 1.0,
+            "Only rounds that have passed can be missing.",
+            "number of rounds",
+        ),
+    )
+    return Bounds(horizon, delta, rows)
+
+
+def _not_one_law(delay: DelayProcess) -> str | None:
+    if isinstance(delay, Conditional):
+        return "The delay depends on the row or on the reward: it has no law of its own."
+    if isinstance(delay, Midnight):
+        return "The round decides the delay: the rounds do not share one law."
+    return None
+
+
+def _unknown(number: float | None, reason: str) -> str | None:
+    """The reason, if there is no such number; it may also be too large to compute with."""
+    if number is None:
+        return reason
+    return None if math.isfinite(number) else "A scale of its tail is beyond the floats."
