@@ -447,6 +447,29 @@ def test_the_scale_for_any_dependence_is_not_a_root() -> None:
     assert float(law.tail(math.ceil(theory.missing_random(law.mean, scale, q, delta=DELTA)))) == 0.0
 
 
+def test_the_bound_for_any_dependence_needs_a_whole_mean() -> None:
+    """Proposition 4 adds to μ what its proof adds to ⌈μ⌉: .993 for delays of 1 but for one in 100.
+
+    1 is missing then, with probability .99. The library rounds the mean up.
+    """
+    law = delays.Empirical([1] * 99 + [0])
+    p = law.params()
+    assert p.mu is not None
+    assert p.sigma_r is not None
+    assert p.q_r is not None
+    assert p.mu == pytest.approx(0.99)
+    allowed = math.exp(-((1 - p.mu) ** (2 * (1 + p.q_r))) / (2 * p.sigma_r**2))
+    assert float(law.tail(1)) == pytest.approx(allowed)  # Assumption 4 holds, and is tight
+    spread = p.sigma_r * float(zeta(1 + p.q_r))
+    printed = p.mu + spread * math.sqrt(2 * math.log((2 * p.sigma_r**2 + 1) / DELTA))
+    assert printed == pytest.approx(0.993, abs=5e-4)
+    found = chances(law.tail(np.arange(1.0, 10)))  # P(G > k), if delays are independent
+    assert found[0] == pytest.approx(0.99)
+    ours = theory.missing_random(p.mu, p.sigma_r, p.q_r, delta=DELTA)
+    assert ours >= 1.0
+    assert found[math.floor(ours)] <= DELTA
+
+
 def test_assumption_4_asks_for_more_than_its_proof_needs() -> None:
     """It is printed with σ_R² and used with 2σ_R²: the text makes σ_R √2 times as large.
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize_scalar
 
-from belated import Bernoulli, Gaussian, Poisson, theory
+from belated import Bernoulli, DelayedUCB, Gaussian, Poisson, theory
 from belated.exceptions import InvalidInput
 from belated.families import Family
 from belated.theory.warmups import CHERNOFF, noise
@@ -94,9 +94,13 @@ def test_the_spectral_width_bounds_what_is_observed() -> None:
 
 
 def test_the_width_that_works_has_no_constants() -> None:
-    """The log width is α √log(2 + n): 2.28 at 10^4 rewards, free of d, δ, σ̂ and κ."""
-    assert theory.width_log(10_000) == pytest.approx(2.276, abs=1e-3)
-    assert theory.width_log(0) == pytest.approx(0.75 * math.sqrt(math.log(2.0)))
+    """The log width is α √log(2 + n): 2.88 at 10^4 rewards, free of d, δ, σ̂ and κ.
+
+    Its α is the policy's.
+    """
+    assert theory.width_log(10_000) == pytest.approx(2.883, abs=1e-3)
+    alpha = DelayedUCB(2, Bernoulli()).alpha or 0.0
+    assert theory.width_log(0) == pytest.approx(alpha * math.sqrt(math.log(2.0)))
     assert theory.width_log(7, alpha=2.0) == pytest.approx(2.0 * math.sqrt(math.log(9.0)))
 
 

@@ -7,16 +7,15 @@ compared pair by pair. It needs the extra ``experiments``.
 from __future__ import annotations
 
 import argparse
-import importlib
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
-from belated.cli.compare_figure import KINDS, save
+from belated.cli.checks import check_extra, check_figure, check_place
+from belated.cli.compare_figure import save
 from belated.cli.expressions import (
     DELAYS,
     ENVIRONMENTS,
@@ -29,7 +28,7 @@ from belated.cli.expressions import (
 from belated.cli.options import add_expression, add_json, add_runs, count
 from belated.cli.spreads import CHANCE, Spread, hardly_chance
 from belated.cli.text import several, table, wrapped
-from belated.exceptions import InvalidInput, MissingExtra
+from belated.exceptions import InvalidInput
 from belated.sweeps import simulate_many
 
 if TYPE_CHECKING:
@@ -80,14 +79,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Run the command."""
-    if options.figure is not None and Path(options.figure).suffix.lower() not in KINDS:
-        message = f"{options.figure}: a name with {', '.join(KINDS)} was expected"
-        raise InvalidInput(message, options.figure)
-    for place in (options.figure, options.csv, options.resume):
-        _check_place(place)
-    _need("belated compare", "joblib", "pandas", "tqdm")
-    if options.figure is not None:
-        _need("--figure", "matplotlib")
+    check_extra("belated compare", "joblib", "pandas", "tqdm")
+    check_figure(options.figure)
+    for place in (options.csv, options.resume):
+        check_place(place)
     policies = _named(options.policy or POLICIES_BY_DEFAULT, as_policy)
     environments = _named(options.environment or ("fixed",), as_environment)
     delays = _named(options.delay, as_delay)
@@ -204,19 +199,3 @@ def _named(texts: Sequence[str], read: Callable[[str], T]) -> dict[str, T]:
         others = sum(one == name or one.startswith(f"{name} #") for one in found)
         found[f"{name} #{others + 1}" if others else name] = value  # lists that begin alike
     return found
-
-
-def _check_place(name: str | None) -> None:
-    """Refuse before a long run what could not be written after it."""
-    if name is not None and not Path(name).parent.is_dir():
-        raise InvalidInput(f"{Path(name).parent}: there is no such folder", name)
-    if name is not None and Path(name).is_dir():
-        raise InvalidInput(f"{name} is a folder: the name of a file was expected", name)
-
-
-def _need(what: str, *modules: str) -> None:
-    for module in modules:
-        try:
-            importlib.import_module(module)
-        except ImportError:
-            raise MissingExtra(what, "experiments") from None

@@ -1,39 +1,42 @@
-"""The picture of ``belated compare``: regret over the rounds, a panel for each delay.
-
-It is laid out in inches, so that its text can be read where the picture is 800 pixels wide.
-"""
+"""The picture of ``belated compare``: regret over the rounds, a panel for each delay."""
 
 from __future__ import annotations
 
 import math
-import textwrap
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from belated.cli.figures import (
+    COLOURS,
+    FOOT,
+    GREY,
+    HEAD,
+    INK,
+    MARGIN,
+    SMALL,
+    TEXT,
+    WIDTH,
+    add_axes,
+    add_head,
+    drawn,
+    height_of,
+    lines_of,
+    width_of,
+)
 from belated.cli.text import several
 from belated.inputs import Vector
 
 if TYPE_CHECKING:
     import pandas as pd
 
-#: Endings of files that can be drawn.
-KINDS = (".png", ".svg", ".pdf")
-#: Okabe and Ito's palette, safe for colour-blind readers, without its yellow.
-COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#555555")
 #: Once the colours are used up.
 DASHES = ("-", (0, (4, 1.5)), (0, (1, 1.2)))
-INK, GREY = "#222222", "#666666"
 
-#: Inches, but for the sizes of text, which are in points.
-WIDTH, HEAD, FOOT = 8.0, 0.72, 0.5
+#: Inches.
 PLOT_HEIGHT, ALONE, BETWEEN = 2.1, 3.2, 0.42
-LEFT, STUB, GAP, MARGIN = 0.62, 0.28, 0.06, 0.15
-TEXT, SMALL, LARGE, LINE = 10.0, 9.5, 13.0, 1.25
-#: Of a PNG: 1600 pixels wide.
-DPI = 200
+LEFT, STUB, GAP = 0.62, 0.28, 0.06
 #: One below the other up to so many panels, then two in a row.
 STACKED = 3
 
@@ -46,56 +49,39 @@ def save(
     delays: Sequence[str],
 ) -> None:
     """Draw the table of :func:`~belated.sweeps.simulate_many` into a file."""
-    import matplotlib
-    from matplotlib.figure import Figure
-
     panels = [(environment, delay) for environment in environments for delay in delays]
     columns = 1 if len(panels) <= STACKED else 2
     rows = math.ceil(len(panels) / columns)
-    labels = [_lines(policy, 26 if columns == 1 else 16) for policy in policies]
-    heights = [_height(one) for one in labels]
+    labels = [lines_of(policy, 26 if columns == 1 else 16) for policy in policies]
+    heights = [height_of(one) for one in labels]
     titles = [_title(*panel, 84 if columns == 1 else 42) for panel in panels]
-    title_height = max(map(_height, titles)) + 0.1
+    title_height = max(map(height_of, titles)) + 0.1
     plot_height = max(ALONE if len(panels) == 1 else PLOT_HEIGHT, 1.1 * sum(heights))
     row_height = title_height + plot_height + BETWEEN
     height = HEAD + rows * row_height - BETWEEN + FOOT
-    right = STUB + GAP + max(map(_width, labels)) + MARGIN
+    right = STUB + GAP + max(map(width_of, labels)) + MARGIN
     plot_width = WIDTH / columns - LEFT - right
 
-    # The same table gives the same file.
-    with matplotlib.rc_context({"svg.hashsalt": "belated", "font.size": TEXT}):
-        figure = Figure(figsize=(WIDTH, height))
-        _head(figure, runs, height)
+    with drawn(path, height) as figure:
+        _head(figure, runs)
         for number, (environment, delay) in enumerate(panels):
             row, column = divmod(number, columns)
             left = column * WIDTH / columns + LEFT
-            top = height - HEAD - row * row_height - title_height
-            axes = figure.add_axes(
-                (
-                    left / WIDTH,
-                    (top - plot_height) / height,
-                    plot_width / WIDTH,
-                    plot_height / height,
-                )
-            )
+            top = HEAD + row * row_height + title_height
+            axes = add_axes(figure, left, top, plot_width, plot_height)
             here = runs[(runs["environment"] == environment) & (runs["delay"] == delay)]
             ends = _curves(axes, here, policies)
             _frame(axes, titles[number], int(runs["round"].max()), columns)
             if number + columns >= len(panels):
                 axes.set_xlabel("round", fontsize=SMALL, color=GREY)
             _labels(axes, labels, ends, [one / plot_height for one in heights], plot_width)
-        metadata = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}}
-        ending = Path(path).suffix.lower()
-        figure.savefig(path, dpi=DPI, metadata=metadata.get(ending), facecolor="white")
 
 
-def _head(figure: Any, runs: pd.DataFrame, height: float) -> None:
+def _head(figure: Any, runs: pd.DataFrame) -> None:
     rounds, seeds = int(runs["round"].max()), int(runs["seed"].nunique())
-    left = MARGIN / WIDTH
-    title = f"Cumulative regret over {several(rounds, 'round')}"
     about = f"mean of {seeds} seeds; bands: ± 2 standard errors" if seeds > 1 else "one seed"
-    figure.text(left, 1 - 0.3 / height, title, fontsize=LARGE, color=INK, weight="bold")
-    figure.text(left, 1 - 0.55 / height, f"{about}; lower is better", fontsize=SMALL, color=GREY)
+    title = f"Cumulative regret over {several(rounds, 'round')}"
+    add_head(figure, title, [f"{about}; lower is better"])
 
 
 def _curves(axes: Any, here: pd.DataFrame, policies: Sequence[str]) -> list[float]:
@@ -119,17 +105,13 @@ def _curves(axes: Any, here: pd.DataFrame, policies: Sequence[str]) -> list[floa
 
 
 def _frame(axes: Any, title: list[str], rounds: int, columns: int) -> None:
-    from matplotlib.ticker import FuncFormatter, MaxNLocator
+    from matplotlib.ticker import MaxNLocator
 
     axes.set_title("\n".join(title), loc="left", fontsize=TEXT, color=INK, pad=6, parse_math=False)
     axes.set_xlim(0, rounds)
     for axis, ticks in ((axes.xaxis, 5 if columns == 1 else 4), (axes.yaxis, 4)):
         axis.set_major_locator(MaxNLocator(ticks, steps=[1, 2, 2.5, 5, 10]))
-        axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.6g}"))
-    axes.tick_params(labelsize=SMALL, labelcolor=GREY, color=GREY, length=3)
     axes.grid(axis="y", color="#dddddd", lw=0.6)
-    axes.spines[["top", "right"]].set_visible(False)
-    axes.spines[["left", "bottom"]].set_color("#bbbbbb")
 
 
 def _labels(
@@ -206,21 +188,4 @@ def _title(environment: str, delay: str, width: int) -> list[str]:
     whole = f"{environment} under {delay}"
     if len(whole) <= width:
         return [whole]
-    return _lines(environment, width) + _lines(f"under {delay}", width)
-
-
-def _lines(text: str, width: int) -> list[str]:
-    """In several lines where it is long: behind brackets and commas."""
-    open_up = text.replace("(", "( ") if len(text) > width else text
-    lines = textwrap.wrap(open_up, width, break_long_words=True, break_on_hyphens=False)
-    return [line.replace("( ", "(") for line in lines]
-
-
-def _height(lines: list[str]) -> float:
-    return (len(lines) * 1.1 + 0.3) * SMALL * LINE / 72
-
-
-def _width(lines: list[str]) -> float:
-    from matplotlib.textpath import TextPath
-
-    return max(float(TextPath((0, 0), line, size=SMALL).get_extents().width) for line in lines) / 72
+    return lines_of(environment, width) + lines_of(f"under {delay}", width)

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from typing import Any, NoReturn
 
 from belated.cli import (
+    bounds,
     compare,
     journal_entry,
     journal_export,
@@ -61,7 +62,7 @@ class _Parser(argparse.ArgumentParser):
 def _parser() -> argparse.ArgumentParser:
     parser = _Parser(prog="belated", description="Contextual bandits for rewards that come late.")
     subjects = parser.add_subparsers(metavar="SUBJECT", required=True)
-    for command in (simulate, compare):
+    for command in (simulate, compare, bounds):
         _add(subjects, command)
     journal = subjects.add_parser(
         "journal",

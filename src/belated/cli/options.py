@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import re
 from datetime import timedelta
+from typing import Any
 
 from belated.cli.expressions import Kind
 from belated.cli.text import wrapped
@@ -61,18 +62,28 @@ def add_json(parser: argparse.ArgumentParser) -> None:
 
 
 def add_expression(
-    parser: argparse.ArgumentParser, kind: Kind, about: str, *, default: str = "", several: bool
-) -> None:
-    """What is written as in Python; the help lists the known names."""
+    parser: argparse.ArgumentParser,
+    kind: Kind,
+    about: str,
+    *,
+    default: str = "",
+    several: bool,
+    instead: str = "",
+) -> Any:
+    """What is written as in Python; the help lists the known names.
+
+    It gives the group of the help, for the option that can be written ``instead``.
+    """
     known = wrapped(f"  {about}, as in {kind.example}; known: {kind.known}", indent="  ")
     group = parser.add_argument_group(kind.noun, known.lstrip().replace("\n  ", "\n"))
     group.add_argument(
         f"--{kind.noun}",
-        required=not default,
+        required=not (default or instead),
         metavar=kind.noun.upper(),
-        help=f"default: {default}" if default else "needed",
+        help=f"default: {default}" if default else f"this or {instead}" if instead else "needed",
         **({"nargs": "+", "action": "extend"} if several else {"default": default}),
     )
+    return group
 
 
 def add_runs(parser: argparse.ArgumentParser) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import textwrap
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
@@ -87,6 +88,26 @@ def several(count: int, noun: str) -> str:
     ('1 record', '2,000 records')
     """
     return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+
+
+def amount(bound: float) -> str:
+    """As many whole things as a bound allows.
+
+    >>> amount(1125.5), amount(7.0 - 1e-12), amount(3e15)
+    ('1,125', '7', '3.0e+15')
+    """
+    if math.isinf(bound):
+        return "∞"
+    return f"{math.floor(bound + 1e-9):,}" if bound < 1e12 else f"{bound:.1e}"
+
+
+def percent(share: float) -> str:
+    """A share of all.
+
+    >>> percent(0.05), percent(0.123456)
+    ('5%', '12.3%')
+    """
+    return f"{100 * share:.3g}%"
 
 
 def wrapped(text: str, indent: str = "") -> str:

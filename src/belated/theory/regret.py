@@ -34,8 +34,9 @@ def regret_ucb(setting: Setting, *, missing: float, warmup: float, delta: float)
     τ + L_g (2√G* √(2Td log(T/d)) + (2dσ̂/κ) log(T/(dδ)) √T), the inequality behind all theorems. It
     holds with probability 1 - 5δ, or 1 - 3δ where the bound on missing rewards never fails.
 
-    The last step of the proof, to the term with log(T/(dδ)), fails for d = 1; the greater of that
-    term and the one before the step is taken.
+    The last step of the proof, to the term with log(T/(dδ)), fails for d = 1 unless δ is small, and
+    for more features where δ is near 1; the greater of that term and the one before the step is
+    taken.
 
     Args:
         setting: the problem.
@@ -202,4 +203,5 @@ def _learning(setting: Setting, delta: float) -> float:
     log = math.log(T / (d * as_probability(delta, "delta")))
     stated = 2.0 * d * setting.sigma / setting.kappa * log * math.sqrt(T)
     width = width_paper(T, 0.0, d, delta=delta, sigma=setting.sigma, kappa=setting.kappa)
-    return max(stated, 2.0 * width * potential(setting))  # the last step of (42) fails for d = 1
+    # The last step of (42) fails for d = 1, and for d ≥ 2 where δ is near 1.
+    return max(stated, 2.0 * width * potential(setting))

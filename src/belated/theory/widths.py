@@ -77,15 +77,15 @@ def width_spectral(
     return as_nonnegative(inflation, "inflation") * _core(n, dim, delta, sigma, kappa)
 
 
-def width_log(n: float, alpha: float = 0.75) -> float:
+def width_log(n: float, alpha: float = 0.95) -> float:
     r"""α √log(2 + n): the width that works. It does not carry √d and is free of κ.
 
     Args:
         n: rewards that have arrived.
-        alpha: α.
+        alpha: α; by default that of :class:`~belated.policies.DelayedUCB`.
 
     >>> round(width_log(10_000), 2)
-    2.28
+    2.88
     """
     return alpha * math.sqrt(math.log(2.0 + n))
 

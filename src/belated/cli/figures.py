@@ -1,0 +1,87 @@
+"""How pictures are drawn: their colours, their sizes, and how text is fitted in.
+
+They are laid out in inches, so that their text can be read where they are 800 pixels wide.
+"""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+#: Endings of files that can be drawn.
+KINDS = (".png", ".svg", ".pdf")
+#: Okabe and Ito's palette, safe for colour-blind readers, without its yellow.
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#555555")
+INK, GREY, PALE = "#222222", "#666666", "#bbbbbb"
+
+#: Inches, but for the sizes of text, which are in points.
+WIDTH, HEAD, FOOT, MARGIN = 8.0, 0.72, 0.5, 0.15
+TEXT, SMALL, LARGE, LINE = 10.0, 9.5, 13.0, 1.25
+#: Of a PNG: 1600 pixels wide.
+DPI = 200
+
+
+@contextmanager
+def drawn(path: str, height: float) -> Iterator[Any]:
+    """A figure that is written when it is done; the same picture gives the same file."""
+    import matplotlib
+    from matplotlib.figure import Figure
+
+    with matplotlib.rc_context({"svg.hashsalt": "belated", "font.size": TEXT}):
+        figure = Figure(figsize=(WIDTH, height))
+        yield figure
+        metadata = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}}
+        ending = Path(path).suffix.lower()
+        figure.savefig(path, dpi=DPI, metadata=metadata.get(ending), facecolor="white")
+
+
+def add_head(figure: Any, title: str, about: Sequence[str]) -> None:
+    """The title, and lines below it."""
+    left, height = MARGIN / WIDTH, figure.get_figheight()
+    figure.text(left, 1 - 0.3 / height, title, fontsize=LARGE, color=INK, weight="bold")
+    for number, line in enumerate(about):
+        at = 1 - (0.55 + number * SMALL * LINE / 72) / height
+        figure.text(left, at, line, fontsize=SMALL, color=GREY, parse_math=False)
+
+
+def add_axes(figure: Any, left: float, top: float, width: float, height: float) -> Any:
+    """Axes, in inches from the left and from the top, with thin lines and small numbers."""
+    from matplotlib.ticker import FuncFormatter
+
+    def plain(value: float, _: Any) -> str:
+        return f"{value:,.0f}" if 1e6 <= value < 1e9 else f"{value:,.6g}"
+
+    whole = figure.get_figheight()
+    place = (left / WIDTH, 1 - (top + height) / whole, width / WIDTH, height / whole)
+    axes = figure.add_axes(place)
+    for axis in (axes.xaxis, axes.yaxis):
+        axis.set_major_formatter(FuncFormatter(plain))
+    axes.tick_params(labelsize=SMALL, labelcolor=GREY, color=GREY, length=3)
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.spines[["left", "bottom"]].set_color(PALE)
+    return axes
+
+
+def lines_of(text: str, width: int) -> list[str]:
+    """In several lines where it is long: behind brackets and commas."""
+    open_up = text.replace("(", "( ") if len(text) > width else text
+    lines = textwrap.wrap(open_up, width, break_long_words=True, break_on_hyphens=False)
+    return [line.replace("( ", "(") for line in lines]
+
+
+def height_of(lines: Sequence[str]) -> float:
+    """Inches of lines of small text."""
+    return (len(lines) * 1.1 + 0.3) * SMALL * LINE / 72
+
+
+def width_of(lines: Sequence[str], size: float = SMALL, weight: str = "normal") -> float:
+    """Inches of the longest line."""
+    from matplotlib.font_manager import FontProperties
+    from matplotlib.textpath import TextPath
+
+    font = FontProperties(weight=weight)
+    paths = [TextPath((0, 0), line, size=size, prop=font) for line in lines]
+    return max(float(path.get_extents().width) for path in paths) / 72
