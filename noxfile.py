@@ -89,8 +89,6 @@ def benchmarks(session: nox.Session) -> None:
 def experiments(session: nox.Session) -> None:
     """Run every experiment and write its table; `-- --quick` checks the tables that are there."""
     install(session)
-    if "--quick" not in session.posargs:
-        session.install("matplotlib")
     session.run("python", "-m", "experiments", *session.posargs)
 
 
