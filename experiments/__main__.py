@@ -16,6 +16,12 @@ HERE = Path(__file__).parent
 STEPS = {
     "regret": ["-m experiments.regret.sweep", "-m experiments.regret.analysis"],
     "failures": ["-m experiments.regret.failures"],
+    "rates": ["-m experiments.rates.sweep", "-m experiments.rates.analysis"],
+    "pending": ["-m experiments.pending.sweep", "-m experiments.pending.analysis"],
+    "waiting": ["-m experiments.waiting.sweep", "-m experiments.waiting.analysis"],
+    "widths": ["-m experiments.widths.sweep", "-m experiments.widths.analysis"],
+    "posteriors": ["-m experiments.posteriors.sweep", "-m experiments.posteriors.analysis"],
+    "missing": ["-m experiments.missing.sweep", "-m experiments.missing.analysis"],
     "defaults": ["-m experiments.defaults.sweep", "-m experiments.defaults.analysis"],
     "priors": ["-m experiments.defaults.priors"],
     # These start other libraries' environments, which know nothing of ours: scripts, not modules.
@@ -27,6 +33,12 @@ STEPS = {
 #: Each holds a few new seeds against a committed table.
 QUICK = {
     "regret": ["-m experiments.regret.quick"],
+    "rates": ["-m experiments.rates.quick"],
+    "pending": ["-m experiments.pending.quick"],
+    "waiting": ["-m experiments.waiting.quick"],
+    "widths": ["-m experiments.widths.quick"],
+    "posteriors": ["-m experiments.posteriors.quick"],
+    "missing": ["-m experiments.missing.quick"],
 }
 
 

@@ -1,0 +1,31 @@
+"""One function over many cells, in several processes, with the time left."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable
+from typing import Any
+
+import joblib
+import pandas as pd
+from tqdm import tqdm
+
+Rows = list[dict[str, Any]]
+
+
+def table_of(
+    function: Callable[..., Rows], cells: Collection[Iterable[Any]], *, jobs: int, unit: str
+) -> pd.DataFrame:
+    """The rows of all cells, in the order of the cells.
+
+    Args:
+        function: makes the rows of one cell.
+        cells: the arguments of each.
+        jobs: processes.
+        unit: what a cell is called beside the bar.
+    """
+    with joblib.parallel_config("loky", n_jobs=jobs, inner_max_num_threads=1):
+        found = joblib.Parallel(return_as="generator")(
+            joblib.delayed(function)(*cell) for cell in cells
+        )
+        rows = [row for rows in tqdm(found, total=len(cells), unit=unit) for row in rows]
+    return pd.DataFrame(rows)

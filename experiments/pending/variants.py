@@ -1,0 +1,34 @@
+"""One policy with one width, and what it makes of pending decisions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from belated import DelayedUCB
+from belated.environments import Environment
+from belated.policies import Policy
+from experiments.regret.policies import DELAYS as ALL_DELAYS
+from experiments.regret.policies import HORIZON, WORLDS
+
+__all__ = ["DEFAULT", "DELAYS", "HORIZON", "VARIANTS", "WORLDS"]
+
+#: Rewards that never come are another question.
+DELAYS = {name: delay for name, delay in ALL_DELAYS.items() if name != "never30"}
+
+
+def ucb(pending: float, missing: float) -> Callable[[Environment], Policy]:
+    def make(world: Environment) -> Policy:
+        weights = {"pending_weight": pending, "missing_weight": missing}
+        return DelayedUCB(world.dim, world.family, **weights)
+
+    return make
+
+
+DEFAULT = "pending 1 (default)"
+VARIANTS: dict[str, Callable[[Environment], Policy]] = {
+    DEFAULT: ucb(1.0, 0.0),
+    "pending 0 (blind)": ucb(0.0, 0.0),
+    "pending 1 + √G (paper)": ucb(1.0, 1.0),
+    "pending 0 + √G": ucb(0.0, 1.0),
+    "pending ½": ucb(0.5, 0.0),
+}

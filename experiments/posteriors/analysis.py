@@ -1,0 +1,97 @@
+"""The quality of the posteriors, as text and as a picture, from ``table.csv``.
+
+Two tables, of the error of the mean and of the total variation of the row chosen, both in percent
+(``quality.py`` says of what): the mean over data sets ± its standard error. The last column is the
+noise of the draws.
+
+Run: python -m experiments.posteriors.analysis
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+
+from experiments.figures import COLOURS, GREY, note, save
+from experiments.panels import key
+from experiments.posteriors.cases import CASES
+from experiments.posteriors.quality import ESTIMATORS, NOISE
+from experiments.runs import publish, read
+from experiments.tables import rule
+
+TITLES = {
+    "error": "Error of the mean\n(% of a posterior deviation)",
+    "variation": "Total variation of the row chosen\n(% of choices)",
+}
+TICKS = [0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50, 100, 200]
+
+
+def markdown(table: pd.DataFrame) -> str:
+    methods = [*ESTIMATORS, NOISE]
+    lines = []
+    for value, title in TITLES.items():
+        lines += [f"**{' '.join(title.split())}**", "", *rule("case", methods)]
+        of = table.groupby(["case", "method"])[value]
+        means, errors = of.mean(), of.sem()
+        for case in CASES:
+            cells = [f"{means[case, name]:.1f}±{errors[case, name]:.1f}" for name in methods]
+            lines.append(f"| {case} | " + " | ".join(cells) + " |")
+        lines.append("")
+    return "\n".join(lines)
+
+
+def draw(axis: Axes, table: pd.DataFrame, value: str, colours: dict[str, str]) -> None:
+    """A line of points for each case, and the noise as a grey bar from the left."""
+    of = table.groupby(["method", "case"])[value]
+    means, errors = of.mean(), of.sem().fillna(0.0)
+    y = np.arange(len(CASES))
+    axis.set_xscale("log")
+    for k, (name, colour) in enumerate(colours.items()):
+        middle, spread = means[name][list(CASES)], 2 * errors[name][list(CASES)]
+        # On a logarithmic scale a bar must not reach 0.
+        low = np.minimum(spread, 0.9 * middle)
+        at = y + 0.2 * (k - 1)
+        axis.errorbar(middle, at, xerr=[low, spread], fmt="o", ms=5, color=colour, lw=1.4)
+    noise = means[NOISE][list(CASES)]
+    least = 0.5 * noise.min()
+    axis.barh(y, noise - least, left=least, height=0.7, color=GREY, alpha=0.2)
+    axis.set_xlim(least, 1.6 * (means + 2 * errors).max())
+    ticks = [tick for tick in TICKS if axis.get_xlim()[0] <= tick <= axis.get_xlim()[1]]
+    axis.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
+    axis.minorticks_off()
+    axis.grid(axis="x")
+    axis.grid(visible=False, axis="y")
+    axis.set_xlabel(TITLES[value] + ", log scale")
+
+
+def figure(table: pd.DataFrame) -> plt.Figure:
+    colours = dict(zip(ESTIMATORS, COLOURS, strict=False))
+    chart, axes = plt.subplots(1, 2, figsize=(9, 4.6), sharey=True)
+    for axis, value in zip(axes, TITLES, strict=True):
+        draw(axis, table, value, colours)
+    axes[0].set_yticks(range(len(CASES)), list(CASES))
+    axes[0].set_ylim(len(CASES) - 0.4, -0.6)
+    key(chart, colours | {"noise of the draws": GREY}, loc="upper left", ncols=4)
+    counts = table.groupby("case")["seed"].nunique()
+    sets = " or ".join(str(count) for count in sorted(set(counts), reverse=True))
+    note(
+        chart,
+        f"Against a Pólya–Gamma Gibbs run; mean ± 2 standard errors over {sets} data sets."
+        " d features, n rewards, prior precision 1 unless named.",
+    )
+    chart.tight_layout(rect=(0, 0.04, 1, 0.94))
+    return chart
+
+
+def main() -> None:
+    table, path = read(__doc__, Path(__file__).parent)
+    publish(markdown(table), path)
+    save(figure(table), path)
+
+
+if __name__ == "__main__":
+    main()

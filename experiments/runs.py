@@ -1,0 +1,49 @@
+"""What every sweep is told, and how it writes its table."""
+
+from __future__ import annotations
+
+import argparse
+import time
+from pathlib import Path
+
+import pandas as pd
+
+
+def parse(doc: str | None, here: Path, seeds: int) -> argparse.Namespace:
+    """The arguments of a sweep; ``resume`` is where its finished runs are kept."""
+    parser = argparse.ArgumentParser(
+        description=doc, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--seeds", type=int, default=seeds, help=f"how many ({seeds})")
+    parser.add_argument("--first-seed", type=int, default=0)
+    parser.add_argument("--jobs", type=int, default=-1, help="processes (all cores)")
+    parser.add_argument("--output", type=Path, default=here / "table.csv")
+    arguments = parser.parse_args()
+    arguments.output.parent.mkdir(parents=True, exist_ok=True)
+    arguments.seeds = range(arguments.first_seed, arguments.first_seed + arguments.seeds)
+    arguments.resume = arguments.output.with_name("runs.jsonl")
+    arguments.start = time.perf_counter()
+    return arguments
+
+
+def write(table: pd.DataFrame, columns: list[str], arguments: argparse.Namespace) -> None:
+    """These columns, and a line on how long it took."""
+    table[columns].to_csv(arguments.output, index=False, float_format="%.2f")
+    minutes = (time.perf_counter() - arguments.start) / 60
+    print(f"{len(table)} rows in {minutes:.1f} minutes -> {arguments.output.name}")
+
+
+def read(doc: str | None, here: Path) -> tuple[pd.DataFrame, Path]:
+    """The table an analysis is of, by its argument ``--table``, and where it is."""
+    parser = argparse.ArgumentParser(
+        description=doc, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--table", type=Path, default=here / "table.csv")
+    path = parser.parse_args().table
+    return pd.read_csv(path, dtype={"delay": str}), path
+
+
+def publish(text: str, path: Path) -> None:
+    """Print a table, and write it beside its numbers."""
+    print(text)
+    path.with_suffix(".md").write_text(text, encoding="utf-8")
