@@ -99,10 +99,10 @@ class Fold:
         with self.learner.bulk() if self.is_much(sum(behind)) else nullcontext():
             for partition, new in enumerate(behind):
                 while new and (page := self._page(journal, partition)):
-                    self._take_all(partition, page)
+                    self.take_all(partition, page)
         return self.version - start
 
-    def _take_all(self, partition: int, page: list[Record]) -> None:
+    def take_all(self, partition: int, page: list[Record]) -> None:
         """Fold records of one partition."""
         fold, count = self.ledgers[partition].fold, 0
         try:

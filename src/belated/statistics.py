@@ -247,6 +247,17 @@ class Observations:
         row.flags.writeable = False  # stores that were merged share their rows
         return row, float(block.y[at])
 
+    def since(self, handle: int) -> tuple[Row, Vector]:
+        """Rows and rewards from a handle on, of those that count."""
+        rows, rewards = [np.empty((0, self.dim), dtype=np.float32)], [np.empty(0)]
+        for index in range(handle >> 16, len(self._blocks)):
+            block = self._blocks[index]
+            first = handle & (BLOCK - 1) if index == handle >> 16 else 0
+            counted = block.counted[first : block.used]
+            rows.append(block.rows[first : block.used][counted])
+            rewards.append(block.y[first : block.used][counted])
+        return np.concatenate(rows), np.concatenate(rewards)
+
     def __add__(self, other: Observations) -> Observations:
         """All observations of both. Handles of ``other`` move up by :attr:`next_block` of self."""
         if self.dim != other.dim:

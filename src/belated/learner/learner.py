@@ -9,8 +9,10 @@ when the estimator asks for it.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 from scipy.linalg.lapack import dpotrf
@@ -18,13 +20,23 @@ from scipy.linalg.lapack import dpotrf
 from belated.estimators import Estimate, Laplace
 from belated.families import Gaussian
 from belated.inputs import Matrix, Vector
-from belated.kernels import Kernels
+from belated.kernels import MAX_WEIGHT, Kernels
 from belated.models import Model, root_of
 from belated.policies.policy import Policy
 from belated.statistics import Information, Joined, Observations, Seen
 
 #: Rows, rewards, and the weights the rows had before and have now.
 _Came = tuple[list[Vector], list[float], list[float], list[float]]
+
+
+@dataclass(eq=False)
+class _Refit:
+    """A fit that is under way: what it is of, and what has happened to that since."""
+
+    seen: Joined
+    upto: list[int]  # by lane, the first handle that it does not know
+    amended: Vector  # Σ (new - old) x of rewards that were revised
+    removed: list[tuple[Vector, float]]
 
 
 class Learner:
@@ -48,6 +60,8 @@ class Learner:
 
     def __init__(self, policy: Policy, *, lanes: int = 1, using: Kernels | None = None) -> None:
         self.policy = policy
+        #: True if a fit that is due is left to whoever calls :meth:`begin_fit`.
+        self.defers = False
         self.observations = [Observations(policy.dim) for _ in range(lanes)]
         self.model = Model(policy.start, policy.family, using=using)
         self._prior = policy.start
@@ -69,6 +83,7 @@ class Learner:
         self._came: list[_Came] = [([], [], [], []) for _ in range(lanes)]
         self._given = [0] * lanes  # handles given out
         self._bulk = False
+        self._refit: _Refit | None = None
         self._share_roots()
 
     def expect(self, x: Vector, weight: float) -> None:
@@ -126,7 +141,7 @@ class Learner:
         after.append(learned)
         handle = self._given[lane]
         self._given[lane] = handle + 1
-        if model.n >= self._next_fit and not self._bulk:
+        if model.n >= self._next_fit and not self._bulk and not self.defers:
             self.fit()
         elif len(rows) == self._limit:
             self._renew()
@@ -152,6 +167,8 @@ class Learner:
         observations = self.observations[lane]
         row, _ = observations.get(handle)
         before = observations.revise(handle, y)
+        if self._refit is not None and handle < self._refit.upto[lane]:
+            self._refit.amended += (y - before) * row.astype(np.float64)
         if not self._bulk:
             self.model.revise(row, before, y)
 
@@ -162,6 +179,8 @@ class Learner:
         row, y = observations.get(handle)
         x = row.astype(np.float64)
         observations.remove(handle)
+        if self._refit is not None and handle < self._refit.upto[lane]:
+            self._refit.removed.append((x, y))
         if self._gram:
             self._counted = self._counted - Information.of(x[None, :], [1.0]).matrix
         if self._bulk:
@@ -223,7 +242,61 @@ class Learner:
 
     def fit(self) -> None:
         """Fit all observations, and let the model go on from there."""
-        estimate = self._estimate(polish=False)
+        self._refit = None  # one that was under way is of no use any longer
+        self._go_on_from(self._estimate(polish=False))
+
+    # --- a fit beside the fold -----------------------------------------------------------------
+
+    def fit_is_due(self) -> bool:
+        """Whether observations have grown enough for a fit."""
+        return self._refit is None and self.model.n >= self._next_fit
+
+    def begin_fit(self) -> Callable[[], Estimate]:
+        """Start a fit of what has arrived by now.
+
+        What this returns may be called in another thread, while further rewards are learned here;
+        give its result to :meth:`finish_fit`.
+        """
+        self._fold()
+        seen = Joined([store + Observations(store.dim) for store in self.observations])
+        upto = [store.next_handle for store in self.observations]
+        self._refit = _Refit(seen, upto, np.zeros(self.policy.dim), [])
+        return partial(
+            self.policy.estimator.fit,
+            seen,
+            family=self.policy.family,
+            prior=self._prior,
+            start=self.model.theta.copy(),
+            polish=False,
+        )
+
+    def finish_fit(self, estimate: Estimate) -> bool:
+        """Go on from a fit, and from what has changed since it began: one Newton step for that.
+
+        Returns False if the fit is of no use: all was fitted anew since.
+        """
+        refit, self._refit = self._refit, None
+        if refit is None or estimate.n != refit.seen.n:
+            return False
+        self._fold()
+        mean_and_slope = self.policy.family.cumulant_mean_slope
+        score, information = refit.amended, np.zeros_like(estimate.precision)
+        since = [store.since(at) for store, at in zip(self.observations, refit.upto, strict=True)]
+        removed = [(x[None, :], np.array([y])) for x, y in refit.removed]
+        for sign, changes in ((1.0, since), (-1.0, removed)):
+            for rows, y in changes:
+                table = rows.astype(np.float64)
+                _, mean, slope = mean_and_slope(table @ estimate.mean)
+                score = score + sign * ((y - mean) @ table)
+                weights = np.minimum(slope / estimate.dispersion, MAX_WEIGHT)
+                information += sign * Information.of(table, weights).matrix
+        precision = estimate.precision + information
+        root = root_of(precision)
+        step = root @ (score / estimate.dispersion @ root)
+        self._go_on_from(replace(estimate, precision=precision, mean=estimate.mean + step))
+        return True
+
+    def _go_on_from(self, estimate: Estimate) -> None:
         self._prior = estimate.prior
         # An estimated prior is weaker than the policy's. It lets θ̂ be large; it is not a reason to
         # explore more, so the roots keep counting from the policy's own.

@@ -1,0 +1,139 @@
+"""A model as it travels: from the learner that makes it to deciders that only choose.
+
+The bytes are one byte for the version of the format, a checksum, then MessagePack. A model belongs
+to a policy: its fingerprint says which, and one of another policy is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from hashlib import blake2b
+from typing import Self
+
+import msgspec
+import numpy as np
+
+from belated.exceptions import CorruptJournal, JournalMismatch, NewerFormat
+from belated.inputs import Matrix
+from belated.kernels import Kernels
+from belated.models import Model
+from belated.policies import Policy
+
+#: The first byte. Another layout means another number.
+VERSION = 1
+_CHECKSUM = 16
+
+
+class PublishedModel(msgspec.Struct, frozen=True, array_like=True):
+    """All a decider needs of a model, and up to where in the journal it knows.
+
+    Attributes:
+        fingerprint: of the policy it belongs to.
+        positions: for each partition, that of the last record it has learned from.
+        version: records folded so far, over all partitions.
+        at: when it was made, in microseconds since 1970.
+        n: rewards counted.
+        pending: decisions whose reward is out.
+        decisions: made so far.
+        dispersion: φ.
+        theta: θ̂, as bytes of float64; so are the roots.
+        observed: the root of what has arrived.
+        decided: the root that counts pending decisions too.
+        counted: the root of what has arrived in the metric of the policy; empty where it is
+            ``observed``.
+
+    >>> from belated import Bernoulli, DelayedUCB
+    >>> policy = DelayedUCB(2, Bernoulli())
+    >>> model = Model(policy.start, policy.family)
+    >>> sent = PublishedModel.of(model, policy, positions=[7], version=7, at=1_700_000_000_000_000)
+    >>> come = PublishedModel.read(sent.write())
+    >>> come.positions, come.model(policy).pending
+    ([7], 0)
+    """
+
+    fingerprint: str
+    positions: list[int]
+    version: int
+    at: int
+    n: int
+    pending: int
+    decisions: int
+    dispersion: float
+    theta: bytes
+    observed: bytes
+    decided: bytes
+    counted: bytes = b""
+
+    @classmethod
+    def of(
+        cls, model: Model, policy: Policy, *, positions: Sequence[int], version: int, at: int
+    ) -> Self:
+        """The model as it is now."""
+        return cls(
+            fingerprint=fingerprint(policy),
+            positions=list(positions),
+            version=version,
+            at=at,
+            n=model.n,
+            pending=model.pending,
+            decisions=model.decisions,
+            dispersion=model.dispersion,
+            theta=model.theta.astype("<f8").tobytes(),
+            observed=_bytes(model.observed),
+            decided=_bytes(model.decided),
+            counted=b"" if model.counted is None else _bytes(model.counted),
+        )
+
+    def model(self, policy: Policy, *, using: Kernels | None = None) -> Model:
+        """A model of one's own, to choose with and to count decisions in.
+
+        Raises:
+            JournalMismatch: it is that of another policy.
+        """
+        if self.fingerprint != fingerprint(policy):
+            message = (
+                "the model was made for another policy: start learner and deciders with the same"
+                f" one (this one is {policy!r})"
+            )
+            raise JournalMismatch(message)
+        made = Model(policy.start, policy.family, using=using)
+        made.restart(np.frombuffer(self.theta, dtype="<f8"), self.dispersion)
+        made.observed = _root(self.observed, policy.dim)
+        made.decided = _root(self.decided, policy.dim)
+        made.counted = _root(self.counted, policy.dim) if self.counted else None
+        made.n, made.pending, made.decisions = self.n, self.pending, self.decisions
+        return made
+
+    def write(self) -> bytes:
+        """As bytes."""
+        body = msgspec.msgpack.encode(self)
+        return bytes([VERSION]) + blake2b(body, digest_size=_CHECKSUM).digest() + body
+
+    @classmethod
+    def read(cls, data: bytes) -> Self:
+        """What :meth:`write` gave.
+
+        Raises:
+            NewerFormat: a later release wrote it.
+            CorruptJournal: it was changed on its way.
+        """
+        if data[:1] != bytes([VERSION]):
+            message = f"the model has format {data[0] if data else None}"
+            raise NewerFormat(f"{message}, and this release reads {VERSION}: upgrade belated")
+        checksum, body = data[1 : 1 + _CHECKSUM], data[1 + _CHECKSUM :]
+        if blake2b(body, digest_size=_CHECKSUM).digest() != checksum:
+            raise CorruptJournal("a published model was changed on its way: publish it again")
+        return msgspec.msgpack.decode(body, type=cls)
+
+
+def fingerprint(policy: Policy) -> str:
+    """Names a policy with all its settings: learner and deciders must agree on it."""
+    return blake2b(repr(policy).encode(), digest_size=16).hexdigest()
+
+
+def _bytes(root: Matrix) -> bytes:
+    return root.astype("<f8").tobytes()
+
+
+def _root(data: bytes, dim: int) -> Matrix:
+    return np.frombuffer(data, dtype="<f8").reshape(dim, dim).astype(np.float64)

@@ -1,0 +1,108 @@
+"""A fit beside the fold: what arrives, is revised or retracted meanwhile is not lost."""
+
+from __future__ import annotations
+
+import threading
+
+import numpy as np
+import pytest
+
+from belated import Bernoulli, DelayedUCB, Gaussian, Poisson
+from belated.estimators import Estimate
+from belated.families import Family
+from belated.inputs import Matrix, Vector
+from belated.learner import Learner
+
+every_family = pytest.mark.parametrize(
+    "family", [Bernoulli(), Poisson(), Gaussian("estimate")], ids=repr
+)
+
+
+def data(family: Family, count: int, seed: int) -> tuple[Matrix, Vector]:
+    """Rows and rewards."""
+    rng = np.random.default_rng(seed)
+    X = (rng.normal(size=(count, 3)) / 2).astype(np.float32).astype(np.float64)
+    return X, family.sample(X @ np.array([0.8, -0.5, 0.2]), rng, 0.3)
+
+
+def taught(learner: Learner, X: Matrix, y: Vector, lanes: int = 1) -> list[tuple[int, int]]:
+    """Learn them all; returns the lane and the handle of each."""
+    places = []
+    for n, (x, reward) in enumerate(zip(X, y.tolist(), strict=True)):
+        learner.expect(x, 0.25)
+        places.append((n % lanes, learner.learn(x, reward, 0.25, n % lanes)))
+    return places
+
+
+@every_family
+@pytest.mark.parametrize("lanes", [1, 4])
+def test_what_changes_during_a_fit_counts(family: Family, lanes: int) -> None:
+    """New, revised and retracted rewards: θ̂ and both roots are those of a fit of all, nearly."""
+    learner = Learner(DelayedUCB(3, family, ridge=1.0), lanes=lanes)
+    learner.defers = True
+    X, y = data(family, 2000, 0)
+    places = taught(learner, X, y, lanes)
+    fit = learner.begin_fit()
+    taught(learner, *data(family, 100, 1), lanes)
+    for lane, handle in places[:30]:
+        learner.revise(handle, 1.0, lane)
+    for lane, handle in places[30:60]:
+        learner.retract(handle, lane)
+    assert learner.finish_fit(fit())
+    whole = learner.estimate
+    assert learner.model.n == whole.n == 2070
+    deviations = np.sqrt(np.diag(whole.covariance))
+    assert np.abs((learner.model.theta - whole.theta) / deviations).max() < 0.02
+    covariance = learner.model.observed @ learner.model.observed.T
+    np.testing.assert_allclose(covariance, whole.covariance, rtol=0.1, atol=0.01 * deviations.max())
+    decided = learner.model.decided @ learner.model.decided.T  # nothing is pending
+    np.testing.assert_allclose(decided, covariance, rtol=1e-6, atol=1e-9)
+
+
+def test_a_deferred_fit_waits_for_whoever_begins_it() -> None:
+    """It is due, and nothing happens; begun, it is not due again before it has ended."""
+    learner = Learner(DelayedUCB(3, Bernoulli()))
+    learner.defers = True
+    assert not learner.fit_is_due()
+    taught(learner, *data(Bernoulli(), 200, 0))
+    assert learner.fit_is_due()
+    before = learner.model.theta.copy()
+    fit = learner.begin_fit()
+    assert not learner.fit_is_due()
+    np.testing.assert_array_equal(learner.model.theta, before)
+    assert learner.finish_fit(fit())
+    assert not learner.fit_is_due()
+    assert np.abs(learner.model.theta - before).max() > 1e-4
+
+
+def test_a_fit_that_was_overtaken_is_thrown_away() -> None:
+    """A fit of everything came in between: the older one must not undo it."""
+    learner = Learner(DelayedUCB(3, Bernoulli()))
+    learner.defers = True
+    taught(learner, *data(Bernoulli(), 200, 0))
+    fit = learner.begin_fit()
+    taught(learner, *data(Bernoulli(), 50, 1))
+    learner.fit()
+    now = learner.model.theta.copy()
+    assert not learner.finish_fit(fit())
+    np.testing.assert_array_equal(learner.model.theta, now)
+
+
+def test_it_may_run_in_another_thread() -> None:
+    """While rewards are learned, revised and retracted here."""
+    learner = Learner(DelayedUCB(3, Bernoulli()))
+    learner.defers = True
+    places = taught(learner, *data(Bernoulli(), 20_000, 0))
+    fit, found = learner.begin_fit(), list[Estimate]()
+    thread = threading.Thread(target=lambda: found.append(fit()))
+    thread.start()
+    for n in range(0, 3000, 2):
+        learner.revise(places[n][1], 0.0)
+        learner.retract(places[n + 1][1])
+    thread.join()
+    assert found[0].n == 20_000
+    assert found[0].converged
+    assert learner.finish_fit(found[0])
+    whole = learner.estimate
+    deviations = np.sqrt(np.diag(whole.covariance))
+    assert np.abs((learner.model.theta - whole.theta) / deviations).max() < 0.5

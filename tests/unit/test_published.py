@@ -1,0 +1,92 @@
+"""A model that travels: what comes out chooses exactly as what went in."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from belated import Bernoulli, DelayedThompson, DelayedUCB, Gaussian, Poisson
+from belated.exceptions import CorruptJournal, JournalMismatch, NewerFormat
+from belated.learner import Learner
+from belated.models import Model
+from belated.policies import Policy
+from belated.published import VERSION, PublishedModel, fingerprint
+
+POLICIES: list[Policy] = [
+    DelayedUCB(3, Bernoulli()),
+    DelayedUCB(3, Poisson(), randomized=True),
+    DelayedUCB(3, Bernoulli(), metric="gram", spectral=True, missing_weight=1.0),
+    DelayedUCB(3, Gaussian("estimate"), pending_weight=0.0),
+    DelayedThompson(3, Bernoulli(), floor=0.1),
+]
+
+
+def learned(policy: Policy) -> Model:
+    """The model after some rewards, with decisions pending."""
+    learner = Learner(policy)
+    rng = np.random.default_rng(4)
+    for n in range(60):
+        x = rng.normal(size=3)
+        learner.expect(x, 0.2)
+        if n % 3:
+            learner.learn(x, float(rng.random() < 0.4), 0.2)
+    return learner.model
+
+
+def sent(model: Model, policy: Policy) -> PublishedModel:
+    """As it is published."""
+    return PublishedModel.of(model, policy, positions=[7, 9], version=16, at=5)
+
+
+@pytest.mark.parametrize("policy", POLICIES, ids=lambda policy: repr(policy)[:60])
+def test_it_chooses_as_before(policy: Policy) -> None:
+    """Bit by bit: the same index, propensity and mean, and so after counting decisions."""
+    here = learned(policy)
+    there = PublishedModel.read(sent(here, policy).write()).model(policy)
+    assert (there.n, there.pending, there.decisions) == (here.n, here.pending, here.decisions)
+    rng = np.random.default_rng(5)
+    for _ in range(20):
+        rows = rng.normal(size=(6, 3)).astype(np.float32)
+        seed = int(rng.integers(1 << 30))
+        one = policy.choose(here, rows, np.random.default_rng(seed))
+        two = policy.choose(there, rows, np.random.default_rng(seed))
+        assert one == two
+        for model in (here, there):
+            model.expect(rows[one.index], one.weight)
+
+
+def test_changing_one_leaves_the_other_alone() -> None:
+    """The copy is a copy."""
+    policy = POLICIES[0]
+    here = learned(policy)
+    before = here.decided.copy()
+    there = sent(here, policy).model(policy)
+    there.expect(np.ones(3), 0.25)
+    np.testing.assert_array_equal(here.decided, before)
+    assert there.pending == here.pending + 1
+
+
+def test_a_model_of_another_policy_is_refused() -> None:
+    """Also where only a setting differs."""
+    policy = POLICIES[0]
+    other = DelayedUCB(3, Bernoulli(), alpha=0.5)
+    assert fingerprint(policy) == fingerprint(DelayedUCB(3, Bernoulli()))
+    with pytest.raises(JournalMismatch, match="another policy"):
+        sent(learned(policy), policy).model(other)
+
+
+def test_a_changed_bit_is_noticed() -> None:
+    """Wherever it is, beyond the version."""
+    data = sent(learned(POLICIES[0]), POLICIES[0]).write()
+    for at in (1, 20, len(data) - 1):
+        broken = bytearray(data)
+        broken[at] ^= 1
+        with pytest.raises(CorruptJournal, match="publish it again"):
+            PublishedModel.read(bytes(broken))
+
+
+@pytest.mark.parametrize("data", [b"", bytes([VERSION + 1]) + b"whatever"])
+def test_another_format_is_refused(data: bytes) -> None:
+    """With what to do."""
+    with pytest.raises(NewerFormat, match="upgrade belated"):
+        PublishedModel.read(data)
