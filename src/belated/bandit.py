@@ -18,7 +18,6 @@ from belated.exceptions import (
     InvalidInput,
     JournalAway,
     JournalError,
-    JournalMismatch,
     JournalUnavailable,
     ReadOnly,
     RewardConflict,
@@ -27,6 +26,7 @@ from belated.exceptions import (
 )
 from belated.features import Actions, Features, as_actions
 from belated.fold import PAGE, Fold, retention_us
+from belated.identity import identify
 from belated.ids import check_id, key_of, new_id, partition_of
 from belated.inputs import Row, as_reward, as_rows
 from belated.journals import Journal, MemoryJournal
@@ -106,7 +106,8 @@ class Bandit:
             using=using,
         )
         self._fold.check_default()
-        self._identify()  # only now: whatever was refused above must leave no trace
+        # Only now: whatever was refused above must leave no trace.
+        identify(self.journal, policy, features)
         self._fold.load(self.journal)
         self._fold.catch_up(self.journal)
         self._snapshot_at = self._fold.version + SNAPSHOT_EVERY
@@ -537,30 +538,6 @@ class Bandit:
 
     def _check_journal(self) -> None:
         self.journal.end(0)  # raises if it is closed
-
-    def _identify(self) -> None:
-        family = self.policy.family
-        mine = {
-            "family": repr(family),
-            "dim": str(self.policy.dim),
-            "features": "" if self.features is None else self.features.fingerprint,
-        }
-        theirs = self.journal.identify(mine)
-        if theirs == mine:
-            return
-        if theirs["family"] != mine["family"]:
-            message = f"the journal was made for {theirs['family']}, not {mine['family']}"
-            raise JournalMismatch(f"{message}: open it as it was made, or choose another journal")
-        grown = self.features is not None and self.features.extends(theirs["features"])
-        if not grown:
-            what = (
-                f"rows of {theirs['dim']} numbers, not {mine['dim']}"
-                if theirs["dim"] != mine["dim"]
-                else "other features"
-            )
-            message = f"the journal was made for {what}: open it as it was made"
-            raise JournalMismatch(f"{message}, or choose another journal")
-        self.journal.reidentify(mine)
 
 
 def check_semantics(rewards: Any) -> None:

@@ -4,11 +4,14 @@
 
     BelatedError
     ├── InvalidInput      (ValueError)    a value that is refused; carries it as ``value``
+    │   └── InvalidConfig                 a file of settings; carries its ``mistakes``
     ├── UnknownEvent      (ValueError)    from a newer version; carries ``version`` and ``kind``
     ├── CorruptEvent      (ValueError)    bytes that are no event at all
     ├── UnknownHandle     (LookupError)   no such observation, or it was removed
     ├── RewardConflict    (ValueError)    another value was reported under this part and revision
     ├── ReadOnly          (ValueError)    the bandit is closed, or a view of the past
+    ├── ServiceError      (RuntimeError)  a service refused or failed; carries its ``problem``
+    │   └── ServiceUnavailable (OSError)  it could not be reached in time: try again
     ├── MissingExtra      (ImportError)   an optional dependency is needed; names the pip command
     └── JournalError                      a journal cannot do what was asked
         ├── JournalClosed      (ValueError)  it was used after ``close()``
@@ -52,6 +55,21 @@ class InvalidInput(BelatedError, ValueError):
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (str(self), self.value)
+
+
+class InvalidConfig(InvalidInput):
+    """A file of settings was refused.
+
+    Attributes:
+        mistakes: what is wrong in it, each with its place.
+    """
+
+    def __init__(self, mistakes: Iterable[str]) -> None:
+        self.mistakes = tuple(mistakes)
+        super().__init__("; ".join(self.mistakes), self.mistakes)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.mistakes,)
 
 
 class UnknownEvent(BelatedError, ValueError):
@@ -128,6 +146,30 @@ class ReadOnly(BelatedError, ValueError):
     """The bandit takes no events: it was closed, or shows the past."""
 
 
+class ServiceError(BelatedError, RuntimeError):
+    """A service did not do what was asked of it.
+
+    Attributes:
+        problem: what it said (RFC 9457), with its ``status``, ``title`` and ``detail``; None where
+            it said nothing.
+    """
+
+    def __init__(self, message: str, problem: Any = None) -> None:
+        super().__init__(message)
+        self.problem = problem
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (str(self), self.problem)
+
+
+class ServiceUnavailable(ServiceError, OSError):
+    """A service could not be reached in time, or could not answer; the call may be repeated.
+
+    Whether the last try was taken is not known. To try the same call again is safe where it names
+    its decision.
+    """
+
+
 class MissingExtra(BelatedError, ImportError):
     """An optional dependency is missing.
 
@@ -182,16 +224,16 @@ class CorruptJournal(JournalError, ValueError):
 
 
 class OwnerSuperseded(JournalError, RuntimeError):
-    """Another has become the owner of the partition since: its snapshots count, not these.
+    """Another has become the owner since: its snapshots and models count, not these.
 
     Attributes:
-        partition: the partition in question.
+        partition: the partition in question; None for the whole bandit.
     """
 
-    def __init__(self, partition: int) -> None:
+    def __init__(self, partition: int | None) -> None:
+        what = "the bandit" if partition is None else f"partition {partition}"
         super().__init__(
-            f"another owns partition {partition} by now: stop, or acquire it anew and load its"
-            " snapshot"
+            f"another owns {what} by now: stop, or acquire it anew and load its snapshot"
         )
         self.partition = partition
 

@@ -18,10 +18,10 @@ import pytest
 from belated import theory
 from belated.cli import bounds as command
 from belated.cli.delay_lines import read_delays
-from belated.cli.expressions import as_delay
 from belated.cli.main import main
 from belated.delays import NEVER, Empirical, Geometric, Midnight, expected_missing
 from belated.exceptions import InvalidInput
+from belated.expressions import as_delay
 
 GEOMETRIC = ("--delay", "Geometric(mean=100)")
 #: One of every kind.

@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 from belated.cli.bounds_figure import save
 from belated.cli.checks import check_figure
 from belated.cli.delay_lines import read_delays
-from belated.cli.expressions import DELAYS, as_delay, label
 from belated.cli.options import add_expression, add_json, count
 from belated.cli.text import amount, pairs, percent, several, table, wrapped
 from belated.delays import (
@@ -29,6 +28,7 @@ from belated.delays import (
     expected_missing,
 )
 from belated.exceptions import InvalidInput
+from belated.expressions import DELAYS, as_delay, label
 from belated.theory import Bound, Bounds, bounds_for, missing_max_bennett
 
 EXAMPLE = 'belated bounds --delay "Geometric(mean=100)" --rounds 10000 --delta 0.05'

@@ -16,7 +16,11 @@ import msgspec
 
 from belated.cli.checks import check_extra, check_figure, check_place
 from belated.cli.compare_figure import save
-from belated.cli.expressions import (
+from belated.cli.options import add_expression, add_json, add_runs, count
+from belated.cli.spreads import CHANCE, Spread, hardly_chance
+from belated.cli.text import several, table, wrapped
+from belated.exceptions import InvalidInput
+from belated.expressions import (
     DELAYS,
     ENVIRONMENTS,
     POLICIES,
@@ -25,10 +29,6 @@ from belated.cli.expressions import (
     as_policy,
     label,
 )
-from belated.cli.options import add_expression, add_json, add_runs, count
-from belated.cli.spreads import CHANCE, Spread, hardly_chance
-from belated.cli.text import several, table, wrapped
-from belated.exceptions import InvalidInput
 from belated.sweeps import simulate_many
 
 if TYPE_CHECKING:

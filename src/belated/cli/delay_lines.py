@@ -13,9 +13,9 @@ from typing import NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
-from belated.cli.text import shortened
 from belated.delays import NEVER
 from belated.exceptions import InvalidInput
+from belated.expressions.reader import shortened
 
 #: What divides the columns: the first of them that makes the column that is asked for.
 DIVIDERS = (",", ";", "\t")

@@ -18,12 +18,12 @@ from belated.cli.journal_lines import line_of
 from belated.cli.options import add_file, add_json, add_semantics, semantics
 from belated.cli.progress import Progress
 from belated.cli.text import moment, pairs, several
-from belated.events import Decision, Opaque, Record, Settled
+from belated.events import Record
 from belated.exceptions import InvalidInput
 from belated.fold import retention_us
 from belated.ids import check_id, key_of, partition_of
 from belated.journals import Journal
-from belated.ledger import Entry, Ledger, State
+from belated.ledger import Telling
 from belated.rewards import Rewards
 
 EXAMPLE = "belated journal entry 018bcfe568007005ab1c2d3e4f506172 offers.db --window 7d"
@@ -68,73 +68,34 @@ def tell(
             pass
         else:
             least, most = max(least, support.lower), min(most, support.upper)
-    ledger = Ledger(rewards, _Nobody(), least=least, most=most, retention=retention)
-    key = key_of(id)
-    partition = partition_of(key, journal.partitions)
+    telling = Telling(id, rewards, least=least, most=most, retention=retention)
+    partition = partition_of(key_of(id), journal.partitions)
     end = journal.end(partition)
-    entry: Entry | None = None
-    records, unknown = [], 0
     with Progress("read", end) as progress:
         for page in pages(journal, partition, end):
             for record in page:
-                event = record.event
-                if isinstance(event, Opaque):
-                    unknown += 1
-                elif isinstance(event, Settled):
-                    ledger.fold(record)
-                elif key_of(event.id) == key:
-                    records.append(_told(record, ledger.fold(record)))
-                else:
-                    continue
-                entry = ledger.entry(id) or entry
+                telling.take(record)
             progress.step(len(page))
-    # A decision that was forgotten is still counted, and no other is in this ledger.
-    states = [state.name.lower() for state in State if ledger.counts[state]]
-    forgotten = bool(states) and ledger.entry(id) is None
-    if entry is not None and not forgotten:
-        states = [entry.state]
-    story: dict[str, Any] = {
+    entry = telling.entry
+    return {
         "id": id,
         "bandit": journal.bandit,
         "partition": partition,
-        "state": states[0] if states else "parked" if records else "unknown",
-        "forgotten": forgotten,
-        "value": None if entry is None else entry.value,
+        "state": telling.state,
+        "forgotten": telling.forgotten,
+        "value": telling.value,
         "late": entry is not None and entry.late,
         "conflict": entry is not None and entry.conflict,
         "due": None if entry is None else entry.due,
-        "watermark": ledger.watermark,
-        "unreadable": unknown,
-        "records": records,
+        "watermark": telling.watermark,
+        "unreadable": telling.unreadable,
+        "records": [_told(*told) for told in telling.records],
     }
-    if forgotten and story["state"] == "defaulted":
-        story["value"] = rewards.default
-    return story
 
 
 def _told(record: Record, status: str) -> dict[str, Any]:
     line: dict[str, Any] = msgspec.to_builtins(line_of(record))
     return line | {"status": status}
-
-
-class _Nobody:
-    """Learns nothing: only the state of the decision is asked for."""
-
-    def enter(self, number: int, decision: Decision, expected: bool = False) -> None: ...
-
-    def expect(self, number: int, again: bool = False) -> None: ...
-
-    def withdraw(self, number: int) -> None: ...
-
-    def learn(self, number: int, value: float) -> None: ...
-
-    def revise(self, number: int, value: float) -> None: ...
-
-    def retract(self, number: int) -> None: ...
-
-    def forget(self, number: int) -> None: ...
-
-    def drop(self, count: int) -> None: ...
 
 
 def _text(story: dict[str, Any]) -> str:

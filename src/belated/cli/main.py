@@ -20,7 +20,9 @@ from belated.cli import (
     journal_import,
     journal_inspect,
     journal_verify,
+    learn,
     schema,
+    serve,
     simulate,
 )
 from belated.exceptions import BelatedError
@@ -74,7 +76,8 @@ def _parser() -> argparse.ArgumentParser:
     commands = journal.add_subparsers(metavar="COMMAND", required=True)
     for command in JOURNAL:
         _add(commands, command)
-    _add(subjects, schema)
+    for command in (serve, learn, schema):
+        _add(subjects, command)
     return parser
 
 

@@ -3,34 +3,25 @@
 from __future__ import annotations
 
 import argparse
-import re
 from datetime import timedelta
 from typing import Any
 
-from belated.cli.expressions import Kind
 from belated.cli.text import wrapped
 from belated.exceptions import InvalidInput
+from belated.expressions import Kind, as_span
 from belated.rewards import DefaultAfter, Explicit
-
-_UNITS = {"d": "days", "h": "hours", "m": "minutes", "s": "seconds"}
 
 
 def duration(text: str) -> timedelta:
     """A time span: whole numbers with their units.
 
-    >>> duration("7d")
-    datetime.timedelta(days=7)
     >>> duration("1h30m")
     datetime.timedelta(seconds=5400)
     """
-    if not re.fullmatch(r"(\d+[dhms])+", text, re.ASCII):
-        message = f"{text!r} is no time span: 7d, 12h, 30m or 45s was expected"
-        raise argparse.ArgumentTypeError(message)
     try:
-        parts = re.findall(r"(\d+)([dhms])", text)
-        return sum((timedelta(**{_UNITS[unit]: int(n)}) for n, unit in parts), timedelta())
-    except OverflowError:
-        raise argparse.ArgumentTypeError(f"{text!r} is too long") from None
+        return as_span(text)
+    except InvalidInput as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
 
 
 def count(text: str) -> int:

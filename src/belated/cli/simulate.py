@@ -15,7 +15,13 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from belated.cli.expressions import (
+from belated.cli.options import add_expression, add_json, add_runs, count
+from belated.cli.progress import Progress
+from belated.cli.spreads import Spread
+from belated.cli.text import several, table, wrapped
+from belated.environments import Environment
+from belated.exceptions import BelatedWarning
+from belated.expressions import (
     DELAYS,
     ENVIRONMENTS,
     POLICIES,
@@ -24,12 +30,6 @@ from belated.cli.expressions import (
     as_policy,
     label,
 )
-from belated.cli.options import add_expression, add_json, add_runs, count
-from belated.cli.progress import Progress
-from belated.cli.spreads import Spread
-from belated.cli.text import several, table, wrapped
-from belated.environments import Environment
-from belated.exceptions import BelatedWarning
 from belated.families import Family
 from belated.inputs import Matrix, Vector
 from belated.simulation import simulate

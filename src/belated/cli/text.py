@@ -119,12 +119,3 @@ def wrapped(text: str, indent: str = "") -> str:
     return textwrap.fill(
         text, 80, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
     )
-
-
-def shortened(text: str, most: int = 60) -> str:
-    """The beginning of a text.
-
-    >>> shortened("one two three", most=8)
-    'one two…'
-    """
-    return text if len(text) <= most else f"{text[: most - 1]}…"

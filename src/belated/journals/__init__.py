@@ -12,6 +12,7 @@
 from belated.journals.journal import Journal
 from belated.journals.memory import MemoryJournal
 from belated.journals.postgres import PostgresJournal
+from belated.journals.postgres_board import PostgresBoard
 from belated.journals.snapshots import Snapshot
 from belated.journals.spool import SpoolJournal, SpoolStatus
 from belated.journals.sqlite import SQLiteJournal
@@ -19,6 +20,7 @@ from belated.journals.sqlite import SQLiteJournal
 __all__ = [
     "Journal",
     "MemoryJournal",
+    "PostgresBoard",
     "PostgresJournal",
     "SQLiteJournal",
     "Snapshot",

@@ -7,11 +7,11 @@ import os
 import zlib
 from collections.abc import Iterable, Sequence
 from hashlib import blake2b
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from belated.events import Event, Opaque, Record, Settled, encode
+from belated.events import Decision, Event, Opaque, Record, Settled, encode
 from belated.exceptions import OwnerSuperseded
-from belated.ids import check_id, check_partitions, key_of
+from belated.ids import check_id, check_partitions, key_of, partition_of
 from belated.journals.arrivals import (
     EMPTY,
     Clock,
@@ -165,6 +165,49 @@ class PostgresJournal(StoredJournal):
         )
         return self._records(partition, after, found)
 
+    def records_of(self, ids: Sequence[str]) -> list[Record]:
+        """All records of these ids, in the order of their positions: found by an index.
+
+        Raises:
+            CorruptEvent: one of them was changed after it was written.
+        """
+        keys = {key_of(id) for id in ids}
+        marks = sorted({key[:8] for key in keys})
+        rows = self._session.ask(
+            "records_of",
+            bandit=self._number,
+            partitions=pack_integers([partition_of(mark, self._partitions) for mark in marks], 2),
+            least=pack_bytes(marks),
+            beyond=pack_bytes([_beyond(mark) for mark in marks]),
+        )
+        return [record for record in map(self._found, sorted(rows)) if _key(record) in keys]
+
+    def decisions(self, ids: Sequence[str]) -> dict[str, Decision]:
+        """The decision that counts under each of these ids, where one was made (ledger rule 1)."""
+        found: dict[str, tuple[int, int, Decision]] = {}
+        for record in self.records_of(ids):
+            event = record.event
+            if isinstance(event, Decision):
+                one = event.at, zlib.crc32(encode(event)), event  # as the ledger compares them
+                found[event.id] = min(one, found.get(event.id, one), key=lambda it: it[:2])
+        return {id: event for id, (_, _, event) in found.items()}
+
+    def settlements(self, partition: int) -> list[Record]:
+        """The last records that settled a partition, in order; none if there never was any.
+
+        Only the last ones: what settles is written again and again, and the later ones reach
+        further.
+        """
+        check_partition(partition, self._partitions)
+        whose = {
+            **self._whose(partition), "least": _NO_ID, "beyond": _beyond(_NO_ID), "limit": _LAST
+        }  # fmt: skip
+        rows = self._session.ask("settled_lately", **whose, recent=_RECENT)
+        # Where there is none among the last records, there are few in all of them.
+        rows = rows or self._session.ask("settled_ever", **whose)
+        found = map(self._found, sorted(rows))
+        return [record for record in found if isinstance(record.event, Settled)]
+
     def end(self, partition: int) -> int:
         """The position of the last record, 0 if there is none."""
         return self._tail(partition, self._session).position
@@ -272,6 +315,12 @@ class PostgresJournal(StoredJournal):
         self._check_wanted(wanted, partitions)
         return number, partitions
 
+    def _found(self, row: tuple[Any, ...]) -> Record:
+        """A record that was not looked up by its position."""
+        partition, position, recorded, check, data = row
+        intact = check == _check(partition, position, recorded, data)
+        return self._records(partition, position - 1, [(position, recorded, intact, data)])[0]
+
     def _whose(self, partition: int) -> dict[str, int]:
         return {"bandit": self._number, "partition": partition}
 
@@ -326,6 +375,18 @@ def _mark(event: Event | Opaque, data: bytes) -> bytes:
 
 
 _NO_ID = bytes(8)
+#: How many of the last records are looked through for some that settle, and how many of these.
+_RECENT, _LAST = 2_000, 50
+
+
+def _beyond(mark: bytes) -> bytes:
+    """Greater than every mark that begins with these 8 bytes."""
+    return mark + b"\xff" * 9
+
+
+def _key(record: Record) -> bytes | None:
+    event = record.event
+    return None if isinstance(event, Settled | Opaque) else key_of(event.id)
 
 
 def _session(dsn: str, wait: float) -> PostgresSession:

@@ -7,7 +7,7 @@ from functools import cache
 from pathlib import Path
 
 #: The version of the tables this release needs.
-VERSION = 1
+VERSION = 2
 
 _FOLDER = Path(__file__).with_name("sql")
 

@@ -2,10 +2,12 @@
 
 ``entries`` are the rules, the ``book`` keeps what is known of each decision and judges it by them,
 the ``ledger`` reads records into the book; ``columns``, ``index`` and ``parked`` are its memory.
+``telling`` is a ledger for one decision only.
 """
 
 from belated.ledger.changes import Changes
 from belated.ledger.entries import Entry, Facts, State, Told, Verdict, judge
 from belated.ledger.ledger import Ledger
+from belated.ledger.telling import Telling
 
-__all__ = ["Changes", "Entry", "Facts", "Ledger", "State", "Told", "Verdict", "judge"]
+__all__ = ["Changes", "Entry", "Facts", "Ledger", "State", "Telling", "Told", "Verdict", "judge"]

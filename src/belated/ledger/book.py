@@ -182,6 +182,13 @@ class Book:
                 yield bytes(self._index.keys[16 * i : 16 * i + 16]), rows.recorded[i]
 
     @property
+    def oldest(self) -> int | None:
+        """The record time of the oldest pending decision; None if there is none."""
+        self._put_away()
+        i = self._rows.state.find(PENDING)
+        return None if i < 0 else self._rows.recorded[i]
+
+    @property
     def digest(self) -> int:
         """A number that two ledgers share if and only if they hold the same entries.
 

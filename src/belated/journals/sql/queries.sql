@@ -107,3 +107,54 @@ WHERE snapshot.bandit = %(bandit)s AND snapshot.partition = %(partition)s
 UPDATE belated.snapshot SET position = NULL, fingerprint = NULL, seal = NULL
 WHERE bandit = %(bandit)s AND partition = %(partition)s AND seal = %(seal)s
 RETURNING partition;
+
+-- lead: become, or stay, the one that learns, for some seconds; nothing if another is
+INSERT INTO belated.leader AS mine (bandit, holder, epoch, until)
+VALUES (%(bandit)s, %(holder)s, 1, now() + %(seconds)s * interval '1 second')
+ON CONFLICT (bandit) DO UPDATE
+SET holder = excluded.holder, until = excluded.until,
+    epoch = mine.epoch + (mine.holder <> excluded.holder)::integer
+WHERE mine.holder = excluded.holder OR mine.until < now()
+RETURNING epoch;
+
+-- resign: let another lead at once
+UPDATE belated.leader SET until = '-infinity'
+WHERE bandit = %(bandit)s AND holder = %(holder)s;
+
+-- leader: who leads, and for how many seconds more
+SELECT holder, epoch, extract(epoch FROM until - now())::float8 FROM belated.leader
+WHERE bandit = %(bandit)s AND until > now();
+
+-- publish: a model, in place of the last one; nothing if another has led since
+INSERT INTO belated.model AS last (bandit, number, data)
+SELECT bandit, 1, %(data)b FROM belated.leader
+WHERE bandit = %(bandit)s AND epoch = %(epoch)s FOR SHARE
+ON CONFLICT (bandit) DO UPDATE
+SET number = last.number + 1, published = now(), data = excluded.data
+RETURNING number;
+
+-- published: the model, if there is one beyond a number
+SELECT number, data FROM belated.model WHERE bandit = %(bandit)s AND number > %(after)s;
+
+-- records_of: the records of some ids, found by their marks
+SELECT record.partition, record.position, record.recorded, record."check", record.event
+FROM unnest(%(partitions)b::smallint[], %(least)b::bytea[], %(beyond)b::bytea[])
+     AS wanted (partition, least, beyond)
+JOIN belated.record ON record.bandit = %(bandit)s AND record.partition = wanted.partition
+ AND record.mark >= wanted.least AND record.mark < wanted.beyond;
+
+-- settled_lately: those of the last records that have no id
+SELECT partition, position, recorded, "check", event
+FROM (
+    SELECT partition, position, recorded, "check", event, mark FROM belated.record
+    WHERE bandit = %(bandit)s AND partition = %(partition)s
+    ORDER BY position DESC LIMIT %(recent)s
+) AS recent
+WHERE mark >= %(least)b AND mark < %(beyond)b
+ORDER BY position DESC LIMIT %(limit)s;
+
+-- settled_ever: the same among all; "+ 0" keeps the planner from reading all that is no answer
+SELECT partition, position, recorded, "check", event FROM belated.record
+WHERE bandit = %(bandit)s AND partition = %(partition)s
+  AND mark >= %(least)b AND mark < %(beyond)b
+ORDER BY position + 0 DESC LIMIT %(limit)s;

@@ -1,8 +1,7 @@
-"""Delays, policies and problems as they are written on a command line: like in Python.
+"""Reads a text like Python, and never runs it.
 
-``Mixture(never=0.3, base=Geometric(mean=100))`` is read as Python would read it, and never run:
-only names that belated knows can be called, with numbers, texts, lists and further such calls. A
-name alone is a call without arguments.
+Only names that are known can be called, with numbers, texts, lists and further such calls. A name
+alone is a call without arguments.
 """
 
 from __future__ import annotations
@@ -13,17 +12,10 @@ import inspect
 import math
 import warnings
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, is_dataclass
+from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
-import numpy as np
-
-from belated import delays, environments, families, policies
-from belated.cli.text import shortened
-from belated.delays import DelayProcess
-from belated.environments import Environment
 from belated.exceptions import BelatedError, InvalidInput
-from belated.policies import Policy
 
 #: Entries of a list that a label shows.
 SHOWN = 6
@@ -41,6 +33,7 @@ class Kind:
         names: what can be called.
         parts: what can stand inside besides.
         given: arguments that are not written, and where they come from.
+        reads: how the value of an argument with this name is read.
     """
 
     noun: str
@@ -48,6 +41,7 @@ class Kind:
     names: Mapping[str, Callable[..., Any]]
     parts: Mapping[str, Any] = field(default_factory=dict)
     given: Mapping[str, str] = field(default_factory=dict)
+    reads: Mapping[str, Callable[[Any], Any]] = field(default_factory=dict)
 
     @property
     def known(self) -> str:
@@ -55,120 +49,15 @@ class Kind:
         return ", ".join(sorted(self.names, key=str.lower))
 
 
-def _exported(module: Any, wanted: Callable[[Any], bool]) -> dict[str, Any]:
-    exported = {name: getattr(module, name) for name in module.__all__}
-    return {name: value for name, value in exported.items() if wanted(value)}
+def exported(module: Any, wanted: Callable[[Any], bool]) -> dict[str, Any]:
+    """Those public names of a module that are wanted."""
+    public = {name: getattr(module, name) for name in module.__all__}
+    return {name: value for name, value in public.items() if wanted(value)}
 
 
-def _is_delay(value: Any) -> bool:
-    """The delays are data; a rate that is a function of the row cannot be written."""
-    return is_dataclass(value) and hasattr(value, "sample") and value != delays.ContextDependent
-
-
-def _is_policy(value: Any) -> bool:
-    if isinstance(value, type):
-        return issubclass(value, Policy) and value != Policy
-    return inspect.isfunction(value)  # those of the paper
-
-
-DELAYS = Kind(
-    noun="delay",
-    example="Geometric(mean=100)",
-    names=_exported(delays, _is_delay),
-    parts={"NEVER": delays.NEVER},
-)
-POLICIES = Kind(
-    noun="policy",
-    example="DelayedUCB(alpha=0.5)",
-    names=_exported(policies, _is_policy),
-    given={
-        "dim": "it comes from the environment",
-        "family": "it comes from the environment",
-        "prior": "it cannot be written on a command line",
-        "estimator": "it cannot be written on a command line",
-    },
-)
-ENVIRONMENTS = Kind(
-    noun="environment",
-    example="fixed(dim=5, n_arms=8)",
-    names={
-        make.__name__: make
-        for make in (
-            environments.fixed,
-            environments.users,
-            environments.fresh,
-            environments.ball,
-            environments.arms,
-            environments.digits,
-        )
-    },
-    parts={
-        make.__name__: make for make in (families.Bernoulli, families.Gaussian, families.Poisson)
-    },
-    given={"seed": "it comes from --seeds"},
-)
-
-
-@dataclass(frozen=True)
-class WrittenPolicy:
-    """Makes the policy of a text for an environment."""
-
-    text: str
-
-    def __call__(self, world: Environment) -> Policy:
-        """The policy, for rows and rewards of this environment."""
-        policy: Policy = _Reader(POLICIES, self.text, dim=world.dim, family=world.family).made()
-        return policy
-
-
-@dataclass(frozen=True)
-class WrittenEnvironment:
-    """Makes the problem of a text from a seed."""
-
-    text: str
-
-    def __call__(self, seed: int) -> Environment:
-        """The problem of this seed."""
-        world: Environment = _Reader(ENVIRONMENTS, self.text, seed=seed).made()
-        return world
-
-
-def as_delay(text: str) -> DelayProcess:
-    """A delay.
-
-    >>> as_delay("Mixture(never=0.3, base=Geometric(mean=100))")
-    Mixture(never=0.3, base=Geometric(mean=100.0))
-    """
-    delay: DelayProcess = _Reader(DELAYS, text).made()
-    return delay
-
-
-def as_policy(text: str) -> WrittenPolicy:
-    """A policy, once there is an environment to say how wide its rows are.
-
-    >>> from belated.environments import fixed
-    >>> as_policy("BlindUCB(alpha=0.5)")(fixed(seed=0)).dim
-    10
-    """
-    _Reader(POLICIES, text, dim=2, family=families.Bernoulli()).made()  # refused now, not later
-    return WrittenPolicy(text)
-
-
-def as_environment(text: str) -> WrittenEnvironment:
-    """A problem, once there is a seed.
-
-    >>> as_environment("fixed(dim=5, family=Poisson())")(0).dim
-    5
-    """
-    reader = _Reader(ENVIRONMENTS, text, seed=0)
-    world = reader.made()
-    try:
-        rows, means = next(world.rounds(1, np.random.default_rng(0)))
-    except WRONG as error:
-        reader.refuse(f"it offers no rows ({error})")
-    if not (rows.size and np.isfinite(rows).all() and np.isfinite(means).all()):
-        reader.refuse("it offers no rows of finite numbers")
-    return WrittenEnvironment(text)
+def by_name(*made: Callable[..., Any]) -> dict[str, Any]:
+    """Each under its own name."""
+    return {make.__name__: make for make in made}
 
 
 def label(text: str, shown: int = SHOWN) -> str:
@@ -187,6 +76,15 @@ def label(text: str, shown: int = SHOWN) -> str:
     return ast.unparse(tree).removesuffix("()")
 
 
+def shortened(text: str, most: int = 60) -> str:
+    """The beginning of a text.
+
+    >>> shortened("one two three", most=8)
+    'one two…'
+    """
+    return text if len(text) <= most else f"{text[: most - 1]}…"
+
+
 def _parsed(text: str) -> ast.expr:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", SyntaxWarning)  # whatever is odd is refused anyway
@@ -194,8 +92,19 @@ def _parsed(text: str) -> ast.expr:
         return ast.parse(text.strip(), mode="eval").body
 
 
-class _Reader:
-    """Reads one text."""
+class Reader:
+    """Reads one text.
+
+    Args:
+        kind: what it can stand for.
+        text: as it was written.
+        given: arguments that are not written, for whatever takes them.
+
+    >>> from fractions import Fraction
+    >>> number = Kind("fraction", "Fraction(1, 2)", {"Fraction": Fraction})
+    >>> Reader(number, "Fraction(numerator=3, denominator=4)").made()
+    Fraction(3, 4)
+    """
 
     def __init__(self, kind: Kind, text: str, **given: Any) -> None:
         self._kind = kind
@@ -245,7 +154,8 @@ class _Reader:
         if not callable(make := names.get(name)):
             close = difflib.get_close_matches(name, names, n=1)
             self.refuse(f"there is no {name}" + (f", but {close[0]}" if close else ""))
-        parameters = inspect.signature(make).parameters
+        signature = inspect.signature(make)
+        parameters = signature.parameters
         given = {name: value for name, value in self._given.items() if name in parameters}
         written, named = self._arguments(node, name, positional=not given)
         taken = [one for one in parameters if one not in self._kind.given]
@@ -253,11 +163,13 @@ class _Reader:
         if unknown := [one for one in named if one not in taken]:
             self.refuse(f"{name} has no argument {unknown[0]}; {takes}")
         try:
-            inspect.signature(make).bind(*written, **named, **given)
+            bound = signature.bind(*written, **named, **given)
         except TypeError as error:
             self.refuse(f"{name}: {error}; {takes}")
         try:
-            return make(*written, **named, **given)
+            for argument in self._kind.reads.keys() & bound.arguments.keys():
+                bound.arguments[argument] = self._kind.reads[argument](bound.arguments[argument])
+            return make(*bound.args, **bound.kwargs)
         except InvalidInput as error:
             self.refuse(str(error))
         except BelatedError:  # an extra is missing: nothing is wrong with the text

@@ -1,33 +1,59 @@
-"""Delays, policies and problems as they are written on a command line."""
+"""Policies, delays and the like as they are written in a command or a file."""
 
 from __future__ import annotations
 
 import pickle
+from datetime import timedelta
 
 import numpy as np
 import pytest
 
-from belated import Bernoulli, Gaussian, delays, environments
-from belated.cli.expressions import (
+from belated import (
+    Bernoulli,
+    DefaultAfter,
+    Explicit,
+    Gaussian,
+    Hashed,
+    PerArm,
+    Shared,
+    delays,
+    environments,
+)
+from belated.estimators import Online
+from belated.exceptions import InvalidInput
+from belated.expressions import (
     DELAYS,
     ENVIRONMENTS,
+    FEATURES,
     POLICIES,
+    REWARDS,
+    WHOLE_POLICIES,
     Kind,
     as_delay,
     as_environment,
+    as_features,
     as_policy,
+    as_semantics,
+    as_span,
+    as_whole_policy,
     label,
 )
-from belated.exceptions import InvalidInput
 from belated.policies import DelayedUCB, Warmup
 
-READ = {DELAYS.noun: as_delay, POLICIES.noun: as_policy, ENVIRONMENTS.noun: as_environment}
+READ = {
+    DELAYS.example: as_delay,
+    POLICIES.example: as_policy,
+    ENVIRONMENTS.example: as_environment,
+    WHOLE_POLICIES.example: as_whole_policy,
+    REWARDS.example: as_semantics,
+    FEATURES.example: as_features,
+}
 
 
 def refusal(kind: Kind, text: str) -> str:
     """What is said of a text that is refused; it names what would be right."""
     with pytest.raises(InvalidInput) as caught:
-        READ[kind.noun](text)
+        READ[kind.example](text)
     message = str(caught.value)
     assert f" is no {kind.noun}: " in message
     assert f"(known: {kind.known}; write {kind.example})" in message
@@ -232,6 +258,79 @@ class TestEnvironments:
     def test_a_bad_one_is_refused(self, text: str, why: str) -> None:
         """Also where only the first round shows it."""
         assert why in refusal(ENVIRONMENTS, text)
+
+
+class TestDefinitions:
+    @pytest.mark.parametrize("example", READ)
+    def test_every_example_can_be_written(self, example: str) -> None:
+        """What a message tells to write is right."""
+        READ[example](example)
+
+    def test_a_policy_with_all_it_needs(self) -> None:
+        """In order or by name; families and estimators with or without brackets."""
+        policy = DelayedUCB(3, Gaussian(0.25), estimator=Online())
+        assert as_whole_policy("DelayedUCB(3, Gaussian(0.25), estimator=Online)") == policy
+        inner = "DelayedUCB(dim=3, family=Bernoulli)"
+        warm = as_whole_policy(f"Warmup(dim=3, family=Bernoulli(), then={inner}, rounds=10)")
+        assert isinstance(warm, Warmup)
+        assert as_whole_policy("paper_ducb(3, Bernoulli(), norm_bound=2.0)").dim == 3
+
+    def test_what_a_policy_calls_itself_gives_it_back(self) -> None:
+        """Except for a prior, which cannot be written."""
+        policy = DelayedUCB(3, Gaussian("estimate"), alpha=0.5)
+        text = repr(policy).replace(" prior=None,", "")
+        assert as_whole_policy(text) == policy
+
+    @pytest.mark.parametrize(
+        "text", ["Explicit('36h')", "Explicit(window='1d12h')", "Explicit(timedelta(days=1.5))"]
+    )
+    def test_windows_are_written_as_time_spans(self, text: str) -> None:
+        """By place or by name, short or as in Python."""
+        assert as_semantics(text) == Explicit(timedelta(hours=36))
+
+    def test_silence_that_means_something(self) -> None:
+        """With its value and bounds."""
+        expected = DefaultAfter(timedelta(minutes=30), value=0.5, reduce="sum", bounds=(0.0, 9.0))
+        text = "DefaultAfter('30m', value=0.5, reduce='sum', bounds=(0, 9))"
+        assert as_semantics(text) == expected
+
+    def test_features(self) -> None:
+        """All but those of an object that is not ours."""
+        assert as_features("PerArm(['a', 7], context=2)") == PerArm(["a", 7], context=2)
+        assert as_features("Hashed(64, seed=3)") == Hashed(64, seed=3)
+        shared = Shared(context=["age"], action=["price"], interactions=False)
+        text = "Shared(context=['age'], action=['price'], interactions=False)"
+        assert as_features(text) == shared
+
+    @pytest.mark.parametrize(
+        ("kind", "text", "why"),
+        [
+            (WHOLE_POLICIES, "DelayedUCB", "missing a required argument: 'dim'; it takes dim, "),
+            (WHOLE_POLICIES, "DelayedUCB(2)", "missing a required argument: 'family'"),
+            (WHOLE_POLICIES, "DelayedUCB(0, Bernoulli)", "dim is 0"),
+            (WHOLE_POLICIES, "DelayedUCB(2, Laplace)", "family is Laplace("),
+            (WHOLE_POLICIES, "Bernoulli()", "there is no Bernoulli"),
+            (REWARDS, "Explicit('7w')", "'7w' is no time span: 7d, 12h, 30m or 45s was expected"),
+            (REWARDS, "Explicit('0d')", "a time span above 0 was expected"),
+            (REWARDS, "Explicit(timedelta(days='x'))", "timedelta: "),
+            (REWARDS, "timedelta(days=1)", "there is no timedelta"),
+            (FEATURES, "PerArm([])", "actions is []: at least one must be offered"),
+        ],
+    )
+    def test_a_bad_one_is_refused(self, kind: Kind, text: str, why: str) -> None:
+        """As on a command line."""
+        assert why in refusal(kind, text)
+
+
+def test_time_spans() -> None:
+    """Whole numbers with their units, added up; nothing else."""
+    assert as_span("1d2h3m4s") == timedelta(days=1, hours=2, minutes=3, seconds=4)
+    for text in ("", "7", "d", "1.5h", "-1d", "1 d", "٣d"):
+        with pytest.raises(InvalidInput, match="is no time span"):
+            as_span(text)
+    for text in ("9999999999d", f"{'9' * 5000}s"):
+        with pytest.raises(InvalidInput, match="is too long"):
+            as_span(text)
 
 
 def test_one_style_of_labels() -> None:

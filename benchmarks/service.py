@@ -1,0 +1,208 @@
+"""The decision service under load: requests/s and CPU against an echo on the same server.
+
+One uvicorn process with the service, one with a raw echo of the same request (1.1 kB: 10 rows of 20
+numbers), a real PostgreSQL that syncs, wrk for the load; all on loopback. Slices follow each other,
+so that a busy machine is busy for both; ratios are of neighbouring slices.
+
+Run: python benchmarks/service.py [--slices 5] [--seconds 3]
+"""
+
+from __future__ import annotations
+
+import argparse
+import base64
+import json
+import os
+import re
+import socket
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+from service_apps import ARMS, DIM, OFFERS
+
+from belated.journals import PostgresJournal
+
+HERE = Path(__file__).parent
+sys.path.append(str(HERE.parent))
+
+from tests.integration.postgres_server import PostgresServer  # noqa: E402
+
+#: What is measured: the case, connections, the goal for requests/s, and for CPU, against the echo.
+GOALS = {
+    ("decide", 128): (0.55, 2.0),
+    ("decide", 32): (0.4, 2.0),
+    ("reward", 128): (0.6, None),
+}
+
+
+def rows(count: int = 1) -> list[list[list[float]]]:
+    """Offers whose JSON has about 1.1 kB each."""
+    rng = np.random.default_rng(0)
+    return [rng.uniform(-1, 1, (ARMS, DIM)).round(2).tolist() for _ in range(count)]
+
+
+def packed(offer: list[list[float]]) -> str:
+    """The same as float32 numbers in base64."""
+    return base64.b64encode(np.array(offer, dtype="<f4").tobytes()).decode()
+
+
+#: For wrk: a constant request, or a reward for an id that is new each time.
+POST = """
+wrk.method = "POST"
+wrk.headers["Content-Type"] = "application/json"
+wrk.body = [==[{body}]==]
+"""
+REWARD = """
+local thread = 0
+function setup(t) t:set("number", thread); thread = thread + 1 end
+function init() n = 0; math.randomseed(os.time() + number); run = math.random(1000000000) end
+function request()
+  n = n + 1
+  local path = "/v1/offers/decisions/r" .. run .. "-" .. number .. "-" .. n .. "/reward"
+  return wrk.format("PUT", path, {["Content-Type"] = "application/json"}, '{"value":1.0}')
+end
+"""
+
+
+class Server:
+    """A uvicorn process."""
+
+    def __init__(self, app: str, dsn: str) -> None:
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            self.port = probe.getsockname()[1]
+        command = [
+            sys.executable, "-m", "uvicorn", f"service_apps:{app}", "--port", str(self.port),
+            "--log-level", "warning", "--no-access-log", "--loop", "uvloop", "--http", "httptools",
+        ]  # fmt: skip
+        environment = os.environ | {"DATABASE_URL": dsn, "OPENBLAS_NUM_THREADS": "1"}
+        self.process = subprocess.Popen(command, cwd=HERE, env=environment)
+        deadline = time.monotonic() + 60
+        while True:
+            try:
+                socket.create_connection(("127.0.0.1", self.port), 1).close()
+                return
+            except OSError:
+                if time.monotonic() > deadline or self.process.poll() is not None:
+                    raise
+                time.sleep(0.1)
+
+    def cpu(self) -> float:
+        """Seconds of CPU so far."""
+        fields = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+    def stop(self) -> None:
+        self.process.terminate()
+        self.process.wait(30)
+
+
+class Load:
+    """wrk with a script."""
+
+    def __init__(self, folder: Path, name: str, script: str, path: str) -> None:
+        self.script = folder / f"{name}.lua"
+        self.script.write_text(script)
+        self.path = path
+
+    def run(self, server: Server, connections: int, seconds: int) -> tuple[float, float]:
+        """Requests/s, and CPU seconds of the server for each request."""
+        before = server.cpu()
+        url = f"http://127.0.0.1:{server.port}{self.path}"
+        command = ["wrk", "-t1", f"-c{connections}", f"-d{seconds}s", "-s", self.script, url]
+        said = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+        if failed := re.search(r"Non-2xx.*|Socket errors.*", said):
+            raise RuntimeError(f"{self.script.name}: {failed[0]}")
+        rate = float(re.search(r"Requests/sec:\s+([\d.]+)", said)[1])
+        count = int(re.search(r"(\d+) requests in", said)[1])
+        return rate, (server.cpu() - before) / count
+
+
+@contextmanager
+def running(dsn: str) -> Iterator[tuple[Server, Server]]:
+    """The echo and the service."""
+    echo, service = Server("echo", dsn), Server("service", dsn)
+    try:
+        yield echo, service
+    finally:
+        echo.stop()
+        service.stop()
+
+
+def quartiles(values: list[float]) -> str:
+    if len(values) < 2:
+        return f"{values[0]:.2f}"
+    low, middle, high = statistics.quantiles(values, n=4)
+    return f"{middle:.2f} [{low:.2f}, {high:.2f}]"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--slices", type=int, default=5)
+    parser.add_argument("--seconds", type=int, default=3)
+    arguments = parser.parse_args()
+    postgres = PostgresServer()
+    try:
+        PostgresJournal.create_tables(postgres.dsn)
+        with tempfile.TemporaryDirectory() as name, running(postgres.dsn) as (echo, service):
+            measure(Path(name), echo, service, arguments)
+    finally:
+        postgres.stop()
+
+
+def measure(folder: Path, echo: Server, service: Server, arguments: argparse.Namespace) -> None:
+    (offer,) = rows()
+    many = rows(100)
+    decide = "/v1/offers/decisions"
+    one = json.dumps({"rows": offer})
+    loads = {
+        "decide": Load(folder, "decide", POST.format(body=one), decide),
+        "reward": Load(folder, "reward", REWARD, "/"),
+        "batch of 100": Load(
+            folder,
+            "batch",
+            POST.format(body=json.dumps({"offers": [{"rows": one} for one in many]})),
+            f"{decide}/batch",
+        ),
+        "batch of 100, base64": Load(
+            folder,
+            "base64",
+            POST.format(body=json.dumps({"offers": [{"rows": packed(one)} for one in many]})),
+            f"{decide}/batch",
+        ),
+    }
+    print(f"a request of {len(one):,} bytes; {OFFERS.policy!r}"[:100])
+    found: dict[tuple[str, int], list[tuple[float, float, float, float]]] = {}
+    cases = [*GOALS, ("batch of 100", 8), ("batch of 100, base64", 8)]
+    for round_ in range(arguments.slices + 1):
+        for case, connections in cases:
+            base = loads["decide"].run(echo, connections, arguments.seconds)
+            ours = loads[case].run(service, connections, arguments.seconds)
+            if round_:  # the first one warms up
+                found.setdefault((case, connections), []).append((*base, *ours))
+        print(f"\r{round_} of {arguments.slices} slices", end="", file=sys.stderr, flush=True)
+    print(file=sys.stderr)
+    print("| case | connections | requests/s | of the echo's | CPU, of the echo's | goal |")
+    print("|---|--:|--:|--:|--:|---|")
+    for (case, connections), slices in found.items():
+        rate = statistics.median(one[2] for one in slices)
+        ratio = quartiles([one[2] / one[0] for one in slices])
+        cpu = quartiles([one[3] / one[1] for one in slices])
+        goal = GOALS.get((case, connections))
+        said = "" if goal is None else f">= {goal[0]}" + (f", <= {goal[1]}" if goal[1] else "")
+        print(f"| {case} | {connections} | {rate:,.0f} | {ratio} | {cpu} | {said} |")
+    single = [one[2] for one in found["decide", 128]]
+    for case, goal in (("batch of 100", 2), ("batch of 100, base64", 3)):
+        ratios = [100 * one[2] / alone for one, alone in zip(found[case, 8], single, strict=True)]
+        print(f"{case}: decisions/s against single ones: {quartiles(ratios)}x, goal {goal}")
+
+
+if __name__ == "__main__":
+    main()

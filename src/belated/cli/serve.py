@@ -1,0 +1,58 @@
+"""``belated serve``: serve bandits over HTTP, with their journals in PostgreSQL.
+
+The configuration says which; the how-to on the service shows one. It needs the extra ``service``.
+"""
+
+from __future__ import annotations
+
+import argparse
+
+from belated.cli.service import add_config, prepared
+from belated.cli.text import pairs, several
+from belated.exceptions import InvalidConfig
+
+EXAMPLE = "belated serve belated.toml --create-tables --port 8080"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """What the command takes."""
+    add_config(parser)
+    parser.add_argument("--host", help="to listen on, instead of that in the file")
+    parser.add_argument("--port", type=int, help="likewise; 0 for any that is free")
+    parser.add_argument(
+        "--check", action="store_true", help="only say whether the file is right, and stop"
+    )
+
+
+def run(options: argparse.Namespace) -> int:
+    """Run the command."""
+    if options.check:
+        return _check(options.file)
+
+    from belated.service import create_app
+    from belated.service.server import serve
+
+    config = prepared(options, "belated serve")
+    server = config.server
+    app = create_app(
+        config.bandits,
+        config.database.dsn,
+        learn=server.learn,
+        lease=server.lease,
+        body_limit=server.body_limit,
+    )
+    host = server.host if options.host is None else options.host
+    return serve(app, host, server.port if options.port is None else options.port)
+
+
+def _check(file: str) -> int:
+    from belated.service.config import read_config
+
+    try:
+        config = read_config(file)
+    except InvalidConfig as error:
+        print("\n".join([*error.mistakes, f"WRONG: {several(len(error.mistakes), 'mistake')}"]))
+        return 1
+    print(pairs([(one.name, repr(one.policy)) for one in config.bandits]))
+    print(f"OK: {several(len(config.bandits), 'bandit')}")
+    return 0

@@ -1,0 +1,84 @@
+"""What a bandit is made of: its policy, what silence means, and its features."""
+
+from __future__ import annotations
+
+import datetime
+from typing import Any
+
+from belated import estimators, families, policies
+from belated.expressions.durations import as_span
+from belated.expressions.reader import Kind, Reader, by_name, exported
+from belated.expressions.simulations import is_policy
+from belated.features import Features, Hashed, PerArm, Shared
+from belated.policies import Policy
+from belated.rewards import DefaultAfter, Explicit, Rewards
+
+_FAMILIES = (families.Bernoulli, families.Gaussian, families.Poisson)
+_ESTIMATORS = (estimators.Laplace, estimators.Online, estimators.Ridge)
+
+
+def timedelta(
+    *, days: float = 0, hours: float = 0, minutes: float = 0, seconds: float = 0
+) -> datetime.timedelta:
+    """That of :mod:`datetime`, with its arguments written by name."""
+    return datetime.timedelta(days=days, hours=hours, minutes=minutes, seconds=seconds)
+
+
+def _as_window(value: Any) -> Any:
+    return as_span(value) if isinstance(value, str) else value
+
+
+WHOLE_POLICIES = Kind(
+    noun="policy",
+    example="DelayedUCB(dim=20, family=Bernoulli())",
+    names=exported(policies, is_policy),
+    parts=by_name(*_FAMILIES, *_ESTIMATORS),
+    given={"prior": "it cannot be written as text"},
+)
+REWARDS = Kind(
+    noun="meaning of rewards",
+    example="Explicit(window='7d')",
+    names=by_name(Explicit, DefaultAfter),
+    parts={"timedelta": timedelta},
+    reads={"window": _as_window},
+)
+FEATURES = Kind(
+    noun="description of features",
+    example="PerArm(['blue', 'red'], context=['age'])",
+    names=by_name(PerArm, Shared, Hashed),
+)
+
+
+def as_whole_policy(text: str) -> Policy:
+    """A policy that says itself how wide its rows are, and of which family its rewards.
+
+    >>> as_whole_policy("DelayedUCB(dim=20, family=Bernoulli())").dim
+    20
+    """
+    reader = Reader(WHOLE_POLICIES, text)
+    policy: Policy = reader.made()
+    if not isinstance(policy.family, _FAMILIES):
+        reader.refuse(f"family is {policy.family!r}: Bernoulli() was expected, or another one")
+    if not isinstance(policy.estimator, _ESTIMATORS):
+        reader.refuse(f"estimator is {policy.estimator!r}: Laplace() was expected, or another one")
+    return policy
+
+
+def as_semantics(text: str) -> Rewards:
+    """What silence means.
+
+    >>> as_semantics("DefaultAfter(window='12h', value=0.0)").window
+    datetime.timedelta(seconds=43200)
+    """
+    rewards: Rewards = Reader(REWARDS, text).made()
+    return rewards
+
+
+def as_features(text: str) -> Features:
+    """From records to rows.
+
+    >>> as_features("PerArm(['blue', 'red'], context=['age'])").dim
+    4
+    """
+    features: Features = Reader(FEATURES, text).made()
+    return features

@@ -1,0 +1,119 @@
+"""One decision on its own: what its records come to, without the others of its partition."""
+
+from __future__ import annotations
+
+from belated.events import Decision, Opaque, Record, Settled
+from belated.ids import key_of
+from belated.ledger.entries import Entry, State
+from belated.ledger.ledger import Ledger
+from belated.rewards import Rewards
+
+
+class Telling:
+    """Reads records of a partition, and tells the story of one decision by the ledger's rules.
+
+    Only its own records and those that settle are needed; all others are passed over.
+
+    Args:
+        id: of the decision.
+        rewards: what silence means.
+        least: the least reward that is taken.
+        most: the greatest.
+        retention: for how long after its record a decision takes rewards, in microseconds.
+
+    >>> import math
+    >>> from belated.events import Reward
+    >>> from belated.rewards import Explicit
+    >>> telling = Telling("a1", Explicit(), least=-math.inf, most=math.inf)
+    >>> telling.state
+    'unknown'
+    >>> telling.take(Record(0, 1, 7, Reward("a1", 5, 1.0)))
+    >>> telling.state, [meant for _, meant in telling.records]
+    ('parked', ['parked'])
+    """
+
+    def __init__(
+        self, id: str, rewards: Rewards, *, least: float, most: float, retention: int | None = None
+    ) -> None:
+        self.id = id
+        #: Its records in the order they were taken, and what each of them meant then.
+        self.records: list[tuple[Record, str]] = []
+        #: Events that only a newer release can read; they may be of this decision.
+        self.unreadable = 0
+        self._key = key_of(id)
+        self._rewards = rewards
+        self._ledger = Ledger(rewards, _Nobody(), least=least, most=most, retention=retention)
+        self._entry: Entry | None = None
+
+    def take(self, record: Record) -> None:
+        """Read one more, in the order of positions."""
+        event = record.event
+        if isinstance(event, Opaque):
+            self.unreadable += 1
+        elif isinstance(event, Settled):
+            self._ledger.fold(record)
+        elif key_of(event.id) == self._key:
+            self.records.append((record, self._ledger.fold(record)))
+        else:
+            return
+        self._entry = self._ledger.entry(self.id) or self._entry
+
+    @property
+    def state(self) -> str:
+        """That of the decision; ``parked`` before it is known, ``unknown`` without any record."""
+        if self._entry is None or self.forgotten:
+            # One that was forgotten is still counted, and no other is in this ledger.
+            states = [state.name.lower() for state in State if self._ledger.counts[state]]
+            return states[0] if states else "parked" if self.records else "unknown"
+        return self._entry.state
+
+    @property
+    def forgotten(self) -> bool:
+        """Whether its retention has ended: then nothing of it can change any more."""
+        return any(self._ledger.counts) and self._ledger.entry(self.id) is None
+
+    @property
+    def entry(self) -> Entry | None:
+        """What it has come to, as it was last known."""
+        return self._entry
+
+    @property
+    def value(self) -> float | None:
+        """What it is learned with, None if it is not."""
+        if self.forgotten and self.state == "defaulted":
+            return self._rewards.default
+        return None if self._entry is None else self._entry.value
+
+    @property
+    def decision(self) -> Decision | None:
+        """The decision that counts, as it was made."""
+        for record, _ in self.records:
+            if self._entry is not None and record.position == self._entry.position:
+                assert isinstance(record.event, Decision)
+                return record.event
+        return None
+
+    @property
+    def watermark(self) -> int:
+        """The time to which the partition is settled."""
+        return self._ledger.watermark
+
+
+class _Nobody:
+    """Learns nothing: only the state of the decision is asked for."""
+
+    def enter(self, number: int, decision: Decision, expected: bool = False) -> None: ...
+
+    def expect(self, number: int, again: bool = False) -> None: ...
+
+    def withdraw(self, number: int) -> None: ...
+
+    def learn(self, number: int, value: float) -> None: ...
+
+    def revise(self, number: int, value: float) -> None: ...
+
+    def retract(self, number: int) -> None: ...
+
+    def forget(self, number: int) -> None: ...
+
+    def drop(self, count: int) -> None: ...

@@ -1,0 +1,70 @@
+"""One HTTP exchange over ASGI: the body in, an answer out."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping
+from typing import Any
+
+import msgspec
+
+from belated.service.problems import Problem, ProblemError
+
+Scope = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
+Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+
+_JSON = (b"content-type", b"application/json")
+_PROBLEM = (b"content-type", b"application/problem+json")
+_encode = msgspec.json.Encoder().encode
+
+
+async def body_of(receive: Receive, limit: int) -> bytes:
+    """The whole body; its bytes are counted: what the client says of its length may be wrong."""
+    message = await receive()
+    body: bytes = message.get("body", b"")
+    if not message.get("more_body"):
+        if len(body) > limit:
+            raise _too_large(limit)
+        return body
+    parts, size = [body], len(body)
+    while message.get("more_body"):
+        if size > limit:
+            raise _too_large(limit)
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            raise ProblemError(400, "Incomplete request", "the connection ended within the body")
+        parts.append(message.get("body", b""))
+        size += len(parts[-1])
+    if size > limit:
+        raise _too_large(limit)
+    return b"".join(parts)
+
+
+def _too_large(limit: int) -> ProblemError:
+    return ProblemError(413, "Too large", f"a body may have {limit:,} bytes")
+
+
+async def answer(send: Send, status: int, content: object) -> None:
+    """Send JSON."""
+    await _send(send, status, _JSON, _encode(content))
+
+
+async def answer_bytes(send: Send, status: int, kind: bytes, data: bytes) -> None:
+    """Send bytes of some content type."""
+    await _send(send, status, (b"content-type", kind), data)
+
+
+async def answer_problem(
+    send: Send, problem: Problem, headers: Mapping[str, str] | None = None
+) -> None:
+    """Send a problem."""
+    more = [(name.encode(), value.encode()) for name, value in (headers or {}).items()]
+    await _send(send, problem.status, _PROBLEM, _encode(problem), *more)
+
+
+async def _send(
+    send: Send, status: int, kind: tuple[bytes, bytes], data: bytes, *more: tuple[bytes, bytes]
+) -> None:
+    length = (b"content-length", str(len(data)).encode())
+    await send({"type": "http.response.start", "status": status, "headers": [kind, length, *more]})
+    await send({"type": "http.response.body", "body": data})

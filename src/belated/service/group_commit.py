@@ -1,0 +1,121 @@
+"""Many callers, one commit: what gathers while a commit is under way goes into the next one."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from belated.events import Event
+from belated.exceptions import JournalClosed
+from belated.journals import Journal
+from belated.service.tallies import SECONDS, SIZES, Tally
+
+#: Events in one commit: larger ones only make all who are in it wait.
+MOST = 1_000
+
+
+class _Waiting(NamedTuple):
+    events: Sequence[Event]
+    answer: asyncio.Future[list[int]]
+
+
+class GroupCommit:
+    """A thread that appends, so that the event loop never waits for a disk.
+
+    There is nothing to tune: a commit begins when the one before it has ended, with all that has
+    come meanwhile. Alone a caller waits for one commit, in a crowd for two at most.
+
+    Args:
+        journal: for events; used by this thread alone.
+        loop: of the callers.
+    """
+
+    def __init__(self, journal: Journal, loop: asyncio.AbstractEventLoop) -> None:
+        self._journal = journal
+        self._loop = loop
+        self._waiting: list[_Waiting] = []
+        self._changed = threading.Condition()
+        self._closing = False
+        #: For metrics: how long commits took, how many events each had, and how many failed.
+        self.seconds = Tally(SECONDS)
+        self.sizes = Tally(SIZES)
+        self.failures = 0
+        self._thread = threading.Thread(target=self._run, name="belated commits", daemon=True)
+        self._thread.start()
+
+    @property
+    def commits(self) -> int:
+        """How many there were."""
+        return self.sizes.cumulative[-1]
+
+    @property
+    def events(self) -> int:
+        """How many they had in all."""
+        return int(self.sizes.total)
+
+    def append(self, events: Sequence[Event]) -> asyncio.Future[list[int]]:
+        """Keep events; the answer has the position of each, as of :meth:`Journal.append`."""
+        answer: asyncio.Future[list[int]] = self._loop.create_future()
+        with self._changed:
+            if self._closing:
+                raise JournalClosed("the service is stopping: try again elsewhere")
+            self._waiting.append(_Waiting(events, answer))
+            self._changed.notify()
+        return answer
+
+    def close(self) -> None:
+        """Commit all that waits, then close the journal."""
+        with self._changed:
+            self._closing = True
+            self._changed.notify()
+        self._thread.join()
+        self._journal.close()
+
+    def _run(self) -> None:
+        while True:
+            with self._changed:
+                while not self._waiting and not self._closing:
+                    self._changed.wait()
+                if not self._waiting:
+                    return
+                taken = self._take()
+            self._commit(taken)
+
+    def _take(self) -> list[_Waiting]:
+        """The first that fit into one commit, and at least one."""
+        size = count = 0
+        for one in self._waiting:
+            size += len(one.events)
+            if count and size > MOST:
+                break
+            count += 1
+        taken, self._waiting = self._waiting[:count], self._waiting[count:]
+        return taken
+
+    def _commit(self, taken: list[_Waiting]) -> None:
+        events = [event for one in taken for event in one.events]
+        found: list[int] | Exception
+        start = time.perf_counter()
+        try:
+            found = self._journal.append(events)
+            self.seconds.add(time.perf_counter() - start)
+            self.sizes.add(len(events))
+        except Exception as error:  # whatever it is, each caller is told, and the thread lives on
+            found = error
+            self.failures += 1
+        self._loop.call_soon_threadsafe(_answer, taken, found)
+
+
+def _answer(taken: list[_Waiting], found: list[int] | Exception) -> None:
+    start = 0
+    for events, answer in taken:
+        end = start + len(events)
+        if not answer.done():  # the caller may have gone
+            if isinstance(found, Exception):
+                answer.set_exception(found)
+            else:
+                answer.set_result(found[start:end])
+        start = end

@@ -1,0 +1,219 @@
+"""The learner of the service: one at a time folds a bandit's journal, and publishes its model."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import socket
+import time
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
+from itertools import islice
+from typing import Protocol
+
+from belated.estimators import Estimate
+from belated.events import Record, Reward, Settled
+from belated.exceptions import JournalError, OwnerSuperseded
+from belated.fold import Fold
+from belated.journals import Journal
+from belated.ledger import Ledger
+from belated.published import PublishedModel
+from belated.service.lease import SECONDS, Leaders, Lease
+from belated.service.tallies import DELAYS, Tally
+
+#: Seconds between two models that differ, between two that do not, and between two snapshots.
+PUBLISH, ALIVE, SNAPSHOT = 0.1, 5.0, 30.0
+#: Records folded before anything else is looked at.
+PAGE = 2_000
+#: Rewards of a page whose delays are noted.
+SAMPLED = 32
+
+
+class Board(Leaders, Protocol):
+    """Who leads, and what the last model is: see :class:`~belated.journals.PostgresBoard`."""
+
+    def publish(self, data: bytes, epoch: int) -> int:
+        """Pin up a model in place of the last."""
+
+    def close(self) -> None:
+        """Let go of whatever is held."""
+
+
+class Owned(Journal, Protocol):
+    """A journal whose snapshots are fenced by an owner's epoch."""
+
+    def acquire(self, partition: int) -> int:
+        """Become the owner of a partition."""
+
+
+class LearningService:
+    """Folds, settles, fits, saves and publishes while it leads; stands by while another does.
+
+    Call :meth:`step` again and again. A leader that was cut off, and is slow rather than dead, can
+    neither save nor publish any longer once another leads: it starts anew from the snapshot.
+
+    Args:
+        journal: of the bandit.
+        board: of the bandit.
+        fold: makes an empty fold: of the policy and the rewards' semantics.
+        clock: gives microseconds since 1970.
+        holder: the name of this learner; one that no other has if None.
+        lease: seconds for which the lead is held without being renewed.
+    """
+
+    def __init__(
+        self,
+        journal: Owned,
+        board: Board,
+        fold: Callable[[], Fold],
+        *,
+        clock: Callable[[], int],
+        holder: str | None = None,
+        lease: float = SECONDS,
+    ) -> None:
+        self.journal = journal
+        self.board = board
+        self.holder = holder or f"{socket.gethostname()}/{os.getpid()}/{secrets.token_hex(4)}"
+        self._make = fold
+        self._clock = clock
+        self.lease = Lease(board, self.holder, lease)
+        #: The fold while this learner leads; None while it stands by.
+        self.fold: Fold | None = None
+        self.epoch = 0
+        #: How long ago the last record that was folded had been committed, in seconds.
+        self.lag = 0.0
+        #: How long rewards took, in seconds by the journal's stamps; of a crowd only some.
+        self.delays = Tally(DELAYS)
+        #: When the journal took the oldest pending decision; None if there is none.
+        self.oldest: int | None = None
+        self._publish_at = self._save_at = 0.0
+        self._published = -1
+        # One thread: fits of one bandit follow each other.
+        self._fitter = ThreadPoolExecutor(1, thread_name_prefix="belated fit")
+        self._fit: Future[Estimate] | None = None
+
+    def leads(self) -> bool:
+        """Whether it is this one that learns."""
+        return self.fold is not None
+
+    def oldest_age(self) -> float:
+        """For how long the oldest pending decision has been so, in seconds; 0 if there is none."""
+        oldest = self.oldest
+        return 0.0 if oldest is None else max(0.0, (self._clock() - oldest) / 1e6)
+
+    def step(self) -> int:
+        """Do what is due; returns how many records were folded or written, 0 if it can rest."""
+        try:
+            if not self._lead():
+                return 0
+            assert self.fold is not None
+            count = self._fold_some(self.fold) + self._settle(self.fold)
+            self._refit(self.fold)
+            self._publish(self.fold)
+            self._save(self.fold)
+        except OwnerSuperseded:
+            self._stand_by()
+            return 0
+        return count
+
+    def close(self) -> None:
+        """Save, leave the lead to others, and let go of everything."""
+        if self.fold is not None:
+            with suppress(JournalError):
+                self.fold.save(self.journal)
+        self.lease.close()
+        self._stand_by()
+        self._fitter.shutdown()
+        self.journal.close()
+        self.board.close()
+
+    # --- what is due -----------------------------------------------------------------------------
+
+    def _lead(self) -> bool:
+        epoch = self.lease.ask()
+        if epoch is None or epoch != self.epoch:
+            self._stand_by()
+        if epoch is not None and self.fold is None:
+            self._take_over(epoch)
+        return self.leads()
+
+    def _take_over(self, epoch: int) -> None:
+        """Fence whoever led before, then begin where its last snapshot ends."""
+        for partition in range(self.journal.partitions):
+            self.journal.acquire(partition)
+        fold = self._make()
+        fold.load(self.journal)
+        fold.learner.defers = True
+        self.fold, self.epoch, self._published = fold, epoch, -1
+        self._save_at = time.monotonic() + SNAPSHOT
+
+    def _stand_by(self) -> None:
+        if self._fit is not None:
+            self._fit.cancel()
+        self.fold = self._fit = None
+        self.epoch = 0
+
+    def _fold_some(self, fold: Fold) -> int:
+        count = 0
+        for partition, position in enumerate(fold.positions):
+            page = self.journal.read(partition, position, PAGE)
+            fold.take_all(partition, page)
+            self._note_delays(fold.ledgers[partition], page)
+            if page:
+                self.lag = (self._clock() - page[-1].recorded) / 1e6
+            count += len(page)
+        return count
+
+    def _note_delays(self, ledger: Ledger, page: list[Record]) -> None:
+        rewards = (record for record in page if isinstance(record.event, Reward))
+        for record in islice(rewards, SAMPLED):
+            assert isinstance(record.event, Reward)
+            entry = ledger.entry(record.event.id)
+            if entry is not None:
+                self.delays.add((record.recorded - entry.recorded) / 1e6)
+
+    def _settle(self, fold: Fold) -> int:
+        now = self._clock()
+        due = [
+            Settled(partition, now)
+            for partition, ledger in enumerate(fold.ledgers)
+            if ledger.is_due(now)
+        ]
+        if due:
+            self.journal.append(due)
+        return len(due)
+
+    def _refit(self, fold: Fold) -> None:
+        """Beside the fold: rewards that come meanwhile are learned by steps, and added after it."""
+        learner = fold.learner
+        if self._fit is not None:
+            if self._fit.done():
+                learner.finish_fit(self._fit.result())
+                self._fit = None
+                self._published = -1
+        elif learner.fit_is_due():
+            self._fit = self._fitter.submit(learner.begin_fit())
+
+    def _publish(self, fold: Fold) -> None:
+        now = time.monotonic()
+        wait = 0.0 if fold.version != self._published else ALIVE - PUBLISH
+        if now < self._publish_at + wait:
+            return
+        model = PublishedModel.of(
+            fold.model,
+            fold.learner.policy,
+            positions=fold.positions,
+            version=fold.version,
+            at=self._clock(),
+        )
+        self.board.publish(model.write(), self.epoch)
+        self._published = fold.version
+        self._publish_at = now + PUBLISH
+        self.oldest = min((t for ledger in fold.ledgers if (t := ledger.oldest)), default=None)
+
+    def _save(self, fold: Fold) -> None:
+        now = time.monotonic()
+        if now >= self._save_at:
+            fold.save(self.journal)
+            self._save_at = now + SNAPSHOT

@@ -1,0 +1,63 @@
+"""Logs as JSON lines: one object for each message, on stderr."""
+
+from __future__ import annotations
+
+import logging
+import sys
+import threading
+import traceback
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+
+#: How much is said.
+LEVELS = ("debug", "info", "warning", "error")
+
+#: What every record of :mod:`logging` has; the rest are fields that were given as ``extra``.
+_USUAL = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "color_message"}
+
+
+class JsonLines(logging.Formatter):
+    """Writes time, level, message and the fields that were given as ``extra``.
+
+    >>> record = logging.makeLogRecord(
+    ...     {"created": 1.7e9, "levelname": "INFO", "msg": "serving", "port": 8080}
+    ... )
+    >>> JsonLines().format(record)
+    '{"time":"2023-11-14T22:13:20.000Z","level":"info","message":"serving","port":8080}'
+    """
+
+    def format(self, record: logging.LogRecord) -> str:
+        """One line."""
+        when = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
+        line: dict[str, Any] = {
+            "time": when.replace("+00:00", "Z"),
+            "level": record.levelname.lower(),
+            "message": record.getMessage(),
+        }
+        line |= {name: value for name, value in vars(record).items() if name not in _USUAL}
+        if record.exc_info and record.exc_info[1] is not None:
+            error = record.exc_info[1]
+            line["error"] = f"{type(error).__name__}: {error}"
+            line["traceback"] = "".join(traceback.format_exception(error))
+        return msgspec.json.encode(line, enc_hook=str).decode()
+
+
+def start_logging(level: str = "info") -> None:
+    """Send all that is logged or warned of, and whatever a thread dies of, to stderr."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(JsonLines())
+    logging.basicConfig(handlers=[handler], level=level.upper(), force=True)
+    logging.captureWarnings(True)
+    # It says in its own words what is said here in ours.
+    logging.getLogger("uvicorn").setLevel(max(logging.WARNING, logging.getLogger().level))
+    threading.excepthook = _log_death
+
+
+def _log_death(args: threading.ExceptHookArgs) -> None:
+    if args.exc_value is not None and not isinstance(args.exc_value, SystemExit):
+        name = args.thread.name if args.thread else ""
+        logging.getLogger("belated.service").error(
+            "a thread has died", extra={"thread_name": name}, exc_info=args.exc_value
+        )

@@ -1,0 +1,146 @@
+"""The OpenAPI document: made from the routes and the types that serve them."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Iterable, Sequence
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+
+import msgspec
+
+from belated.service.problems import Problem
+from belated.service.routes import Route
+
+_REF = "#/components/schemas/{name}"
+#: By status, what kind of problem it is and why it is answered.
+_PROBLEMS = {
+    400: ("Malformed", "The request is no JSON, or holds text that is not UTF-8."),
+    404: ("NotFound", "There is no such bandit."),
+    413: ("TooLarge", "The body is too large."),
+    422: ("Invalid", "Something in the request is wrong: the detail says what. Nothing was taken."),
+    500: ("Failed", "Something went wrong in the service."),
+    503: ("Away", "The journal cannot be reached now. It is safe to try again, after a second."),
+}
+_ATTRIBUTE = re.compile(r"^    (\w+): (.+\n?(?:     .*\n?)*)", re.MULTILINE)
+_PARAMETERS = {
+    "bandit": "The name of the bandit.",
+    "id": "Of the decision; what is not a letter, a digit or one of -._~ is percent-encoded.",
+    "at": "When it happened; now if it is not given.",
+}
+
+
+def document(routes: Sequence[Route]) -> bytes:
+    """The document of some routes, as JSON."""
+    return msgspec.json.encode(describe(routes))
+
+
+def describe(routes: Sequence[Route]) -> dict[str, Any]:
+    """The same as a value."""
+    types = [Problem]
+    for route in routes:
+        types += [one for one in (route.body, route.answer, *route.also.values()) if one]
+    _, components = msgspec.json.schema_components(types, ref_template=_REF)
+    for kind in _structs(types):
+        if kind.__name__ in components:
+            _explain(components[kind.__name__], kind)
+    paths: dict[str, dict[str, Any]] = {}
+    for route in routes:
+        paths.setdefault(route.path, {})[route.method.lower()] = _operation(route)
+    return {
+        "openapi": "3.1.0",
+        "info": {
+            "title": "belated",
+            "summary": "Contextual bandits for rewards that come late.",
+            "description": "Whatever is sent again is safe: a retry changes nothing.",
+            "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
+            "version": _version(),
+        },
+        "paths": paths,
+        "components": {
+            "schemas": components,
+            "responses": {
+                name: _response(why, Problem, "application/problem+json")
+                for name, why in _PROBLEMS.values()
+            },
+        },
+    }
+
+
+def _operation(route: Route) -> dict[str, Any]:
+    about_bandit = "{bandit}" in route.path
+    responses = {route.status: _response("As asked for.", route.answer, route.content)}
+    for status, kind in route.also.items():
+        responses[status] = _response("Not now.", kind)
+    takes = route.body is not None or "{id}" in route.path
+    for status, (name, _) in _PROBLEMS.items() if about_bandit else ():
+        if takes or status not in (400, 422):
+            responses[status] = {"$ref": f"#/components/responses/{name}"}
+    operation: dict[str, Any] = {
+        "operationId": route.handler.__name__.strip("_"),
+        "summary": route.summary,
+        "tags": ["bandits" if about_bandit else "service"],
+        "responses": {str(status): one for status, one in sorted(responses.items())},
+    }
+    parameters = [
+        {"name": name, "in": "path", "required": True, "schema": {"type": "string"}}
+        for name in re.findall(r"{(\w+)}", route.path)
+    ] + [
+        {"name": name, "in": "query", "schema": msgspec.json.schema(kind)}
+        for name, kind in route.query.items()
+    ]
+    if parameters:
+        operation["parameters"] = [
+            one | {"description": _PARAMETERS[str(one["name"])]} for one in parameters
+        ]
+    if route.body is not None:
+        operation["requestBody"] = {
+            "required": True,
+            "content": {"application/json": {"schema": _schema(route.body)}},
+        }
+    return operation
+
+
+def _response(why: str, kind: Any, content: str = "application/json") -> dict[str, Any]:
+    media = {} if kind is None else {"schema": _schema(kind)}
+    return {"description": why, "content": {content.partition(";")[0]: media}}
+
+
+def _schema(kind: Any) -> dict[str, str]:
+    return {"$ref": _REF.format(name=kind.__name__)}
+
+
+def _structs(types: Iterable[Any]) -> set[Any]:
+    """These types, and those of their fields."""
+    found: set[Any] = set()
+
+    def visit(one: Any) -> None:
+        if isinstance(one, msgspec.inspect.StructType) and one.cls not in found:
+            found.add(one.cls)
+            for field in one.fields:
+                visit(field.type)
+        visit_all = [getattr(one, "item_type", None), *getattr(one, "types", ())]
+        for inner in filter(None, visit_all):
+            visit(inner)
+
+    for one in types:
+        visit(msgspec.inspect.type_info(one))
+    return found
+
+
+def _explain(schema: dict[str, Any], kind: type) -> None:
+    """Move what docstrings say of each field to that field."""
+    for one in reversed(kind.__mro__):  # those of its parents are its own too
+        about, _, attributes = (inspect.getdoc(one) or "").partition("\n\nAttributes:\n")
+        schema["description"] = " ".join(about.split())
+        for name, said in _ATTRIBUTE.findall(attributes):
+            if name in schema.get("properties", {}):
+                schema["properties"][name]["description"] = " ".join(said.split())
+
+
+def _version() -> str:
+    try:
+        return version("belated")
+    except PackageNotFoundError:
+        return "0"

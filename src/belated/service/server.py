@@ -1,0 +1,80 @@
+"""The service behind uvicorn: one process, which ends when it is told to and not before."""
+
+from __future__ import annotations
+
+import logging
+import signal
+import socket
+from collections.abc import Sequence
+from typing import Any
+
+from belated.exceptions import MissingExtra
+from belated.service.app import Service
+
+try:
+    import httptools  # noqa: F401 - uvicorn needs it to read requests fast
+    import uvicorn
+except ModuleNotFoundError:
+    raise MissingExtra("belated serve", "service") from None
+
+#: Seconds in which requests under way may end, once it is told to stop.
+GRACE = 10
+#: Seconds for which an idle connection is kept: longer than balancers keep theirs, or they would
+#: send requests down one that is being closed.
+KEEP_ALIVE = 75
+#: Connections that may wait to be taken.
+BACKLOG = 2048
+
+log = logging.getLogger("belated.service")
+
+
+def serve(app: Service, host: str, port: int) -> int:
+    """Serve until SIGTERM or SIGINT, then answer what is under way; returns the exit code.
+
+    Raises:
+        OSError: the address cannot be had.
+    """
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listening = socket.create_server((host, port), family=family, backlog=BACKLOG)
+    # uvicorn sends itself the signal again when all is done: then this ends the process with 0.
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, _leave)
+    config = uvicorn.Config(
+        app,
+        http="httptools",
+        ws="none",
+        lifespan="on",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        backlog=BACKLOG,
+        timeout_keep_alive=KEEP_ALIVE,
+        timeout_graceful_shutdown=GRACE,
+    )
+    server = _Server(config)
+    try:
+        server.run(sockets=[listening])
+    except SystemExit:
+        if not server.started:  # the log says why
+            return 2
+    log.info("stopped")
+    return 0
+
+
+class _Server(uvicorn.Server):
+    """Says where it can be reached, once it can be."""
+
+    async def startup(self, sockets: Sequence[socket.socket] | None = None) -> None:
+        await super().startup(list(sockets or ()))
+        if self.started and sockets:
+            host, port = sockets[0].getsockname()[:2]
+            app: Any = self.config.app
+            log.info("serving", extra={"host": host, "port": port, "bandits": list(app.desks)})
+
+    async def shutdown(self, sockets: Sequence[socket.socket] | None = None) -> None:
+        log.info("stopping: what is under way is answered first")
+        await super().shutdown(list(sockets or ()))
+
+
+def _leave(number: int, frame: object) -> None:
+    raise SystemExit(0)

@@ -1,0 +1,258 @@
+"""One learner leads, others stand by; what it publishes and saves is fenced."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from datetime import timedelta
+
+import numpy as np
+import pytest
+
+from belated import Bandit, Bernoulli, DefaultAfter, DelayedUCB, Explicit
+from belated.events import Decision
+from belated.exceptions import JournalError, OwnerSuperseded
+from belated.fold import Fold, same_sums
+from belated.journals import PostgresBoard, PostgresJournal
+from belated.journals.arrivals import system_clock
+from belated.published import PublishedModel
+from belated.rewards import Rewards
+from belated.service import learning as module
+from belated.service.app import learning
+from belated.service.desk import Definition
+from belated.service.learning import LearningService
+
+DIM = 3
+POLICY = DelayedUCB(DIM, Bernoulli())
+
+
+def definition(name: str, rewards: Rewards | None = None) -> Definition:
+    """Of a bandit."""
+    return Definition(name, POLICY, rewards or Explicit(timedelta(days=1)), partitions=2)
+
+
+@pytest.fixture
+def writer(dsn: str, bandit: str) -> Iterator[Bandit]:
+    """Someone who decides and is told rewards."""
+    with Bandit(
+        policy=POLICY,
+        rewards=Explicit(timedelta(days=1)),
+        journal=PostgresJournal(dsn, bandit=bandit, partitions=2),
+        seed=3,
+    ) as made:
+        yield made
+
+
+def play(writer: Bandit, rounds: int) -> None:
+    """Some decisions, and rewards for most of them."""
+    for n in range(rounds):
+        decision = writer.decide(np.eye(DIM))
+        if n % 4:
+            writer.observe(decision.id, float(n % 3 == 0))
+
+
+def until_idle(learner: LearningService) -> None:
+    """Step until there is nothing to do, no fit either."""
+    deadline = time.monotonic() + 30
+    while learner.step() or learner._fit is not None:
+        assert time.monotonic() < deadline
+
+
+def test_the_model_that_is_published_is_that_of_the_journal(
+    dsn: str, bandit: str, writer: Bandit, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Positions, counts and θ̂; and a fit beside the fold is in it."""
+    monkeypatch.setattr(module, "PUBLISH", 0.0)
+    play(writer, 60)
+    learner = learning(definition(bandit), dsn)
+    until_idle(learner)
+    learner.step()
+    board = PostgresBoard(dsn, bandit=bandit)
+    found = board.published()
+    assert found is not None
+    number, data = found
+    published = PublishedModel.read(data)
+    assert published.positions == writer._fold.positions
+    assert (published.n, published.pending) == (45, 15)
+    model = published.model(POLICY)
+    deviations = np.sqrt(np.diag(writer.estimate.covariance))
+    assert np.abs((model.theta - writer.estimate.theta) / deviations).max() < 0.05
+    assert board.published(number) is None
+    play(writer, 5)
+    until_idle(learner)
+    learner.step()
+    newer = board.published(number)
+    assert newer is not None
+    assert newer[0] > number
+    board.close()
+    learner.close()
+
+
+def test_one_leads_and_the_other_takes_over(dsn: str, bandit: str, writer: Bandit) -> None:
+    """At once if the first resigns; when its lease has ended if it is gone."""
+    play(writer, 30)
+    first, second = (learning(definition(bandit), dsn, lease=0.5) for _ in range(2))
+    until_idle(first)
+    assert second.step() == 0
+    assert (first.leads(), second.leads()) == (True, False)
+    first.close()
+    until_idle(second)
+    assert second.leads()
+    assert second.fold is not None
+    assert second.fold.digest == writer.digest
+    # It began where the first one's snapshot ends.
+    assert second.fold.positions == writer._fold.positions
+    third = learning(definition(bandit), dsn, lease=0.5)
+    second.lease._stopped.set()  # as if it were dead
+    start = time.monotonic()
+    while not third.leads():
+        third.step()
+        time.sleep(0.02)
+        assert time.monotonic() < start + 10
+    assert time.monotonic() - start < 2.0
+    for one in (second, third):
+        one.close()
+
+
+def test_one_that_was_cut_off_can_neither_publish_nor_save(
+    dsn: str, bandit: str, writer: Bandit
+) -> None:
+    """It notices at its next step, stands by, and starts anew when it may lead again."""
+    play(writer, 10)
+    slow = learning(definition(bandit), dsn, lease=0.3)
+    next_one = learning(definition(bandit), dsn)
+    until_idle(slow)
+    fold, epoch = slow.fold, slow.epoch
+    assert fold is not None
+    slow.lease._stopped.set()  # it hangs, the thread that renews its lease too
+    time.sleep(0.5)
+    until_idle(next_one)
+    assert next_one.leads()
+    with pytest.raises(OwnerSuperseded):
+        slow.board.publish(b"old", epoch)
+    with pytest.raises(OwnerSuperseded):
+        fold.save(slow.journal)
+    slow.lease._ends = time.monotonic() + 100  # it believes that it still leads
+    slow._publish_at = 0.0
+    play(writer, 1)
+    assert slow.step() == 0
+    assert not slow.leads()
+    next_one.close()
+    slow.lease._ends = 0.0
+    until_idle(slow)
+    assert slow.leads()
+    assert slow.fold is not None
+    assert slow.fold.digest == writer.digest
+    slow.close()
+
+
+def test_it_settles_what_is_due(dsn: str, bandit: str) -> None:
+    """Silence until the window is the default: the learner writes that time has passed."""
+    given = definition(bandit, DefaultAfter(timedelta(seconds=1)))
+    with PostgresJournal(dsn, bandit=bandit, partitions=2) as journal:
+        x = np.ones(DIM, dtype=np.float32)
+        journal.append([Decision(f"d{n}", system_clock(), 0, 0, x, 0.5, 1.0, 0) for n in range(20)])
+    learner = learning(given, dsn)
+    until_idle(learner)
+    assert learner.fold is not None
+    assert learner.fold.counts["pending"] == 20
+    time.sleep(1.1)
+    until_idle(learner)
+    assert learner.fold.counts["defaulted"] == 20
+    learner.close()
+
+
+def test_fits_beside_the_fold_lose_nothing(dsn: str, bandit: str, writer: Bandit) -> None:
+    """After hundreds of rewards, folded a few at a time with fits between: the same sums."""
+    learner = learning(definition(bandit), dsn)
+    for _ in range(8):
+        play(writer, 40)
+        learner.step()
+    until_idle(learner)
+    assert learner.fold is not None
+    assert same_sums(learner.fold, writer._fold)
+    whole = Fold(POLICY, writer.rewards, partitions=2)
+    whole.catch_up(writer.journal)
+    assert learner.fold.digest == whole.digest
+    deviations = np.sqrt(np.diag(writer.estimate.covariance))
+    gap = (learner.fold.model.theta - writer.estimate.theta) / deviations
+    assert np.abs(gap).max() < 0.1
+    learner.close()
+
+
+def test_decisions_are_found_by_their_ids(dsn: str, bandit: str) -> None:
+    """Of two under one id the one that counts; rewards and strangers are not among them."""
+    x = np.ones(DIM, dtype=np.float32)
+    with PostgresJournal(dsn, bandit=bandit, partitions=4) as journal:
+        made = [Decision(f"d{n}", n + 10, n, 0, x, 0.5, 1.0, 0) for n in range(50)]
+        twin = Decision("d7", 5, 99, 0, x, 0.5, 1.0, 0)
+        journal.append([*made, twin])
+        found = journal.decisions(["d3", "d7", "nobody", "d49"])
+        assert found == {"d3": made[3], "d7": twin, "d49": made[49]}
+        assert journal.decisions([]) == {}
+
+
+def test_a_board_needs_a_journal(dsn: str) -> None:
+    """Of a bandit that nobody has opened yet there is none."""
+    with pytest.raises(JournalError, match="open its journal first"):
+        PostgresBoard(dsn, bandit="nobody has opened this")
+
+
+def test_who_leads_can_be_seen(dsn: str, bandit: str, writer: Bandit) -> None:
+    """Its name, its epoch, and for how long."""
+    board = PostgresBoard(dsn, bandit=bandit)
+    assert board.leader() is None
+    assert board.lead("one", 5.0) == 1
+    assert board.lead("two", 5.0) is None
+    assert board.lead("one", 5.0) == 1
+    leader = board.leader()
+    assert leader is not None
+    assert (leader.holder, leader.epoch) == ("one", 1)
+    assert 4.0 < leader.seconds <= 5.0
+    board.resign("two")
+    assert board.leader() is not None
+    board.resign("one")
+    assert board.leader() is None
+    assert board.lead("two", 5.0) == 2
+    board.close()
+
+
+def test_a_long_step_does_not_lose_the_lead(dsn: str, bandit: str, writer: Bandit) -> None:
+    """The lease is renewed beside it: one that stands by does not get in."""
+    play(writer, 5)
+    busy, other = (learning(definition(bandit), dsn, lease=0.6) for _ in range(2))
+    make = busy._make
+
+    def slowly() -> Fold:
+        """As if a large snapshot were loaded."""
+        for _ in range(20):
+            time.sleep(0.1)
+            assert not other.step()
+            assert not other.leads()
+        return make()
+
+    busy._make = slowly
+    until_idle(busy)
+    assert busy.leads()
+    assert busy.epoch == 1
+    for one in (busy, other):
+        one.close()
+
+
+def test_one_that_is_stuck_loses_the_lead(
+    dsn: str, bandit: str, writer: Bandit, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A thread renews the lease only while the learner is heard of."""
+    play(writer, 5)
+    stuck, other = (learning(definition(bandit), dsn, lease=0.3) for _ in range(2))
+    until_idle(stuck)
+    monkeypatch.setattr("belated.service.lease.PATIENCE", 0.2)
+    deadline = time.monotonic() + 10
+    while not other.leads():
+        other.step()
+        time.sleep(0.02)
+        assert time.monotonic() < deadline
+    assert stuck.step() == 0
+    assert not stuck.leads()
+    for one in (stuck, other):
+        one.close()

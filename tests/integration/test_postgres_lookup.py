@@ -1,0 +1,102 @@
+"""Records of the journal in PostgreSQL that are found by their id, and those that settle."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import psycopg
+import pytest
+
+from belated import Bernoulli, DelayedUCB, Explicit
+from belated.events import Activation, Decision, Event, Record, Reward, Settled, Void
+from belated.exceptions import CorruptEvent
+from belated.fold import Fold
+from belated.ids import key_of, new_id, partition_of
+from belated.journals import PostgresJournal, postgres
+from belated.testing import ManualClock
+
+ROW = np.array([1.0, 0.5], dtype=np.float32)
+
+
+def decision(id: str, at: int = 5, index: int = 0) -> Decision:
+    """One."""
+    return Decision(id, at, index, index, ROW, 0.5, 1.0, 0)
+
+
+@pytest.fixture
+def journal(dsn: str, bandit: str) -> Iterator[PostgresJournal]:
+    """With four partitions, and a clock that stands."""
+    with PostgresJournal(dsn, bandit=bandit, partitions=4) as found:
+        found._clock = ManualClock(1_000)
+        yield found
+
+
+def test_all_records_of_ids_are_found_and_no_others(journal: PostgresJournal) -> None:
+    """By made ids and callers' own, in order, exactly as reading everything finds them."""
+    ids = [new_id(1_700_000_000_000_000 + n) for n in range(20)] + [f"order-{n}" for n in range(20)]
+    events: list[Event] = []
+    for n, id in enumerate(ids):
+        events += [decision(id), Reward(id, n, 1.0), Void(id, n)]
+    events += [Settled(p, 7) for p in range(4)]
+    journal.append(events)
+    journal.append([Activation(id, 1) for id in ids])
+    everything = [one for p in range(4) for one in journal.read(p, 0, 1_000)]
+    for some in ([ids[3]], ids[::7], ["nobody"], []):
+        expected = [one for one in everything if getattr(one.event, "id", None) in some]
+        assert journal.records_of(some) == expected
+
+
+def test_ids_that_begin_alike_are_told_apart(journal: PostgresJournal) -> None:
+    """The index knows half of the key; the rest is compared. Zeros look like what has no id."""
+    ids = ["0" * 31 + "1", "0" * 31 + "2", "0" * 32]
+    journal.append([decision(id) for id in ids] + [Settled(0, 7)])
+    for id in ids:
+        assert [getattr(one.event, "id", None) for one in journal.records_of([id])] == [id]
+    assert [one.event for one in journal.settlements(0)] == [Settled(0, 7)]
+
+
+def test_the_decision_that_counts_is_that_of_the_ledger(journal: PostgresJournal) -> None:
+    """Of several the one with the least time, and of these the one the ledger takes."""
+    rivals = [decision("a", at, index) for at in (9, 5) for index in range(6)]
+    journal.append(rivals)
+    journal.append([Reward("b", 5, 1.0)])
+    fold = Fold(DelayedUCB(2, Bernoulli()), Explicit(), partitions=4)
+    fold.catch_up(journal)
+    partition = partition_of(key_of("a"), 4)
+    entry = fold.ledgers[partition].entry("a")
+    assert entry is not None
+    counts = journal.read(partition, entry.position - 1, 1)[0].event
+    assert journal.decisions(["a", "b", "c"]) == {"a": counts}
+
+
+def test_a_record_that_was_changed_is_noticed(journal: PostgresJournal, dsn: str) -> None:
+    """However it was found."""
+    journal.append([decision("a")])
+    with psycopg.connect(dsn) as connection:
+        connection.execute(
+            "UPDATE belated.record SET recorded = recorded + 1 WHERE bandit = %s", [journal._number]
+        )
+    with pytest.raises(CorruptEvent, match="was changed"):
+        journal.records_of(["a"])
+
+
+def test_the_last_that_settled_are_found_wherever_they_are(
+    journal: PostgresJournal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At the end of the partition, or far before it; the last ones where there are many."""
+    assert journal.settlements(1) == []
+    monkeypatch.setattr(postgres, "_RECENT", 10)
+    monkeypatch.setattr(postgres, "_LAST", 3)
+    journal.append([Settled(1, until) for until in range(100, 105)])
+
+    def until(records: list[Record]) -> list[int]:
+        return [one.event.until for one in records if isinstance(one.event, Settled)]
+
+    assert until(journal.settlements(1)) == [102, 103, 104]
+    ids = [id for id in (f"x{n}" for n in range(100)) if partition_of(key_of(id), 4) == 1]
+    journal.append([decision(id) for id in ids[:15]])
+    assert until(journal.settlements(1)) == [102, 103, 104]
+    journal.append([Settled(1, 200)])
+    assert until(journal.settlements(1)) == [200]
+    assert journal.settlements(0) == []

@@ -1,0 +1,276 @@
+"""The service as operators run it: real processes, a real PostgreSQL, signals."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
+from http.client import HTTPConnection, HTTPException
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from belated.journals import PostgresBoard, PostgresJournal
+from tests.waiting import eventually
+
+#: Seconds for which a learner that was killed is missed, and more that a busy machine may need.
+LEASE, SLACK = 5.0, 5.0
+ROWS = [[1.0, 0.0], [0.0, 1.0]]
+
+
+#: Waits longer than usual: a process loads for seconds before it does anything.
+later = partial(eventually, seconds=60)
+
+
+class Process:
+    """``belated …`` in a process of its own, with its log."""
+
+    def __init__(self, log: Path, *arguments: str, **environment: str) -> None:
+        self._log = log
+        with log.open("wb") as file:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "belated", *arguments],
+                stdin=subprocess.DEVNULL,
+                stderr=file,
+                env=os.environ | environment,
+            )
+
+    def said(self, message: str) -> dict[str, Any] | None:
+        """The first line of its log with this message; every line must be JSON."""
+        whole, _, _ = self._log.read_text(encoding="utf-8").rpartition("\n")
+        lines = [json.loads(line) for line in whole.splitlines()]
+        return next((line for line in lines if line["message"] == message), None)
+
+    def heard(self, message: str) -> dict[str, Any]:
+        """The same, once it has been said."""
+
+        def is_so() -> bool:
+            assert self._process.poll() is None, self._log.read_text(encoding="utf-8")
+            return self.said(message) is not None
+
+        later(is_so, f"it has not said {message!r}")
+        found = self.said(message)
+        assert found is not None
+        return found
+
+    def send(self, number: int) -> None:
+        """A signal."""
+        self._process.send_signal(number)
+
+    def ended(self) -> int:
+        """Its exit code, once it has one."""
+        return self._process.wait(30)
+
+    def kill(self) -> None:
+        """End it without warning, if it still runs."""
+        self._process.kill()
+        self._process.wait(30)
+
+    def ask(self, method: str, path: str, body: object = None) -> tuple[int, dict[str, Any]]:
+        """One request to its service, over a connection of its own."""
+        connection = HTTPConnection("127.0.0.1", self.heard("serving")["port"], timeout=10)
+        try:
+            data = None if body is None else json.dumps(body)
+            connection.request(method, path, data)
+            answer = connection.getresponse()
+            return answer.status, json.loads(answer.read())
+        finally:
+            connection.close()
+
+    def decide(self, **offer: object) -> str:
+        """The id of a decision."""
+        status, found = self.ask("POST", "/v1/offers/decisions", {"rows": ROWS, **offer})
+        assert status == 201, found
+        id: str = found["id"]
+        return id
+
+    def reward(self, id: str, value: float = 1.0) -> None:
+        """Report a reward."""
+        status, found = self.ask("PUT", f"/v1/offers/decisions/{id}/reward", {"value": value})
+        assert status == 202, found
+
+    def state(self) -> dict[str, Any]:
+        """How it stands with the bandit."""
+        return self.ask("GET", "/v1/offers")[1]
+
+
+#: Starts a command with the configuration.
+Start = Callable[..., Process]
+_databases = count()
+
+
+@pytest.fixture
+def dsn(postgres: Any) -> str:
+    """A database of its own, in which there is nothing yet."""
+    import psycopg
+
+    name = f"serve{next(_databases)}"
+    with psycopg.connect(postgres.dsn, autocommit=True) as connection:
+        connection.execute(f"CREATE DATABASE {name}".encode())
+    return f"{postgres.dsn.rpartition('/')[0]}/{name}"
+
+
+@pytest.fixture
+def start(dsn: str, tmp_path: Path) -> Iterator[Start]:
+    """Starts commands, and ends those that still run."""
+    processes: list[Process] = []
+
+    def begin(command: str, *options: str, learn: bool = True) -> Process:
+        file = tmp_path / f"learn-{learn}.toml"
+        text = f"""
+            [database]
+            dsn_env = "OFFERS_DATABASE"
+            [server]
+            port = 0
+            learn = {str(learn).lower()}
+            lease = "{LEASE:.0f}s"
+            [bandits.offers]
+            policy = "DelayedUCB(dim=2, family=Bernoulli())"
+            rewards = "Explicit(window='7d')"
+            retention = "30d"
+            partitions = 4
+        """
+        file.write_text(text, encoding="utf-8")
+        log = tmp_path / f"log {len(processes)}"
+        process = Process(log, command, str(file), *options, OFFERS_DATABASE=dsn)
+        processes.append(process)
+        return process
+
+    yield begin
+    for process in processes:
+        process.kill()
+
+
+def test_from_nothing_to_a_model_that_has_learned(start: Start, dsn: str) -> None:
+    """One process decides and learns; told to stop it ends with 0, and another goes on."""
+    service = start("serve", "--create-tables")
+    first = service.decide(id="order-1", actions=["blue", "red"])
+    assert first == "order-1"
+    service.reward(first)
+    later(lambda: service.state()["version"] == 2)
+    state = service.state()
+    assert (state["bandit"], state["n"], state["pending"]) == ("offers", 1, 0)
+    assert service.ask("GET", "/readyz")[0] == 200
+    assert service.heard("this learner leads")["bandit"] == "offers"
+    service.send(signal.SIGTERM)
+    assert service.ended() == 0
+    assert service.said("stopped") is not None
+
+    again = start("serve")  # on the tables and with the model that are there
+    assert again.state()["n"] == 1
+    again.reward(again.decide(), 0.0)
+    later(lambda: again.state()["n"] == 2)
+    assert again.decide(id="order-1", actions=["blue", "red"]) == first
+
+
+def test_told_to_stop_it_answers_what_is_under_way(start: Start, dsn: str) -> None:
+    """Whatever was acknowledged is in the journal, and no request is left without an answer."""
+    service = start("serve", "--create-tables")
+    service.heard("this learner leads")
+    taken: list[str] = []
+    cut: list[Exception] = []
+
+    def go_on() -> None:
+        connection = HTTPConnection("127.0.0.1", service.heard("serving")["port"], timeout=10)
+        while True:
+            try:
+                connection.connect()
+            except OSError:
+                return  # it takes no more
+            try:
+                for _ in range(20):
+                    connection.request("POST", "/v1/offers/decisions", json.dumps({"rows": ROWS}))
+                    answer = connection.getresponse()
+                    found = json.loads(answer.read())
+                    assert answer.status == 201, found
+                    taken.append(found["id"])
+                    if answer.will_close:
+                        break
+            except (OSError, HTTPException) as error:  # closed while it was idle, or just opened
+                cut.append(error)
+            finally:
+                connection.close()
+
+    callers = [threading.Thread(target=go_on) for _ in range(4)]
+    for caller in callers:
+        caller.start()
+    later(lambda: len(taken) > 100)
+    service.send(signal.SIGTERM)
+    assert service.ended() == 0
+    for caller in callers:
+        caller.join(20)
+        assert not caller.is_alive()
+    assert len(cut) <= 2 * len(callers)
+    journal = PostgresJournal(dsn, bandit="offers")
+    assert journal.decisions(taken).keys() == set(taken)
+    journal.close()
+
+
+def test_learning_can_be_elsewhere(start: Start) -> None:
+    """One process decides, another learns; either can stop without the other."""
+    service = start("serve", "--create-tables", learn=False)
+    id = service.decide()
+    service.reward(id)
+    state = service.state()
+    assert (state["version"], state["age"]) == (0, None)
+    assert service.ask("GET", "/readyz")[0] == 503
+    learner = start("learn", learn=False)
+    later(lambda: service.state()["version"] == 2)
+    assert service.ask("GET", "/readyz")[0] == 200
+    learner.send(signal.SIGTERM)
+    assert learner.ended() == 0
+    service.decide()
+    service.send(signal.SIGINT)
+    assert service.ended() == 0
+
+
+def test_another_learner_takes_over_when_the_first_is_killed(start: Start, dsn: str) -> None:
+    """Within the lease; meanwhile decisions go on, and none of them is lost."""
+    service = start("serve", "--create-tables", learn=False)
+    first = start("learn", "--create-tables", learn=False)  # both at once: one makes them
+    leader = first.heard("this learner leads")
+    # Before another stands by: the first record loads the kernels, which can outlast the lease.
+    service.reward(service.decide())
+    later(lambda: service.state()["version"] == 2)
+    second = start("learn", learn=False)
+    assert second.heard("this learner stands by")["leader"] == leader["holder"]
+
+    board = PostgresBoard(dsn, bandit="offers")
+
+    def is_taken_over() -> bool:
+        now = board.leader()
+        return now is not None and now.holder != leader["holder"]
+
+    first.kill()
+    killed = time.monotonic()
+    service.reward(service.decide())
+    assert not is_taken_over()
+    later(is_taken_over)
+    assert time.monotonic() - killed < LEASE + SLACK
+    board.close()
+    assert second.heard("this learner leads")["epoch"] == leader["epoch"] + 1
+    later(lambda: service.state()["version"] == 4)
+    assert service.state()["n"] == 2
+    second.send(signal.SIGTERM)
+    assert second.ended() == 0
+
+
+def test_what_cannot_start_says_why_in_one_line(start: Start, tmp_path: Path) -> None:
+    """No tables; then an address that is taken."""
+    tables = start("serve")
+    assert tables.ended() == 2
+    (line,) = (tmp_path / "log 0").read_text(encoding="utf-8").splitlines()
+    assert "has no tables for journals yet: run `belated schema" in line
+    service = start("serve", "--create-tables")
+    taken = start("serve", "--port", str(service.heard("serving")["port"]))
+    assert taken.ended() == 2
+    (line,) = (tmp_path / "log 2").read_text(encoding="utf-8").splitlines()
+    assert "Address already in use" in line

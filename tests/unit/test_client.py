@@ -1,0 +1,295 @@
+"""The client's rules for trying again.
+
+The server is a mock (`httpx.MockTransport`), and so is the sleep: when a request is lost, refused
+or late, and for how long the client waits then, cannot be timed with a real one. What the service
+itself does is in tests/integration/test_service_http.py.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
+
+import httpx
+import msgspec
+import numpy as np
+import pytest
+
+from belated.exceptions import InvalidInput, ServiceError, ServiceUnavailable
+from belated.ids import key_of
+from belated.receipts import Receipt
+from belated.service import Client
+from belated.service.bodies import Decided, NamedReward, Offer, Offers
+from belated.service.calls import Calls
+from belated.service.problems import Problem
+
+Answer = httpx.Response | Exception
+ROWS = np.array([[1.0, 0.0], [0.0, 1.0]])
+
+
+class Mock:
+    """A service that answers as told, and notes what it is asked and how long it is waited for."""
+
+    def __init__(self, *answers: Answer) -> None:
+        self.answers = list(answers)
+        self.asked: list[httpx.Request] = []
+        self.waits: list[float] = []
+
+    def handle(self, request: httpx.Request) -> httpx.Response:
+        """The next answer; the last one for ever."""
+        self.asked.append(request)
+        answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    def calls(self, retries: int = 3) -> Calls:
+        """Calls that end here."""
+        return Calls(
+            "http://mock",
+            timeout=1.0,
+            retries=retries,
+            transport=httpx.MockTransport(self.handle),
+            sleep=self.waits.append,
+        )
+
+    def client(self, retries: int = 3) -> Client:
+        """A client whose calls end here."""
+        client = Client("http://mock", bandit="offers")
+        client._calls = self.calls(retries)
+        return client
+
+    def bodies(self, kind: type[Offer] | type[Offers]) -> list[Offer | Offers]:
+        """What came, as it is meant."""
+        return [msgspec.json.decode(one.content, type=kind) for one in self.asked]
+
+
+def answer(status: int, content: object = None, **headers: str) -> httpx.Response:
+    """One of the service's."""
+    data = b"" if content is None else msgspec.json.encode(content)
+    names = {name.replace("_", "-"): value for name, value in headers.items()}
+    return httpx.Response(status, content=data, headers=names)
+
+
+DECIDED = Decided("a1", "red", 0, 0.5, 0.1, 7, 5)
+AWAY = Problem("Try again", 503, "the journal cannot be reached now")
+
+
+@pytest.mark.parametrize(
+    "failure",
+    [
+        httpx.ConnectError("refused"),
+        httpx.ConnectTimeout("late"),
+        httpx.ReadTimeout("late"),
+        httpx.WriteError("broken"),
+        httpx.RemoteProtocolError("disconnected"),
+        answer(502),
+        answer(503, AWAY),
+        answer(504, None, content_type="text/html"),
+    ],
+    ids=lambda one: type(one).__name__ if isinstance(one, Exception) else str(one.status_code),
+)
+def test_what_may_pass_is_tried_again(failure: Answer) -> None:
+    """No connection, no answer in time, a server that cannot answer now."""
+    mock = Mock(failure, failure, answer(201, DECIDED))
+    assert mock.client().decide(ROWS) == DECIDED
+    assert len(mock.asked) == 3
+
+
+@pytest.mark.parametrize("status", [301, 400, 401, 404, 405, 409, 413, 422, 429, 500])
+def test_what_will_not_pass_is_not_tried_again(status: int) -> None:
+    """An answer that says no is an answer."""
+    mock = Mock(answer(status, Problem("No", status, "no")))
+    with pytest.raises((InvalidInput, ServiceError)):
+        mock.client().decide(ROWS)
+    assert len(mock.asked) == 1
+
+
+def test_tries_are_bounded_and_waits_double_with_jitter(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each wait is a random part of twice the last, and of ten seconds at most."""
+    most: list[float] = []
+
+    def half(low: float, high: float) -> float:
+        most.append(high)
+        return (low + high) / 2
+
+    monkeypatch.setattr("random.uniform", half)
+    mock = Mock(httpx.ReadTimeout("late"))
+    with pytest.raises(ServiceUnavailable, match="ReadTimeout") as caught:
+        mock.client(retries=8).decide(ROWS)
+    assert len(mock.asked) == 9
+    assert isinstance(caught.value.__cause__, httpx.ReadTimeout)
+    assert isinstance(caught.value, OSError)
+    assert most[:8] == pytest.approx([0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 10.0])
+    assert mock.waits == [high / 2 for high in most[:8]]
+
+
+@pytest.mark.parametrize(
+    ("after", "least", "most"),
+    [
+        ("2", 2.0, 2.0),
+        ("0", 0.0, 0.1),
+        ("soon", 0.0, 0.1),
+        (timedelta(seconds=8), 0.5, 8.0),
+        (timedelta(days=-1), 0.0, 0.1),
+    ],
+)
+def test_the_service_says_when_to_come_back(
+    after: str | timedelta, least: float, most: float
+) -> None:
+    """Retry-After in seconds or as a date; nonsense is passed over."""
+    if isinstance(after, timedelta):
+        after = format_datetime(datetime.now(UTC) + after, usegmt=True)
+    mock = Mock(answer(503, AWAY, retry_after=after), answer(201, DECIDED))
+    mock.client().decide(ROWS)
+    assert len(mock.waits) == 1
+    assert least <= mock.waits[0] <= most
+
+
+def test_nobody_waits_for_an_hour() -> None:
+    """A service that asks for longer than is sensible is given up at once."""
+    mock = Mock(answer(503, AWAY, retry_after="3600"))
+    with pytest.raises(ServiceUnavailable, match="journal cannot be reached") as caught:
+        mock.client().decide(ROWS)
+    assert (len(mock.asked), mock.waits) == (1, [])
+    assert caught.value.problem == AWAY
+
+
+def test_the_id_is_made_here_and_fresh_only_once() -> None:
+    """All tries have the same id; only the first says that it was never sent before."""
+    mock = Mock(answer(503, AWAY), answer(502), answer(201, DECIDED))
+    mock.client().decide(ROWS)
+    offers = mock.bodies(Offer)
+    assert [one.fresh for one in offers if isinstance(one, Offer)] == [True, False, False]
+    (id,) = {one.id for one in offers if isinstance(one, Offer)}
+    assert id is not None
+    assert key_of(id).hex() == id
+
+    mock = Mock(answer(503, AWAY), answer(201, {"decisions": [DECIDED, DECIDED]}))
+    assert mock.client().decide_many([ROWS, ROWS]) == [DECIDED, DECIDED]
+    first, second = [one.offers for one in mock.bodies(Offers) if isinstance(one, Offers)]
+    assert [one.fresh for one in first + second] == [True, True, False, False]
+    assert [one.id for one in first] == [one.id for one in second]
+
+
+def test_an_id_of_ones_own_is_never_fresh() -> None:
+    """Only the caller knows whether it was sent before."""
+    mock = Mock(answer(201, DECIDED))
+    mock.client().decide(ROWS, id="order 17")
+    (offer,) = mock.bodies(Offer)
+    assert isinstance(offer, Offer)
+    assert (offer.id, offer.fresh) == ("order 17", False)
+
+
+def test_a_reward_is_the_same_event_in_every_try() -> None:
+    """Its time is fixed before the first, so the journal keeps it once."""
+    tell: list[Callable[[Client], Receipt]] = [
+        lambda client: client.observe("a", 1.0),
+        lambda client: client.activate("a"),
+        lambda client: client.void("a"),
+    ]
+    for call in tell:
+        mock = Mock(answer(503, AWAY), answer(202, {"id": "a", "status": "accepted"}))
+        assert call(mock.client()).status == "accepted"
+        first, second = mock.asked
+        assert (first.url, first.content) == (second.url, second.content)
+        assert b"at" in first.content + first.url.query
+
+
+def test_many_rewards_go_in_requests_of_a_thousand() -> None:
+    """However many there are, and from any iterable."""
+    mock = Mock(answer(202, {"accepted": 1000}))
+    rewards = ((f"r{n}", 1.0) for n in range(2_500))
+    receipts = mock.client().observe_many(rewards)
+    assert len(mock.asked) == 3
+    assert [one.id for one in receipts] == [f"r{n}" for n in range(2_500)]
+    told = msgspec.json.decode(mock.asked[2].content)["rewards"]
+    assert len(told) == 500
+    assert all(one["at"] > 0 for one in told)
+    assert mock.client().observe_many([]) == []
+
+
+def test_what_is_sent() -> None:
+    """Rows as bytes with their width; contexts and records as JSON, also from numpy."""
+    mock = Mock(answer(201, DECIDED))
+    client = mock.client()
+    client.decide(ROWS.tolist(), [1, 2], activated=False)
+    client.decide({"age": np.float32(0.5), "tags": ("a", np.int64(3))}, ["red"])
+    client.decide(None, {"red": {"price": np.float64(2)}})
+    client.decide([0.5, 2], ["red"])
+    sent = [msgspec.json.decode(one.content) for one in mock.asked]
+    for one in sent:
+        del one["id"], one["fresh"]
+    assert sent == [
+        {"rows": "AACAPwAAAAAAAAAAAACAPw==", "dim": 2, "actions": [1, 2], "activated": False},
+        {"context": {"age": 0.5, "tags": ["a", 3]}, "actions": ["red"]},
+        {"actions": {"red": {"price": 2.0}}},
+        {"context": [0.5, 2.0], "actions": ["red"]},
+    ]
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        lambda client: client.decide([[1.0, np.nan]]),
+        lambda client: client.decide(ROWS, id=""),
+        lambda client: client.decide(ROWS, ["a", "a"]),
+        lambda client: client.decide(ROWS, activated=1),
+        lambda client: client.decide([[[1.0]]]),
+        lambda client: client.decide([[1.0], [1.0, 2.0]]),
+        lambda client: client.observe("", 1.0),
+        lambda client: client.observe("a", float("nan")),
+        lambda client: client.observe("a", 1.0, revision=-1),
+        lambda client: client.observe("a", 1.0, at=0.5),
+        lambda client: client.observe_many([NamedReward(float("inf"), id="")]),
+        lambda client: client.entry("x" * 129),
+        lambda client: Client("http://mock", bandit=""),
+        lambda client: Client("http://mock", bandit="a", retries=-1),
+    ],
+)
+def test_what_is_wrong_is_not_sent(wrong: Callable[[Client], object]) -> None:
+    """It is refused here, in the words of the library."""
+    mock = Mock(answer(422, Problem("Invalid request", 422, "refused")))
+    with pytest.raises(InvalidInput) as caught:
+        wrong(mock.client())
+    if mock.asked:
+        assert str(caught.value) == "refused"
+
+
+def test_an_address_that_is_none() -> None:
+    """Said at the first call, and not tried again."""
+    with Client("decisions:8080", bandit="a") as client, pytest.raises(InvalidInput, match="addr"):
+        client.state()
+
+
+def test_something_else_that_answers() -> None:
+    """A proxy that answers in words of its own is no service."""
+    page = httpx.Response(200, content=b"<html>")
+    with pytest.raises(ServiceError, match="no service of this release"):
+        Mock(page).client().state()
+    with pytest.raises(ServiceError, match="403 Forbidden") as caught:
+        Mock(httpx.Response(403, content=b"<html>")).client().state()
+    assert caught.value.problem.status == 403
+
+
+WITHOUT = """
+import sys
+sys.modules["httpx"] = None
+from belated.receipts import Receipt
+from belated.service import Client
+try:
+    Client("http://mock", bandit="a")
+except ImportError as error:
+    print(error)
+"""
+
+
+def test_a_missing_extra_is_named() -> None:
+    """Without httpx the service can be imported, and the client says what to install."""
+    ran = subprocess.run(
+        [sys.executable, "-c", WITHOUT], capture_output=True, text=True, check=True
+    )
+    assert "pip install 'belated[client]'" in ran.stdout

@@ -1,0 +1,147 @@
+"""A decider counts what it has chosen until a model knows it."""
+
+from __future__ import annotations
+
+from itertools import count
+
+import numpy as np
+import pytest
+
+from belated import Bernoulli, DelayedUCB
+from belated.inputs import Row
+from belated.learner import Learner
+from belated.published import PublishedModel
+from belated.service.decider import Decider
+
+DIM = 3
+ROWS: Row = np.eye(DIM, dtype=np.float32)
+
+
+def decider(policy: DelayedUCB | None = None, partitions: int = 1) -> Decider:
+    """With a clock that ticks."""
+    ticks = count(1_700_000_000_000_000)
+    chosen = policy or DelayedUCB(DIM, Bernoulli())
+    return Decider(chosen, partitions=partitions, clock=lambda: next(ticks), seed=1)
+
+
+def published(policy: DelayedUCB, positions: list[int], learner: Learner) -> PublishedModel:
+    """What a learner says after those positions."""
+    return PublishedModel.of(
+        learner.model, policy, positions=positions, version=sum(positions), at=1
+    )
+
+
+def test_a_burst_does_not_ask_the_same_question_again() -> None:
+    """Before any model has come, three decisions are for three rows."""
+    one = decider()
+    assert sorted(one.choose(ROWS).index for _ in range(DIM)) == [0, 1, 2]
+    assert one.model.pending == one.ahead == DIM
+
+
+def test_what_a_model_does_not_know_is_added_to_it() -> None:
+    """By position; what is not written yet is not known either."""
+    policy = DelayedUCB(DIM, Bernoulli())
+    one = decider(policy)
+    made = [one.choose(ROWS) for _ in range(4)]
+    for position, decision in enumerate(made[:3], start=1):
+        one.written(decision.id, position)
+    learner = Learner(policy)
+    for decision in made[:2]:  # it has read up to position 2
+        x = decision.x.astype(np.float64)
+        learner.expect(x, learner.model.weight_at(decision.mean))
+    one.take(published(policy, [2], learner))
+    assert one.ahead == 2
+    assert one.model.pending == 4
+    assert one.version == 2
+    for decision in made[2:]:
+        x = decision.x.astype(np.float64)
+        learner.expect(x, learner.model.weight_at(decision.mean))
+    covariance = one.model.decided @ one.model.decided.T
+    np.testing.assert_allclose(covariance, learner.model.decided @ learner.model.decided.T)
+    one.take(published(policy, [3], learner))
+    one.written(made[3].id, 4)
+    assert one.ahead == 1
+    one.take(published(policy, [4], learner))
+    assert (one.ahead, one.model.pending) == (0, 4)
+
+
+def test_positions_are_those_of_partitions() -> None:
+    """A model that is ahead in one partition says nothing of another."""
+    policy = DelayedUCB(DIM, Bernoulli())
+    one = decider(policy, partitions=2)
+    made = [one.choose(ROWS) for _ in range(40)]
+    for decision in made:
+        one.written(decision.id, 5)
+    homes = [own.partition for own in one._own.values()]
+    assert set(homes) == {0, 1}
+    one.take(published(policy, [5, 4], Learner(policy)))
+    assert one.ahead == homes.count(1)
+
+
+@pytest.mark.parametrize(
+    "policy",
+    [
+        DelayedUCB(DIM, Bernoulli()),
+        DelayedUCB(DIM, Bernoulli(), pending_weight=0.0),
+        DelayedUCB(DIM, Bernoulli(), pending_weight=0.5),
+        DelayedUCB(DIM, Bernoulli(), metric="gram"),
+    ],
+    ids=["whole", "blind", "half", "gram"],
+)
+def test_what_was_refused_never_counted(policy: DelayedUCB) -> None:
+    """The journal did not take it: the model is what it was."""
+    one = decider(policy)
+    first = one.choose(ROWS)
+    before = one.model.decided.copy()
+    second = one.choose(ROWS)
+    one.dropped(second.id)
+    one.dropped(second.id)  # again does nothing
+    assert (one.model.pending, one.model.decisions, one.ahead) == (1, 1, 1)
+    np.testing.assert_allclose(
+        one.model.decided @ one.model.decided.T, before @ before.T, rtol=1e-9, atol=1e-12
+    )
+    one.dropped(first.id)
+    assert (one.model.pending, one.model.decisions, one.ahead) == (0, 0, 0)
+
+
+@pytest.mark.parametrize("share", [0.0, 0.5, 1.0])
+@pytest.mark.parametrize("metric", ["hessian", "gram"])
+def test_it_counts_as_the_learner_does(share: float, metric: str) -> None:
+    """Whatever share and metric the policy has: the same root."""
+    policy = DelayedUCB(DIM, Bernoulli(), pending_weight=share, metric=metric)  # type: ignore[arg-type]
+    one, learner = decider(policy), Learner(policy)
+    for _ in range(7):
+        decision = one.choose(ROWS)
+        learner.expect(decision.x.astype(np.float64), learner.model.weight_at(decision.mean))
+    np.testing.assert_allclose(one.model.decided, learner.model.decided, rtol=1e-12)
+    assert one.model.pending == learner.model.pending == 7
+
+
+def test_a_dormant_decision_is_not_pending() -> None:
+    """Its outcome clock has not started; it is not dropped twice either."""
+    one = decider()
+    decision = one.choose(ROWS, activated=False)
+    assert (one.model.pending, one.ahead) == (0, 1)
+    one.dropped(decision.id)
+    assert (one.model.pending, one.ahead) == (0, 0)
+
+
+def test_actions_have_their_names() -> None:
+    """Or their index, where none are given; an id of one's own is kept."""
+    one = decider()
+    decision = one.choose(ROWS, ["red", "green", "blue"], id="mine")
+    assert decision.action == ["red", "green", "blue"][decision.index]
+    assert decision.id == "mine"
+    assert one.choose(ROWS).action in (0, 1, 2)
+
+
+def test_without_a_learner_the_oldest_are_let_go(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Memory has an end, and so has what a new model makes a decider do."""
+    monkeypatch.setattr("belated.service.decider.MOST_AHEAD", 5)
+    policy = DelayedUCB(DIM, Bernoulli())
+    one = decider(policy)
+    made = [one.choose(ROWS) for _ in range(9)]
+    assert one.model.pending == 9
+    assert list(one._own) == [decision.id for decision in made[4:]]
+    one.take(published(policy, [0], Learner(policy)))
+    assert one.model.pending == 5

@@ -1,0 +1,132 @@
+"""What gathers during a commit goes into the next one, and everyone is answered."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Sequence
+
+import pytest
+
+from belated.events import Event, Void
+from belated.exceptions import JournalClosed, JournalUnavailable
+from belated.journals import MemoryJournal
+from belated.service import group_commit
+from belated.service.group_commit import GroupCommit
+
+
+class Gated(MemoryJournal):
+    """Each append waits until it is let through; it may be told to fail."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.gate = threading.Semaphore(0)
+        self.sizes: list[int] = []
+        self.fails = False
+
+    def append(
+        self, events: Sequence[Event], *, recorded: Sequence[int] | None = None
+    ) -> list[int]:
+        """After the gate."""
+        self.gate.acquire()
+        if self.fails:
+            raise JournalUnavailable("it is away")
+        self.sizes.append(len(events))
+        return super().append(events, recorded=recorded)
+
+
+def events(first: int, count: int) -> list[Event]:
+    """Some."""
+    return [Void(f"v{n}", n) for n in range(first, first + count)]
+
+
+def test_what_gathers_goes_together() -> None:
+    """One commit for the first, one for all that came meanwhile; positions are each one's own."""
+
+    async def story() -> None:
+        journal = Gated()
+        commits = GroupCommit(journal, asyncio.get_running_loop())
+        first = commits.append(events(0, 1))
+        while journal.gate._value == 0 and not commits._thread.is_alive():
+            await asyncio.sleep(0.001)
+        await asyncio.sleep(0.05)  # it is in its commit now
+        others = [commits.append(events(1 + 2 * n, 2)) for n in range(5)]
+        journal.gate.release(10)
+        assert await first == [1]
+        assert await asyncio.gather(*others) == [[2 * n, 2 * n + 1] for n in range(1, 6)]
+        assert journal.sizes == [1, 10]
+        assert (commits.commits, commits.events) == (2, 11)
+        commits.close()
+
+    asyncio.run(story())
+
+
+def test_a_large_crowd_is_divided(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No commit has more than the most, unless one caller alone brings more."""
+    monkeypatch.setattr(group_commit, "MOST", 4)
+
+    async def story() -> None:
+        journal = Gated()
+        commits = GroupCommit(journal, asyncio.get_running_loop())
+        first = commits.append(events(0, 1))
+        await asyncio.sleep(0.05)
+        others = [commits.append(events(10 * n, n)) for n in (3, 2, 2, 9, 1)]
+        journal.gate.release(20)
+        await asyncio.gather(first, *others)
+        assert journal.sizes == [1, 3, 4, 9, 1]
+        commits.close()
+
+    asyncio.run(story())
+
+
+def test_everyone_is_told_of_a_failure_and_it_goes_on() -> None:
+    """Nothing hangs, nothing is kept; the next is taken."""
+
+    async def story() -> None:
+        journal = Gated()
+        journal.gate.release(100)
+        commits = GroupCommit(journal, asyncio.get_running_loop())
+        journal.fails = True
+        answers = [commits.append(events(n, 1)) for n in range(3)]
+        for answer in answers:
+            with pytest.raises(JournalUnavailable):
+                await answer
+        journal.fails = False
+        assert await commits.append(events(7, 1)) == [1]
+        commits.close()
+
+    asyncio.run(story())
+
+
+def test_a_caller_that_has_gone_spoils_nothing() -> None:
+    """Its event is kept: it may have been too late to stop it."""
+
+    async def story() -> None:
+        journal = Gated()
+        commits = GroupCommit(journal, asyncio.get_running_loop())
+        gone = commits.append(events(0, 1))
+        await asyncio.sleep(0.05)
+        stays = commits.append(events(1, 1))
+        gone.cancel()
+        journal.gate.release(10)
+        assert await stays == [2]
+        assert journal.end(0) == 2
+        commits.close()
+
+    asyncio.run(story())
+
+
+def test_closing_commits_what_waits() -> None:
+    """And takes nothing more."""
+
+    async def story() -> None:
+        journal = Gated()
+        commits = GroupCommit(journal, asyncio.get_running_loop())
+        answers = [commits.append(events(n, 1)) for n in range(3)]
+        journal.gate.release(10)
+        await asyncio.to_thread(commits.close)
+        assert sorted((await asyncio.gather(*answers)), key=str) == [[1], [2], [3]]
+        with pytest.raises(JournalClosed, match="stopping"):
+            commits.append(events(9, 1))
+
+    asyncio.run(story())

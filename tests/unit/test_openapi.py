@@ -1,0 +1,131 @@
+"""The OpenAPI document: whole, and about the routes that there are."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+import pytest
+
+from belated.service.app import AROUND
+from belated.service.bodies import Decided, Offer
+from belated.service.openapi import describe, document
+from belated.service.problems import ProblemError
+from belated.service.routes import BANDIT_ROUTES, Route, find
+
+ROUTES = (*BANDIT_ROUTES, *AROUND)
+
+
+@pytest.fixture(scope="module")
+def described() -> dict[str, Any]:
+    """The document."""
+    return describe(ROUTES)
+
+
+def everything_in(value: Any) -> Iterator[Any]:
+    """A value, and all that is in it."""
+    yield value
+    if isinstance(value, dict | list):
+        for one in value.values() if isinstance(value, dict) else value:
+            yield from everything_in(one)
+
+
+def operations(described: dict[str, Any]) -> list[tuple[str, str, dict[str, Any]]]:
+    """Path, method and operation of each."""
+    return [
+        (path, method, one)
+        for path, methods in described["paths"].items()
+        for method, one in methods.items()
+    ]
+
+
+def test_it_is_json_of_openapi_3_1(described: dict[str, Any]) -> None:
+    """The bytes that are served say the same."""
+    assert msgspec.json.decode(document(ROUTES)) == msgspec.to_builtins(described, str_keys=True)
+    assert described["openapi"] == "3.1.0"
+    assert {"title", "version"} <= described["info"].keys()
+
+
+def test_every_route_is_documented_once(described: dict[str, Any]) -> None:
+    """With a summary and a name of its own."""
+    found = operations(described)
+    assert sorted((path, method.upper()) for path, method, _ in found) == sorted(
+        (route.path, route.method) for route in ROUTES
+    )
+    assert all(one["summary"] for _, _, one in found)
+    assert len({one["operationId"] for _, _, one in found}) == len(ROUTES)
+
+
+def test_every_reference_leads_somewhere(described: dict[str, Any]) -> None:
+    """And every schema is referred to."""
+    references = {
+        one["$ref"] for one in everything_in(described) if isinstance(one, dict) and "$ref" in one
+    }
+    for reference in references:
+        place = described
+        for part in reference.removeprefix("#/").split("/"):
+            place = place[part]
+    schemas = {f"#/components/schemas/{name}" for name in described["components"]["schemas"]}
+    assert schemas <= references
+
+
+def test_every_field_is_explained(described: dict[str, Any]) -> None:
+    """What the docstrings say of a field stands beside it, and not in the description of all."""
+    for name, schema in described["components"]["schemas"].items():
+        assert schema["description"], name
+        assert "Attributes:" not in schema["description"]
+    properties = described["components"]["schemas"]["Offer"]["properties"]
+    assert set(properties) == set(Offer.__struct_fields__)
+    assert all(one["description"] for one in properties.values())
+    chosen = described["components"]["schemas"]["Chosen"]["properties"]
+    assert chosen["propensity"]["description"] == "the probability with which it was chosen."
+    assert chosen["x"]["description"] == "the row that was chosen."
+
+
+def test_parameters_and_bodies(described: dict[str, Any]) -> None:
+    """What stands in braces is a parameter; whoever takes a body says which."""
+    for path, method, one in operations(described):
+        given = {(it["name"], it["in"]) for it in one.get("parameters", [])}
+        assert {(name, "path") for name in re.findall(r"{(\w+)}", path)} <= given
+        assert ("requestBody" in one) == (method in ("post", "put") and "activation" not in path)
+
+
+def test_problems_are_documented(described: dict[str, Any]) -> None:
+    """Every route of a bandit may answer that there is no such bandit, or that it cannot now."""
+    for path, _, one in operations(described):
+        if "{bandit}" in path:
+            assert {"404", "413", "500", "503"} <= one["responses"].keys()
+        if "requestBody" in one:
+            assert {"400", "422"} <= one["responses"].keys()
+    problem = described["components"]["responses"]["Invalid"]["content"]
+    assert list(problem) == ["application/problem+json"]
+
+
+@pytest.mark.parametrize("route", BANDIT_ROUTES, ids=lambda route: f"{route.method} {route.path}")
+def test_a_route_is_found_by_its_path(route: Route) -> None:
+    """Whatever stands at the places in braces."""
+    for id in ("a1", "batch", "{id}"):
+        parts = route.path.format(bandit="b", id=id).split("/")[3:]
+        assert find(route.method, parts) is route
+
+
+def test_what_is_not_there_is_said(described: dict[str, Any]) -> None:
+    """404 for a path, 405 for a method, with those that there are."""
+    with pytest.raises(ProblemError) as caught:
+        find("GET", ["elsewhere"])
+    assert caught.value.problem.status == 404
+    with pytest.raises(ProblemError) as caught:
+        find("POST", ["decisions", "a1"])
+    assert caught.value.problem.status == 405
+    assert caught.value.headers == {"allow": "DELETE, GET"}
+
+
+def test_a_body_is_read_as_its_route_says() -> None:
+    """And none where there is none."""
+    assert find("POST", ["decisions"]).read(b'{"rows":[[1]]}') == Offer([[1.0]])
+    assert find("GET", []).read(b"whatever") is None
+    with pytest.raises(msgspec.ValidationError):
+        find("POST", ["decisions"]).read(b'{"rows":7}')
+    assert find("POST", ["decisions"]).answer is Decided

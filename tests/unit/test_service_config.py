@@ -1,0 +1,256 @@
+"""The file that says what is served."""
+
+from __future__ import annotations
+
+import sys
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from belated import Bernoulli, DefaultAfter, DelayedThompson, DelayedUCB, Explicit, PerArm
+from belated.cli.main import main
+from belated.exceptions import InvalidConfig
+from belated.service.config import Server, parse_config, read_config
+
+DATABASE = '[database]\ndsn = "postgresql://localhost/belated"\n'
+OFFERS = """[bandits.offers]
+policy = "DelayedUCB(dim=20, family=Bernoulli())"
+rewards = "Explicit(window='7d')"
+"""
+HOUR = 3_600_000_000
+
+
+def mistakes(text: str, **environment: str) -> list[str]:
+    """What is said of a file that is refused."""
+    with pytest.raises(InvalidConfig) as caught:
+        parse_config(text, environment=environment)
+    assert str(caught.value) == "; ".join(caught.value.mistakes)
+    return list(caught.value.mistakes)
+
+
+class TestWhatIsRead:
+    def test_the_least_that_can_be_written(self) -> None:
+        """A database and one bandit; the rest is as usual."""
+        config = parse_config(DATABASE + OFFERS)
+        assert config.database.dsn == "postgresql://localhost/belated"
+        assert config.server == Server("127.0.0.1", 8080, True, 1 << 20, 10.0)
+        (offers,) = config.bandits
+        assert offers.policy == DelayedUCB(20, Bernoulli())
+        assert offers.rewards == Explicit(timedelta(days=7))
+        assert (offers.features, offers.retention, offers.partitions) == (None, None, None)
+
+    def test_all_that_can_be_written(self) -> None:
+        """Every key, and two bandits in their order."""
+        config = parse_config(
+            """
+            [database]
+            dsn_env = "OFFERS_DATABASE"
+            [server]
+            host = "::"
+            port = 0
+            learn = false
+            body_limit = 4096
+            lease = "1m"
+            [bandits.treatments]
+            policy = "DelayedThompson(dim=4, family=Bernoulli, draws=16)"
+            rewards = "DefaultAfter(timedelta(hours=12), value=0.5, bounds=(0, 1))"
+            retention = "1d12h"
+            partitions = 4
+            features = "PerArm(['blue', 'red'], context=['age'])"
+            [bandits.offers]
+            policy = "DelayedUCB(20, Gaussian(variance='estimate'), estimator=Online())"
+            rewards = "Explicit"
+            """,
+            environment={"OFFERS_DATABASE": "host=db"},
+        )
+        assert config.database.dsn == "host=db"
+        assert config.server == Server("::", 0, False, 4096, 60.0)
+        treatments, offers = config.bandits
+        assert (treatments.name, offers.name) == ("treatments", "offers")
+        assert treatments.policy == DelayedThompson(4, Bernoulli(), draws=16)
+        assert treatments.rewards == DefaultAfter(timedelta(hours=12), value=0.5, bounds=(0, 1))
+        assert treatments.features == PerArm(["blue", "red"], context=["age"])
+        assert (treatments.retention, treatments.partitions) == (36 * HOUR, 4)
+        assert offers.rewards.window is None
+
+    def test_the_password_is_not_shown(self) -> None:
+        """A configuration may end up in a log."""
+        config = parse_config(DATABASE.replace("localhost", "me:secret@localhost") + OFFERS)
+        assert "secret" not in repr(config)
+        assert "secret" in config.database.dsn
+
+
+class TestMistakes:
+    @pytest.mark.parametrize(
+        ("text", "expected"),
+        [
+            (DATABASE, ["belated.toml: bandits: there is none: add a table [bandits.offers], "]),
+            (OFFERS, ["belated.toml: database.dsn: it is missing: ", "under [database]"]),
+            ("[database]\n" + OFFERS, ["belated.toml, line 1: database.dsn: it is missing: "]),
+            (DATABASE + "[bandits]", ["line 3: bandits: there is none"]),
+            (DATABASE + "bandits = 3", ["line 3: database.bandits: there is no such key"]),
+            (
+                "bandits = 3\n" + DATABASE,
+                ["line 1: bandits: a table was expected, as in ["],
+            ),
+            (DATABASE + "[bandits]\noffers = 3", ["line 4: bandits.offers: a table was expected"]),
+            ("dsn = \n", ["belated.toml: it is not written in TOML: ", "line 1"]),
+            (DATABASE.replace("dsn", "dns") + OFFERS, ["line 2: database.dns: ", "but dsn"]),
+        ],
+    )
+    def test_what_is_missing_or_unknown(self, text: str, expected: list[str]) -> None:
+        """The place is named, and what is known there."""
+        found = "\n".join(mistakes(text))
+        for part in expected:
+            assert part in found
+
+    @pytest.mark.parametrize(
+        ("line", "expected"),
+        [
+            ("port = 'http'", "server.port: a whole number from 0 to 65,535 was expected"),
+            ("port = 65536", "server.port: a whole number from 0 to 65,535 was expected"),
+            ("port = true", "server.port: a whole number from 0 to 65,535 was expected, not True"),
+            ("host = 3", "server.host: a text in quotes was expected, not 3"),
+            ("learn = 'no'", "server.learn: true or false was expected, not 'no'"),
+            ("body_limit = 0", "server.body_limit: a whole number from 1 to "),
+            ("lease = 10", "server.lease: a text in quotes was expected, not 10"),
+            ("lease = '10'", "server.lease: '10' is no time span: 7d, 12h, 30m or 45s"),
+            ("lease = '0s'", "server.lease: from 1s to 1h was expected, not '0s'"),
+            ("prot = 80", "server.prot: there is no such key, but port"),
+            ("workers = 4", "server.workers: there is no such key: host, port, learn, "),
+        ],
+    )
+    def test_of_the_server(self, line: str, expected: str) -> None:
+        """Wrong types, wrong ranges, wrong names: with the line."""
+        (found,) = mistakes(f"{DATABASE}[server]\n{line}\n{OFFERS}")
+        assert found.startswith(f"belated.toml, line 4: {expected}")
+
+    @pytest.mark.parametrize(
+        ("line", "expected"),
+        [
+            ("policy = 'DelayedUCB(dim=20)'", "missing a required argument: 'family'; it takes"),
+            ("policy = 'DelayedUCB(family=Bernoulli())'", "missing a required argument: 'dim'"),
+            ("policy = 'DelayedUCB(dim=20, family=5)'", "family is 5: Bernoulli() was expected"),
+            ("policy = 'DelayedUCB(2, Poisson(), estimator=1)'", "estimator is 1: Laplace()"),
+            ("policy = 'DelayedUCB(2, Poisson(), prior=1)'", "prior is not an argument here"),
+            ("policy = 'DelayedUBC(2, Poisson())'", "there is no DelayedUBC, but DelayedUCB"),
+            ("policy = 3", "policy: a text in quotes was expected, not 3"),
+            ("policy = \"open('/etc/passwd')\"", "there is no open"),
+            ("rewards = \"Explicit(window='7 days')\"", "'7 days' is no time span: 7d, 12h, 30m"),
+            ("rewards = 'Explicit(window=7)'", "window is 7: a datetime.timedelta was expected"),
+            ("rewards = 'DefaultAfter()'", "DefaultAfter needs a window"),
+            (
+                "rewards = \"DefaultAfter('1h', value=2)\"",
+                "the default value 2.0 is outside [0,",
+            ),
+            ("rewards = \"ConversionsOnly('1h')\"", "there is no ConversionsOnly"),
+            ("retention = '1d'", "retention: retention 1 day, 0:00:00 is shorter than the window"),
+            ("retention = '-1d'", "retention: '-1d' is no time span"),
+            ("retention = 30", "retention: a text in quotes was expected, not 30"),
+            ("partitions = 3", "partitions"),
+            ("partitions = 8192", "partitions: a whole number from 1 to 4,096 was expected"),
+            ("features = 'Hashed(8)'", "features: they give rows of 8 numbers, and the policy is"),
+            ("features = 'Shard(action=3)'", "there is no Shard, but Shared"),
+            ("windows = '7d'", "windows: there is no such key: policy, rewards, features, "),
+        ],
+    )
+    def test_of_a_bandit(self, line: str, expected: str) -> None:
+        """Whatever is written as in Python is refused as in Python, with the key and line."""
+        name = line.partition(" ")[0]
+        kept = [one for one in OFFERS.splitlines() if not one.startswith(name)]
+        (found,) = mistakes("\n".join([DATABASE, *kept, line]))
+        assert found.startswith(f"belated.toml, line {4 + len(kept)}: bandits.offers.{name}: ")
+        assert expected in found
+
+    def test_a_name_that_cannot_stand_in_an_address(self) -> None:
+        """It would have to be escaped by every caller."""
+        (found,) = mistakes(DATABASE + OFFERS.replace("offers", "'my offers'"))
+        assert "line 3: bandits.my offers: 'my offers' is no name for a bandit" in found
+
+    def test_all_are_told_at_once(self) -> None:
+        """So that a file is mended in one go."""
+        text = f"{DATABASE}[server]\nport = -1\nhots = 'x'\n{OFFERS}partitions = 5\n"
+        assert [one.split(": ")[1] for one in mistakes(text)] == [
+            "server.port",
+            "server.hots",
+            "bandits.offers.partitions",
+        ]
+
+    def test_a_variable_that_is_not_set(self) -> None:
+        """It is named; an empty one counts as not set."""
+        text = '[database]\ndsn_env = "OFFERS"\n' + OFFERS
+        expected = ["belated.toml, line 2: database.dsn_env: the environment has no OFFERS: set it"]
+        assert mistakes(text) == expected
+        assert mistakes(text, OFFERS="") == expected
+        both = text.replace("[database]", DATABASE)
+        assert "there is a dsn too" in mistakes(both, OFFERS="host=db")[0]
+
+    def test_a_key_written_another_way_has_no_line(self) -> None:
+        """TOML has several; the key is named all the same."""
+        (found,) = mistakes("server.port = -1\n" + DATABASE + OFFERS)
+        assert found.startswith("belated.toml: server.port: a whole number")
+
+
+class TestTheCommand:
+    def test_check_needs_no_database(
+        self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        """It says what would be served."""
+        file = tmp_path / "belated.toml"
+        file.write_text(DATABASE + OFFERS, encoding="utf-8")
+        assert main(["serve", "--check", str(file)]) == 0
+        printed = capsys.readouterr().out
+        assert "offers  DelayedUCB(dim=20, family=Bernoulli()" in printed
+        assert printed.endswith("OK: 1 bandit\n")
+
+    def test_check_prints_each_mistake_in_a_line(
+        self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        """The exit code is 1: it looked, and found something wrong."""
+        file = tmp_path / "belated.toml"
+        file.write_text(DATABASE.replace("dsn", "dns") + OFFERS, encoding="utf-8")
+        assert main(["serve", "--check", str(file)]) == 1
+        missing, unknown, summary = capsys.readouterr().out.splitlines()
+        assert missing.startswith(f"{file}, line 1: database.dsn: it is missing")
+        assert unknown.startswith(f"{file}, line 2: database.dns: there is no such key, but dsn")
+        assert summary == "WRONG: 2 mistakes"
+
+    @pytest.mark.parametrize("command", ["serve", "learn"])
+    def test_a_mistake_stops_it_with_one_line(
+        self, command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        """The first one, and how to see the others."""
+        file = tmp_path / "belated.toml"
+        file.write_text(DATABASE.replace("dsn", "dns") + OFFERS, encoding="utf-8")
+        assert main([command, str(file)]) == 2
+        (line,) = capsys.readouterr().err.splitlines()
+        assert "database.dsn: it is missing" in line
+        assert line.endswith(f"and 1 more: see `belated serve --check {file}`")
+
+    @pytest.mark.parametrize(
+        ("command", "module"), [("serve", "psycopg"), ("learn", "psycopg"), ("serve", "uvicorn")]
+    )
+    def test_a_missing_extra_is_told_with_the_command_to_install_it(
+        self,
+        command: str,
+        module: str,
+        tmp_path: Path,
+        capsys: pytest.CaptureFixture[str],
+        monkeypatch: pytest.MonkeyPatch,
+    ) -> None:
+        """Before anything else is looked at."""
+        monkeypatch.setitem(sys.modules, module, None)
+        monkeypatch.delitem(sys.modules, "belated.service.server", raising=False)
+        assert main([command, str(tmp_path / "none.toml")]) == 2
+        message = f"belated: belated {command} needs an extra: pip install 'belated[service]'\n"
+        assert capsys.readouterr().err == message
+
+    def test_what_is_no_file_and_what_is_no_text(self, tmp_path: Path) -> None:
+        """The usual error, and one with the line."""
+        with pytest.raises(FileNotFoundError):
+            read_config(tmp_path / "none.toml")
+        file = tmp_path / "belated.toml"
+        file.write_bytes(b"[database]\n\xff")
+        with pytest.raises(InvalidConfig, match="line 2: it is no text in UTF-8"):
+            read_config(file)

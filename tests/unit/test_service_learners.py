@@ -1,0 +1,112 @@
+"""Learners in threads: they go on whatever happens."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import cast
+
+import pytest
+
+from belated.exceptions import JournalUnavailable, UnknownEvent
+from belated.service import learners as module
+from belated.service.learners import Learners
+from belated.service.learning import LearningService
+from tests.waiting import eventually
+
+
+class Scripted:
+    """A learner that does what is written, then rests."""
+
+    holder, epoch, board = "me", 1, None
+
+    def __init__(self, script: list[Exception | bool]) -> None:
+        self.script = script
+        self.closed = False
+        self._leads = False
+
+    def leads(self) -> bool:
+        """As written."""
+        return self._leads
+
+    def step(self) -> int:
+        """The next of the script."""
+        if not self.script:
+            return 0
+        found = self.script.pop(0)
+        if isinstance(found, Exception):
+            raise found
+        self._leads = found
+        return 1
+
+    def close(self) -> None:
+        """Noted."""
+        self.closed = True
+
+
+def made(learner: Scripted) -> Callable[[], LearningService]:
+    """As one that makes learners."""
+    return lambda: cast(LearningService, learner)
+
+
+@pytest.fixture(autouse=True)
+def said(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    """All is logged, and no one waits long."""
+    caplog.set_level(logging.INFO, "belated.service")
+    for name in ("STAND_BY", "AWAY", "FAILED"):
+        monkeypatch.setattr(module, name, 0.001)
+
+
+def test_who_leads_is_told_once_for_each_change(caplog: pytest.LogCaptureFixture) -> None:
+    """At the start, and when it changes."""
+    learner = Scripted([False, False, True, True, False])
+    learners = Learners({"offers": made(learner)})
+    learners.start()
+    eventually(lambda: not learner.script)
+    learners.stop()
+    assert learner.closed
+    stands_by, leads = "this learner stands by", "this learner leads"
+    assert caplog.messages == [stands_by, leads, stands_by]
+    assert vars(caplog.records[1])["bandit"] == "offers"
+
+
+def test_an_outage_is_told_when_it_begins_and_when_it_ends(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """And the learner keeps what it knows."""
+    away = JournalUnavailable("gone")
+    learner = Scripted([True, away, away, away, True])
+    learners = Learners({"offers": made(learner)})
+    learners.start()
+    eventually(lambda: "the journal is back" in caplog.messages)
+    learners.stop()
+    assert caplog.messages == ["this learner leads", "the journal is away", "the journal is back"]
+
+
+def test_one_that_fails_is_made_anew_and_the_others_do_not_notice(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Whatever it was: in the making, or at work."""
+    first, second, other = Scripted([UnknownEvent(9)]), Scripted([True]), Scripted([True])
+    coming: list[Scripted | Exception] = [JournalUnavailable("gone"), first, second]
+
+    def make() -> LearningService:
+        found = coming.pop(0)
+        if isinstance(found, Exception):
+            raise found
+        return cast(LearningService, found)
+
+    learners = Learners({"offers": make, "other": made(other)})
+    learners.start()
+    eventually(lambda: caplog.messages.count("this learner leads") == 2)
+    assert [one.closed for one in (first, second, other)] == [True, False, False]
+    learners.stop()
+    assert [one.closed for one in (first, second, other)] == [True, True, True]
+    told = [one.message for one in caplog.records if vars(one)["bandit"] == "offers"]
+    failed = "a learner failed and is made anew"
+    assert told == ["the journal is away", failed, "this learner leads"]
+
+
+def test_stopping_what_was_not_started() -> None:
+    """As where the service could not start."""
+    Learners({"offers": made(Scripted([]))}).stop()

@@ -1,0 +1,200 @@
+"""Metrics: what is counted is told, in base units, with labels from short lists."""
+
+from __future__ import annotations
+
+import socket
+from collections import Counter
+from types import SimpleNamespace
+from typing import Any
+
+import httpx
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from prometheus_client.parser import text_string_to_metric_families
+
+from belated import Bernoulli, DelayedUCB, Explicit
+from belated.events import Decision, Record, Reward
+from belated.fold import Fold
+from belated.service.desk import Seen
+from belated.service.learners import Learners
+from belated.service.learning import SAMPLED, LearningService
+from belated.service.metrics import OF_DESKS, OF_LEARNERS, Metrics
+from belated.service.tallies import DELAYS, SECONDS, SIZES, Tally
+
+ROW = np.array([1.0, 0.5], dtype=np.float32)
+
+
+def decision(id: str, at: int) -> Decision:
+    """One."""
+    return Decision(id, at, 0, 0, ROW, 0.5, 1.0, 0)
+
+
+@pytest.fixture
+def desk() -> Any:
+    """What metrics ask of a desk."""
+    seen = Seen(decisions=3, rewards=2, told=1, models=4, entropy=1.5)
+    seen.seconds.add(0.003)
+    seen.failures["board"] += 2
+    commits = SimpleNamespace(seconds=Tally(SECONDS), sizes=Tally(SIZES), failures=1)
+    commits.sizes.add(5)
+    return SimpleNamespace(
+        seen=seen, commits=commits, age=0.25, decider=SimpleNamespace(version=9, ahead=2)
+    )
+
+
+@pytest.fixture
+def learner() -> LearningService:
+    """One that leads, and has folded a decision with its reward, and one without."""
+    found = object.__new__(LearningService)
+    fold = Fold(DelayedUCB(2, Bernoulli()), Explicit())
+    page = [
+        Record(0, 1, 1_000_000, decision("a", 1)),
+        Record(0, 2, 2_000_000, decision("b", 2)),
+        Record(0, 3, 5_000_000, Reward("a", 3, 1.0)),
+        Record(0, 4, 6_000_000, Reward("early", 4, 1.0)),
+    ]
+    fold.take_all(0, page)
+    found.fold, found.lag, found.delays = fold, 0.01, Tally(DELAYS)
+    found._note_delays(fold.ledgers[0], page)
+    found.oldest = fold.ledgers[0].oldest
+    found._clock = lambda: 12_000_000
+    return found
+
+
+@pytest.fixture
+def samples(desk: Any, learner: LearningService) -> dict[tuple[str, tuple[str, ...]], float]:
+    """Every sample by its name and the values of its labels."""
+    learners = Learners({"offers": lambda: learner})
+    learners.running["offers"] = learner
+    requests = Counter({("PUT", "/v1/{bandit}/decisions/{id}/reward", 202): 7})
+    text = Metrics({"offers": desk}, learners, requests).text().decode()
+    return {
+        (sample.name, tuple(sample.labels.values())): sample.value
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+    }
+
+
+def test_what_a_desk_has_seen(samples: dict[tuple[str, tuple[str, ...]], float]) -> None:
+    """Counters, ages, histograms and failures."""
+    of = ("offers",)
+    assert samples["belated_decisions_total", of] == 3
+    assert samples["belated_rewards_total", of] == 2
+    assert samples["belated_notices_total", of] == 1
+    assert samples["belated_choice_entropy_nats_total", of] == 1.5
+    assert samples["belated_models_total", of] == 4
+    assert samples["belated_model_age_seconds", of] == 0.25
+    assert samples["belated_model_version", of] == 9
+    assert samples["belated_decisions_ahead", of] == 2
+    assert samples["belated_decide_seconds_count", of] == 1
+    assert samples["belated_decide_seconds_bucket", ("offers", "0.002")] == 0
+    assert samples["belated_decide_seconds_bucket", ("offers", "0.005")] == 1
+    assert samples["belated_decide_seconds_bucket", ("offers", "+Inf")] == 1
+    assert samples["belated_commit_events_sum", of] == 5
+    assert samples["belated_failures_total", ("offers", "board")] == 2
+    assert samples["belated_failures_total", ("offers", "commit")] == 1
+    assert samples["belated_failures_total", ("offers", "model")] == 0
+    requests = "PUT", "/v1/{bandit}/decisions/{id}/reward", "202"
+    assert samples["belated_http_requests_total", requests] == 7
+
+
+def test_what_a_learner_knows(samples: dict[tuple[str, tuple[str, ...]], float]) -> None:
+    """Events by status, decisions by state, the oldest, and how long rewards took."""
+    of = ("offers",)
+    assert samples["belated_learner_leads", of] == 1
+    assert samples["belated_learner_lag_seconds", of] == 0.01
+    assert samples["belated_learner_events_total", ("offers", "rewarded")] == 1
+    assert samples["belated_learner_events_total", ("offers", "decided")] == 2
+    assert ("belated_learner_events_total", ("offers", "parked")) not in samples  # it can fall
+    assert samples["belated_parked_events", of] == 1
+    assert samples["belated_learner_decisions", ("offers", "pending")] == 1
+    assert samples["belated_pending_decisions", of] == 1
+    assert samples["belated_pending_oldest_seconds", of] == 10
+    assert samples["belated_reward_delay_seconds_sum", of] == 4
+    assert samples["belated_learner_failures_total", of] == 0
+
+
+def test_one_that_stands_by_says_so(desk: Any, learner: LearningService) -> None:
+    """And nothing of what it does not know."""
+    learner.fold = None
+    learners = Learners({})
+    learners.running["offers"] = learner
+    text = Metrics({"offers": desk}, learners, {}).text().decode()
+    assert 'belated_learner_leads{bandit="offers"} 0.0' in text
+    for name in ("lag_seconds", "events_total", "decisions"):
+        assert f"belated_learner_{name}{{" not in text
+    for name in ("pending_decisions", "pending_oldest_seconds", "parked_events"):
+        assert f"belated_{name}{{" not in text
+
+
+def test_a_decider_without_a_model_has_no_age(desk: Any) -> None:
+    """0 would look like a new one."""
+    desk.age = None
+    text = Metrics({"b": desk}, Learners({}), {}).text().decode()
+    assert "belated_model_age_seconds{" not in text
+
+
+def test_a_learner_alone_can_be_asked_too(learner: LearningService) -> None:
+    """On a port of its own, which is free again afterwards."""
+    learners = Learners({})
+    learners.running["offers"] = learner
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+    for _ in range(2):
+        stop = Metrics({}, learners, {}).listen(port)
+        try:
+            text = httpx.get(f"http://127.0.0.1:{port}/metrics").text
+        finally:
+            stop()
+        assert 'belated_learner_leads{bandit="offers"} 1.0' in text
+
+
+def test_names_are_in_base_units() -> None:
+    """Seconds and nats; no milli-anything, and no name twice."""
+    names = [measure.name for measure in (*OF_DESKS, *OF_LEARNERS)]
+    assert len(set(names)) == len(names)
+    assert all(name.startswith("belated_") and not name.endswith("_total") for name in names)
+    assert not any("milli" in name or "_ms" in name or "micro" in name for name in names)
+
+
+@given(st.lists(st.floats(0, 20), max_size=50))
+def test_a_tally_counts_as_prometheus_does(values: list[float]) -> None:
+    """A bucket holds all that are at most its bound."""
+    tally = Tally(SECONDS)
+    for value in values:
+        tally.add(value)
+    expected = [sum(value <= bound for value in values) for bound in SECONDS]
+    assert tally.cumulative == [*expected, len(values)]
+    assert tally.total == pytest.approx(sum(values))
+
+
+def test_of_a_crowd_only_some_delays_are_noted() -> None:
+    """A page of rewards costs no more than a few look-ups."""
+    found = object.__new__(LearningService)
+    found.delays = Tally(DELAYS)
+    fold = Fold(DelayedUCB(2, Bernoulli()), Explicit())
+    ids = [f"i{n}" for n in range(3 * SAMPLED)]
+    page = [Record(0, 1 + n, 10, decision(id, 1)) for n, id in enumerate(ids)]
+    page += [Record(0, 500 + n, 20, Reward(id, 1, 1.0)) for n, id in enumerate(ids)]
+    fold.take_all(0, page)
+    found._note_delays(fold.ledgers[0], page)
+    assert found.delays.cumulative[-1] == SAMPLED
+
+
+def test_the_oldest_pending_is_that_of_the_ledger() -> None:
+    """Also while it is fresh, and when it has left."""
+    fold = Fold(DelayedUCB(2, Bernoulli()), Explicit())
+
+    def oldest() -> tuple[int | None, int | None]:
+        ledger = fold.ledgers[0]
+        return ledger.oldest, next((recorded for _, recorded in ledger.pending()), None)
+
+    assert oldest() == (None, None)
+    for n in range(3):
+        fold.take(Record(0, 1 + n, 10 + n, decision(f"i{n}", 1)))
+    assert oldest() == (10, 10)
+    fold.take(Record(0, 4, 20, Reward("i0", 1, 1.0)))
+    assert oldest() == (11, 11)
