@@ -7,21 +7,13 @@ from collections.abc import Iterable
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
 from experiments.missing.processes import HORIZON, PROCESSES
 from experiments.parallel import Rows
+from tests.missing import outstanding
 
 #: G_T of the last round T, and the largest G_t of the rounds up to it.
 LAST, MOST = "last", "most"
-
-
-def outstanding(delay: NDArray[np.int64]) -> NDArray[np.int64]:
-    """G_t of the rounds 1 to T: t - 1 less the rewards of the rounds s with s + D_s ≤ t - 1."""
-    horizon = len(delay)
-    arrival = np.arange(1, horizon + 1) + delay
-    arrived = np.bincount(arrival[arrival < horizon], minlength=horizon)
-    return np.arange(horizon) - np.cumsum(arrived)
 
 
 def count(name: str, seeds: Iterable[int]) -> Rows:

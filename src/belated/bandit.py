@@ -28,7 +28,7 @@ from belated.features import Actions, Features, as_actions
 from belated.fold import PAGE, Fold, retention_us
 from belated.identity import identify
 from belated.ids import check_id, key_of, new_id, partition_of
-from belated.inputs import Row, as_reward, as_rows
+from belated.inputs import Row, as_reward, as_rows, outside
 from belated.journals import Journal, MemoryJournal
 from belated.journals.arrivals import route, system_clock
 from belated.kernels import Kernels
@@ -224,14 +224,8 @@ class Bandit:
 
     def _again(self, known: Decision, rows: Any, actions: Actions | None) -> Decision:
         """A retry gets the decision that was made; another decision under its id is refused."""
-        table = self._rows(rows, actions)
-        width = len(known.x)  # less than that of a row where features have grown since
-        if known.index < len(table):
-            row = table[known.index]
-            if np.array_equal(row[:width], known.x) and not row[width:].any():
-                return known
-        message = f"the id {known.id!r} was used for another decision: ids name one decision each"
-        raise InvalidInput(message, known.id)
+        check_same(known, self._rows(rows, actions))
+        return known
 
     # --- being told ----------------------------------------------------------------------------
 
@@ -263,8 +257,7 @@ class Bandit:
         value = as_reward(value)
         fold = self._fold
         if not fold.least <= value <= fold.most:
-            bounds = f"[{fold.least:g}, {fold.most:g}]"
-            raise InvalidInput(f"the reward {value} is outside {bounds}", value)
+            raise outside(value, fold.least, fold.most)
         if part != "" or type(revision) is not int or revision:
             check_part(part, revision)
         event = Reward(id, self._time(at), value, part, revision)
@@ -557,6 +550,17 @@ def check_semantics(rewards: Any) -> None:
     if not isinstance(rewards, Rewards):
         message = f"rewards is {rewards!r}: Explicit(...) or DefaultAfter(...) was expected"
         raise InvalidInput(message, rewards)
+
+
+def check_same(known: Decision, rows: Row) -> None:
+    """Refuse what is not a retry: another decision under the id of a known one."""
+    width = len(known.x)  # less than that of a row where features have grown since
+    if known.index < len(rows):
+        row = rows[known.index]
+        if np.array_equal(row[:width], known.x) and not row[width:].any():
+            return
+    message = f"the id {known.id!r} was used for another decision: ids name one decision each"
+    raise InvalidInput(message, known.id)
 
 
 def check_part(part: Any, revision: Any) -> None:

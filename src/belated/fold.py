@@ -54,9 +54,7 @@ class Fold:
         self.rewards = rewards
         self.retention = retention
         self.until = until
-        support = policy.family.support
-        self.least = max(support.lower, rewards.least)
-        self.most = min(support.upper, rewards.most)
+        self.least, self.most = rewards.range(policy.family.support)
         self.accounts = [Account(self.learner, lane) for lane in range(partitions)]
         self.ledgers = [
             Ledger(rewards, account, least=self.least, most=self.most, retention=retention)

@@ -70,6 +70,15 @@ def as_reward(y: Any) -> float:
     return value
 
 
+def outside(value: float, least: float, most: float) -> InvalidInput:
+    """What is to be said of a reward that is not between the two.
+
+    >>> outside(2.0, 0.0, 1.0)
+    InvalidInput('the reward 2.0 is outside [0, 1]')
+    """
+    return InvalidInput(f"the reward {value} is outside [{least:g}, {most:g}]", value)
+
+
 def as_rewards(y: Any, count: int) -> Vector:
     """``count`` rewards, one for each row."""
     rewards = as_numbers(y, "y").astype(np.float64)

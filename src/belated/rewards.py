@@ -19,6 +19,7 @@ from datetime import timedelta
 from typing import Any, ClassVar, Literal
 
 from belated.exceptions import InvalidInput
+from belated.families import Interval
 from belated.inputs import MAX_REWARD, as_reward
 
 Reduce = Literal["latest", "sum", "max"]
@@ -64,6 +65,10 @@ class _Semantics:
     def most(self) -> float:
         """The greatest reward that is taken."""
         return MAX_REWARD if self.bounds is None else self.bounds[1]
+
+    def range(self, support: Interval) -> tuple[float, float]:
+        """The least and the greatest reward that is taken of a family with this support."""
+        return max(support.lower, self.least), min(support.upper, self.most)
 
     @property
     def default(self) -> float:

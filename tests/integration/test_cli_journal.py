@@ -35,6 +35,9 @@ from belated.ids import key_of, partition_of
 from belated.journals import Journal, MemoryJournal, Snapshot, SQLiteJournal
 from belated.policies import Greedy
 from belated.testing import ManualClock
+from tests.command_line import Command
+
+complaint = Command("journal").complaint
 
 START = 1_700_000_000_000_000
 SECOND = 1_000_000
@@ -179,21 +182,6 @@ def said(capsys: pytest.CaptureFixture[str], *arguments: object, code: int = 0) 
     capsys.readouterr()
     assert main(["journal", *map(str, arguments)]) == code
     return capsys.readouterr().out
-
-
-def complaint(capsys: pytest.CaptureFixture[str], *arguments: object) -> str:
-    """What a command says that was used in a wrong way."""
-    capsys.readouterr()
-    try:
-        code = main(["journal", *map(str, arguments)])
-    except SystemExit as left:  # by argparse
-        code = int(left.code or 0)
-    assert code == 2
-    out, err = capsys.readouterr()
-    assert out == ""
-    assert err.startswith("belated: ")
-    assert err.count("\n") == 1
-    return err
 
 
 def spawned(*arguments: object, **options: Any) -> subprocess.CompletedProcess[str]:

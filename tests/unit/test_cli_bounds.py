@@ -22,6 +22,9 @@ from belated.cli.main import main
 from belated.delays import NEVER, Empirical, Geometric, Midnight, expected_missing
 from belated.exceptions import InvalidInput
 from belated.expressions import as_delay
+from tests.command_line import Command
+
+said, complaint = Command("bounds").said, Command("bounds").complaint
 
 GEOMETRIC = ("--delay", "Geometric(mean=100)")
 #: One of every kind.
@@ -42,33 +45,9 @@ DELAYS = [
 ]
 
 
-def said(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
-    """What the command prints; nothing else is said."""
-    capsys.readouterr()
-    assert main(["bounds", *arguments]) == 0
-    out, err = capsys.readouterr()
-    assert err == ""
-    return out
-
-
 def report(capsys: pytest.CaptureFixture[str], *arguments: str) -> Any:
     """The document it prints."""
     return json.loads(said(capsys, *arguments, "--json"))
-
-
-def complaint(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
-    """What it says, in one line, where it cannot do what was asked."""
-    capsys.readouterr()
-    try:
-        code = main(["bounds", *arguments])
-    except SystemExit as left:  # by argparse
-        code = int(left.code or 0)
-    assert code == 2
-    out, err = capsys.readouterr()
-    assert out == ""
-    assert err.startswith("belated: ")
-    assert err.count("\n") == 1
-    return err
 
 
 def file_of(folder: Path, *lines: object) -> str:

@@ -16,6 +16,9 @@ import pytest
 from belated.cli import compare as command
 from belated.cli.compare_figure import spread_out
 from belated.cli.main import main
+from tests.command_line import Command
+
+said, complaint = Command("compare").said, Command("compare").complaint
 
 pytest.importorskip("joblib")
 pytest.importorskip("pandas")
@@ -23,30 +26,6 @@ pytest.importorskip("pandas")
 SMALL = ("--rounds", "60", "--seeds", "3", "--jobs", "1")
 DELAY = ("--delay", "Geometric(mean=10)")
 TWO = ("--policy", "DelayedUCB", "BlindUCB")
-
-
-def said(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
-    """What the command prints; nothing else is said."""
-    capsys.readouterr()
-    assert main(["compare", *arguments]) == 0
-    out, err = capsys.readouterr()
-    assert err == ""
-    return out
-
-
-def complaint(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
-    """What it says, in one line, where it cannot do what was asked."""
-    capsys.readouterr()
-    try:
-        code = main(["compare", *arguments])
-    except SystemExit as left:  # by argparse
-        code = int(left.code or 0)
-    assert code == 2
-    out, err = capsys.readouterr()
-    assert out == ""
-    assert err.startswith("belated: ")
-    assert err.count("\n") == 1
-    return err
 
 
 class TestTable:

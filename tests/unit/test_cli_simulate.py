@@ -13,33 +13,12 @@ import pytest
 from belated import Bernoulli, BlindUCB, delays, environments, simulate
 from belated.cli import simulate as command
 from belated.cli.main import main
+from tests.command_line import Command
+
+said, complaint = Command("simulate").said, Command("simulate").complaint
 
 SMALL = ("--rounds", "60", "--seeds", "3")
 GEOMETRIC = ("--delay", "Geometric(mean=10)")
-
-
-def said(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
-    """What the command prints; nothing else is said."""
-    capsys.readouterr()
-    assert main(["simulate", *arguments]) == 0
-    out, err = capsys.readouterr()
-    assert err == ""
-    return out
-
-
-def complaint(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
-    """What it says, in one line, where it cannot do what was asked."""
-    capsys.readouterr()
-    try:
-        code = main(["simulate", *arguments])
-    except SystemExit as left:  # by argparse
-        code = int(left.code or 0)
-    assert code == 2
-    out, err = capsys.readouterr()
-    assert out == ""
-    assert err.startswith("belated: ")
-    assert err.count("\n") == 1
-    return err
 
 
 def test_prints_a_short_table(capsys: pytest.CaptureFixture[str]) -> None:

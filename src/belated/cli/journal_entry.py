@@ -8,6 +8,7 @@ taken as ``Explicit()``, where silence means nothing and no window ends.
 from __future__ import annotations
 
 import argparse
+from contextlib import suppress
 from typing import Any
 
 import msgspec
@@ -62,12 +63,9 @@ def tell(
     """The story of one decision."""
     least, most = rewards.least, rewards.most
     if identity is not None:
-        try:
-            support = family_of(identity).support
-        except InvalidInput:  # a family of somebody's own: nobody here knows its support
-            pass
-        else:
-            least, most = max(least, support.lower), min(most, support.upper)
+        # Of a family of somebody's own nobody here knows the support.
+        with suppress(InvalidInput):
+            least, most = rewards.range(family_of(identity).support)
     telling = Telling(id, rewards, least=least, most=most, retention=retention)
     partition = partition_of(key_of(id), journal.partitions)
     end = journal.end(partition)

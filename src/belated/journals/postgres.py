@@ -71,7 +71,7 @@ class PostgresJournal(StoredJournal):
         self._known: dict[int, dict[str, bytes]] = {}
         # What is owned, by process too: what a fork inherits, it does not own.
         self._epochs: dict[tuple[int, int], int] = {}
-        self._session = _session(dsn, wait)
+        self._session = open_session(dsn, wait)
         self._place = self._session.place
         try:
             self._session.check_tables()
@@ -100,7 +100,7 @@ class PostgresJournal(StoredJournal):
             for step in migrations(version):
                 talk.script(step)
 
-        session = _session(dsn, wait)
+        session = open_session(dsn, wait)
         try:
             session.transact(create)
         finally:
@@ -389,7 +389,8 @@ def _key(record: Record) -> bytes | None:
     return None if isinstance(event, Settled | Opaque) else key_of(event.id)
 
 
-def _session(dsn: str, wait: float) -> PostgresSession:
+def open_session(dsn: str, wait: float) -> PostgresSession:
+    """A connection for a journal, or what goes with one."""
     from belated.journals.postgres_session import PostgresSession  # needs psycopg
 
     return PostgresSession(dsn, wait)

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from belated.exceptions import JournalError, OwnerSuperseded
 from belated.ids import check_id
-
-if TYPE_CHECKING:
-    from belated.journals.postgres_session import PostgresSession
+from belated.journals.postgres import open_session
 
 
 class Leader(NamedTuple):
@@ -37,9 +35,7 @@ class PostgresBoard:
     """
 
     def __init__(self, dsn: str, *, bandit: str, wait: float = 10.0) -> None:
-        from belated.journals.postgres_session import PostgresSession  # needs psycopg
-
-        self._session: PostgresSession = PostgresSession(dsn, wait)
+        self._session = open_session(dsn, wait)
         try:
             self._session.check_tables()
             found = self._session.ask("find", name=check_id(bandit, "the bandit's name"))

@@ -11,15 +11,13 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-import numpy as np
-
-from belated.bandit import check_part
+from belated.bandit import check_part, check_same
 from belated.events import Activation, Decision, Event, Reward, Void
 from belated.exceptions import BelatedError, InvalidInput, JournalError, JournalMismatch
 from belated.features import Features, as_actions
 from belated.identity import identify
 from belated.ids import check_id, key_of, partition_of
-from belated.inputs import Row, as_reward
+from belated.inputs import Row, as_reward, outside
 from belated.journals import PostgresBoard, PostgresJournal
 from belated.journals.arrivals import system_clock
 from belated.ledger import Telling
@@ -102,9 +100,7 @@ class Desk:
         self.definition = definition
         self.seen = Seen()
         self._clock = clock
-        support = definition.policy.family.support
-        self._least = max(support.lower, definition.rewards.least)
-        self._most = min(support.upper, definition.rewards.most)
+        self._least, self._most = definition.rewards.range(definition.policy.family.support)
         name = definition.name
         journal = PostgresJournal(dsn, bandit=name, partitions=definition.partitions)
         identify(journal, definition.policy, definition.features)
@@ -143,7 +139,7 @@ class Desk:
         tables = [self._rows(offer) for offer in offers]
         for offer, (rows, _) in zip(offers, tables, strict=True):
             if offer.id in known:
-                _check_same(known[offer.id], rows)
+                check_same(known[offer.id], rows)
         chosen: list[Decision] = []
         made: list[Decision] = []
         try:
@@ -243,8 +239,7 @@ class Desk:
         check_id(id)
         value = as_reward(body.value)
         if not self._least <= value <= self._most:
-            bounds = f"[{self._least:g}, {self._most:g}]"
-            raise InvalidInput(f"the reward {value} is outside {bounds}", value)
+            raise outside(value, self._least, self._most)
         check_part(body.part, body.revision)
         return Reward(
             id, self._clock() if body.at is None else body.at, value, body.part, body.revision
@@ -305,13 +300,3 @@ class Desk:
 def named(rewards: Sequence[NamedReward]) -> list[tuple[str, RewardBody]]:
     """Each with its id."""
     return [(one.id, one) for one in rewards]
-
-
-def _check_same(known: Decision, rows: Row) -> None:
-    """A retry gets the decision that was made; another decision under its id is refused."""
-    if known.index < len(rows):
-        row, width = rows[known.index], len(known.x)  # less where features have grown since
-        if np.array_equal(row[:width], known.x) and not row[width:].any():
-            return
-    message = f"the id {known.id!r} was used for another decision: ids name one decision each"
-    raise InvalidInput(message, known.id)
