@@ -1,8 +1,9 @@
 """The decision service under load: requests/s and CPU against an echo on the same server.
 
-One uvicorn process with the service, one with a raw echo of the same request (1.1 kB: 10 rows of 20
-numbers), a real PostgreSQL that syncs, wrk for the load; all on loopback. Slices follow each other,
-so that a busy machine is busy for both; ratios are of neighbouring slices.
+One process with the service, one with a raw echo of the same request (1.1 kB: 10 rows of 20
+numbers), both as ``belated serve`` starts them; a real PostgreSQL that syncs, wrk for the load; all
+on loopback. Slices follow each other, so that a busy machine is busy for both; ratios are of
+neighbouring slices.
 
 Run: python benchmarks/service.py [--slices 5] [--seconds 3]
 """
@@ -78,11 +79,8 @@ class Server:
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
             self.port = probe.getsockname()[1]
-        command = [
-            sys.executable, "-m", "uvicorn", f"service_apps:{app}", "--port", str(self.port),
-            "--log-level", "warning", "--no-access-log", "--loop", "uvloop", "--http", "httptools",
-        ]  # fmt: skip
-        environment = os.environ | {"DATABASE_URL": dsn, "OPENBLAS_NUM_THREADS": "1"}
+        command = [sys.executable, "service_apps.py", app, str(self.port), dsn]
+        environment = os.environ | {"OPENBLAS_NUM_THREADS": "1"}
         self.process = subprocess.Popen(command, cwd=HERE, env=environment)
         deadline = time.monotonic() + 60
         while True:
@@ -164,6 +162,9 @@ def measure(folder: Path, echo: Server, service: Server, arguments: argparse.Nam
     one = json.dumps({"rows": offer})
     loads = {
         "decide": Load(folder, "decide", POST.format(body=one), decide),
+        "decide, base64": Load(
+            folder, "packed", POST.format(body=json.dumps({"rows": packed(offer)})), decide
+        ),
         "reward": Load(folder, "reward", REWARD, "/"),
         "batch of 100": Load(
             folder,
@@ -180,7 +181,7 @@ def measure(folder: Path, echo: Server, service: Server, arguments: argparse.Nam
     }
     print(f"a request of {len(one):,} bytes; {OFFERS.policy!r}"[:100])
     found: dict[tuple[str, int], list[tuple[float, float, float, float]]] = {}
-    cases = [*GOALS, ("batch of 100", 8), ("batch of 100, base64", 8)]
+    cases = [*GOALS, ("decide, base64", 128), ("batch of 100", 8), ("batch of 100, base64", 8)]
     for round_ in range(arguments.slices + 1):
         for case, connections in cases:
             base = loads["decide"].run(echo, connections, arguments.seconds)

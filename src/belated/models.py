@@ -12,6 +12,7 @@ and leaves the weights of older rows where they were; the next fit mends that.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -173,6 +174,44 @@ class Model:
         weight = slope / self.dispersion
         return index, ties, mean, weight if weight < MAX_WEIGHT else MAX_WEIGHT
 
+    def upper_all(
+        self,
+        rows: Matrix,
+        ends: Sequence[int],
+        width: float,
+        us: Vector,
+        activated: Sequence[bool],
+        share: float,
+        gram: bool,
+    ) -> list[tuple[int, int, float, float]]:
+        """:meth:`upper` for one table of rows after the other, each choice expected by the next.
+
+        Args:
+            rows: of all tables, one after the other.
+            ends: where each table ends.
+            width: the β_t of the paper, for all of them.
+            us: a uniform number in [0, 1) for each table.
+            activated: whether each choice is pending from now on.
+            share: how much of its weight it counts for then.
+            gram: whether that weight is 1 instead of its information.
+        """
+        found = np.empty((len(ends), 4))
+        root = self.decided.copy()
+        shares = share * np.array(activated, dtype=np.float64)
+        done = self._kernels.upper_all(
+            rows, np.asarray(ends), self.theta, root, width, us, shares, gram, self.dispersion,
+            self._family, found,
+        )  # fmt: skip
+        if done < len(ends):
+            raise _not_finite(rows)
+        self.decided = root
+        pending = sum(activated)
+        self.pending += pending
+        self.decisions += pending
+        return [
+            (int(index), int(ties), mean, weight) for index, ties, mean, weight in found.tolist()
+        ]
+
     def sampled(self, rows: Any, pool: Row, drawn: int) -> tuple[int, int, float, float]:
         """The best row of θ̂ plus one column of a pool of deviations (Alg. 2, l. 11).
 
@@ -212,6 +251,15 @@ class Model:
             raise _not_finite(x)
         self.pending += 1
         self.decisions += 1
+
+    def expect_all(self, rows: Matrix, weights: Vector) -> None:
+        """The same for many decisions, one after the other."""
+        root = self.decided.copy()
+        if self._kernels.count_all(root, rows, weights) < len(rows):
+            raise _not_finite(rows)
+        self.decided = root
+        self.pending += len(rows)
+        self.decisions += len(rows)
 
     def note(self, x: Any) -> None:
         """A decision for this row is pending, and does not count as explored."""

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from itertools import count
+from typing import Any
 
 import numpy as np
 import pytest
 
-from belated import Bernoulli, DelayedUCB
+from belated import Bernoulli, DelayedThompson, DelayedUCB
+from belated.events import Decision
+from belated.exceptions import InvalidInput
 from belated.inputs import Row
 from belated.learner import Learner
 from belated.published import PublishedModel
-from belated.service.decider import Decider
+from belated.service.decider import Asked, Decider
 
 DIM = 3
 ROWS: Row = np.eye(DIM, dtype=np.float32)
@@ -24,6 +27,12 @@ def decider(policy: DelayedUCB | None = None, partitions: int = 1) -> Decider:
     return Decider(chosen, partitions=partitions, clock=lambda: next(ticks), seed=1)
 
 
+def choose(one: Decider, **offer: Any) -> Decision:
+    """For one offer."""
+    (decision,) = one.choose_all([Asked(ROWS.tobytes(), **offer)])
+    return decision
+
+
 def published(policy: DelayedUCB, positions: list[int], learner: Learner) -> PublishedModel:
     """What a learner says after those positions."""
     return PublishedModel.of(
@@ -34,7 +43,7 @@ def published(policy: DelayedUCB, positions: list[int], learner: Learner) -> Pub
 def test_a_burst_does_not_ask_the_same_question_again() -> None:
     """Before any model has come, three decisions are for three rows."""
     one = decider()
-    assert sorted(one.choose(ROWS).index for _ in range(DIM)) == [0, 1, 2]
+    assert sorted(choose(one).index for _ in range(DIM)) == [0, 1, 2]
     assert one.model.pending == one.ahead == DIM
 
 
@@ -42,7 +51,7 @@ def test_what_a_model_does_not_know_is_added_to_it() -> None:
     """By position; what is not written yet is not known either."""
     policy = DelayedUCB(DIM, Bernoulli())
     one = decider(policy)
-    made = [one.choose(ROWS) for _ in range(4)]
+    made = [choose(one) for _ in range(4)]
     for position, decision in enumerate(made[:3], start=1):
         one.written(decision.id, position)
     learner = Learner(policy)
@@ -69,7 +78,7 @@ def test_positions_are_those_of_partitions() -> None:
     """A model that is ahead in one partition says nothing of another."""
     policy = DelayedUCB(DIM, Bernoulli())
     one = decider(policy, partitions=2)
-    made = [one.choose(ROWS) for _ in range(40)]
+    made = [choose(one) for _ in range(40)]
     for decision in made:
         one.written(decision.id, 5)
     homes = [own.partition for own in one._own.values()]
@@ -91,9 +100,9 @@ def test_positions_are_those_of_partitions() -> None:
 def test_what_was_refused_never_counted(policy: DelayedUCB) -> None:
     """The journal did not take it: the model is what it was."""
     one = decider(policy)
-    first = one.choose(ROWS)
+    first = choose(one)
     before = one.model.decided.copy()
-    second = one.choose(ROWS)
+    second = choose(one)
     one.dropped(second.id)
     one.dropped(second.id)  # again does nothing
     assert (one.model.pending, one.model.decisions, one.ahead) == (1, 1, 1)
@@ -111,7 +120,7 @@ def test_it_counts_as_the_learner_does(share: float, metric: str) -> None:
     policy = DelayedUCB(DIM, Bernoulli(), pending_weight=share, metric=metric)  # type: ignore[arg-type]
     one, learner = decider(policy), Learner(policy)
     for _ in range(7):
-        decision = one.choose(ROWS)
+        decision = choose(one)
         learner.expect(decision.x.astype(np.float64), learner.model.weight_at(decision.mean))
     np.testing.assert_allclose(one.model.decided, learner.model.decided, rtol=1e-12)
     assert one.model.pending == learner.model.pending == 7
@@ -120,7 +129,7 @@ def test_it_counts_as_the_learner_does(share: float, metric: str) -> None:
 def test_a_dormant_decision_is_not_pending() -> None:
     """Its outcome clock has not started; it is not dropped twice either."""
     one = decider()
-    decision = one.choose(ROWS, activated=False)
+    decision = choose(one, activated=False)
     assert (one.model.pending, one.ahead) == (0, 1)
     one.dropped(decision.id)
     assert (one.model.pending, one.ahead) == (0, 0)
@@ -129,10 +138,10 @@ def test_a_dormant_decision_is_not_pending() -> None:
 def test_actions_have_their_names() -> None:
     """Or their index, where none are given; an id of one's own is kept."""
     one = decider()
-    decision = one.choose(ROWS, ["red", "green", "blue"], id="mine")
+    decision = choose(one, actions=["red", "green", "blue"], id="mine")
     assert decision.action == ["red", "green", "blue"][decision.index]
     assert decision.id == "mine"
-    assert one.choose(ROWS).action in (0, 1, 2)
+    assert choose(one).action in (0, 1, 2)
 
 
 def test_without_a_learner_the_oldest_are_let_go(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -140,8 +149,49 @@ def test_without_a_learner_the_oldest_are_let_go(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr("belated.service.decider.MOST_AHEAD", 5)
     policy = DelayedUCB(DIM, Bernoulli())
     one = decider(policy)
-    made = [one.choose(ROWS) for _ in range(9)]
+    made = [choose(one) for _ in range(9)]
     assert one.model.pending == 9
     assert list(one._own) == [decision.id for decision in made[4:]]
     one.take(published(policy, [0], Learner(policy)))
     assert one.model.pending == 5
+
+
+@pytest.mark.parametrize(
+    "policy",
+    [
+        DelayedUCB(DIM, Bernoulli()),
+        DelayedUCB(DIM, Bernoulli(), pending_weight=0.5, metric="gram"),
+        DelayedUCB(DIM, Bernoulli(), pending_weight=0.0),
+        DelayedUCB(DIM, Bernoulli(), missing_weight=0.3),
+        DelayedUCB(DIM, Bernoulli(), randomized=True),
+        DelayedThompson(DIM, Bernoulli()),
+    ],
+    ids=["kernel", "gram", "blind", "missing", "randomized", "thompson"],
+)
+def test_many_at_once_are_chosen_one_after_the_other(policy: Any) -> None:
+    """The same choices, and the same model after them, as by requests that follow each other."""
+    rng = np.random.default_rng(5)
+    tables = [rng.normal(size=(rng.integers(1, 6), DIM)).astype(np.float32) for _ in range(30)]
+    offers = [Asked(rows.tobytes(), activated=n % 4 != 3) for n, rows in enumerate(tables)]
+    together, one_by_one = decider(policy), decider(policy)
+    all_at_once = together.choose_all(offers)
+    in_turn = [one_by_one.choose_all([offer])[0] for offer in offers]
+    assert [one.index for one in all_at_once] == [one.index for one in in_turn]
+    for rows, one, other in zip(tables, all_at_once, in_turn, strict=True):
+        np.testing.assert_array_equal(one.x, rows[one.index])
+        assert (one.mean, one.propensity) == pytest.approx((other.mean, other.propensity))
+    np.testing.assert_allclose(together.model.decided, one_by_one.model.decided, rtol=1e-12)
+    assert together.model.pending == one_by_one.model.pending == 23
+    assert together.ahead == one_by_one.ahead == 30
+
+
+@pytest.mark.parametrize("kind", [DelayedUCB, DelayedThompson])
+def test_all_or_none_of_them_are_chosen(kind: Any) -> None:
+    """One that cannot be decided leaves no trace of those before it."""
+    one = decider(kind(DIM, Bernoulli()))
+    before = one.model.decided.copy()
+    bad = np.full((2, DIM), np.nan, dtype=np.float32).tobytes()
+    with pytest.raises(InvalidInput, match="finite"):
+        one.choose_all([Asked(ROWS.tobytes()), Asked(bad)])
+    np.testing.assert_array_equal(one.model.decided, before)
+    assert (one.model.pending, one.model.decisions, one.ahead) == (0, 0, 0)

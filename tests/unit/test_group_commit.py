@@ -127,6 +127,6 @@ def test_closing_commits_what_waits() -> None:
         await asyncio.to_thread(commits.close)
         assert sorted((await asyncio.gather(*answers)), key=str) == [[1], [2], [3]]
         with pytest.raises(JournalClosed, match="stopping"):
-            commits.append(events(9, 1))
+            await commits.append(events(9, 1))
 
     asyncio.run(story())

@@ -22,7 +22,13 @@ from belated.journals.arrivals import (
     route,
     stamps_for,
 )
-from belated.journals.postgres_arrays import pack_bytes, pack_integers
+from belated.journals.postgres_arrays import (
+    Packed,
+    pack_bytes,
+    pack_integer,
+    pack_integers,
+    unpack_bigints,
+)
 from belated.journals.postgres_sql import migrations
 from belated.journals.snapshots import (
     Snapshot,
@@ -122,8 +128,9 @@ class PostgresJournal(StoredJournal):
         if not events:
             return []
         arrivals = _Arrivals(self._number, partitions, events, stamps)
-        ((positions,),) = self._session.ask("append", **arrivals.values)
-        return [positions[n] for n in arrivals.places]
+        found = self._session.call("append", list(arrivals.values.values()))
+        assert found is not None
+        return arrivals.of_all(unpack_bigints(found))
 
     def carry(self, records: Iterable[Record]) -> None:
         """Take over records with their stamps; see :meth:`Journal.carry`.
@@ -334,8 +341,7 @@ class _Arrivals:
     """What goes to the server: every event once, with what tells it from others.
 
     Attributes:
-        values: of the query ``append``.
-        places: for each event given, its place in them.
+        values: of the query ``append``, in their order there.
     """
 
     def __init__(
@@ -346,21 +352,32 @@ class _Arrivals:
         stamps: Sequence[int] | None,
     ) -> None:
         data = [encode(event) for event in events]
-        first: dict[tuple[int, bytes], int] = {}
-        kept: list[int] = []
-        for n, one in enumerate(zip(partitions, data, strict=True)):
-            if one not in first:
-                first[one] = len(kept)
-                kept.append(n)
-        self.places = [first[one] for one in zip(partitions, data, strict=True)]
-        self.values: dict[str, object] = {
-            "bandit": bandit,
-            "partitions": pack_integers([partitions[n] for n in kept], 2),
-            "marks": pack_bytes([_mark(events[n], data[n]) for n in kept]),
-            "crcs": pack_integers([zlib.crc32(data[n]) for n in kept], 8),
-            "events": pack_bytes([data[n] for n in kept]),
-            "stamps": None if stamps is None else pack_integers([stamps[n] for n in kept], 8),
+        marks = [_mark(*one) for one in zip(events, data, strict=True)]
+        # For each event given, its place among those that are sent; None where all of them are.
+        self._places: list[int] | None = None
+        if len(set(marks)) < len(marks):
+            first: dict[tuple[int, bytes], int] = {}
+            whose = list(zip(partitions, marks, strict=True))
+            kept = [n for n, one in enumerate(whose) if first.setdefault(one, n) == n]
+            order = {n: place for place, n in enumerate(kept)}
+            self._places = [order[first[one]] for one in whose]
+            partitions = [partitions[n] for n in kept]
+            marks, data = [marks[n] for n in kept], [data[n] for n in kept]
+            stamps = None if stamps is None else [stamps[n] for n in kept]
+        self.values: dict[str, Packed | None] = {
+            "bandit": pack_integer(bandit),
+            "partitions": pack_integers(partitions, 2),
+            "marks": pack_bytes(marks),
+            "crcs": pack_integers([zlib.crc32(one) for one in data], 8),
+            "events": pack_bytes(data),
+            "stamps": None if stamps is None else pack_integers(stamps, 8),
         }
+
+    def of_all(self, positions: list[int]) -> list[int]:
+        """The position of each event given, from those of the events sent."""
+        if self._places is None:
+            return positions
+        return [positions[place] for place in self._places]
 
 
 def _check(partition: int, position: int, recorded: int, data: bytes) -> int:

@@ -8,11 +8,15 @@ from __future__ import annotations
 import struct
 from collections.abc import Sequence
 
+import numpy as np
+
 from belated.exceptions import InvalidInput
 
 # The element's type in PostgreSQL, and the letter of struct, by the bytes it has.
 _INTEGERS = {2: (21, "h"), 8: (20, "q")}
 _BYTEA = 17
+_BIGINTS = np.dtype([("size", ">i4"), ("value", ">i8")])
+_HEAD = 20
 
 
 class Packed(bytes):
@@ -46,6 +50,21 @@ def pack_bytes(values: Sequence[bytes]) -> Packed:
     for one in values:
         parts += (len(one).to_bytes(4), one)
     return Packed(b"".join(parts))
+
+
+def pack_integer(value: int) -> Packed:
+    """One integer of 4 bytes."""
+    return Packed(value.to_bytes(4, signed=True))
+
+
+def unpack_bigints(data: bytes) -> list[int]:
+    """The whole numbers of a packed array.
+
+    >>> unpack_bigints(pack_integers([7, -1], 8))
+    [7, -1]
+    """
+    found: list[int] = np.frombuffer(data, _BIGINTS, offset=_HEAD)["value"].tolist()
+    return found
 
 
 def _head(length: int, kind: int) -> bytes:

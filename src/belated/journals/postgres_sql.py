@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from functools import cache
 from pathlib import Path
@@ -20,6 +21,17 @@ def query(name: str) -> bytes:
     b"SELECT to_regclass('belated.migration') IS NOT NULL"
     """
     return _queries()[name]
+
+
+@cache
+def numbered(name: str) -> bytes:
+    """The same with numbers for its values, in the order in which they stand.
+
+    >>> numbered("find")
+    b'SELECT number, partitions FROM belated.bandit WHERE name = $1'
+    """
+    count = itertools.count(1)
+    return re.sub(rb"%\(\w+\)[bs]", lambda _: b"$%d" % next(count), query(name))
 
 
 def schema() -> str:

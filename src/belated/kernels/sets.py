@@ -17,6 +17,7 @@ from belated.kernels.source import (
     bernoulli_link,
     capped,
     count,
+    count_all,
     deflated,
     finite,
     gaussian_link,
@@ -29,6 +30,7 @@ from belated.kernels.source import (
     spread_of,
     unlearn,
     upper,
+    upper_all,
 )
 
 
@@ -43,9 +45,11 @@ class Kernels:
     learn: Callable[[Matrix, Vector, Vector, float, Any, float], float]
     unlearn: Callable[[Matrix, Vector, Vector, float, float, Any, float, float], float]
     amend: Callable[[Matrix, Vector, Vector, float, float], bool]
+    count_all: Callable[[Matrix, Matrix, Vector], int]
+    upper_all: Callable[..., int]
 
 
-_PLAIN = Kernels(score, upper, sampled, count, learn, unlearn, amend)
+_PLAIN = Kernels(score, upper, sampled, count, learn, unlearn, amend, count_all, upper_all)
 
 
 def plain() -> Kernels:
@@ -72,7 +76,7 @@ def compiled() -> Kernels:
         overload(primitive, jit_options=options, strict=False)(_always(loop))
     for helper in (
         gaussian_link, bernoulli_link, poisson_link, finite, capped, proximal, span, spread_of,
-        add_product, deflated,
+        add_product, deflated, upper, count,
     ):  # fmt: skip
         register_jitable(helper)
     jit = numba.njit(cache=True, **options)

@@ -321,6 +321,50 @@ def count(root: Matrix, x: Vector, weight: float) -> float:
     return q
 
 
+def count_all(root: Matrix, rows: Matrix, weights: Vector) -> int:
+    """Count rows one after the other; returns how many, fewer if one is not finite."""
+    for k in range(rows.shape[0]):
+        q = count(root, rows[k], weights[k])
+        if q != q:
+            return k
+    return len(rows)
+
+
+def upper_all(
+    rows: Matrix,
+    ends: NDArray[np.int64],
+    theta: Vector,
+    root: Matrix,
+    width: float,
+    us: Vector,
+    shares: Vector,
+    gram: bool,
+    dispersion: float,
+    family: Any,
+    found: Matrix,
+) -> int:
+    """``upper`` for one table of rows after the other, each chosen row counted before the next.
+
+    A table is the rows up to its end. ``shares`` are how much of its weight a choice counts for;
+    with ``gram`` that weight is 1. Index, ties, mean and weight of each go into ``found``. Returns
+    how many tables it came through, fewer if one is not finite.
+    """
+    start = 0
+    for k in range(ends.shape[0]):
+        table = rows[start : ends[k]]
+        index, ties, mean, slope = upper(table, theta, root, width, us[k], family)
+        if mean != mean:
+            return k
+        weight = min(slope / dispersion, MAX_WEIGHT)
+        found[k, 0], found[k, 1], found[k, 2], found[k, 3] = index, ties, mean, weight
+        if shares[k] > 0.0:
+            q = count(root, table[index], shares[k] * (1.0 if gram else weight))
+            if q != q:
+                return k
+        start = ends[k]
+    return len(ends)
+
+
 def learn(
     root: Matrix, theta: Vector, x: Vector, y: float, family: Any, dispersion: float
 ) -> float:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
@@ -10,7 +11,7 @@ import numpy as np
 from scipy.linalg import solve, svdvals
 
 from belated.exceptions import InvalidInput
-from belated.inputs import Vector
+from belated.inputs import Matrix, Vector
 from belated.kernels import TIE
 from belated.models import Model
 from belated.policies.policy import Choice, Policy
@@ -83,6 +84,24 @@ class DelayedUCB(Policy):
         if ties > 1:
             index, ties, mean, weight = model.upper(rows, width, rng.random())
         return Choice(index, 1.0 / ties, mean, weight)
+
+    def choose_all(
+        self,
+        model: Model,
+        rows: Matrix,
+        ends: Sequence[int],
+        activated: Sequence[bool],
+        rng: np.random.Generator,
+    ) -> list[Choice]:
+        """As :meth:`Policy.choose_all`: in one kernel where pending decisions leave β_t alone."""
+        plain = not (self.randomized or self.floor or self.missing_weight or self.spectral)
+        if not plain or type(self).width is not DelayedUCB.width:
+            return super().choose_all(model, rows, ends, activated, rng)
+        found = model.upper_all(
+            rows, ends, self.width(model), rng.random(len(ends)), activated, self.pending_weight,
+            self.metric == "gram",
+        )  # fmt: skip
+        return [Choice(index, 1.0 / ties, mean, weight) for index, ties, mean, weight in found]
 
 
 def greatest_shares(scores: Vector) -> Vector:

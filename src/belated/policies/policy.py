@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from functools import cached_property
 from typing import Any, Literal
@@ -12,7 +13,7 @@ import numpy as np
 from belated.estimators import Estimator, Laplace
 from belated.exceptions import InvalidInput
 from belated.families import Family
-from belated.inputs import Vector, as_dim
+from belated.inputs import Matrix, Vector, as_dim
 from belated.models import Model
 from belated.priors import Prior
 
@@ -77,6 +78,48 @@ class Policy:
     def choose(self, model: Model, rows: Any, rng: np.random.Generator) -> Choice:
         """Choose one of the rows."""
         raise NotImplementedError
+
+    def choose_all(
+        self,
+        model: Model,
+        rows: Matrix,
+        ends: Sequence[int],
+        activated: Sequence[bool],
+        rng: np.random.Generator,
+    ) -> list[Choice]:
+        """Choose from one table of rows after the other, and expect each before the next.
+
+        Args:
+            model: the decisions are pending in it afterwards.
+            rows: of all tables, one after the other.
+            ends: where each table ends.
+            activated: whether each decision is pending at once.
+            rng: of the choices.
+        """
+        before = model.decided.copy(), model.pending, model.decisions
+        found, start = [], 0
+        try:
+            for end, now in zip(ends, activated, strict=True):
+                choice = self.choose(model, rows[start:end], rng)
+                if now:
+                    self.expect(model, rows[start + choice.index], choice.weight)
+                found.append(choice)
+                start = end
+        except BaseException:  # all or none
+            model.decided, model.pending, model.decisions = before
+            raise
+        return found
+
+    def expect(self, model: Model, row: Vector, weight: float) -> None:
+        """A decision is pending; its weight is that of its choice."""
+        if self.pending_weight == 0.0:
+            model.note(row)
+        else:
+            model.expect(row, self.share(weight))
+
+    def share(self, weight: float) -> float:
+        """What a pending decision counts for in H."""
+        return self.pending_weight * (1.0 if self.metric == "gram" else weight)
 
     def mixed(self, model: Model, rows: Any, rng: np.random.Generator, shares: Vector) -> Choice:
         """Draw from ``shares``, a probability for each row, mixed with the floor."""

@@ -82,6 +82,8 @@ class Service:
     ) -> None:
         self.definitions = {one.name: one for one in bandits}
         self.desks: dict[str, Desk] = {}
+        # What is asked most, by method and path, so that it need not be taken apart each time.
+        self._quick: dict[tuple[str, bytes], tuple[Desk, Route, str]] = {}
         self._dsn = dsn
         self._limit = body_limit
         self._clock = clock
@@ -114,16 +116,15 @@ class Service:
         try:
             # The raw path: in the other one a slash within an id cannot be told from one between.
             raw = scope.get("raw_path") or quote(scope["path"]).encode()
-            parts = raw.decode("latin-1").split("/")
-            if parts[1:2] != ["v1"]:
+            found = self._quick.get((scope["method"], raw))
+            if found is None and not raw.startswith(b"/v1/"):
                 route = _around(scope["method"], scope["path"])
                 status, content = route.handler(self)
             else:
-                desk = self._desk(parts)
-                route = find(scope["method"], parts[3:])
-                id = _text(parts[4]) if len(parts) > 4 else ""
-                body = route.read(await body_of(receive, self._limit))
-                content = await route.handler(Call(desk, id, body, scope.get("query_string", b"")))
+                desk, route, id = found or self._find(scope["method"], raw)
+                data = await body_of(receive, self._limit)
+                query = scope.get("query_string", b"")
+                content = await route.handler(Call(desk, id, route.read(data), query))
                 status = route.status
         except Exception as error:
             problem = problem_of(error)
@@ -138,12 +139,13 @@ class Service:
         else:
             await answer(send, status, content)
 
-    def _desk(self, parts: list[str]) -> Desk:
-        name = _text(parts[2]) if len(parts) > 2 else ""
-        desk = self.desks.get(name)
+    def _find(self, method: str, raw: bytes) -> tuple[Desk, Route, str]:
+        """Whose request it is, what it asks for, and the id in its path."""
+        _, _, name, *parts = raw.decode("latin-1").split("/")
+        desk = self.desks.get(_text(name))
         if desk is None:
-            raise ProblemError(404, "Not found", f"there is no bandit {name!r} here")
-        return desk
+            raise ProblemError(404, "Not found", f"there is no bandit {_text(name)!r} here")
+        return desk, find(method, parts), _text(parts[1]) if len(parts) > 1 else ""
 
     def _count(self, route: Route | None, status: int) -> None:
         method, path = ("other", "other") if route is None else (route.method, route.path)
@@ -187,6 +189,8 @@ class Service:
         for definition in self.definitions.values():
             desk = Desk(definition, self._dsn, loop, clock=self._clock, seed=self._seed)
             self.desks[definition.name] = desk
+            path = f"/v1/{quote(definition.name, safe='')}/decisions".encode()
+            self._quick["POST", path] = desk, find("POST", ["decisions"]), ""
         self._learners.start()
 
     def close(self) -> None:

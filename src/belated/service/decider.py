@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
+import msgspec
 import numpy as np
 
 from belated.events import Decision
 from belated.ids import key_of, new_id, partition_of
-from belated.inputs import Row, Vector
+from belated.inputs import Row, as_rows
 from belated.kernels import Kernels
 from belated.models import Model
 from belated.policies import Policy
@@ -20,12 +22,32 @@ from belated.published import PublishedModel
 MOST_AHEAD = 20_000
 
 
-class _Own(NamedTuple):
-    partition: int
-    position: int  # 0 while it is not known
-    row: Vector
+class Asked(NamedTuple):
+    """An offer as it was read.
+
+    Attributes:
+        rows: float32 numbers, row after row.
+        actions: the names of the actions, None where they have none.
+        id: the caller's name for the decision.
+        fresh: whether the id is used for the first time.
+        activated: whether the outcome clock starts at once.
+    """
+
+    rows: bytes
+    actions: Sequence[int | str] | None = None
+    id: str | None = None
+    fresh: bool = False
+    activated: bool = True
+
+
+class _Own(msgspec.Struct, gc=False):
+    """A decision of one's own: at most so many, and no collector need ever look at them."""
+
+    row: Row
     weight: float
     activated: bool
+    partition: int
+    position: int = 0  # while it is not known
 
 
 class Decider:
@@ -44,7 +66,8 @@ class Decider:
 
     >>> from belated import Bernoulli, DelayedUCB
     >>> decider = Decider(DelayedUCB(2, Bernoulli()), partitions=1, seed=7, clock=lambda: 5)
-    >>> decision = decider.choose(np.eye(2, dtype=np.float32), ["red", "blue"])
+    >>> rows = np.eye(2, dtype=np.float32).tobytes()
+    >>> (decision,) = decider.choose_all([Asked(rows, ["red", "blue"])])
     >>> decider.model.pending
     1
     """
@@ -63,55 +86,59 @@ class Decider:
         self._clock = clock
         self._using = using
         self._rng = np.random.default_rng(seed)
-        self._own: dict[str, _Own] = {}
+        # A plain dict would look for its first key from the place of all that were taken out.
+        self._own: OrderedDict[str, _Own] = OrderedDict()
         self.model = Model(policy.start, policy.family, using=using)
         #: Records that the learner had folded when it made the model.
         self.version = 0
 
-    def choose(
-        self,
-        rows: Row,
-        actions: Sequence[int | str] | None = None,
-        *,
-        id: str | None = None,
-        activated: bool = True,
-    ) -> Decision:
-        """Choose one of the rows, and count it as pending."""
-        choice = self.policy.choose(self.model, rows, self._rng)
-        index = choice.index
-        now = self._clock()
-        decision = Decision(
-            id or new_id(now),
-            now,
-            index if actions is None else actions[index],
-            index,
-            rows[index].copy(),
-            choice.mean,
-            choice.propensity,
-            self.version,
-            activated,
+    def choose_all(self, offers: Sequence[Asked]) -> list[Decision]:
+        """Choose for one offer after the other; each decision is pending for the next."""
+        table = table_of([offer.rows for offer in offers], self.policy.dim)
+        width, end, ends = 4 * self.policy.dim, 0, []
+        for offer in offers:
+            end += len(offer.rows) // width
+            ends.append(end)
+        choices = self.policy.choose_all(
+            self.model,
+            table.astype(np.float64),
+            ends,
+            [offer.activated for offer in offers],
+            self._rng,
         )
-        weight = self.model.weight_at(choice.mean)
-        partition = partition_of(key_of(decision.id), self._partitions)
-        own = _Own(partition, 0, decision.x.astype(np.float64), weight, activated)
-        self._own[decision.id] = own
-        if len(self._own) > MOST_AHEAD:
-            del self._own[next(iter(self._own))]
-        self._expect(own)
-        return decision
+        now, start, made = self._clock(), 0, []
+        for offer, choice, end in zip(offers, choices, ends, strict=True):
+            index, id = choice.index, offer.id
+            if id is None:
+                id = new_id(now)
+            row = table[start + index].copy()  # so that the others need not be kept
+            partition = partition_of(key_of(id), self._partitions)
+            self._own[id] = _Own(row, choice.weight, offer.activated, partition)
+            action = index if offer.actions is None else offer.actions[index]
+            mean, propensity = choice.mean, choice.propensity
+            made.append(
+                Decision(
+                    id, now, action, index, row, mean, propensity, self.version, offer.activated
+                )
+            )
+            start = end
+        while len(self._own) > MOST_AHEAD:
+            self._own.popitem(last=False)
+        return made
 
     def warm_up(self) -> None:
         """Have the kernels compiled now, so that no caller waits for it."""
         model = Model(self.policy.start, self.policy.family, using=self._using)
-        row = np.zeros((2, self.policy.dim), dtype=np.float32)
-        self.policy.choose(model, row, np.random.default_rng(0))
-        model.expect(row[0], 0.25)
-        model.withdraw(row[0], 0.25)
+        rows = np.zeros((2, self.policy.dim))
+        self.policy.choose_all(model, rows, [2], [True], np.random.default_rng(0))
+        model.expect_all(rows, np.array([0.25, 0.25]))
+        model.expect(rows[0], 0.25)
+        model.withdraw(rows[0], 0.25)
 
     def written(self, id: str, position: int) -> None:
         """The journal has taken a decision; 0 if its position is not known yet."""
         if (own := self._own.get(id)) is not None:
-            self._own[id] = own._replace(position=position)
+            own.position = position
 
     def dropped(self, id: str) -> None:
         """A decision never came to be: the journal has refused it."""
@@ -121,32 +148,32 @@ class Decider:
             if self.policy.pending_weight == 0.0:
                 self.model.pending -= 1
             else:
-                self.model.withdraw(own.row, self._share(own))
+                self.model.withdraw(own.row, self.policy.share(own.weight))
 
     def take(self, published: PublishedModel) -> None:
         """Go on with a newer model, which may not know the last decisions yet."""
         self.model = published.model(self.policy, using=self._using)
         self.version = published.version
         known = published.positions
-        self._own = {
-            id: own for id, own in self._own.items() if not 0 < own.position <= known[own.partition]
-        }
-        for own in self._own.values():
-            self._expect(own)
+        self._own = OrderedDict(
+            (id, own)
+            for id, own in self._own.items()
+            if not 0 < own.position <= known[own.partition]
+        )
+        ahead = [own for own in self._own.values() if own.activated]
+        if self.policy.pending_weight == 0.0:
+            self.model.pending += len(ahead)
+            self.model.decisions += len(ahead)
+        elif ahead:
+            weights = np.array([self.policy.share(own.weight) for own in ahead])
+            self.model.expect_all(np.array([own.row for own in ahead], dtype=np.float64), weights)
 
     @property
     def ahead(self) -> int:
         """How many decisions the model does not know yet."""
         return len(self._own)
 
-    def _expect(self, own: _Own) -> None:
-        if not own.activated:
-            return
-        if self.policy.pending_weight == 0.0:
-            self.model.note(own.row)
-        else:
-            self.model.expect(own.row, self._share(own))
 
-    def _share(self, own: _Own) -> float:
-        """As :meth:`belated.learner.Learner.expect` has it."""
-        return self.policy.pending_weight * (1.0 if self.policy.metric == "gram" else own.weight)
+def table_of(rows: Sequence[bytes], dim: int) -> Row:
+    """Rows as one table, checked."""
+    return as_rows(np.frombuffer(b"".join(rows), np.float32).reshape(-1, dim), dim)

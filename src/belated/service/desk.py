@@ -8,7 +8,7 @@ import math
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 
 from belated.bandit import check_part, check_same
@@ -17,7 +17,7 @@ from belated.exceptions import BelatedError, InvalidInput, JournalError, Journal
 from belated.features import Features, as_actions
 from belated.identity import identify
 from belated.ids import check_id, key_of, partition_of
-from belated.inputs import Row, as_reward, outside
+from belated.inputs import as_reward, outside
 from belated.journals import PostgresBoard, PostgresJournal
 from belated.journals.arrivals import system_clock
 from belated.ledger import Telling
@@ -30,9 +30,10 @@ from belated.service.bodies import (
     NamedReward,
     Offer,
     RewardBody,
-    rows_of,
+    packed_rows,
 )
-from belated.service.decider import Decider
+from belated.service.decider import Asked, Decider, table_of
+from belated.service.gathering import Gathering
 from belated.service.group_commit import GroupCommit
 from belated.service.tallies import SECONDS, Tally
 
@@ -111,6 +112,7 @@ class Desk:
         )
         self.decider.warm_up()
         self.commits = GroupCommit(journal, loop)
+        self._gathering = Gathering(self.decider, self.commits, loop)
         self._loop = loop
         self._number = 0
         #: When the model was made, in microseconds since 1970; None before the first one.
@@ -121,51 +123,50 @@ class Desk:
         self._looker = threading.Thread(target=self._look_on, name="belated board", daemon=True)
         self._looker.start()
 
-    async def decide(self, offer: Offer) -> Decision:
-        """Choose, keep, then answer."""
-        (decision,) = await self.decide_many([offer])
-        return decision
+    def decide_many(self, offers: Sequence[Offer]) -> Awaitable[list[Decision]]:
+        """Choose, keep, then answer: one append for all.
 
-    async def decide_many(self, offers: Sequence[Offer]) -> list[Decision]:
-        """The same for many offers: one append for all."""
+        All is read before anything is awaited, so that what was sent can be let go of: in a crowd
+        it would be out of the processor's cache by the time a commit has ended.
+        """
         start = time.perf_counter()
-        ids = [check_id(offer.id) for offer in offers if offer.id is not None]
+        return self._decide([self._read(offer) for offer in offers], start)
+
+    async def _decide(self, asked: Sequence[Asked], start: float) -> list[Decision]:
+        ids = [one.id for one in asked if one.id is not None]
+        if ids:
+            chosen = await self._decide_named(asked, ids)
+        else:
+            chosen = await self._gathering.decide(asked)
+            self._count(chosen)
+        self.seen.seconds.add(time.perf_counter() - start)
+        return chosen
+
+    async def _decide_named(self, asked: Sequence[Asked], ids: Sequence[str]) -> list[Decision]:
         if len(set(ids)) < len(ids):
             raise InvalidInput("an id stands twice in this request: ids name one decision each")
         # Under an id that is sent for the first time there is nothing yet; and if it is sent again
         # before this is answered, then nobody waits for this answer any more.
-        named = [offer.id for offer in offers if offer.id is not None and not offer.fresh]
+        named = [one.id for one in asked if one.id is not None and not one.fresh]
         known = await self._known(named) if named else {}
-        tables = [self._rows(offer) for offer in offers]
-        for offer, (rows, _) in zip(offers, tables, strict=True):
-            if offer.id in known:
-                check_same(known[offer.id], rows)
-        chosen: list[Decision] = []
-        made: list[Decision] = []
-        try:
-            for offer, (rows, actions) in zip(offers, tables, strict=True):
-                event = None if offer.id is None else known.get(offer.id)
-                if event is None:
-                    event = self.decider.choose(
-                        rows, actions, id=offer.id, activated=offer.activated
-                    )
-                    made.append(event)
-                chosen.append(event)
-            positions = await self.commits.append(made) if made else []
-        except BaseException:
-            for event in made:
-                self.decider.dropped(event.id)
-            raise
-        for event, position in zip(made, positions, strict=True):
-            self.decider.written(event.id, position)
-            self.seen.entropy -= math.log(event.propensity)
-        self.seen.decisions += len(made)
+        for one in asked:
+            if one.id in known:
+                check_same(known[one.id], table_of([one.rows], self.definition.policy.dim))
+        new = [one for one in asked if one.id not in known]
+        made = await self._gathering.decide(new) if new else []
+        self._count(made)
+        fresh = iter(made)
+        chosen = [known[one.id] if one.id in known else next(fresh) for one in asked]
         if named:
             # Another decider may have been asked the same meanwhile: one of the two counts.
             counting = await self._known(named)
             chosen = [counting.get(event.id, event) for event in chosen]
-        self.seen.seconds.add(time.perf_counter() - start)
         return chosen
+
+    def _count(self, made: Sequence[Decision]) -> None:
+        for event in made:
+            self.seen.entropy -= math.log(event.propensity)
+        self.seen.decisions += len(made)
 
     async def reward(self, id: str, body: RewardBody) -> None:
         """Keep a reward."""
@@ -216,24 +217,24 @@ class Desk:
 
     # --- the parts -------------------------------------------------------------------------------
 
-    def _rows(self, offer: Offer) -> tuple[Row, Sequence[int | str] | None]:
-        """The rows of an offer, and the names of its actions where they have some."""
-        features, policy = self.definition.features, self.definition.policy
+    def _read(self, offer: Offer) -> Asked:
+        features, dim, id = self.definition.features, self.definition.policy.dim, offer.id
+        if id is not None:
+            check_id(id)
         if features is None:
             if offer.context is not None:
                 raise InvalidInput("this bandit has no features: send rows instead of a context")
-            rows = rows_of(offer, policy.dim)
+            rows = packed_rows(offer, dim)
         else:
             if offer.rows is not None or offer.actions is None:
                 raise InvalidInput("this bandit has features: send a context and actions, no rows")
-            rows = features.rows(offer.context, offer.actions)
-        if offer.actions is None:
-            return rows, None
-        actions = as_actions(offer.actions)
-        if len(actions) != len(rows):
-            message = f"{len(actions)} actions for {len(rows)} rows: one for each was expected"
+            rows = features.rows(offer.context, offer.actions).tobytes()
+        actions = None if offer.actions is None else as_actions(offer.actions)
+        if actions is not None and 4 * dim * len(actions) != len(rows):
+            count = len(rows) // (4 * dim)
+            message = f"{len(actions)} actions for {count} rows: one for each was expected"
             raise InvalidInput(message, actions)
-        return rows, actions
+        return Asked(rows, actions, id, offer.fresh, offer.activated)
 
     def _reward(self, id: str, body: RewardBody) -> Event:
         check_id(id)

@@ -6,7 +6,7 @@ import asyncio
 import threading
 import time
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Protocol
 
 from belated.events import Event
 from belated.exceptions import JournalClosed
@@ -17,9 +17,18 @@ from belated.service.tallies import SECONDS, SIZES, Tally
 MOST = 1_000
 
 
-class _Waiting(NamedTuple):
-    events: Sequence[Event]
-    answer: asyncio.Future[list[int]]
+class Append(Protocol):
+    """Events of one caller, who is told what became of them, on the event loop."""
+
+    @property
+    def events(self) -> Sequence[Event]:
+        """What is to be kept."""
+
+    def kept(self, positions: Sequence[int]) -> None:
+        """They are safe; the position of each, as of :meth:`Journal.append`."""
+
+    def failed(self, error: Exception) -> None:
+        """They are not, or nobody knows."""
 
 
 class GroupCommit:
@@ -36,7 +45,8 @@ class GroupCommit:
     def __init__(self, journal: Journal, loop: asyncio.AbstractEventLoop) -> None:
         self._journal = journal
         self._loop = loop
-        self._waiting: list[_Waiting] = []
+        self._waiting: list[Append] = []
+        self._noticed = False
         self._changed = threading.Condition()
         self._closing = False
         #: For metrics: how long commits took, how many events each had, and how many failed.
@@ -56,15 +66,29 @@ class GroupCommit:
         """How many they had in all."""
         return int(self.sizes.total)
 
-    def append(self, events: Sequence[Event]) -> asyncio.Future[list[int]]:
+    def append(self, events: Sequence[Event]) -> asyncio.Future[Sequence[int]]:
         """Keep events; the answer has the position of each, as of :meth:`Journal.append`."""
-        answer: asyncio.Future[list[int]] = self._loop.create_future()
+        append = _Append(events, self._loop.create_future())
+        self.append_all([append])
+        return append.answer
+
+    def append_all(self, appends: Sequence[Append]) -> None:
+        """The same for several callers at once, each of whom is told by itself."""
         with self._changed:
-            if self._closing:
-                raise JournalClosed("the service is stopping: try again elsewhere")
-            self._waiting.append(_Waiting(events, answer))
+            closing = self._closing
+            if not closing:
+                self._waiting += appends
+        if closing:
+            for append in appends:
+                append.failed(JournalClosed("the service is stopping: try again elsewhere"))
+        elif not self._noticed:  # wake the thread once for all that comes in this turn of the loop
+            self._noticed = True
+            self._loop.call_soon(self._notice)
+
+    def _notice(self) -> None:
+        self._noticed = False
+        with self._changed:
             self._changed.notify()
-        return answer
 
     def close(self) -> None:
         """Commit all that waits, then close the journal."""
@@ -84,7 +108,7 @@ class GroupCommit:
                 taken = self._take()
             self._commit(taken)
 
-    def _take(self) -> list[_Waiting]:
+    def _take(self) -> list[Append]:
         """The first that fit into one commit, and at least one."""
         size = count = 0
         for one in self._waiting:
@@ -95,7 +119,7 @@ class GroupCommit:
         taken, self._waiting = self._waiting[:count], self._waiting[count:]
         return taken
 
-    def _commit(self, taken: list[_Waiting]) -> None:
+    def _commit(self, taken: list[Append]) -> None:
         events = [event for one in taken for event in one.events]
         found: list[int] | Exception
         start = time.perf_counter()
@@ -106,16 +130,32 @@ class GroupCommit:
         except Exception as error:  # whatever it is, each caller is told, and the thread lives on
             found = error
             self.failures += 1
-        self._loop.call_soon_threadsafe(_answer, taken, found)
+        self._loop.call_soon_threadsafe(_tell, taken, found)
 
 
-def _answer(taken: list[_Waiting], found: list[int] | Exception) -> None:
+class _Append:
+    """Events of a caller who awaits an answer."""
+
+    def __init__(self, events: Sequence[Event], answer: asyncio.Future[Sequence[int]]) -> None:
+        self.events = events
+        self.answer = answer
+
+    def kept(self, positions: Sequence[int]) -> None:
+        if not self.answer.done():  # the caller may have gone
+            self.answer.set_result(positions)
+
+    def failed(self, error: Exception) -> None:
+        if not self.answer.done():
+            self.answer.set_exception(error)
+
+
+def _tell(taken: Sequence[Append], found: list[int] | Exception) -> None:
+    if isinstance(found, Exception):
+        for one in taken:
+            one.failed(found)
+        return
     start = 0
-    for events, answer in taken:
-        end = start + len(events)
-        if not answer.done():  # the caller may have gone
-            if isinstance(found, Exception):
-                answer.set_exception(found)
-            else:
-                answer.set_result(found[start:end])
+    for one in taken:
+        end = start + len(one.events)
+        one.kept(found[start:end])
         start = end

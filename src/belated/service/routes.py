@@ -5,7 +5,7 @@ One table for all of it, so that the document and what is served cannot disagree
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -13,7 +13,7 @@ from urllib.parse import parse_qs
 
 import msgspec
 
-from belated.events import Activation, Void
+from belated.events import Activation, Decision, Void
 from belated.exceptions import InvalidInput
 from belated.ids import check_id
 from belated.service.bodies import (
@@ -85,12 +85,22 @@ class Call(NamedTuple):
     query: bytes
 
 
-async def _decide(call: Call) -> Decided:
-    return Decided.of(await call.desk.decide(call.body))
+# These two await nothing themselves: with their return goes all that was sent.
+def _decide(call: Call) -> Awaitable[Decided]:
+    return _decided(call.desk.decide_many([call.body]))
 
 
-async def _decide_many(call: Call) -> ManyDecided:
-    return ManyDecided([Decided.of(one) for one in await call.desk.decide_many(call.body.offers)])
+def _decide_many(call: Call) -> Awaitable[ManyDecided]:
+    return _many_decided(call.desk.decide_many(call.body.offers))
+
+
+async def _decided(answer: Awaitable[list[Decision]]) -> Decided:
+    (decision,) = await answer
+    return Decided.of(decision)
+
+
+async def _many_decided(answer: Awaitable[list[Decision]]) -> ManyDecided:
+    return ManyDecided([Decided.of(decision) for decision in await answer])
 
 
 async def _reward(call: Call) -> Accepted:
