@@ -13,27 +13,16 @@ from __future__ import annotations
 import argparse
 import base64
 import json
-import os
 import re
-import socket
 import statistics
 import subprocess
 import sys
 import tempfile
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
 from service_apps import ARMS, DIM, OFFERS
-
-from belated.journals import PostgresJournal
-
-HERE = Path(__file__).parent
-sys.path.append(str(HERE.parent))
-
-from tests.integration.postgres_server import PostgresServer  # noqa: E402
+from service_processes import Server, postgres
 
 #: What is measured: the case, connections, the goal for requests/s, and for CPU, against the echo.
 GOALS = {
@@ -72,36 +61,6 @@ end
 """
 
 
-class Server:
-    """A uvicorn process."""
-
-    def __init__(self, app: str, dsn: str) -> None:
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            self.port = probe.getsockname()[1]
-        command = [sys.executable, "service_apps.py", app, str(self.port), dsn]
-        environment = os.environ | {"OPENBLAS_NUM_THREADS": "1"}
-        self.process = subprocess.Popen(command, cwd=HERE, env=environment)
-        deadline = time.monotonic() + 60
-        while True:
-            try:
-                socket.create_connection(("127.0.0.1", self.port), 1).close()
-                return
-            except OSError:
-                if time.monotonic() > deadline or self.process.poll() is not None:
-                    raise
-                time.sleep(0.1)
-
-    def cpu(self) -> float:
-        """Seconds of CPU so far."""
-        fields = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
-        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-
-    def stop(self) -> None:
-        self.process.terminate()
-        self.process.wait(30)
-
-
 class Load:
     """wrk with a script."""
 
@@ -123,17 +82,6 @@ class Load:
         return rate, (server.cpu() - before) / count
 
 
-@contextmanager
-def running(dsn: str) -> Iterator[tuple[Server, Server]]:
-    """The echo and the service."""
-    echo, service = Server("echo", dsn), Server("service", dsn)
-    try:
-        yield echo, service
-    finally:
-        echo.stop()
-        service.stop()
-
-
 def quartiles(values: list[float]) -> str:
     if len(values) < 2:
         return f"{values[0]:.2f}"
@@ -146,13 +94,13 @@ def main() -> None:
     parser.add_argument("--slices", type=int, default=5)
     parser.add_argument("--seconds", type=int, default=3)
     arguments = parser.parse_args()
-    postgres = PostgresServer()
-    try:
-        PostgresJournal.create_tables(postgres.dsn)
-        with tempfile.TemporaryDirectory() as name, running(postgres.dsn) as (echo, service):
-            measure(Path(name), echo, service, arguments)
-    finally:
-        postgres.stop()
+    with (
+        tempfile.TemporaryDirectory() as name,
+        postgres() as dsn,
+        Server("echo", dsn) as echo,
+        Server("service", dsn) as service,
+    ):
+        measure(Path(name), echo, service, arguments)
 
 
 def measure(folder: Path, echo: Server, service: Server, arguments: argparse.Namespace) -> None:

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import signal
 import sys
+import threading
 from datetime import timedelta
+from functools import partial
 from typing import ClassVar
 
 from belated import Bernoulli, DelayedUCB, Explicit
 from belated.service import Definition, create_app
+from belated.service.app import learning
 from belated.service.exchange import Receive, Scope, Send, answer_bytes, body_of
+from belated.service.learners import Learners
+from belated.service.logs import start_logging
+from belated.service.metrics import Metrics
 from belated.service.server import serve
 
 DIM, ARMS = 20, 10
@@ -33,10 +40,26 @@ class Echo:
 
 
 def main() -> int:
-    """One or the other, on a port."""
+    """One of them, on a port."""
     kind, port, dsn = sys.argv[1:]
-    app = Echo() if kind == "echo" else create_app([OFFERS], dsn)
+    if kind == "learner":
+        return learn(int(port), dsn)
+    app = Echo() if kind == "echo" else create_app([OFFERS], dsn, learn=kind == "both")
     return serve(app, "127.0.0.1", int(port))
+
+
+def learn(port: int, dsn: str) -> int:
+    """As ``belated learn`` does."""
+    start_logging("warning")
+    told = threading.Event()
+    signal.signal(signal.SIGTERM, lambda number, frame: told.set())
+    learners = Learners({OFFERS.name: partial(learning, OFFERS, dsn)})
+    stop = Metrics({}, learners, {}).listen(port)
+    learners.start()
+    told.wait()
+    learners.stop()
+    stop()
+    return 0
 
 
 if __name__ == "__main__":

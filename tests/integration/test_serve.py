@@ -15,10 +15,12 @@ from http.client import HTTPConnection, HTTPException
 from itertools import count
 from pathlib import Path
 from typing import Any
+from urllib.request import urlopen
 
 import pytest
 
 from belated.journals import PostgresBoard, PostgresJournal
+from tests.integration.serving import free_port
 from tests.waiting import eventually
 
 #: Seconds for which a learner that was killed is missed, and more that a busy machine may need.
@@ -222,9 +224,12 @@ def test_learning_can_be_elsewhere(start: Start) -> None:
     state = service.state()
     assert (state["version"], state["age"]) == (0, None)
     assert service.ask("GET", "/readyz")[0] == 503
-    learner = start("learn", learn=False)
+    port = free_port()
+    learner = start("learn", "--metrics", str(port), learn=False)
     later(lambda: service.state()["version"] == 2)
     assert service.ask("GET", "/readyz")[0] == 200
+    with urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
+        assert 'belated_learner_leads{bandit="offers"} 1.0' in answer.read().decode()
     learner.send(signal.SIGTERM)
     assert learner.ended() == 0
     service.decide()

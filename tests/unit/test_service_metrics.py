@@ -57,6 +57,9 @@ def learner() -> LearningService:
     ]
     fold.take_all(0, page)
     found.fold, found.lag, found.delays = fold, 0.01, Tally(DELAYS)
+    found.lags, found.fits = Tally(SECONDS), Tally(SECONDS)
+    found.lags.add(0.03)
+    found.fits.add(1.5)
     found._note_delays(fold.ledgers[0], page)
     found.oldest = fold.ledgers[0].oldest
     found._clock = lambda: 12_000_000
@@ -105,6 +108,8 @@ def test_what_a_learner_knows(samples: dict[tuple[str, tuple[str, ...]], float])
     of = ("offers",)
     assert samples["belated_learner_leads", of] == 1
     assert samples["belated_learner_lag_seconds", of] == 0.01
+    assert samples["belated_fold_delay_seconds_sum", of] == 0.03
+    assert samples["belated_fit_seconds_sum", of] == 1.5
     assert samples["belated_learner_events_total", ("offers", "rewarded")] == 1
     assert samples["belated_learner_events_total", ("offers", "decided")] == 2
     assert ("belated_learner_events_total", ("offers", "parked")) not in samples  # it can fall

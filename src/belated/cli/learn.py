@@ -10,11 +10,17 @@ import argparse
 import logging
 import signal
 import time
+from collections.abc import Callable
 from functools import partial
+from typing import TYPE_CHECKING
 
 from belated.cli.service import add_config, prepared
+from belated.exceptions import InvalidInput
 
-EXAMPLE = "belated learn belated.toml --create-tables"
+if TYPE_CHECKING:
+    from belated.service.learners import Learners
+
+EXAMPLE = "belated learn belated.toml --metrics 9090"
 
 log = logging.getLogger("belated.service")
 
@@ -22,6 +28,9 @@ log = logging.getLogger("belated.service")
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """What the command takes."""
     add_config(parser)
+    parser.add_argument(
+        "--metrics", metavar="[HOST:]PORT", help="where Prometheus may ask for metrics"
+    )
 
 
 def run(options: argparse.Namespace) -> int:
@@ -40,11 +49,23 @@ def run(options: argparse.Namespace) -> int:
             for one in config.bandits
         }
     )
+    stop_metrics = None if options.metrics is None else _tell_metrics(options.metrics, learners)
     learners.start()
     log.info("learning", extra={"bandits": [one.name for one in config.bandits]})
     while not told:
         time.sleep(0.1)
     log.info("stopping: what was learned is saved first")
     learners.stop()
+    if stop_metrics is not None:
+        stop_metrics()
     log.info("stopped")
     return 0
+
+
+def _tell_metrics(where: str, learners: Learners) -> Callable[[], None]:
+    from belated.service.metrics import Metrics
+
+    host, _, port = where.rpartition(":")
+    if not port.isascii() or not port.isdigit() or not 0 < int(port) < 65_536:
+        raise InvalidInput(f"--metrics is {where!r}: a port was expected, as in 9090")
+    return Metrics({}, learners, {}).listen(int(port), host or "127.0.0.1")

@@ -19,8 +19,9 @@ from belated.fold import Fold
 from belated.journals import Journal
 from belated.ledger import Ledger
 from belated.published import PublishedModel
-from belated.service.lease import SECONDS, Leaders, Lease
-from belated.service.tallies import DELAYS, Tally
+from belated.service.lease import SECONDS as LEASE
+from belated.service.lease import Leaders, Lease
+from belated.service.tallies import DELAYS, SECONDS, Tally
 
 #: Seconds between two models that differ, between two that do not, and between two snapshots.
 PUBLISH, ALIVE, SNAPSHOT = 0.1, 5.0, 30.0
@@ -70,7 +71,7 @@ class LearningService:
         *,
         clock: Callable[[], int],
         holder: str | None = None,
-        lease: float = SECONDS,
+        lease: float = LEASE,
     ) -> None:
         self.journal = journal
         self.board = board
@@ -83,6 +84,9 @@ class LearningService:
         self.epoch = 0
         #: How long ago the last record that was folded had been committed, in seconds.
         self.lag = 0.0
+        #: The same of the oldest record of each page; and how long fits took, in seconds.
+        self.lags = Tally(SECONDS)
+        self.fits = Tally(SECONDS)
         #: How long rewards took, in seconds by the journal's stamps; of a crowd only some.
         self.delays = Tally(DELAYS)
         #: When the journal took the oldest pending decision; None if there is none.
@@ -92,6 +96,7 @@ class LearningService:
         # One thread: fits of one bandit follow each other.
         self._fitter = ThreadPoolExecutor(1, thread_name_prefix="belated fit")
         self._fit: Future[Estimate] | None = None
+        self._fit_at = 0.0
 
     def leads(self) -> bool:
         """Whether it is this one that learns."""
@@ -161,7 +166,9 @@ class LearningService:
             fold.take_all(partition, page)
             self._note_delays(fold.ledgers[partition], page)
             if page:
-                self.lag = (self._clock() - page[-1].recorded) / 1e6
+                now = self._clock()
+                self.lag = (now - page[-1].recorded) / 1e6
+                self.lags.add((now - page[0].recorded) / 1e6)
             count += len(page)
         return count
 
@@ -190,9 +197,11 @@ class LearningService:
         if self._fit is not None:
             if self._fit.done():
                 learner.finish_fit(self._fit.result())
+                self.fits.add(time.monotonic() - self._fit_at)
                 self._fit = None
                 self._published = -1
         elif learner.fit_is_due():
+            self._fit_at = time.monotonic()
             self._fit = self._fitter.submit(learner.begin_fit())
 
     def _publish(self, fold: Fold) -> None:

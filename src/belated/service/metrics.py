@@ -130,6 +130,15 @@ OF_LEARNERS = (
         lambda learner: learner.lag if learner.leads() else None,
     ),
     _of_learner(
+        _HISTOGRAM, "belated_fold_delay_seconds",
+        "From the commit of a record to its folding, of the oldest of those read together.",
+        lambda learner: learner.lags,
+    ),
+    _of_learner(
+        _HISTOGRAM, "belated_fit_seconds", "Duration of a fit of all rewards, beside the folding.",
+        lambda learner: learner.fits,
+    ),
+    _of_learner(
         _COUNTER, "belated_learner_events", "Events by what they meant, over the whole journal.",
         lambda learner: _counted(learner, parked=False), "status",
     ),

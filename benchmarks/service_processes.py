@@ -1,0 +1,76 @@
+"""The processes that the benchmarks of the service start, and what they take."""
+
+from __future__ import annotations
+
+import os
+import re
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Self
+from urllib.request import urlopen
+
+from belated.journals import PostgresJournal
+
+HERE = Path(__file__).parent
+sys.path.append(str(HERE.parent))
+
+from tests.integration.postgres_server import PostgresServer  # noqa: E402
+from tests.integration.serving import free_port  # noqa: E402
+
+
+@contextmanager
+def postgres() -> Iterator[str]:
+    """A server with the tables; where it is."""
+    server = PostgresServer()
+    try:
+        PostgresJournal.create_tables(server.dsn)
+        yield server.dsn
+    finally:
+        server.stop()
+
+
+class Server:
+    """An application of service_apps.py in a process of its own, once it takes connections."""
+
+    def __init__(self, app: str, dsn: str) -> None:
+        self.port = free_port()
+        command = [sys.executable, "service_apps.py", app, str(self.port), dsn]
+        environment = os.environ | {"OPENBLAS_NUM_THREADS": "1"}
+        self.process = subprocess.Popen(command, cwd=HERE, env=environment)
+        deadline = time.monotonic() + 60
+        while True:
+            try:
+                socket.create_connection(("127.0.0.1", self.port), 1).close()
+                return
+            except OSError:
+                if time.monotonic() > deadline or self.process.poll() is not None:
+                    raise
+                time.sleep(0.1)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.process.terminate()
+        self.process.wait(60)
+
+    def cpu(self) -> float:
+        """Seconds of CPU so far."""
+        fields = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+    def resident(self) -> int:
+        """Bytes in memory."""
+        pages = int(Path(f"/proc/{self.process.pid}/statm").read_text().split()[1])
+        return pages * os.sysconf("SC_PAGE_SIZE")
+
+    def metrics(self) -> dict[str, float]:
+        """What it tells Prometheus, by name and labels as they stand there."""
+        with urlopen(f"http://127.0.0.1:{self.port}/metrics", timeout=30) as answer:
+            text = answer.read().decode()
+        return {name: float(value) for name, value in re.findall(r"^([^#]\S*) (\S+)$", text, re.M)}

@@ -1,0 +1,118 @@
+"""Two deciders, a learner and PostgreSQL under load for minutes: errors, memory, lag.
+
+Decisions come at random moments, in an open loop, to one decider and the other; half of them get a
+reward, some seconds later. The window is a minute. Every ten seconds a line says what happened.
+
+Run: python benchmarks/service_soak.py [--minutes 10] [--rate 1000]
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+from collections import Counter
+from contextlib import suppress
+
+import msgspec
+import numpy as np
+import uvloop
+from open_loop import Answer, Caller, at_rate, quantiles
+from service import rows
+from service_processes import Server, postgres
+
+#: Seconds between two lines, and the mean delay of a reward.
+EVERY, DELAY = 10, 10.0
+_LAG = 'belated_fold_delay_seconds_bucket{bandit="offers",le="%s"}'
+
+
+class Soak:
+    """The load, and what came of it."""
+
+    def __init__(self, deciders: list[Server], learner: Server) -> None:
+        self._callers = [Caller(one.port) for one in deciders]
+        self._processes = [*deciders, learner]
+        self._rng = np.random.default_rng(1)
+        self._bodies = [json.dumps({"rows": one}).encode() for one in rows(64)]
+        self.statuses: Counter[tuple[str, int]] = Counter()
+        self.seconds: list[float] = []
+        self.failed: list[bytes] = []
+        self.rewarding: set[asyncio.Task[None]] = set()
+
+    async def decide(self, number: int, due: float) -> None:
+        """One decision, and perhaps its reward."""
+        caller = self._callers[number % 2]
+        body = self._bodies[number % len(self._bodies)]
+        answer = await caller.ask("POST", "/v1/offers/decisions", body, due)
+        self._note("decide", 201, answer)
+        if answer.status == 201 and self._rng.random() < 0.5:
+            id = msgspec.json.decode(answer.body)["id"]
+            task = asyncio.ensure_future(self._reward(self._callers[(number + 1) % 2], id))
+            self.rewarding.add(task)
+            task.add_done_callback(self.rewarding.discard)
+
+    async def _reward(self, caller: Caller, id: str) -> None:
+        await asyncio.sleep(self._rng.exponential(DELAY))
+        value = b'{"value":1}' if self._rng.random() < 0.3 else b'{"value":0}'
+        due = asyncio.get_running_loop().time()
+        path = f"/v1/offers/decisions/{id}/reward"
+        self._note("reward", 202, await caller.ask("PUT", path, value, due))
+
+    def _note(self, what: str, right: int, answer: Answer) -> None:
+        self.statuses[what, answer.status] += 1
+        if what == "decide":
+            self.seconds.append(answer.seconds)
+        if answer.status != right:
+            self.failed.append(answer.body[:200])
+
+    async def report(self) -> None:
+        """A line now and then."""
+        print("| s | requests | failed | decide, ms | deciders, MB | learner, MB | pending |")
+        print("|--:|--:|--:|---|---|--:|--:|")
+        for count in range(1, 10**6):
+            await asyncio.sleep(EVERY)
+            metrics = await asyncio.to_thread(self._processes[-1].metrics)
+            seconds, self.seconds = self.seconds or [0.0], []
+            one, other, learner = (process.resident() / 1e6 for process in self._processes)
+            total = sum(self.statuses.values())
+            pending = metrics['belated_pending_decisions{bandit="offers"}']
+            print(
+                f"| {count * EVERY} | {total:,} | {len(self.failed)} | {quantiles(seconds)} "
+                f"| {one:.0f}, {other:.0f} | {learner:.0f} | {pending:,.0f} |",
+                flush=True,
+            )
+
+
+async def soak(deciders: list[Server], learner: Server, rate: float, minutes: float) -> None:
+    """Run it, and say what it came to."""
+    load = Soak(deciders, learner)
+    reporting = asyncio.ensure_future(load.report())
+    late = await at_rate(rate, 60 * minutes, load.decide)
+    reporting.cancel()
+    with suppress(asyncio.CancelledError):
+        await reporting
+    metrics = learner.metrics()
+    count = metrics[_LAG % "+Inf"]
+    print(f"\nanswers: {dict(load.statuses)}; failed: {load.failed[:3]}")
+    print(f"the generator was late by at most {1e3 * late:.0f} ms")
+    for bound in ("0.05", "0.1", "0.2", "0.5"):
+        share = metrics[_LAG % bound] / count
+        print(f"folded within {bound} s of the commit: {100 * share:.2f} % of {count:,.0f} pages")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--minutes", type=float, default=10)
+    parser.add_argument("--rate", type=float, default=1000, help="decisions a second")
+    arguments = parser.parse_args()
+    with (
+        postgres() as dsn,
+        Server("service", dsn) as one,
+        Server("service", dsn) as other,
+        Server("learner", dsn) as learner,
+    ):
+        uvloop.run(soak([one, other], learner, arguments.rate, arguments.minutes))
+
+
+if __name__ == "__main__":
+    main()
