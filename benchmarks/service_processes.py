@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import socket
 import subprocess
 import sys
 import time
@@ -35,22 +34,25 @@ def postgres() -> Iterator[str]:
 
 
 class Server:
-    """An application of service_apps.py in a process of its own, once it takes connections."""
+    """An application of service_apps.py in a process of its own, once it answers."""
 
     def __init__(self, app: str, dsn: str) -> None:
         self.port = free_port()
         command = [sys.executable, "service_apps.py", app, str(self.port), dsn]
         environment = os.environ | {"OPENBLAS_NUM_THREADS": "1"}
         self.process = subprocess.Popen(command, cwd=HERE, env=environment)
-        deadline = time.monotonic() + 60
-        while True:
-            try:
-                socket.create_connection(("127.0.0.1", self.port), 1).close()
-                return
-            except OSError:
-                if time.monotonic() > deadline or self.process.poll() is not None:
-                    raise
-                time.sleep(0.1)
+        deadline = time.monotonic() + 120
+        while not self._answers():  # connections it takes before it can answer
+            if time.monotonic() > deadline or self.process.poll() is not None:
+                raise RuntimeError(f"{app} did not start")
+            time.sleep(0.1)
+
+    def _answers(self) -> bool:
+        try:
+            urlopen(f"http://127.0.0.1:{self.port}/livez", timeout=120).close()
+        except OSError:
+            return False
+        return True
 
     def __enter__(self) -> Self:
         return self
