@@ -10,6 +10,7 @@ from functools import partial
 from typing import ClassVar
 
 from belated import Bernoulli, DelayedUCB, Explicit
+from belated.learner import Learner
 from belated.service import Definition, create_app
 from belated.service.app import learning
 from belated.service.exchange import Receive, Scope, Send, answer_bytes, body_of
@@ -44,13 +45,29 @@ def main() -> int:
     kind, port, dsn = sys.argv[1:]
     if kind == "learner":
         return learn(int(port), dsn)
+    if kind == "both":
+        fit_on_demand()
     app = Echo() if kind == "echo" else create_app([OFFERS], dsn, learn=kind == "both")
     return serve(app, "127.0.0.1", int(port))
+
+
+def fit_on_demand() -> None:
+    """From SIGUSR1 to SIGUSR2 a fit is due whenever the one before has ended."""
+    told: list[int] = []
+    for number in (signal.SIGUSR1, signal.SIGUSR2):
+        signal.signal(number, lambda number, frame: told.append(number))
+    is_due = Learner.fit_is_due
+
+    def fit_is_due(learner: Learner) -> bool:
+        return is_due(learner) or (learner._refit is None and told[-1:] == [signal.SIGUSR1])
+
+    Learner.fit_is_due = fit_is_due  # type: ignore[method-assign]
 
 
 def learn(port: int, dsn: str) -> int:
     """As ``belated learn`` does."""
     start_logging("warning")
+    fit_on_demand()
     told = threading.Event()
     signal.signal(signal.SIGTERM, lambda number, frame: told.set())
     learners = Learners({OFFERS.name: partial(learning, OFFERS, dsn)})
