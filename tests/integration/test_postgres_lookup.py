@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 
 import numpy as np
@@ -100,3 +101,42 @@ def test_the_last_that_settled_are_found_wherever_they_are(
     journal.append([Settled(1, 200)])
     assert until(journal.settlements(1)) == [200]
     assert journal.settlements(0) == []
+
+
+def test_marks_are_found_by_their_index_before_anything_was_analysed(dsn: str) -> None:
+    """A process that starts while nothing is known of the table must not read all of it.
+
+    To the planner both indexes look alike then, and it takes the smaller one, which knows no marks.
+    """
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        connection.execute("CREATE DATABASE never_analysed")
+    try:
+        _look_up_in(f"{dsn.rpartition('/')[0]}/never_analysed")
+    finally:
+        with psycopg.connect(dsn, autocommit=True) as connection:
+            connection.execute("DROP DATABASE never_analysed WITH (FORCE)")
+
+
+def _look_up_in(dsn: str) -> None:
+    PostgresJournal.create_tables(dsn)
+    events = [Reward(f"order-{n}", n, 1.0) for n in range(40_000)]
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        connection.execute("ALTER TABLE belated.record SET (autovacuum_enabled = off)")
+        with PostgresJournal(dsn, bandit="offers", partitions=2) as first:
+            for start in range(0, len(events), 100):
+                first.append(events[start : start + 100])
+        before = _read_of_all(connection)
+        with PostgresJournal(dsn, bandit="offers") as second:
+            second.append([*events[:50], Void("new", 1)])
+            assert len(second.records_of(["order-7", "order-8"])) == 2
+        assert _read_of_all(connection) - before < 1_000
+
+
+def _read_of_all(connection: psycopg.Connection) -> int:
+    """How many entries were read in the index that knows no marks."""
+    connection.execute("SELECT pg_stat_clear_snapshot()")
+    time.sleep(1.5)  # sessions tell it when they end, or now and then
+    ((count,),) = connection.execute(
+        "SELECT idx_tup_read FROM pg_stat_user_indexes WHERE indexrelname = 'record_pkey'"
+    ).fetchall()
+    return int(count)

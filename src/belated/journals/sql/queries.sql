@@ -137,11 +137,9 @@ RETURNING number;
 SELECT number, data FROM belated.model WHERE bandit = %(bandit)s AND number > %(after)s;
 
 -- records_of: the records of some ids, found by their marks
-SELECT record.partition, record.position, record.recorded, record."check", record.event
-FROM unnest(%(partitions)b::smallint[], %(least)b::bytea[], %(beyond)b::bytea[])
-     AS wanted (partition, least, beyond)
-JOIN belated.record ON record.bandit = %(bandit)s AND record.partition = wanted.partition
- AND record.mark >= wanted.least AND record.mark < wanted.beyond;
+SELECT partition, position, recorded, "check", event FROM belated.records_of(
+    %(bandit)s, %(partitions)b::smallint[], %(least)b::bytea[], %(beyond)b::bytea[]
+);
 
 -- settled_lately: those of the last records that have no id
 SELECT partition, position, recorded, "check", event

@@ -1,4 +1,4 @@
--- The tables of the journals, version 2, for a database that has none yet.
+-- The tables of the journals, version 3, for a database that has none yet.
 -- sql/migrations/ lead to the same, one version after the other; a test compares the two.
 
 CREATE SCHEMA belated;
@@ -89,8 +89,12 @@ CREATE FUNCTION belated.append(
     stamps        bigint[] -- NULL for the clock
 ) RETURNS bigint[] LANGUAGE plpgsql
 -- Made while the table is small, the plan must still do when it is large; and to make it anew for
--- every call would take longer than all the rest.
+-- every call would take longer than all the rest. A mark is looked up in the index of marks, even
+-- before the table was ever analysed: ORDER BY mark says so, where nothing may be sorted. What is
+-- discouraged so looks expensive where it cannot be avoided, and nothing is worth compiling for.
 SET enable_seqscan = off
+SET enable_sort = off
+SET jit = off
 SET plan_cache_mode = force_generic_plan
 AS $$
 DECLARE
@@ -107,22 +111,53 @@ BEGIN
 
     clock := extract(epoch FROM clock_timestamp()) * 1000000;
 
-    -- Nearly always all are new and of one partition: then a plain INSERT does, and is quicker.
-    -- Where the index knows one of them, it is undone, and what follows sees which.
-    IF stamps IS NULL AND target = ALL (partitions) THEN
+    -- Nearly always all are new: then a plain INSERT does, and is quicker; most of all where they
+    -- are of one partition. Where the index knows one of them, it is undone, and what follows sees
+    -- which.
+    IF stamps IS NULL THEN
         BEGIN
-            SELECT record.position, record.recorded INTO base, moment FROM belated.record
-            WHERE record.bandit = bandit_number AND record.partition = target
-            ORDER BY record.position DESC LIMIT 1;
-            base := coalesce(base, 0);
-            moment := greatest(moment, clock);
+            IF target = ALL (partitions) THEN
+                SELECT record.position, record.recorded INTO base, moment FROM belated.record
+                WHERE record.bandit = bandit_number AND record.partition = target
+                ORDER BY record.position DESC LIMIT 1;
+                base := coalesce(base, 0);
+                moment := greatest(moment, clock);
 
-            INSERT INTO belated.record (position, recorded, "check", bandit, partition, mark, event)
-            SELECT base + n, moment, crc # (base + n) # moment # (target::bigint << 40),
-                   bandit_number, target, mark, event
-            FROM unnest(marks, crcs, events) WITH ORDINALITY AS one (mark, crc, event, n);
+                INSERT INTO belated.record
+                    (position, recorded, "check", bandit, partition, mark, event)
+                SELECT base + n, moment, crc # (base + n) # moment # (target::bigint << 40),
+                       bandit_number, target, mark, event
+                FROM unnest(marks, crcs, events) WITH ORDINALITY AS one (mark, crc, event, n);
 
-            RETURN ARRAY(SELECT generate_series(base + 1, base + cardinality(marks)));
+                RETURN ARRAY(SELECT generate_series(base + 1, base + cardinality(marks)));
+            END IF;
+
+            WITH tail AS MATERIALIZED (
+                SELECT home.partition, coalesce(last.position, 0) AS position,
+                       greatest(last.recorded, clock) AS recorded
+                FROM (SELECT DISTINCT unnest(partitions) AS partition) AS home
+                LEFT JOIN LATERAL (
+                    SELECT record.position, record.recorded FROM belated.record
+                    WHERE record.bandit = bandit_number AND record.partition = home.partition
+                    ORDER BY record.position DESC LIMIT 1
+                ) AS last ON true
+            ), placed AS MATERIALIZED (
+                SELECT one.*, tail.recorded,
+                       tail.position + count(*) OVER (PARTITION BY one.partition ORDER BY one.n)
+                           AS position
+                FROM unnest(partitions, marks, crcs, events)
+                     WITH ORDINALITY AS one (partition, mark, crc, event, n)
+                JOIN tail USING (partition)
+            ), written AS (
+                INSERT INTO belated.record
+                    (position, recorded, "check", bandit, partition, mark, event)
+                SELECT position, recorded,
+                       crc # position # recorded # (partition::bigint << 40),
+                       bandit_number, partition, mark, event
+                FROM placed
+            )
+            SELECT array_agg(placed.position ORDER BY n) INTO positions FROM placed;
+            RETURN positions;
         EXCEPTION WHEN unique_violation THEN
             NULL;
         END;
@@ -132,7 +167,9 @@ BEGIN
         SELECT one.*,
                (SELECT record.position FROM belated.record
                 WHERE record.bandit = bandit_number AND record.partition = one.partition
-                  AND record.mark = one.mark AND record.event = one.event) AS known
+                  AND record.mark >= one.mark AND record.mark <= one.mark
+                  AND record.event = one.event
+                ORDER BY record.mark LIMIT 1) AS known
         FROM unnest(partitions, marks, crcs, events, stamps)
              WITH ORDINALITY AS one (partition, mark, crc, event, stamp, n)
     ), tail AS MATERIALIZED (
@@ -168,6 +205,30 @@ BEGIN
 END
 $$;
 
+-- The records of some ids of a bandit, by the marks between which those of each id lie.
+CREATE FUNCTION belated.records_of(
+    bandit_number integer,
+    partitions    smallint[],
+    first         bytea[],
+    beyond        bytea[]
+) RETURNS TABLE (partition smallint, "position" bigint, recorded bigint, "check" bigint, event bytea)
+LANGUAGE sql STABLE
+-- As above: by the index of marks, whatever is known of the table.
+SET enable_seqscan = off
+SET enable_sort = off
+SET jit = off
+AS $$
+    SELECT found.*
+    FROM unnest(partitions, first, beyond) AS wanted (partition, first, beyond)
+    CROSS JOIN LATERAL (
+        SELECT record.partition, record.position, record.recorded, record."check", record.event
+        FROM belated.record
+        WHERE record.bandit = bandit_number AND record.partition = wanted.partition
+          AND record.mark >= wanted.first AND record.mark < wanted.beyond
+        ORDER BY record.mark
+    ) AS found
+$$;
+
 -- For the service: who learns a bandit, and the model that the last one published.
 
 -- Whoever holds the lease learns; the epoch counts holders, and fences those of before.
@@ -188,3 +249,4 @@ CREATE TABLE belated.model (
 
 INSERT INTO belated.migration (version, oldest) VALUES (1, 1);
 INSERT INTO belated.migration (version, oldest) VALUES (2, 1);
+INSERT INTO belated.migration (version, oldest) VALUES (3, 1);
