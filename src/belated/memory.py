@@ -1,9 +1,9 @@
 """Memory for what grows and stays.
 
-A list that grows moves, and the C library keeps the place it leaves: of a process that remembers a
-million decisions a third would be such holes. Here what is large has pages of its own. They go back
-to the system when nobody uses them, and those that were never written take no memory: there may be
-room for twice as much.
+A list that grows moves, and the C library keeps the place it leaves: a third of what a million
+decisions take would be such holes. Here what is large has pages of its own. They go back to the
+system when nobody uses them, and those that were never written take no memory: there may be room
+for twice as much.
 """
 
 from __future__ import annotations

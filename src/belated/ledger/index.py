@@ -26,7 +26,7 @@ _HIGH, _LOW = secrets.randbits(64) | 1, secrets.randbits(64) | 1
 _ALL = (1 << 64) - 1
 # An entry of the table is a number's last bits behind some of the hash: 31 bits in all, or 63 where
 # a number needs as many as this.
-_MANY = 28
+_MANY = 30
 # So few keys are sooner added one by one.
 _FEW = 24
 
@@ -171,7 +171,7 @@ class Index:
         size = 64
         while 2 * size < 5 * len(numbers):
             size *= 2
-        bits = (2 * max(size, len(self._keys))).bit_length()
+        bits = max(size, 2 * len(self._keys)).bit_length()
         width, format = (31, "i") if bits < _MANY else (63, "q")
         self._table = column(size, format)
         np.asarray(self._table).fill(_FREE)
