@@ -36,6 +36,7 @@ from belated.inputs import (
     as_row,
     as_rows,
 )
+from belated.memory import zeros
 
 #: Rows in a full block of observations.
 BLOCK = 1 << 16
@@ -154,9 +155,9 @@ class _Block:
     """Up to 2^16 observations, in columns. Rows are only appended; the other columns change."""
 
     def __init__(self, dim: int) -> None:
-        self.rows: Row = np.empty((64, dim), dtype=np.float32)
-        self.y: Vector = np.empty(64)
-        self.counted: NDArray[np.bool_] = np.empty(64, dtype=np.bool_)
+        self.rows: Row = zeros((64, dim), np.float32)
+        self.y: Vector = zeros((64,), np.float64)
+        self.counted: NDArray[np.bool_] = zeros((64,), np.bool_)
         self.used = 0
 
     def append(self, rows: Row, y: Vector) -> None:
@@ -383,6 +384,6 @@ Seen = Observations | Joined
 
 
 def _grown(column: NDArray[Any], used: int, size: int) -> NDArray[Any]:
-    larger = np.empty((size, *column.shape[1:]), dtype=column.dtype)
+    larger = zeros((size, *column.shape[1:]), column.dtype)
     larger[:used] = column[:used]
     return larger

@@ -91,7 +91,7 @@ def default_not_subtracted(patch: pytest.MonkeyPatch) -> None:
     def additive(self: Account, number: int, value: float) -> None:
         learner = self.learner
         assert learner.observed.n  # which folds in what waits
-        _, before = learner.observations[self.lane].get(self._handle[number - self.base])
+        _, before = learner.observations[self.lane].get(self._columns.handle[number - self.base])
         revise(self, number, value + before)
 
     patch.setattr(Account, "revise", additive)

@@ -102,6 +102,39 @@ def test_an_index_may_be_emptied_again_and_again(colliding: bool) -> None:
     assert (len(index), index.next) == (0, 300)
 
 
+@pytest.mark.parametrize("together", [1, 60], ids=["one by one", "many at once"])
+def test_numbers_far_behind_the_first_are_told_apart(together: int, colliding: bool) -> None:
+    """A few that stay hold the base; an entry has room for the last bits of a number only."""
+    keys = keys_of(3000)
+    index = Index()
+    known = {key: index.add(key) for key in keys[:20]}
+    for start in range(20, 3000, together):
+        some = keys[start : start + together]
+        index.add_all(some)
+        assert [index.find(key) for key in some] == list(range(start, start + len(some)))
+        for number in range(start, start + len(some)):
+            index.remove(number)
+    assert (len(index), index.base, index.next) == (3000, 0, 3000)
+    check(index, known, keys[20:])
+
+
+@pytest.mark.parametrize("base", [0, 1 << 31, (1 << 40) + 12345])
+@pytest.mark.parametrize("wide", [False, True], ids=["narrow", "wide"])
+def test_numbers_may_be_large(base: int, wide: bool) -> None:
+    """In entries of 4 bytes, and of 8 where there would be too many for those."""
+    keys = keys_of(1000)
+    with mock.patch.object(module, "_MANY", 0 if wide else module._MANY):
+        index = Index()
+        index.restore(b"".join(keys[:500]), base, set(range(base, base + 300)))
+        index.drop(300)
+        for key in keys[500:]:
+            index.add(key)
+        assert index._table.itemsize == (8 if wide else 4)
+    check(index, {key: base + i for i, key in enumerate(keys) if i >= 300}, keys[:300])
+    assert [index.key(base + i) for i in range(300, 1000)] == keys[300:]
+    assert index.keys == b"".join(keys[300:])
+
+
 def test_a_restored_index_finds_what_was_not_removed(colliding: bool) -> None:
     """From the keys, the base and the removed numbers alone; also from nothing."""
     keys = keys_of(200)
@@ -130,7 +163,7 @@ def test_a_hundred_thousand_keys() -> None:
         del known[key]
     check(index, known, keys[:50_000])
     again = Index()
-    again.restore(bytes(index.keys), index.base, {50_001})
+    again.restore(index.keys, index.base, {50_001})
     del known[keys[50_001]]
     check(again, known, [keys[50_001], *keys[:1000]])
 

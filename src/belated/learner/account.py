@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from array import array
 from collections.abc import Sequence
+from typing import ClassVar
 
 import numpy as np
 
@@ -13,10 +13,18 @@ from belated.inputs import Row, Vector
 from belated.learner.learner import Learner
 from belated.learner.rows import Rows
 from belated.ledger.fresh import MOST
+from belated.memory import Table
 
-#: In ``_place`` and ``_handle``.
+#: In ``place`` and ``handle``.
 NOWHERE = -1
 _NO_ROW: Vector = np.empty(0)
+
+
+class _Columns(Table):
+    columns: ClassVar = {"place": "i", "handle": "i", "weight": "d"}
+    place: memoryview[int]  # of its row, while it is kept here
+    handle: memoryview[int]  # of its observation
+    weight: memoryview[float]
 
 
 class Account:
@@ -40,9 +48,7 @@ class Account:
         #: How many were ever expected, those that left without a reward too.
         self.decisions = 0
         self._rows = Rows(learner.policy.dim)
-        self._place = array("i")
-        self._handle = array("i")
-        self._weight = array("d")
+        self._columns = _Columns()
         # The last ones, with their rows until they are learned: the columns end where these begin.
         self._first = 0
         self._fresh: list[tuple[Vector, float, int]] = []
@@ -65,7 +71,7 @@ class Account:
         else:
             i = self._at(number)
             self.forget(number)
-            self._place[i], self._weight[i] = self._rows.put(x), weight
+            self._columns.place[i], self._columns.weight[i] = self._rows.put(x), weight
             if expected:
                 self.expect(number)
 
@@ -92,47 +98,44 @@ class Account:
         if number >= self._first:
             self._fresh[number - self._first] = _NO_ROW, weight, handle
         else:
-            self._handle[number - self.base] = handle
+            self._columns.handle[number - self.base] = handle
             self.forget(number)
 
     def revise(self, number: int, value: float) -> None:
         """Its reward is another one."""
-        handle = self._handle[self._at(number)]
-        self.learner.revise(handle, self._held(value), self.lane)
+        i = self._at(number)
+        self.learner.revise(self._columns.handle[i], self._held(value), self.lane)
 
     def retract(self, number: int) -> None:
         """Its reward does not count any longer; its row is kept here again."""
         i = self._at(number)
-        x = self.learner.retract(self._handle[i], self.lane)
-        self._handle[i] = NOWHERE
-        self._place[i] = self._rows.put(x.astype(np.float32))
+        x = self.learner.retract(self._columns.handle[i], self.lane)
+        self._columns.handle[i] = NOWHERE
+        self._columns.place[i] = self._rows.put(x.astype(np.float32))
 
     def forget(self, number: int) -> None:
         """Its row is needed no longer, if it is still here."""
         i = self._at(number)
-        if self._place[i] != NOWHERE:
-            self._rows.free(self._place[i])
-            self._place[i] = NOWHERE
+        if self._columns.place[i] != NOWHERE:
+            self._rows.free(self._columns.place[i])
+            self._columns.place[i] = NOWHERE
 
     def drop(self, count: int) -> None:
         """The first ``count`` are gone."""
         self._put_away()
-        for column in (self._place, self._handle, self._weight):
-            del column[:count]
+        self._columns.drop(count)
         self.base += count
 
     def pack(self) -> dict[str, bytes]:
         """The columns, the rows that are kept here, and the observations, as bytes."""
         self._put_away()
-        places = [place for place in self._place if place != NOWHERE]
-        rows = b"".join(self._rows.get(place).tobytes() for place in places)
+        places = self._columns.place[: len(self._columns)]
+        kept = [self._rows.get(place) for place in places if place != NOWHERE]
         return {
             "account base": self.base.to_bytes(8),
             "account decisions": self.decisions.to_bytes(8),
-            "account place": bytes(self._place),
-            "account handle": bytes(self._handle),
-            "account weight": bytes(self._weight),
-            "account rows": rows,
+            **{f"account {name}": data for name, data in self._columns.pack().items()},
+            "account rows": b"".join(row.tobytes() for row in kept),
             **self.learner.pack(self.lane),
         }
 
@@ -140,24 +143,22 @@ class Account:
         """Take what :meth:`pack` gave, in an empty account; the learner is told nothing."""
         self.base = int.from_bytes(pieces["account base"])
         self.decisions = int.from_bytes(pieces["account decisions"])
-        self._handle.frombytes(pieces["account handle"])
-        self._weight.frombytes(pieces["account weight"])
+        columns = self._columns
+        columns.restore({name: pieces[f"account {name}"] for name in columns.columns})
         dim = self.learner.policy.dim
         rows = iter(np.frombuffer(pieces["account rows"], dtype=np.float32).reshape(-1, dim))
-        places = array("i")
-        places.frombytes(pieces["account place"])
-        self._place.extend(
-            NOWHERE if place == NOWHERE else self._rows.put(next(rows)) for place in places
-        )
-        self._first = self.base + len(self._place)
+        for i, place in enumerate(columns.place[: len(columns)]):
+            if place != NOWHERE:
+                columns.place[i] = self._rows.put(next(rows))
+        self._first = self.base + len(columns)
         self.learner.unpack(self.lane, pieces)
 
     def expect_all(self, numbers: Sequence[int]) -> None:
         """All these are pending: after :meth:`unpack`, before anything else."""
         if numbers:
             at = [number - self.base for number in numbers]
-            rows = np.array([self._rows.get(self._place[i]) for i in at], dtype=np.float64)
-            weights = np.array([self._weight[i] for i in at])
+            rows = np.array([self._rows.get(self._columns.place[i]) for i in at], dtype=np.float64)
+            weights = np.array([self._columns.weight[i] for i in at])
             self.learner.expect_all(rows, weights)
         # Some left without a reward: they were decisions too.
         known = self.learner.observations[self.lane].n + len(numbers)
@@ -174,7 +175,7 @@ class Account:
                 return x, weight
         i = self._at(number)
         # A copy: the learner keeps it, and the place may be used again.
-        return self._rows.get(self._place[i]).astype(np.float64), self._weight[i]
+        return self._rows.get(self._columns.place[i]).astype(np.float64), self._columns.weight[i]
 
     def _at(self, number: int) -> int:
         """Where it is in the columns."""
@@ -184,13 +185,14 @@ class Account:
 
     def _put_away(self) -> None:
         """Whatever is fresh goes into the columns."""
-        for x, weight, handle in self._fresh:
+        columns = self._columns
+        first = columns.add(len(self._fresh))
+        for i, (x, weight, handle) in enumerate(self._fresh, first):
             kept = handle == NOWHERE
-            self._place.append(self._rows.put(x.astype(np.float32)) if kept else NOWHERE)
-            self._handle.append(handle)
-            self._weight.append(weight)
+            columns.place[i] = self._rows.put(x.astype(np.float32)) if kept else NOWHERE
+            columns.handle[i], columns.weight[i] = handle, weight
         self._fresh.clear()
-        self._first = self.base + len(self._place)
+        self._first = self.base + len(columns)
 
 
 def padded(x: Row, dim: int) -> Row:

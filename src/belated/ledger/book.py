@@ -169,7 +169,7 @@ class Book:
         rows = self._rows
         return [
             rows.base + i
-            for i, one in enumerate(rows.state)
+            for i, one in enumerate(rows.state[: len(rows)])
             if one == state and not rows.flags[i] & FORGOTTEN
         ]
 
@@ -177,15 +177,15 @@ class Book:
         """Key and record time of every pending decision, the oldest first."""
         self._put_away()
         rows = self._rows
-        for i, state in enumerate(rows.state):
+        for i, state in enumerate(rows.state[: len(rows)]):
             if state == PENDING:
-                yield bytes(self._index.keys[16 * i : 16 * i + 16]), rows.recorded[i]
+                yield self._index.key(rows.base + i), rows.recorded[i]
 
     @property
     def oldest(self) -> int | None:
         """The record time of the oldest pending decision; None if there is none."""
         self._put_away()
-        i = self._rows.state.find(PENDING)
+        i = self._rows.first(PENDING)
         return None if i < 0 else self._rows.recorded[i]
 
     @property
@@ -204,7 +204,7 @@ class Book:
 
     def _digest_of(self, number: int) -> int:
         rows, i = self._rows, number - self._rows.base
-        key = self._index.keys[16 * i : 16 * i + 16]
+        key = self._index.key(number)
         flags = rows.flags[i] & (LATE | CONFLICT)
         what = key + msgspec.msgpack.encode((rows.state[i], flags, rows.at[i], rows.value[i] + 0.0))
         return int.from_bytes(blake2b(what, digest_size=16).digest())

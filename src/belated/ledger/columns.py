@@ -1,4 +1,4 @@
-"""What the ledger keeps of each decision, in columns: some 80 bytes each, whatever its row's width.
+"""What the ledger keeps of each decision, in columns: 54 bytes each, whatever its row's width.
 
 Numbers are given in the order of arrival and never again. Those at the front leave together once
 all of them are forgotten.
@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
+
+from belated.memory import Table
 
 if TYPE_CHECKING:
     from belated.ledger.fresh import Fresh
@@ -17,76 +19,72 @@ if TYPE_CHECKING:
 ACTIVATED, LATE, CONFLICT, FORGOTTEN, EXPECTED = 1, 2, 4, 8, 16
 #: In ``told_recorded``: no reward yet.
 NONE = -1
+#: Bytes that are searched at a time.
+_PIECE = 1 << 14
 
 
-class Columns:
+class Columns(Table):
     """One place for each number, from ``base`` on."""
 
-    def __init__(self) -> None:
-        self.base = 0
-        self.state = bytearray()
-        self.flags = bytearray()
-        self.recorded = array("q")  # when the journal first took the decision
-        self.position = array("q")  # where the decision that counts is
-        self.at = array("q")  # with ``crc`` it tells which of two decisions under one id counts
-        self.crc = array("I")
-        self.value = array("d")  # what it is learned with
-        self.told_recorded = array("q")  # the one reward most decisions have
-        self.told_at = array("q")
+    columns: ClassVar = {
+        "state": "B",
+        "flags": "B",
+        "recorded": "q",
+        "position": "q",
+        "at": "q",
+        "crc": "I",
+        "value": "d",
+        "told_recorded": "q",
+        "told_at": "q",
+    }
+    state: memoryview[int]
+    flags: memoryview[int]
+    recorded: memoryview[int]  # when the journal first took the decision
+    position: memoryview[int]  # where the decision that counts is
+    at: memoryview[int]  # with ``crc`` it tells which of two decisions under one id counts
+    crc: memoryview[int]
+    value: memoryview[float]  # what it is learned with
+    told_recorded: memoryview[int]  # the one reward most decisions have
+    told_at: memoryview[int]
 
-    def __len__(self) -> int:
-        return len(self.state)
+    def __init__(self) -> None:
+        super().__init__()
+        self.base = 0
 
     def append(
         self, state: int, flags: int, recorded: int, position: int, at: int, crc: int
     ) -> None:
         """A new decision."""
-        self.state.append(state)
-        self.flags.append(flags)
-        self.recorded.append(recorded)
-        self.position.append(position)
-        self.at.append(at)
-        self.crc.append(crc)
-        self.value.append(0.0)
-        self.told_recorded.append(NONE)
-        self.told_at.append(0)
+        i = self.add()
+        self.state[i], self.flags[i] = state, flags
+        self.recorded[i], self.position[i] = recorded, position
+        self.at[i], self.crc[i] = at, crc
+        self.value[i], self.told_recorded[i], self.told_at[i] = 0.0, NONE, 0
 
     def extend(self, fresh: Sequence[Fresh]) -> None:
         """New decisions, plain ones."""
-        self.state.extend([one.state for one in fresh])
-        self.flags.extend(bytes([ACTIVATED | EXPECTED]) * len(fresh))
-        self.recorded.extend([one.recorded for one in fresh])
-        self.position.extend([one.position for one in fresh])
-        self.at.extend([one.at for one in fresh])
-        self.crc.extend([one.crc for one in fresh])
-        self.value.extend([one.value for one in fresh])
-        self.told_recorded.extend([one.told_recorded for one in fresh])
-        self.told_at.extend([one.told_at for one in fresh])
+        first = self.add(len(fresh))
+        new = slice(first, first + len(fresh))
+        self.state[new] = bytes([one.state for one in fresh])
+        self.flags[new] = bytes([ACTIVATED | EXPECTED]) * len(fresh)
+        self.recorded[new] = array("q", [one.recorded for one in fresh])
+        self.position[new] = array("q", [one.position for one in fresh])
+        self.at[new] = array("q", [one.at for one in fresh])
+        self.crc[new] = array("I", [one.crc for one in fresh])
+        self.value[new] = array("d", [one.value for one in fresh])
+        self.told_recorded[new] = array("q", [one.told_recorded for one in fresh])
+        self.told_at[new] = array("q", [one.told_at for one in fresh])
+
+    def first(self, state: int) -> int:
+        """Where the first in a state is; -1 if there is none."""
+        for start in range(0, len(self), _PIECE):
+            piece = bytes(self.state[start : min(start + _PIECE, len(self))])
+            at = piece.find(state)
+            if at >= 0:
+                return start + at
+        return -1
 
     def drop(self, count: int) -> None:
         """The first ``count`` are gone."""
-        for column in self._all():
-            del column[:count]
+        super().drop(count)
         self.base += count
-
-    def pack(self) -> dict[str, bytes]:
-        """The columns as bytes, by name."""
-        return {name: bytes(getattr(self, name)) for name in _NAMES}
-
-    def restore(self, packed: dict[str, bytes], base: int) -> None:
-        """Take the columns that :meth:`pack` gave."""
-        self.base = base
-        for name, column in zip(_NAMES, self._all(), strict=True):
-            del column[:]
-            if isinstance(column, array):
-                column.frombytes(packed[name])
-            else:
-                column.extend(packed[name])
-
-    def _all(self) -> list[array[int] | array[float] | bytearray]:
-        return [getattr(self, name) for name in _NAMES]
-
-
-_NAMES = (
-    "state", "flags", "recorded", "position", "at", "crc", "value", "told_recorded", "told_at",
-)  # fmt: skip

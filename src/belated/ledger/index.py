@@ -1,6 +1,6 @@
-"""Where a key is: 16 bytes to a number, in about 30 bytes each.
+"""Where a key is: 16 bytes to a number, in 22 to 28 bytes each.
 
-Open addressing with linear probing over one flat table of numbers, each with 16 bits of its key's
+Open addressing with linear probing over one flat table of numbers, each with some bits of its key's
 hash, so that a key is looked at only where it is likely to be the one. The keys themselves are kept
 once, side by side; a dictionary would keep an object for each.
 """
@@ -8,25 +8,35 @@ once, side by side; a dictionary would keep an object for each.
 from __future__ import annotations
 
 import secrets
-from array import array
 from collections.abc import Sequence
 from struct import Struct
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from belated.memory import Table, column
+
 _FREE = -1
 _GONE = -2
-_halves = Struct(">QQ").unpack
+_key = Struct(">QQ")
+_halves, _joined = _key.unpack, _key.pack
 # A random hash function of this process: whoever chooses ids cannot make them meet on purpose.
 _HIGH, _LOW = secrets.randbits(64) | 1, secrets.randbits(64) | 1
 _ALL = (1 << 64) - 1
-# An entry of the table: 16 bits of the hash, then the number.
-_BITS = 47
-_NUMBER = (1 << _BITS) - 1
-_TAG = 0xFFFF
+# An entry of the table is a number's last bits behind some of the hash: 31 bits in all, or 63 where
+# a number needs as many as this.
+_MANY = 30
 # So few keys are sooner added one by one.
 _FEW = 24
+
+
+class _Keys(Table):
+    """The keys, side by side."""
+
+    columns: ClassVar = {"high": "Q", "low": "Q"}
+    high: memoryview[int]
+    low: memoryview[int]
 
 
 class Index:
@@ -42,50 +52,61 @@ class Index:
     """
 
     def __init__(self) -> None:
-        self.keys = bytearray()
         self.base = 0
-        self._resize(64)
-        self._room = 42  # places that may still be taken before the table grows
+        self._keys = _Keys()
+        self._fill(np.arange(0))
 
     def __len__(self) -> int:
         """How many numbers were given out and not dropped."""
-        return len(self.keys) // 16
+        return len(self._keys)
 
     @property
     def next(self) -> int:
         """The number that the next key will get."""
-        return self.base + len(self.keys) // 16
+        return self.base + len(self._keys)
+
+    @property
+    def keys(self) -> bytes:
+        """All keys, in the order of their numbers."""
+        count = len(self._keys)
+        halves = np.empty((count, 2), dtype=">u8")
+        halves[:, 0], halves[:, 1] = self._keys.high[:count], self._keys.low[:count]
+        return halves.tobytes()
+
+    def key(self, number: int) -> bytes:
+        """The key that has a number, removed or not."""
+        i = number - self.base
+        return _joined(self._keys.high[i], self._keys.low[i])
 
     def find(self, key: bytes) -> int:
         """The number of a key, -1 if it has none."""
-        table, mask, keys, base = self._table, self._mask, self.keys, self.base
+        table, bits = self._table, self._bits
         high, low = _halves(key)
         hashed: int = (high * _HIGH + low * _LOW) & _ALL
-        at, tag = hashed >> self._shift, hashed & _TAG
+        at, tag = hashed >> self._shift, hashed & self._tag
         while (entry := table[at]) != _FREE:
-            if entry >> _BITS == tag:
-                number = entry & _NUMBER
-                start = (number - base) << 4
-                if keys[start : start + 16] == key:
-                    return number
-            at = (at + 1) & mask
+            if entry >> bits == tag:
+                i = (entry - self.base) & self._number
+                if self._keys.low[i] == low and self._keys.high[i] == high:
+                    return self.base + i
+            at = (at + 1) & self._mask
         return -1
 
     def add(self, key: bytes) -> int:
         """Give the next number to a key that has none."""
-        if self._room == 0:
+        if self._room == 0 or len(self._keys) > self._number:
             self._rebuild()
-        number = self.base + (len(self.keys) >> 4)
-        self.keys += key
-        table, mask = self._table, self._mask
         high, low = _halves(key)
-        hashed = (high * _HIGH + low * _LOW) & _ALL
-        at = hashed >> self._shift
+        i = self._keys.add()
+        self._keys.high[i], self._keys.low[i] = high, low
+        number = self.base + i
+        at, entry = self._wanted(number)
+        table, mask = self._table, self._mask
         while table[at] >= 0:
             at = (at + 1) & mask
         if table[at] == _FREE:
             self._room -= 1
-        table[at] = (hashed & _TAG) << _BITS | number
+        table[at] = entry
         return number
 
     def add_all(self, keys: Sequence[bytes]) -> None:
@@ -95,8 +116,8 @@ class Index:
                 self.add(key)
             return
         first = self.next
-        self.keys += b"".join(keys)
-        if self._room < len(keys):
+        self._take(b"".join(keys))
+        if self._room < len(keys) or len(self._keys) > self._number:
             self._rebuild(range(first, self.next))
         else:
             self._room -= len(keys)
@@ -104,11 +125,8 @@ class Index:
 
     def remove(self, number: int) -> None:
         """A number is found no longer; its key stays until it is dropped."""
-        start = (number - self.base) << 4
+        at, entry = self._wanted(number)
         table, mask = self._table, self._mask
-        high, low = _halves(self.keys[start : start + 16])
-        hashed = (high * _HIGH + low * _LOW) & _ALL
-        at, entry = hashed >> self._shift, (hashed & _TAG) << _BITS | number
         while table[at] != entry:
             if table[at] == _FREE:
                 return
@@ -117,44 +135,62 @@ class Index:
 
     def drop(self, count: int) -> None:
         """Let the keys of the first ``count`` numbers go; they were removed before."""
-        del self.keys[: count << 4]
+        self._keys.drop(count)
         self.base += count
 
     def restore(self, keys: bytes, base: int, removed: set[int]) -> None:
-        """Take these keys, with numbers from ``base`` on."""
-        self.keys = bytearray(keys)
+        """Take these keys, with numbers from ``base`` on; in an empty index."""
+        self._take(keys)
         self.base = base
         numbers = np.arange(base, self.next)
         self._fill(numbers[~np.isin(numbers, list(removed))])
 
-    def _resize(self, size: int) -> None:
-        self._table = array("q", [_FREE]) * size
-        self._mask = size - 1
-        self._shift = 65 - size.bit_length()
+    def _take(self, keys: bytes) -> None:
+        """Put keys behind the others."""
+        halves = np.frombuffer(keys, dtype=">u8").reshape(-1, 2)
+        first = self._keys.add(len(halves))
+        new = slice(first, first + len(halves))
+        np.asarray(self._keys.high)[new] = halves[:, 0]
+        np.asarray(self._keys.low)[new] = halves[:, 1]
+
+    def _wanted(self, number: int) -> tuple[int, int]:
+        """The first place where a number may be, and its entry."""
+        i = number - self.base
+        hashed = (self._keys.high[i] * _HIGH + self._keys.low[i] * _LOW) & _ALL
+        return hashed >> self._shift, (hashed & self._tag) << self._bits | number & self._number
 
     def _rebuild(self, more: Sequence[int] = ()) -> None:
         """A table for the numbers that are in it, and more."""
-        entries = np.frombuffer(self._table, dtype=np.int64)
-        numbers = np.sort(entries[entries >= 0] & _NUMBER)
+        entries = np.asarray(self._table)
+        places = (entries[entries >= 0].astype(np.int64) - self.base) & self._number
+        numbers = self.base + np.sort(places)
         self._fill(np.concatenate([numbers, np.array(more, dtype=np.int64)]))
 
     def _fill(self, numbers: NDArray[np.int64]) -> None:
-        """A table of three times as many places as numbers, or more."""
+        """A table of five places for two numbers, or more; it may be filled to two thirds."""
         size = 64
-        while size < 3 * len(numbers):
+        while 2 * size < 5 * len(numbers):
             size *= 2
-        self._resize(size)
-        self._room = size // 3 * 2 - len(numbers)
+        bits = max(size, 2 * len(self._keys)).bit_length()
+        width, format = (31, "i") if bits < _MANY else (63, "q")
+        self._table = column(size, format)
+        np.asarray(self._table).fill(_FREE)
+        self._bits, self._number = bits, (1 << bits) - 1
+        self._tag = (1 << width - bits) - 1
+        self._mask = size - 1
+        self._shift = 65 - size.bit_length()
+        self._room = size // 3 * 2 - len(numbers)  # places that may be taken before it grows
         self._enter(numbers)
 
     def _enter(self, numbers: NDArray[np.int64]) -> None:
         """Find places for numbers whose keys are known; their room was counted."""
-        halves = np.frombuffer(self.keys, dtype=">u8").reshape(-1, 2)[numbers - self.base]
-        products = halves.astype(np.uint64) * np.array([_HIGH, _LOW], dtype=np.uint64)
-        hashed = products.sum(axis=1, dtype=np.uint64)
+        places = numbers - self.base
+        hashed = np.asarray(self._keys.high)[places] * np.uint64(_HIGH)
+        hashed += np.asarray(self._keys.low)[places] * np.uint64(_LOW)
         at = (hashed >> np.uint64(self._shift)).astype(np.int64)
-        new = (hashed & np.uint64(_TAG)).astype(np.int64) << _BITS | numbers
-        table = np.frombuffer(self._table, dtype=np.int64)
+        tags = (hashed & np.uint64(self._tag)).astype(np.int64)
+        table = np.asarray(self._table)
+        new = (tags << self._bits | numbers & self._number).astype(table.dtype)
         while len(new):  # all at once: whoever finds its place taken looks at the next
             free = table[at] < 0
             table[at[free]] = new[free]  # of several that want one place the last gets it

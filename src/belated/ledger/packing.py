@@ -58,7 +58,7 @@ def pack(ledger: Ledger) -> dict[str, bytes]:
     columns = {f"ledger {name}": data for name, data in rows.pack().items()}
     return {
         "ledger": msgspec.msgpack.encode(head),
-        "ledger keys": bytes(ledger._index.keys),
+        "ledger keys": ledger._index.keys,
         **columns,
     }
 
@@ -86,9 +86,10 @@ def unpack(ledger: Ledger, pieces: dict[str, bytes]) -> None:
     )
     prefix = "ledger "
     columns = {name[len(prefix) :]: data for name, data in pieces.items() if prefix in name}
-    ledger._rows.restore(columns, head.base)
-    flags = ledger._rows.flags
-    gone = {head.base + i for i, flag in enumerate(flags) if flag & FORGOTTEN}
+    rows = ledger._rows
+    rows.restore(columns)
+    rows.base = head.base
+    gone = {head.base + i for i, flag in enumerate(rows.flags[: len(rows)]) if flag & FORGOTTEN}
     ledger._index.restore(pieces["ledger keys"], head.base, gone)
 
 
