@@ -52,6 +52,7 @@ class TestWhatIsRead:
             learn = false
             body_limit = 4096
             lease = "1m"
+            auth = "keys"
             [bandits.treatments]
             policy = "DelayedThompson(dim=4, family=Bernoulli, draws=16)"
             rewards = "DefaultAfter(timedelta(hours=12), value=0.5, bounds=(0, 1))"
@@ -65,7 +66,7 @@ class TestWhatIsRead:
             environment={"OFFERS_DATABASE": "host=db"},
         )
         assert config.database.dsn == "host=db"
-        assert config.server == Server("::", 0, False, 4096, 60.0)
+        assert config.server == Server("::", 0, False, 4096, 60.0, "keys")
         treatments, offers = config.bandits
         assert (treatments.name, offers.name) == ("treatments", "offers")
         assert treatments.policy == DelayedThompson(4, Bernoulli(), draws=16)
@@ -73,6 +74,17 @@ class TestWhatIsRead:
         assert treatments.features == PerArm(["blue", "red"], context=["age"])
         assert (treatments.retention, treatments.partitions) == (36 * HOUR, 4)
         assert offers.rewards.window is None
+
+    def test_who_may_ask_must_be_said_where_others_can(self) -> None:
+        """On this machine it is off, unless it is said; elsewhere nothing is taken for granted."""
+        assert parse_config(DATABASE + OFFERS).server.auth is None
+        for auth in ("keys", "off"):
+            said = f'[server]\nhost = "0.0.0.0"\nauth = "{auth}"\n'
+            assert parse_config(DATABASE + said + OFFERS).server.auth == auth
+        (mistake,) = mistakes(DATABASE + '[server]\nhost = "0.0.0.0"\n' + OFFERS)
+        assert mistake.startswith("belated.toml, line 4: server.host: on '0.0.0.0' others can ask")
+        (mistake,) = mistakes(DATABASE + '[server]\nauth = "none"\n' + OFFERS)
+        assert mistake.endswith("""server.auth: "keys" or "off" was expected, not 'none'""")
 
     def test_the_password_is_not_shown(self) -> None:
         """A configuration may end up in a log."""

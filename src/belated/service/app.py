@@ -12,7 +12,7 @@ from urllib.parse import quote, unquote
 
 from belated.fold import Fold
 from belated.identity import identify
-from belated.journals import PostgresBoard, PostgresJournal
+from belated.journals import PostgresBoard, PostgresJournal, PostgresKeys
 from belated.journals.arrivals import system_clock
 from belated.service.bodies import Alive, Ready
 from belated.service.desk import Definition, Desk
@@ -25,6 +25,7 @@ from belated.service.exchange import (
     answer_problem,
     body_of,
 )
+from belated.service.guard import Auth, Guard
 from belated.service.learners import Learners
 from belated.service.learning import LearningService
 from belated.service.lease import SECONDS
@@ -47,6 +48,7 @@ def create_app(
     learn: bool = False,
     lease: float = SECONDS,
     body_limit: int = BODY,
+    auth: Auth = "off",
     clock: Callable[[], int] = system_clock,
     seed: int | None = None,
 ) -> Service:
@@ -58,11 +60,19 @@ def create_app(
         learn: learn them too, in threads of this process; else ``belated learn`` does, elsewhere.
         lease: seconds for which a learner that has died is missed.
         body_limit: how many bytes a request may have.
+        auth: ``"keys"`` if every request must come with a key, ``"off"`` if anyone may ask.
         clock: gives microseconds since 1970.
         seed: of the choices.
     """
     return Service(
-        bandits, dsn, learn=learn, lease=lease, body_limit=body_limit, clock=clock, seed=seed
+        bandits,
+        dsn,
+        learn=learn,
+        lease=lease,
+        body_limit=body_limit,
+        auth=auth,
+        clock=clock,
+        seed=seed,
     )
 
 
@@ -77,15 +87,19 @@ class Service:
         learn: bool,
         lease: float,
         body_limit: int,
+        auth: Auth,
         clock: Callable[[], int],
         seed: int | None,
     ) -> None:
         self.definitions = {one.name: one for one in bandits}
         self.desks: dict[str, Desk] = {}
         # What is asked most, by method and path, so that it need not be taken apart each time.
-        self._quick: dict[tuple[str, bytes], tuple[Desk, Route, str]] = {}
+        self._quick: dict[tuple[str, bytes], tuple[str, Route, str]] = {}
         self._dsn = dsn
         self._limit = body_limit
+        self._auth = auth
+        #: Knows the keys; None where anyone may ask.
+        self.guard: Guard | None = None
         self._clock = clock
         self._seed = seed
         self._learners = Learners(
@@ -100,7 +114,7 @@ class Service:
 
         from belated.service.metrics import Metrics  # needs prometheus-client
 
-        self.metrics = Metrics(self.desks, self._learners, self.requests)
+        self.metrics = Metrics(self.desks, self._learners, self.requests, lambda: self.guard)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """One connection event: a request, or the life of the server."""
@@ -119,9 +133,16 @@ class Service:
             found = self._quick.get((scope["method"], raw))
             if found is None and not raw.startswith(b"/v1/"):
                 route = _around(scope["method"], scope["path"])
+                if self.guard is not None and route.scope is not None:
+                    self.guard.admits(scope["headers"], route.scope, None)
                 status, content = route.handler(self)
             else:
-                desk, route, id = found or self._find(scope["method"], raw)
+                name, route, id = found or _taken_apart(scope["method"], raw)
+                if self.guard is not None and route.scope is not None:
+                    self.guard.admits(scope["headers"], route.scope, name)
+                desk = self.desks.get(name)
+                if desk is None:
+                    raise ProblemError(404, "Not found", f"there is no bandit {name!r} here")
                 data = await body_of(receive, self._limit)
                 query = scope.get("query_string", b"")
                 content = await route.handler(Call(desk, id, route.read(data), query))
@@ -138,14 +159,6 @@ class Service:
             await answer_bytes(send, status, route.content.encode(), content)
         else:
             await answer(send, status, content)
-
-    def _find(self, method: str, raw: bytes) -> tuple[Desk, Route, str]:
-        """Whose request it is, what it asks for, and the id in its path."""
-        _, _, name, *parts = raw.decode("latin-1").split("/")
-        desk = self.desks.get(_text(name))
-        if desk is None:
-            raise ProblemError(404, "Not found", f"there is no bandit {_text(name)!r} here")
-        return desk, find(method, parts), _text(parts[1]) if len(parts) > 1 else ""
 
     def _count(self, route: Route | None, status: int) -> None:
         method, path = ("other", "other") if route is None else (route.method, route.path)
@@ -186,11 +199,13 @@ class Service:
 
     def start(self, loop: asyncio.AbstractEventLoop) -> None:
         """Open the journals, take the models, and learn if that is to be done here."""
+        if self._auth == "keys":
+            self.guard = Guard(PostgresKeys(self._dsn))
         for definition in self.definitions.values():
             desk = Desk(definition, self._dsn, loop, clock=self._clock, seed=self._seed)
             self.desks[definition.name] = desk
             path = f"/v1/{quote(definition.name, safe='')}/decisions".encode()
-            self._quick["POST", path] = desk, find("POST", ["decisions"]), ""
+            self._quick["POST", path] = definition.name, find("POST", ["decisions"]), ""
         self._learners.start()
 
     def close(self) -> None:
@@ -198,6 +213,8 @@ class Service:
         for desk in self.desks.values():
             desk.close()
         self._learners.stop()
+        if self.guard is not None:
+            self.guard.close()
 
 
 def learning(
@@ -226,7 +243,7 @@ def learning(
 # --- what is not about one bandit ----------------------------------------------------------------
 
 AROUND = (
-    Route("GET", "/livez", Service._livez, "Whether the process runs", Alive),
+    Route("GET", "/livez", Service._livez, "Whether the process runs", Alive, scope=None),
     Route(
         "GET",
         "/readyz",
@@ -234,6 +251,7 @@ AROUND = (
         "Whether requests should come here",
         Ready,
         also={503: Ready},
+        scope=None,
     ),
     Route(
         "GET",
@@ -242,8 +260,9 @@ AROUND = (
         "Metrics for Prometheus",
         None,
         content="text/plain; version=0.0.4; charset=utf-8",
+        scope="read",
     ),
-    Route("GET", "/openapi.json", Service._openapi, "This document", None),
+    Route("GET", "/openapi.json", Service._openapi, "This document", None, scope="read"),
 )
 _AROUND = {route.path: route for route in AROUND}
 
@@ -256,6 +275,12 @@ def _around(method: str, path: str) -> Route:
         message = f"this takes {route.method}, not {method}"
         raise ProblemError(405, "Method not allowed", message, headers={"allow": route.method})
     return route
+
+
+def _taken_apart(method: str, raw: bytes) -> tuple[str, Route, str]:
+    """The name of the bandit in a path, what is asked, and the id in it."""
+    _, _, name, *parts = raw.decode("latin-1").split("/")
+    return _text(name), find(method, parts), _text(parts[1]) if len(parts) > 1 else ""
 
 
 def _text(part: str) -> str:

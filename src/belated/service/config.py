@@ -21,6 +21,7 @@ from belated.policies import Policy
 from belated.rewards import Rewards
 from belated.service.app import BODY
 from belated.service.desk import Definition
+from belated.service.guard import Auth, auth_at
 from belated.service.lease import SECONDS
 from belated.service.tables import Mistakes, Table
 
@@ -51,6 +52,7 @@ class Server:
         learn: learn in this process too; else ``belated learn`` does, elsewhere.
         body_limit: how many bytes a request may have.
         lease: for how many seconds a learner that has died is missed.
+        auth: whether every request must come with a key; None if it is not said.
     """
 
     host: str = "127.0.0.1"
@@ -58,6 +60,7 @@ class Server:
     learn: bool = True
     body_limit: int = BODY
     lease: float = SECONDS
+    auth: Auth | None = None
 
 
 @dataclass(frozen=True)
@@ -145,8 +148,10 @@ def _server(table: Table) -> Server:
         learn=table.take("learn", _switch, usual.learn),
         body_limit=table.take("body_limit", _whole(1, 1 << 30), usual.body_limit),
         lease=table.take("lease", _seconds, usual.lease),
+        auth=table.take("auth", _auth, usual.auth),
     )
     table.finish()
+    table.checked("host", lambda: auth_at(server.host, server.auth))
     return server
 
 
@@ -219,6 +224,14 @@ def _seconds(value: Any) -> float:
     if not 1 <= seconds <= 3600:
         raise InvalidInput(f"from 1s to 1h was expected, not {value!r}", value)
     return seconds
+
+
+def _auth(value: Any) -> Auth:
+    if value == "keys":
+        return "keys"
+    if value == "off":
+        return "off"
+    raise InvalidInput(f'"keys" or "off" was expected, not {value!r}', value)
 
 
 def _written(read: Callable[[str], T]) -> Callable[[Any], T]:

@@ -12,6 +12,7 @@ from typing import Any
 
 from belated.exceptions import MissingExtra
 from belated.service.desk import Desk
+from belated.service.guard import Guard
 from belated.service.learners import Learners
 from belated.service.learning import LearningService
 from belated.service.tallies import Tally
@@ -174,6 +175,7 @@ class Metrics:
         desks: by the name of the bandit.
         learners: that run in this process.
         requests: how many there were, by method and path of their route and status.
+        guard: gives what knows the keys, if anything does.
     """
 
     def __init__(
@@ -181,10 +183,12 @@ class Metrics:
         desks: Mapping[str, Desk],
         learners: Learners,
         requests: Mapping[tuple[str, str, int], int],
+        guard: Callable[[], Guard | None] = lambda: None,
     ) -> None:
         self._desks = desks
         self._learners = learners
         self._requests = requests
+        self._guard = guard
         self.registry = CollectorRegistry()
         ProcessCollector(registry=self.registry)
         self.registry.register(self)
@@ -228,6 +232,12 @@ class Metrics:
         for (method, route, status), count in list(self._requests.items()):
             requests.add_metric([method, route, str(status)], count)
         yield requests
+        known = _GAUGE("belated_keys", "Keys that work.")
+        age = _GAUGE("belated_keys_age_seconds", "Since the keys were last looked at.")
+        if (guard := self._guard()) is not None:
+            known.add_metric([], guard.known)
+            age.add_metric([], guard.age)
+        yield from (known, age)
 
 
 def _family(measure: Measure, subjects: Mapping[str, Any]) -> Metric:

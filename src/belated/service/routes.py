@@ -30,6 +30,7 @@ from belated.service.bodies import (
     RewardsBody,
 )
 from belated.service.desk import Desk, named
+from belated.service.keys import KeyScope
 from belated.service.problems import ProblemError
 
 
@@ -48,6 +49,8 @@ class Route:
         query: parameters after the question mark, each with its type; none must be given.
         also: the type of the answer for further statuses that are no problems.
         content: the content type of the answer.
+        scope: what a key must be for; None if all may ask. There is no default, so that none is
+            forgotten.
     """
 
     method: str
@@ -60,6 +63,7 @@ class Route:
     query: dict[str, Any] = field(default_factory=dict)
     also: dict[int, Any] = field(default_factory=dict)
     content: str = "application/json"
+    scope: KeyScope | None = field(kw_only=True)
 
     @cached_property
     def read(self) -> Callable[[bytes], Any]:
@@ -148,34 +152,41 @@ def _at(call: Call) -> int:
 _DECISIONS = "/v1/{bandit}/decisions"
 _AT = {"at": Microseconds}
 
-#: What can be asked of a bandit.
+#: What can be asked of a bandit. Whoever decides also says whether that was carried out.
 BANDIT_ROUTES = (
     Route(
-        "POST", _DECISIONS, _decide, "Choose one of some actions", Decided, 201, Offer
+        "POST", _DECISIONS, _decide, "Choose one of some actions", Decided, 201, Offer,
+        scope="decide",
     ),
     Route(
         "POST", f"{_DECISIONS}/batch", _decide_many, "Choose for many offers", ManyDecided, 201,
-        Offers,
+        Offers, scope="decide",
     ),
     Route(
         "PUT", f"{_DECISIONS}/{{id}}/reward", _reward, "Report the reward of a decision", Accepted,
-        202, RewardBody,
+        202, RewardBody, scope="reward",
     ),
     Route(
         "POST", "/v1/{bandit}/rewards/batch", _reward_many, "Report many rewards", ManyAccepted,
-        202, RewardsBody,
+        202, RewardsBody, scope="reward",
     ),
     Route(
         "PUT", f"{_DECISIONS}/{{id}}/activation", _activate,
         "Say that a decision took effect: its window starts", Accepted, 202, query=_AT,
+        scope="decide",
     ),
     Route(
         "DELETE", f"{_DECISIONS}/{{id}}", _void,
         "Say that a decision was never carried out: nothing is learned from it", Accepted, 202,
-        query=_AT,
+        query=_AT, scope="decide",
     ),
-    Route("GET", f"{_DECISIONS}/{{id}}", _story, "Tell all of one decision", DecisionStory),
-    Route("GET", "/v1/{bandit}", _state, "Tell how a bandit stands", BanditState),
+    Route(
+        "GET", f"{_DECISIONS}/{{id}}", _story, "Tell all of one decision", DecisionStory,
+        scope="read",
+    ),
+    Route(
+        "GET", "/v1/{bandit}", _state, "Tell how a bandit stands", BanditState, scope="read"
+    ),
 )  # fmt: skip
 
 #: By method and the parts of the path after the bandit.
