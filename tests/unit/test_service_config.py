@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import sys
 from datetime import timedelta
 from pathlib import Path
@@ -10,7 +11,7 @@ import pytest
 
 from belated import Bernoulli, DefaultAfter, DelayedThompson, DelayedUCB, Explicit, PerArm
 from belated.cli.main import main
-from belated.exceptions import InvalidConfig
+from belated.exceptions import InvalidConfig, InvalidInput
 from belated.service.config import Server, parse_config, read_config
 
 DATABASE = '[database]\ndsn = "postgresql://localhost/belated"\n'
@@ -85,6 +86,25 @@ class TestWhatIsRead:
         assert mistake.startswith("belated.toml, line 4: server.host: on '0.0.0.0' others can ask")
         (mistake,) = mistakes(DATABASE + '[server]\nauth = "none"\n' + OFFERS)
         assert mistake.endswith("""server.auth: "keys" or "off" was expected, not 'none'""")
+
+    def test_tokens(self) -> None:
+        """What signs them is in the environment, and asked for by a service alone."""
+        text = DATABASE + '[tokens]\nkeys_env = "SIGNERS"\n' + OFFERS + 'tokens = "enforce"\n'
+        config = parse_config(text + 'token_lifetime = "2h"\n', environment={})
+        (offers,) = config.bandits
+        assert (offers.tokens, offers.token_lifetime) == ("enforce", 2 * HOUR)
+        secret = base64.b64encode(bytes(32)).decode()
+        keys = config.token_keys({"SIGNERS": f"a:{secret}"})
+        assert keys is not None
+        assert list(keys.secrets) == ["a"]
+        assert secret not in repr(config) + repr(keys)
+        with pytest.raises(InvalidInput, match="the environment has no SIGNERS: set it to"):
+            config.token_keys({})
+        assert parse_config(DATABASE + OFFERS).token_keys({}) is None
+        (mistake,) = mistakes(DATABASE + OFFERS + 'tokens = "report"\n')
+        assert mistake.endswith('keys_env = "BELATED_TOKEN_KEYS" under [tokens]')
+        (mistake,) = mistakes(text.replace("enforce", "on"))
+        assert """"off", "report" or "enforce" was expected, not 'on'""" in mistake
 
     def test_the_password_is_not_shown(self) -> None:
         """A configuration may end up in a log."""

@@ -43,6 +43,7 @@ def run(options: argparse.Namespace) -> int:
         lease=server.lease,
         body_limit=server.body_limit,
         auth=auth_at(host, server.auth),
+        token_keys=config.token_keys(),
     )
     return serve(app, host, server.port if options.port is None else options.port)
 

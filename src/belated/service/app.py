@@ -10,6 +10,7 @@ from functools import cached_property, partial
 from typing import Any
 from urllib.parse import quote, unquote
 
+from belated.exceptions import InvalidInput
 from belated.fold import Fold
 from belated.identity import identify
 from belated.journals import PostgresBoard, PostgresJournal, PostgresKeys
@@ -31,7 +32,8 @@ from belated.service.learning import LearningService
 from belated.service.lease import SECONDS
 from belated.service.openapi import document
 from belated.service.problems import ProblemError, headers_of, problem_of
-from belated.service.routes import BANDIT_ROUTES, Call, Route, find
+from belated.service.routes import BANDIT_ROUTES, Call, Route, find, rewards_in
+from belated.service.tokens import LIFETIME, NOBODY, RewardTokens, TokenKeys
 
 log = logging.getLogger("belated.service")
 
@@ -49,6 +51,7 @@ def create_app(
     lease: float = SECONDS,
     body_limit: int = BODY,
     auth: Auth = "off",
+    token_keys: TokenKeys | None = None,
     clock: Callable[[], int] = system_clock,
     seed: int | None = None,
 ) -> Service:
@@ -61,6 +64,7 @@ def create_app(
         lease: seconds for which a learner that has died is missed.
         body_limit: how many bytes a request may have.
         auth: ``"keys"`` if every request must come with a key, ``"off"`` if anyone may ask.
+        token_keys: that sign the tokens of rewards, for bandits that make them.
         clock: gives microseconds since 1970.
         seed: of the choices.
     """
@@ -71,6 +75,7 @@ def create_app(
         lease=lease,
         body_limit=body_limit,
         auth=auth,
+        token_keys=token_keys,
         clock=clock,
         seed=seed,
     )
@@ -88,6 +93,7 @@ class Service:
         lease: float,
         body_limit: int,
         auth: Auth,
+        token_keys: TokenKeys | None,
         clock: Callable[[], int],
         seed: int | None,
     ) -> None:
@@ -100,6 +106,12 @@ class Service:
         self._auth = auth
         #: Knows the keys; None where anyone may ask.
         self.guard: Guard | None = None
+        #: Of the bandits that make them.
+        self.tokens = {
+            one.name: _tokens(one, token_keys, auth == "keys", clock)
+            for one in bandits
+            if one.tokens != "off"
+        }
         self._clock = clock
         self._seed = seed
         self._learners = Learners(
@@ -114,7 +126,9 @@ class Service:
 
         from belated.service.metrics import Metrics  # needs prometheus-client
 
-        self.metrics = Metrics(self.desks, self._learners, self.requests, lambda: self.guard)
+        self.metrics = Metrics(
+            self.desks, self._learners, self.requests, lambda: self.guard, self.tokens
+        )
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """One connection event: a request, or the life of the server."""
@@ -138,14 +152,19 @@ class Service:
                 status, content = route.handler(self)
             else:
                 name, route, id = found or _taken_apart(scope["method"], raw)
+                keyed = False
                 if self.guard is not None and route.scope is not None:
-                    self.guard.admits(scope["headers"], route.scope, name)
+                    keyed = self.guard.admits(scope["headers"], route.scope, name)
                 desk = self.desks.get(name)
-                if desk is None:
-                    raise ProblemError(404, "Not found", f"there is no bandit {name!r} here")
-                data = await body_of(receive, self._limit)
+                if desk is None and (keyed or self.guard is None):
+                    raise _no_bandit(name)
+                body = route.read(await body_of(receive, self._limit))
+                if route.scope == "reward":
+                    self._check_tokens(name, id, body, keyed)
+                if desk is None:  # without a key nobody comes as far as this
+                    raise _no_bandit(name)
                 query = scope.get("query_string", b"")
-                content = await route.handler(Call(desk, id, route.read(data), query))
+                content = await route.handler(Call(desk, id, body, query, self.tokens.get(name)))
                 status = route.status
         except Exception as error:
             problem = problem_of(error)
@@ -160,6 +179,15 @@ class Service:
         else:
             await answer(send, status, content)
 
+    def _check_tokens(self, name: str, id: str, body: Any, keyed: bool) -> None:
+        tokens = self.tokens.get(name)
+        if tokens is None:
+            if keyed or self.guard is None:
+                return
+            tokens = NOBODY  # alike for a bandit that makes none, and one that is not here
+        for one, reward in rewards_in(id, body):
+            tokens.check(one, reward, keyed)
+
     def _count(self, route: Route | None, status: int) -> None:
         method, path = ("other", "other") if route is None else (route.method, route.path)
         self.requests[method, path, status] += 1
@@ -169,7 +197,10 @@ class Service:
 
     def _readyz(self) -> tuple[int, Any]:
         stale = [name for name, desk in self.desks.items() if desk.age is None or desk.age > FRESH]
-        return (503, Ready("stale", stale)) if stale else (200, Ready("ready", []))
+        if not stale:
+            return 200, Ready("ready", [])
+        # Anyone may ask this: where keys are needed, names of bandits are not for all.
+        return 503, Ready("stale", stale if self.guard is None else [])
 
     def _metrics(self) -> tuple[int, Any]:
         return 200, self.metrics.text()
@@ -200,7 +231,7 @@ class Service:
     def start(self, loop: asyncio.AbstractEventLoop) -> None:
         """Open the journals, take the models, and learn if that is to be done here."""
         if self._auth == "keys":
-            self.guard = Guard(PostgresKeys(self._dsn))
+            self.guard = Guard(PostgresKeys(self._dsn), tokens=bool(self.tokens))
         for definition in self.definitions.values():
             desk = Desk(definition, self._dsn, loop, clock=self._clock, seed=self._seed)
             self.desks[definition.name] = desk
@@ -240,6 +271,26 @@ def learning(
     return LearningService(journal, board, fold, clock=clock, lease=lease)
 
 
+def _tokens(
+    definition: Definition, keys: TokenKeys | None, guarded: bool, clock: Callable[[], int]
+) -> RewardTokens:
+    if keys is None:
+        message = f"{definition.name} makes tokens, and there are no keys to sign them with"
+        raise InvalidInput(f"{message}: add keys_env under [tokens]", definition.name)
+    least, most = definition.rewards.range(definition.policy.family.support)
+    learned = definition.retention or definition.rewards.window_us or LIFETIME
+    return RewardTokens(
+        keys,
+        definition.name,
+        mode=definition.tokens,
+        guarded=guarded,
+        lifetime=definition.token_lifetime or learned,
+        least=least,
+        most=most,
+        clock=clock,
+    )
+
+
 # --- what is not about one bandit ----------------------------------------------------------------
 
 AROUND = (
@@ -275,6 +326,10 @@ def _around(method: str, path: str) -> Route:
         message = f"this takes {route.method}, not {method}"
         raise ProblemError(405, "Method not allowed", message, headers={"allow": route.method})
     return route
+
+
+def _no_bandit(name: str) -> ProblemError:
+    return ProblemError(404, "Not found", f"there is no bandit {name!r} here")
 
 
 def _taken_apart(method: str, raw: bytes) -> tuple[str, Route, str]:

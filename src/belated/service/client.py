@@ -133,7 +133,14 @@ class Client:
     # --- being told ----------------------------------------------------------------------------
 
     def observe(
-        self, id: str, value: float, *, at: int | None = None, part: str = "", revision: int = 0
+        self,
+        id: str,
+        value: float,
+        *,
+        at: int | None = None,
+        part: str = "",
+        revision: int = 0,
+        token: str | None = None,
     ) -> Receipt:
         """Report the reward of a decision, or one part of it; safe to repeat.
 
@@ -146,9 +153,10 @@ class Client:
             at: when it happened, in microseconds since 1970; now if None.
             part: of the reward, where it comes in several.
             revision: of this part: a higher one replaces it.
+            token: that came with the decision, where there is no key.
         """
         check_part(part, revision)
-        body = RewardBody(as_reward(value), _time(at), part, revision)
+        body = RewardBody(as_reward(value), _time(at), part, revision, token)
         return self._tell("PUT", f"{_place(id)}/reward", body)
 
     def observe_many(self, rewards: Iterable[tuple[str, float] | NamedReward]) -> list[Receipt]:

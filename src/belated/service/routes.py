@@ -32,6 +32,7 @@ from belated.service.bodies import (
 from belated.service.desk import Desk, named
 from belated.service.keys import KeyScope
 from belated.service.problems import ProblemError
+from belated.service.tokens import RewardTokens
 
 
 @dataclass(frozen=True)
@@ -81,30 +82,36 @@ class Call(NamedTuple):
         id: in its path, empty if there is none.
         body: as the route has it.
         query: what stands after the question mark.
+        tokens: of the bandit, where it makes any.
     """
 
     desk: Desk
     id: str
     body: Any
     query: bytes
+    tokens: RewardTokens | None
 
 
 # These two await nothing themselves: with their return goes all that was sent.
 def _decide(call: Call) -> Awaitable[Decided]:
-    return _decided(call.desk.decide_many([call.body]))
+    return _decided(call.desk.decide_many([call.body]), call.tokens)
 
 
 def _decide_many(call: Call) -> Awaitable[ManyDecided]:
-    return _many_decided(call.desk.decide_many(call.body.offers))
+    return _many_decided(call.desk.decide_many(call.body.offers), call.tokens)
 
 
-async def _decided(answer: Awaitable[list[Decision]]) -> Decided:
+async def _decided(answer: Awaitable[list[Decision]], tokens: RewardTokens | None) -> Decided:
     (decision,) = await answer
-    return Decided.of(decision)
+    return Decided.of(decision, None if tokens is None else tokens.of(decision))
 
 
-async def _many_decided(answer: Awaitable[list[Decision]]) -> ManyDecided:
-    return ManyDecided([Decided.of(decision) for decision in await answer])
+async def _many_decided(
+    answer: Awaitable[list[Decision]], tokens: RewardTokens | None
+) -> ManyDecided:
+    return ManyDecided(
+        [Decided.of(one, None if tokens is None else tokens.of(one)) for one in await answer]
+    )
 
 
 async def _reward(call: Call) -> Accepted:
@@ -113,9 +120,14 @@ async def _reward(call: Call) -> Accepted:
 
 
 async def _reward_many(call: Call) -> ManyAccepted:
-    rewards = call.body.rewards
-    await call.desk.reward_many(named(rewards))
+    rewards = rewards_in(call.id, call.body)
+    await call.desk.reward_many(rewards)
     return ManyAccepted(len(rewards))
+
+
+def rewards_in(id: str, body: RewardBody | RewardsBody) -> list[tuple[str, RewardBody]]:
+    """The rewards that a request reports, each with its id."""
+    return named(body.rewards) if isinstance(body, RewardsBody) else [(id, body)]
 
 
 async def _activate(call: Call) -> Accepted:
@@ -142,11 +154,12 @@ def _at(call: Call) -> int:
     if given.keys() - {"at"}:
         raise InvalidInput(f"{sorted(given)} in the query: nothing but at can be there")
     if not given:
-        return call.desk.now()
+        return call.desk.when(None)
     try:
-        return msgspec.convert(given["at"][-1], Microseconds, strict=False)
+        at = msgspec.convert(given["at"][-1], Microseconds, strict=False)
     except msgspec.ValidationError as error:
         raise InvalidInput(f"at in the query: {error}") from None
+    return call.desk.when(at)
 
 
 _DECISIONS = "/v1/{bandit}/decisions"
