@@ -13,7 +13,7 @@ import psycopg
 import pytest
 
 from belated import Bernoulli, DelayedUCB, Explicit
-from belated.exceptions import ServiceError
+from belated.exceptions import JournalError, ServiceError
 from belated.journals import PostgresKeys
 from belated.service import Client, Definition, create_app
 from belated.service.app import AROUND
@@ -278,6 +278,26 @@ def test_there_are_two_keys_at_most_under_a_name(store: PostgresKeys) -> None:
     assert [one.revoked is None for one in mine] == [True, True, False]
     assert {one.id for one in store.live() if one.name == "shop"} == {second, third}
     assert not store.revoke("nobody")
+
+
+def test_a_service_need_not_be_able_to_make_keys(dsn: str) -> None:
+    """A role that may only read them knows all, and can add none."""
+    made = make(dsn, "read")
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        connection.execute(
+            "CREATE ROLE doorman LOGIN; GRANT USAGE ON SCHEMA belated TO doorman;"
+            "GRANT SELECT ON belated.key, belated.migration TO doorman"
+        )
+        store = PostgresKeys(dsn.replace("belated@", "doorman@"))
+        try:
+            assert made.id in [one.id for one in store.live()]
+            with pytest.raises(JournalError, match="permission denied"):
+                add(store, "break-in")
+            with pytest.raises(JournalError, match="permission denied"):
+                store.revoke(made.id)
+        finally:
+            store.close()
+            connection.execute("DROP OWNED BY doorman; DROP ROLE doorman")
 
 
 def test_the_database_holds_no_key(store: PostgresKeys, dsn: str) -> None:

@@ -11,7 +11,7 @@ from hashlib import sha256
 from ipaddress import ip_address
 from typing import Literal
 
-from belated.exceptions import InvalidInput, JournalError
+from belated.exceptions import InvalidInput
 from belated.journals.postgres_keys import LiveKey, PostgresKeys
 from belated.service.keys import ALL, LENGTH, Key, KeyScope, looks_whole
 from belated.service.problems import ProblemError
@@ -106,7 +106,7 @@ class Guard:
         while not self._stopped.wait(self._look):
             try:
                 rows = self._store.live()
-            except JournalError as error:
+            except Exception as error:  # whatever it is, it must go on: a key may be revoked
                 if not away:  # once, while it stays so
                     log.warning("the keys cannot be looked at", extra={"why": str(error)})
                 away = True

@@ -100,6 +100,8 @@ def _operation(route: Route) -> dict[str, Any]:
         "responses": {str(status): one for status, one in sorted(responses.items())},
         "security": [] if route.scope is None else [{"key": [route.scope]}],
     }
+    if route.scope == "reward":
+        operation["security"].append({})  # a token in the body will do
     parameters = [
         {"name": name, "in": "path", "required": True, "schema": {"type": "string"}}
         for name in re.findall(r"{(\w+)}", route.path)
