@@ -11,6 +11,7 @@ import json
 import logging
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import httpx
@@ -236,6 +237,22 @@ def test_an_id_names_one_decision(http: httpx.Client, length: Any) -> None:
     assert http.post(OFFER, json=offer(id="refused 5")).json() == first.json()
     assert http.post(OFFER, json={"rows": [[0.25, 0.25]], "id": "refused 5"}).status_code == 422
     assert length() == before
+
+
+def test_an_id_names_one_decision_also_in_a_crowd(http: httpx.Client) -> None:
+    """5. Of two payloads at once one is decided, and nobody gets the decision of the other."""
+    payloads = [{"rows": [[0.5, 0.5]]}, {"rows": [[1.0, 0.0], [0.0, 1.0], [0.25, 0.25]]}]
+    for turn in range(10):
+        id = f"refused crowd {turn}"
+        bodies = [body | {"id": id} for body in payloads * 4]
+        with ThreadPoolExecutor(8) as crowd:
+            found = list(crowd.map(lambda body: http.post(OFFER, json=body), bodies))
+        assert {one.status_code for one in found} <= {201, 422}
+        counts = http.get(f"{OFFER}/{id}").json()["decision"]
+        for body, answer in zip(bodies, found, strict=True):
+            rows: Any = body["rows"]
+            mine = len(rows) > counts["index"] and rows[counts["index"]] == counts["x"]
+            assert mine or answer.status_code == 422, (turn, answer.text)
 
 
 def test_an_unknown_decision_is_no_problem(http: httpx.Client) -> None:

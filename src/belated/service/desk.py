@@ -8,7 +8,7 @@ import math
 import threading
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from belated.bandit import check_part, check_same
@@ -156,9 +156,7 @@ class Desk:
         # before this is answered, then nobody waits for this answer any more.
         named = [one.id for one in asked if one.id is not None and not one.fresh]
         known = await self._known(named) if named else {}
-        for one in asked:
-            if one.id in known:
-                check_same(known[one.id], table_of([one.rows], self.definition.policy.dim))
+        self._check_same(asked, known)
         new = [one for one in asked if one.id not in known]
         made = await self._gathering.decide(new) if new else []
         self._count(made)
@@ -167,8 +165,15 @@ class Desk:
         if named:
             # Another decider may have been asked the same meanwhile: one of the two counts.
             counting = await self._known(named)
+            self._check_same(asked, counting)
             chosen = [counting.get(event.id, event) for event in chosen]
         return chosen
+
+    def _check_same(self, asked: Sequence[Asked], known: Mapping[str, Decision]) -> None:
+        """Refuse what is not a retry: a decision for other rows is of no use to who asks."""
+        for one in asked:
+            if one.id is not None and one.id in known:
+                check_same(known[one.id], table_of([one.rows], self.definition.policy.dim))
 
     def _count(self, made: Sequence[Decision]) -> None:
         for event in made:
