@@ -269,13 +269,17 @@ def test_another_learner_takes_over_when_the_first_is_killed(start: Start, dsn: 
 
 
 def test_what_cannot_start_says_why_in_one_line(start: Start, tmp_path: Path) -> None:
-    """No tables; then an address that is taken."""
+    """No tables; an address that others can reach, and no word on who may; one that is taken."""
     tables = start("serve")
     assert tables.ended() == 2
     (line,) = (tmp_path / "log 0").read_text(encoding="utf-8").splitlines()
     assert "has no tables for journals yet: run `belated schema" in line
+    outside = start("serve", "--create-tables", "--host", "0.0.0.0")
+    assert outside.ended() == 2
+    (line,) = (tmp_path / "log 1").read_text(encoding="utf-8").splitlines()
+    assert "others can ask too: say who may, with auth =" in line
     service = start("serve", "--create-tables")
     taken = start("serve", "--port", str(service.heard("serving")["port"]))
     assert taken.ended() == 2
-    (line,) = (tmp_path / "log 2").read_text(encoding="utf-8").splitlines()
+    (line,) = (tmp_path / "log 3").read_text(encoding="utf-8").splitlines()
     assert "Address already in use" in line

@@ -29,6 +29,7 @@ from tests.integration.serving import Serving, free_port, served
 from tests.waiting import eventually
 
 DIM = 4
+AT = 1_700_000_000_000_000
 ROWS = np.round(np.random.default_rng(0).uniform(-1, 1, (3, DIM)), 3)
 SHARED = Shared(context=["age"], action=["price"])
 
@@ -122,8 +123,8 @@ def test_the_whole_story_of_a_decision(client: Client) -> None:
     assert client.entry(decision.id).state == "dormant"
     assert client.activate(decision.id).status == "accepted"
     assert client.entry(decision.id).state == "pending"
-    assert client.observe(decision.id, 0.0, at=5).status == "accepted"
-    client.observe(decision.id, 0.0, at=5)  # a retry, which the journal keeps once
+    assert client.observe(decision.id, 0.0, at=AT).status == "accepted"
+    client.observe(decision.id, 0.0, at=AT)  # a retry, which the journal keeps once
     client.observe(decision.id, 1.0, revision=1)
     client.observe(decision.id, 0.0)  # the same again, at another time
     story = client.entry(decision.id)
@@ -136,7 +137,7 @@ def test_the_whole_story_of_a_decision(client: Client) -> None:
         ("reward", "revised"),
         ("reward", "duplicate"),
     ]
-    assert story.records[2].at == 5
+    assert story.records[2].at == AT
     chosen = story.decision
     assert chosen is not None
     assert (chosen.action, chosen.index, chosen.at) == (

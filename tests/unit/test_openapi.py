@@ -93,8 +93,15 @@ def test_parameters_and_bodies(described: dict[str, Any]) -> None:
 
 
 def test_problems_are_documented(described: dict[str, Any]) -> None:
-    """Every route of a bandit may answer that there is no such bandit, or that it cannot now."""
-    for path, _, one in operations(described):
+    """Of keys where one is needed; of bandits that there is none, or that it cannot now."""
+    scopes = {(route.path, route.method.lower()): route.scope for route in ROUTES}
+    for path, method, one in operations(described):
+        scope = scopes[path, method]
+        assert one["security"][:1] == ([] if scope is None else [{"key": [scope]}])
+        assert ({} in one["security"]) == (scope == "reward")  # where a token will do
+        assert {"401", "403", "429"} & one["responses"].keys() == (
+            set() if scope is None else {"401", "403", "429"}
+        )
         if "{bandit}" in path:
             assert {"404", "413", "500", "503"} <= one["responses"].keys()
         if "requestBody" in one:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import sys
 from datetime import timedelta
 from pathlib import Path
@@ -10,7 +11,7 @@ import pytest
 
 from belated import Bernoulli, DefaultAfter, DelayedThompson, DelayedUCB, Explicit, PerArm
 from belated.cli.main import main
-from belated.exceptions import InvalidConfig
+from belated.exceptions import InvalidConfig, InvalidInput
 from belated.service.config import Server, parse_config, read_config
 
 DATABASE = '[database]\ndsn = "postgresql://localhost/belated"\n'
@@ -52,6 +53,7 @@ class TestWhatIsRead:
             learn = false
             body_limit = 4096
             lease = "1m"
+            auth = "keys"
             [bandits.treatments]
             policy = "DelayedThompson(dim=4, family=Bernoulli, draws=16)"
             rewards = "DefaultAfter(timedelta(hours=12), value=0.5, bounds=(0, 1))"
@@ -65,7 +67,7 @@ class TestWhatIsRead:
             environment={"OFFERS_DATABASE": "host=db"},
         )
         assert config.database.dsn == "host=db"
-        assert config.server == Server("::", 0, False, 4096, 60.0)
+        assert config.server == Server("::", 0, False, 4096, 60.0, "keys")
         treatments, offers = config.bandits
         assert (treatments.name, offers.name) == ("treatments", "offers")
         assert treatments.policy == DelayedThompson(4, Bernoulli(), draws=16)
@@ -73,6 +75,36 @@ class TestWhatIsRead:
         assert treatments.features == PerArm(["blue", "red"], context=["age"])
         assert (treatments.retention, treatments.partitions) == (36 * HOUR, 4)
         assert offers.rewards.window is None
+
+    def test_who_may_ask_must_be_said_where_others_can(self) -> None:
+        """On this machine it is off, unless it is said; elsewhere nothing is taken for granted."""
+        assert parse_config(DATABASE + OFFERS).server.auth is None
+        for auth in ("keys", "off"):
+            said = f'[server]\nhost = "0.0.0.0"\nauth = "{auth}"\n'
+            assert parse_config(DATABASE + said + OFFERS).server.auth == auth
+        (mistake,) = mistakes(DATABASE + '[server]\nhost = "0.0.0.0"\n' + OFFERS)
+        assert mistake.startswith("belated.toml, line 4: server.host: on '0.0.0.0' others can ask")
+        (mistake,) = mistakes(DATABASE + '[server]\nauth = "none"\n' + OFFERS)
+        assert mistake.endswith("""server.auth: "keys" or "off" was expected, not 'none'""")
+
+    def test_tokens(self) -> None:
+        """What signs them is in the environment, and asked for by a service alone."""
+        text = DATABASE + '[tokens]\nkeys_env = "SIGNERS"\n' + OFFERS + 'tokens = "enforce"\n'
+        config = parse_config(text + 'token_lifetime = "2h"\n', environment={})
+        (offers,) = config.bandits
+        assert (offers.tokens, offers.token_lifetime) == ("enforce", 2 * HOUR)
+        secret = base64.b64encode(bytes(32)).decode()
+        keys = config.token_keys({"SIGNERS": f"a:{secret}"})
+        assert keys is not None
+        assert list(keys.secrets) == ["a"]
+        assert secret not in repr(config) + repr(keys)
+        with pytest.raises(InvalidInput, match="the environment has no SIGNERS: set it to"):
+            config.token_keys({})
+        assert parse_config(DATABASE + OFFERS).token_keys({}) is None
+        (mistake,) = mistakes(DATABASE + OFFERS + 'tokens = "report"\n')
+        assert mistake.endswith('keys_env = "BELATED_TOKEN_KEYS" under [tokens]')
+        (mistake,) = mistakes(text.replace("enforce", "on"))
+        assert """"off", "report" or "enforce" was expected, not 'on'""" in mistake
 
     def test_the_password_is_not_shown(self) -> None:
         """A configuration may end up in a log."""

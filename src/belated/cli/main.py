@@ -20,6 +20,9 @@ from belated.cli import (
     journal_import,
     journal_inspect,
     journal_verify,
+    keys_create,
+    keys_list,
+    keys_revoke,
     learn,
     schema,
     serve,
@@ -29,6 +32,7 @@ from belated.exceptions import BelatedError
 
 #: In the order of the help.
 JOURNAL = (journal_inspect, journal_entry, journal_verify, journal_export, journal_import)
+KEYS = (keys_create, keys_list, keys_revoke)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -78,6 +82,16 @@ def _parser() -> argparse.ArgumentParser:
         _add(commands, command)
     for command in (serve, learn, schema):
         _add(subjects, command)
+    keys = subjects.add_parser(
+        "keys",
+        help="make, list and revoke the keys of a service",
+        description="Make, list and revoke the keys of a service.",
+        epilog="example:\n  belated keys list",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    commands = keys.add_subparsers(metavar="COMMAND", required=True)
+    for command in KEYS:
+        _add(commands, command)
     return parser
 
 

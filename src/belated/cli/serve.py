@@ -30,18 +30,21 @@ def run(options: argparse.Namespace) -> int:
         return _check(options.file)
 
     from belated.service import create_app
+    from belated.service.guard import auth_at
     from belated.service.server import serve
 
     config = prepared(options, "belated serve")
     server = config.server
+    host = server.host if options.host is None else options.host
     app = create_app(
         config.bandits,
         config.database.dsn,
         learn=server.learn,
         lease=server.lease,
         body_limit=server.body_limit,
+        auth=auth_at(host, server.auth),
+        token_keys=config.token_keys(),
     )
-    host = server.host if options.host is None else options.host
     return serve(app, host, server.port if options.port is None else options.port)
 
 

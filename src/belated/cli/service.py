@@ -1,4 +1,4 @@
-"""What ``belated serve`` and ``belated learn`` share."""
+"""What ``belated serve``, ``belated learn`` and ``belated keys`` share."""
 
 from __future__ import annotations
 

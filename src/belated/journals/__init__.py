@@ -13,6 +13,7 @@ from belated.journals.journal import Journal
 from belated.journals.memory import MemoryJournal
 from belated.journals.postgres import PostgresJournal
 from belated.journals.postgres_board import PostgresBoard
+from belated.journals.postgres_keys import PostgresKeys
 from belated.journals.snapshots import Snapshot
 from belated.journals.spool import SpoolJournal, SpoolStatus
 from belated.journals.sqlite import SQLiteJournal
@@ -22,6 +23,7 @@ __all__ = [
     "MemoryJournal",
     "PostgresBoard",
     "PostgresJournal",
+    "PostgresKeys",
     "SQLiteJournal",
     "Snapshot",
     "SpoolJournal",

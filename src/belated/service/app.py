@@ -10,9 +10,10 @@ from functools import cached_property, partial
 from typing import Any
 from urllib.parse import quote, unquote
 
+from belated.exceptions import InvalidInput
 from belated.fold import Fold
 from belated.identity import identify
-from belated.journals import PostgresBoard, PostgresJournal
+from belated.journals import PostgresBoard, PostgresJournal, PostgresKeys
 from belated.journals.arrivals import system_clock
 from belated.service.bodies import Alive, Ready
 from belated.service.desk import Definition, Desk
@@ -25,12 +26,14 @@ from belated.service.exchange import (
     answer_problem,
     body_of,
 )
+from belated.service.guard import Auth, Guard
 from belated.service.learners import Learners
 from belated.service.learning import LearningService
 from belated.service.lease import SECONDS
 from belated.service.openapi import document
 from belated.service.problems import ProblemError, headers_of, problem_of
-from belated.service.routes import BANDIT_ROUTES, Call, Route, find
+from belated.service.routes import BANDIT_ROUTES, Call, Route, find, rewards_in
+from belated.service.tokens import LIFETIME, NOBODY, RewardTokens, TokenKeys
 
 log = logging.getLogger("belated.service")
 
@@ -47,6 +50,8 @@ def create_app(
     learn: bool = False,
     lease: float = SECONDS,
     body_limit: int = BODY,
+    auth: Auth = "off",
+    token_keys: TokenKeys | None = None,
     clock: Callable[[], int] = system_clock,
     seed: int | None = None,
 ) -> Service:
@@ -58,11 +63,21 @@ def create_app(
         learn: learn them too, in threads of this process; else ``belated learn`` does, elsewhere.
         lease: seconds for which a learner that has died is missed.
         body_limit: how many bytes a request may have.
+        auth: ``"keys"`` if every request must come with a key, ``"off"`` if anyone may ask.
+        token_keys: that sign the tokens of rewards, for bandits that make them.
         clock: gives microseconds since 1970.
         seed: of the choices.
     """
     return Service(
-        bandits, dsn, learn=learn, lease=lease, body_limit=body_limit, clock=clock, seed=seed
+        bandits,
+        dsn,
+        learn=learn,
+        lease=lease,
+        body_limit=body_limit,
+        auth=auth,
+        token_keys=token_keys,
+        clock=clock,
+        seed=seed,
     )
 
 
@@ -77,15 +92,26 @@ class Service:
         learn: bool,
         lease: float,
         body_limit: int,
+        auth: Auth,
+        token_keys: TokenKeys | None,
         clock: Callable[[], int],
         seed: int | None,
     ) -> None:
         self.definitions = {one.name: one for one in bandits}
         self.desks: dict[str, Desk] = {}
         # What is asked most, by method and path, so that it need not be taken apart each time.
-        self._quick: dict[tuple[str, bytes], tuple[Desk, Route, str]] = {}
+        self._quick: dict[tuple[str, bytes], tuple[str, Route, str]] = {}
         self._dsn = dsn
         self._limit = body_limit
+        self._auth = auth
+        #: Knows the keys; None where anyone may ask.
+        self.guard: Guard | None = None
+        #: Of the bandits that make them.
+        self.tokens = {
+            one.name: _tokens(one, token_keys, auth == "keys", clock)
+            for one in bandits
+            if one.tokens != "off"
+        }
         self._clock = clock
         self._seed = seed
         self._learners = Learners(
@@ -100,7 +126,9 @@ class Service:
 
         from belated.service.metrics import Metrics  # needs prometheus-client
 
-        self.metrics = Metrics(self.desks, self._learners, self.requests)
+        self.metrics = Metrics(
+            self.desks, self._learners, self.requests, lambda: self.guard, self.tokens
+        )
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """One connection event: a request, or the life of the server."""
@@ -119,12 +147,24 @@ class Service:
             found = self._quick.get((scope["method"], raw))
             if found is None and not raw.startswith(b"/v1/"):
                 route = _around(scope["method"], scope["path"])
+                if self.guard is not None and route.scope is not None:
+                    self.guard.admits(scope["headers"], route.scope, None)
                 status, content = route.handler(self)
             else:
-                desk, route, id = found or self._find(scope["method"], raw)
-                data = await body_of(receive, self._limit)
+                name, route, id = found or _taken_apart(scope["method"], raw)
+                keyed = False
+                if self.guard is not None and route.scope is not None:
+                    keyed = self.guard.admits(scope["headers"], route.scope, name)
+                desk = self.desks.get(name)
+                if desk is None and (keyed or self.guard is None):
+                    raise _no_bandit(name)
+                body = route.read(await body_of(receive, self._limit))
+                if route.scope == "reward":
+                    self._check_tokens(name, id, body, keyed)
+                if desk is None:  # without a key nobody comes as far as this
+                    raise _no_bandit(name)
                 query = scope.get("query_string", b"")
-                content = await route.handler(Call(desk, id, route.read(data), query))
+                content = await route.handler(Call(desk, id, body, query, self.tokens.get(name)))
                 status = route.status
         except Exception as error:
             problem = problem_of(error)
@@ -139,13 +179,14 @@ class Service:
         else:
             await answer(send, status, content)
 
-    def _find(self, method: str, raw: bytes) -> tuple[Desk, Route, str]:
-        """Whose request it is, what it asks for, and the id in its path."""
-        _, _, name, *parts = raw.decode("latin-1").split("/")
-        desk = self.desks.get(_text(name))
-        if desk is None:
-            raise ProblemError(404, "Not found", f"there is no bandit {_text(name)!r} here")
-        return desk, find(method, parts), _text(parts[1]) if len(parts) > 1 else ""
+    def _check_tokens(self, name: str, id: str, body: Any, keyed: bool) -> None:
+        tokens = self.tokens.get(name)
+        if tokens is None:
+            if keyed or self.guard is None:
+                return
+            tokens = NOBODY  # alike for a bandit that makes none, and one that is not here
+        for one, reward in rewards_in(id, body):
+            tokens.check(one, reward, keyed)
 
     def _count(self, route: Route | None, status: int) -> None:
         method, path = ("other", "other") if route is None else (route.method, route.path)
@@ -156,7 +197,10 @@ class Service:
 
     def _readyz(self) -> tuple[int, Any]:
         stale = [name for name, desk in self.desks.items() if desk.age is None or desk.age > FRESH]
-        return (503, Ready("stale", stale)) if stale else (200, Ready("ready", []))
+        if not stale:
+            return 200, Ready("ready", [])
+        # Anyone may ask this: where keys are needed, names of bandits are not for all.
+        return 503, Ready("stale", stale if self.guard is None else [])
 
     def _metrics(self) -> tuple[int, Any]:
         return 200, self.metrics.text()
@@ -186,11 +230,13 @@ class Service:
 
     def start(self, loop: asyncio.AbstractEventLoop) -> None:
         """Open the journals, take the models, and learn if that is to be done here."""
+        if self._auth == "keys":
+            self.guard = Guard(PostgresKeys(self._dsn), tokens=bool(self.tokens))
         for definition in self.definitions.values():
             desk = Desk(definition, self._dsn, loop, clock=self._clock, seed=self._seed)
             self.desks[definition.name] = desk
             path = f"/v1/{quote(definition.name, safe='')}/decisions".encode()
-            self._quick["POST", path] = desk, find("POST", ["decisions"]), ""
+            self._quick["POST", path] = definition.name, find("POST", ["decisions"]), ""
         self._learners.start()
 
     def close(self) -> None:
@@ -198,6 +244,8 @@ class Service:
         for desk in self.desks.values():
             desk.close()
         self._learners.stop()
+        if self.guard is not None:
+            self.guard.close()
 
 
 def learning(
@@ -223,10 +271,30 @@ def learning(
     return LearningService(journal, board, fold, clock=clock, lease=lease)
 
 
+def _tokens(
+    definition: Definition, keys: TokenKeys | None, guarded: bool, clock: Callable[[], int]
+) -> RewardTokens:
+    if keys is None:
+        message = f"{definition.name} makes tokens, and there are no keys to sign them with"
+        raise InvalidInput(f"{message}: add keys_env under [tokens]", definition.name)
+    least, most = definition.rewards.range(definition.policy.family.support)
+    learned = definition.retention or definition.rewards.window_us or LIFETIME
+    return RewardTokens(
+        keys,
+        definition.name,
+        mode=definition.tokens,
+        guarded=guarded,
+        lifetime=definition.token_lifetime or learned,
+        least=least,
+        most=most,
+        clock=clock,
+    )
+
+
 # --- what is not about one bandit ----------------------------------------------------------------
 
 AROUND = (
-    Route("GET", "/livez", Service._livez, "Whether the process runs", Alive),
+    Route("GET", "/livez", Service._livez, "Whether the process runs", Alive, scope=None),
     Route(
         "GET",
         "/readyz",
@@ -234,6 +302,7 @@ AROUND = (
         "Whether requests should come here",
         Ready,
         also={503: Ready},
+        scope=None,
     ),
     Route(
         "GET",
@@ -242,8 +311,9 @@ AROUND = (
         "Metrics for Prometheus",
         None,
         content="text/plain; version=0.0.4; charset=utf-8",
+        scope="read",
     ),
-    Route("GET", "/openapi.json", Service._openapi, "This document", None),
+    Route("GET", "/openapi.json", Service._openapi, "This document", None, scope="read"),
 )
 _AROUND = {route.path: route for route in AROUND}
 
@@ -256,6 +326,16 @@ def _around(method: str, path: str) -> Route:
         message = f"this takes {route.method}, not {method}"
         raise ProblemError(405, "Method not allowed", message, headers={"allow": route.method})
     return route
+
+
+def _no_bandit(name: str) -> ProblemError:
+    return ProblemError(404, "Not found", f"there is no bandit {name!r} here")
+
+
+def _taken_apart(method: str, raw: bytes) -> tuple[str, Route, str]:
+    """The name of the bandit in a path, what is asked, and the id in it."""
+    _, _, name, *parts = raw.decode("latin-1").split("/")
+    return _text(name), find(method, parts), _text(parts[1]) if len(parts) > 1 else ""
 
 
 def _text(part: str) -> str:

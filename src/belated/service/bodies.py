@@ -19,10 +19,17 @@ from belated.ledger import Telling
 #: How many offers, or rewards, may be in one request; more would make others wait.
 MOST_AT_ONCE = 1_000
 
+#: How many actions may be in one offer.
+MOST_ACTIONS = 1_000
+#: The year 2000: what is less was meant in seconds or milliseconds.
+_EARLIEST = 946_684_800_000_000
+
 Id = Annotated[str, msgspec.Meta(min_length=1, max_length=128, description="names a decision")]
+Name = Annotated[str, msgspec.Meta(max_length=128, description="names an action")]
 Microseconds = Annotated[
-    int, msgspec.Meta(ge=0, le=(1 << 63) - 1, description="microseconds since 1970")
+    int, msgspec.Meta(ge=_EARLIEST, le=(1 << 63) - 1, description="microseconds since 1970")
 ]
+_few = msgspec.Meta(max_length=MOST_ACTIONS)
 
 
 class Offer(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -42,10 +49,10 @@ class Offer(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaul
         activated: false if the outcome clock starts only with an activation.
     """
 
-    rows: list[list[float]] | str | None = None
+    rows: Annotated[list[list[float]], _few] | str | None = None
     dim: int | None = None
     context: dict[str, Any] | list[float] | None = None
-    actions: list[int | str] | dict[str, Any] | None = None
+    actions: Annotated[list[int | Name], _few] | Annotated[dict[Name, Any], _few] | None = None
     id: Id | None = None
     fresh: bool = False
     activated: bool = True
@@ -57,7 +64,7 @@ class Offers(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     offers: Annotated[list[Offer], msgspec.Meta(min_length=1, max_length=MOST_AT_ONCE)]
 
 
-class Decided(msgspec.Struct, frozen=True):
+class Decided(msgspec.Struct, frozen=True, omit_defaults=True):
     """A decision, safely kept before it was answered.
 
     Attributes:
@@ -68,6 +75,7 @@ class Decided(msgspec.Struct, frozen=True):
         mean: its predicted reward.
         model: the version of the model that chose.
         at: when.
+        token: that may be sent with the reward in place of a key, where the bandit makes them.
     """
 
     id: str
@@ -77,12 +85,20 @@ class Decided(msgspec.Struct, frozen=True):
     mean: float
     model: int
     at: int
+    token: str | None = None
 
     @classmethod
-    def of(cls, event: Decision) -> Decided:
+    def of(cls, event: Decision, token: str | None = None) -> Decided:
         """What is told of a decision."""
         return cls(
-            event.id, event.action, event.index, event.propensity, event.mean, event.model, event.at
+            event.id,
+            event.action,
+            event.index,
+            event.propensity,
+            event.mean,
+            event.model,
+            event.at,
+            token,
         )
 
 
@@ -100,12 +116,14 @@ class RewardBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_d
         at: when it happened; now if it is not given.
         part: of the reward, where it comes in several.
         revision: of this part: a higher one replaces it.
+        token: that came with the decision, where one is needed.
     """
 
     value: float
     at: Microseconds | None = None
     part: Annotated[str, msgspec.Meta(max_length=128)] = ""
     revision: Annotated[int, msgspec.Meta(ge=0, le=(1 << 63) - 1)] = 0
+    token: Annotated[str, msgspec.Meta(max_length=256)] | None = None
 
 
 class NamedReward(RewardBody, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -242,7 +260,7 @@ class Ready(msgspec.Struct, frozen=True):
 
     Attributes:
         status: ready or stale.
-        of: the bandits whose model is too old.
+        of: the bandits whose model is too old; not told where the service asks for keys.
     """
 
     status: str
@@ -284,6 +302,9 @@ def packed_rows(offer: Offer, dim: int) -> bytes:
         if not data or len(data) % (4 * dim):
             message = f"rows has {len(data)} bytes: a multiple of {4 * dim} was expected"
             raise InvalidInput(message, None)
+        if len(data) > 4 * dim * MOST_ACTIONS:
+            count = len(data) // (4 * dim)
+            raise InvalidInput(f"{count:,} rows: an offer may have {MOST_ACTIONS:,}", count)
         return data
     if set(map(len, given)) != {dim}:
         raise InvalidInput(f"rows: rows of {dim} numbers were expected, and at least one", None)

@@ -18,8 +18,8 @@ try:
 except ModuleNotFoundError:
     raise MissingExtra("belated.service.Client", "client") from None
 
-#: Statuses of a service, or of what stands before it, that cannot answer now.
-AGAIN = frozenset({502, 503, 504})
+#: Statuses of a service, or of what stands before it, that cannot answer now, or not so often.
+AGAIN = frozenset({429, 502, 503, 504})
 #: Seconds before the first further try; they double with each, up to the most.
 FIRST_WAIT, MOST_WAIT = 0.1, 10.0
 

@@ -33,6 +33,7 @@ from belated.service.bodies import (
     RewardBody,
     RewardsBody,
 )
+from belated.service.keys import check_key
 
 T = TypeVar("T")
 
@@ -44,17 +45,17 @@ class Client:
     asyncio: the routes are few, and any client of HTTP will do.
 
     **Retries.** Whatever the service takes may be sent twice, so a call that fails for want of a
-    connection, an answer in time, or a server that can answer (502, 503, 504) is sent again, at
-    most ``retries`` times, with waits that double. Rewards, activations and voids are sent with
-    their time, so that the journal sees the same event again and keeps it once. A decision must
-    have an id before it is sent, for what was lost may have been the answer: where none is given,
-    one is made here. To look up every id would cost the service two queries for each decision,
-    though an id that was just made cannot be known; and from the id alone it cannot tell a first
-    try from a retry, which follows within a second. So the first try says that its id is
+    connection, an answer in time, or a server that can answer now (429, 502, 503, 504) is sent
+    again, at most ``retries`` times, with waits that double. Rewards, activations and voids are
+    sent with their time, so that the journal sees the same event again and keeps it once. A
+    decision must have an id before it is sent, for what was lost may have been the answer: where
+    none is given, one is made here. To look up every id would cost the service two queries for each
+    decision, though an id that was just made cannot be known; and from the id alone it cannot tell
+    a first try from a retry, which follows within a second. So the first try says that its id is
     ``fresh``, and is not looked up: nothing can be known under it, and if it is sent again before
-    it is answered, then nobody waits for that answer any more. Further tries do not say so, and
-    are answered with what the first has left in the journal. An id of your own is always looked
-    up: only you know whether it was sent before.
+    it is answered, then nobody waits for that answer any more. Further tries do not say so, and are
+    answered with what the first has left in the journal. An id of your own is always looked up:
+    only you know whether it was sent before.
 
     Args:
         url: where the service is, such as ``http://decisions:8080``.
@@ -62,6 +63,7 @@ class Client:
         timeout: seconds to wait for a connection, and then for each part of the answer.
         retries: how many times a call that was not answered is tried again.
         headers: to be sent with every request.
+        key: for a service that asks for one; it is never shown.
     """
 
     def __init__(
@@ -72,8 +74,12 @@ class Client:
         timeout: float = 5.0,
         retries: int = 3,
         headers: dict[str, str] | None = None,
+        key: str | None = None,
     ) -> None:
         from belated.service.calls import Calls  # needs httpx
+
+        if key is not None:
+            headers = {**(headers or {}), "authorization": f"Bearer {check_key(key)}"}
 
         if type(retries) is not int or retries < 0:
             message = f"retries is {retries!r}: a whole number of at least 0 was expected"
@@ -127,7 +133,14 @@ class Client:
     # --- being told ----------------------------------------------------------------------------
 
     def observe(
-        self, id: str, value: float, *, at: int | None = None, part: str = "", revision: int = 0
+        self,
+        id: str,
+        value: float,
+        *,
+        at: int | None = None,
+        part: str = "",
+        revision: int = 0,
+        token: str | None = None,
     ) -> Receipt:
         """Report the reward of a decision, or one part of it; safe to repeat.
 
@@ -140,9 +153,10 @@ class Client:
             at: when it happened, in microseconds since 1970; now if None.
             part: of the reward, where it comes in several.
             revision: of this part: a higher one replaces it.
+            token: that came with the decision, where there is no key.
         """
         check_part(part, revision)
-        body = RewardBody(as_reward(value), _time(at), part, revision)
+        body = RewardBody(as_reward(value), _time(at), part, revision, token)
         return self._tell("PUT", f"{_place(id)}/reward", body)
 
     def observe_many(self, rewards: Iterable[tuple[str, float] | NamedReward]) -> list[Receipt]:

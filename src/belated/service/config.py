@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_args
 
 from belated import kernels
 from belated.bandit import check_semantics
@@ -21,11 +21,14 @@ from belated.policies import Policy
 from belated.rewards import Rewards
 from belated.service.app import BODY
 from belated.service.desk import Definition
+from belated.service.guard import Auth, auth_at
 from belated.service.lease import SECONDS
 from belated.service.tables import Mistakes, Table
+from belated.service.tokens import TokenKeys, TokenMode
 
 T = TypeVar("T")
 
+_OFF: TokenMode = "off"
 #: What can name a bandit: it stands in addresses as it is.
 _NAME = re.compile(r"[A-Za-z0-9._~-]{1,128}")
 
@@ -51,6 +54,7 @@ class Server:
         learn: learn in this process too; else ``belated learn`` does, elsewhere.
         body_limit: how many bytes a request may have.
         lease: for how many seconds a learner that has died is missed.
+        auth: whether every request must come with a key; None if it is not said.
     """
 
     host: str = "127.0.0.1"
@@ -58,15 +62,34 @@ class Server:
     learn: bool = True
     body_limit: int = BODY
     lease: float = SECONDS
+    auth: Auth | None = None
 
 
 @dataclass(frozen=True)
 class Config:
-    """All of a file."""
+    """All of a file.
+
+    Attributes:
+        database: where the journals are.
+        server: how requests are taken.
+        bandits: that are served.
+        token_keys_env: the environment variable with the keys that sign tokens.
+    """
 
     database: Database
     server: Server
     bandits: tuple[Definition, ...]
+    token_keys_env: str | None = None
+
+    def token_keys(self, environment: Mapping[str, str] = os.environ) -> TokenKeys | None:
+        """What signs tokens; only a service needs it, and learners need not know it."""
+        if self.token_keys_env is None:
+            return None
+        text = environment.get(self.token_keys_env)
+        if not text:
+            message = f"the environment has no {self.token_keys_env}: set it to id:base64, with"
+            raise InvalidInput(f"{message} a secret of `openssl rand -base64 32`")
+        return TokenKeys.read(text)
 
 
 def read_config(path: str | Path) -> Config:
@@ -116,11 +139,14 @@ def parse_config(
     top = Table(mistakes, (), values)
     database = _database(top.table("database"), environment)
     server = _server(top.table("server"))
-    bandits = _bandits(top.table("bandits"))
+    tokens = top.table("tokens")
+    keys_env = tokens.take("keys_env", _text, None)
+    tokens.finish()
+    bandits = _bandits(top.table("bandits"), makes_tokens=keys_env is not None)
     top.finish()
     mistakes.check()
     assert database is not None
-    return Config(database, server, bandits)
+    return Config(database, server, bandits, keys_env)
 
 
 def _database(table: Table, environment: Mapping[str, str]) -> Database | None:
@@ -145,19 +171,21 @@ def _server(table: Table) -> Server:
         learn=table.take("learn", _switch, usual.learn),
         body_limit=table.take("body_limit", _whole(1, 1 << 30), usual.body_limit),
         lease=table.take("lease", _seconds, usual.lease),
+        auth=table.take("auth", _auth, usual.auth),
     )
     table.finish()
+    table.checked("host", lambda: auth_at(server.host, server.auth))
     return server
 
 
-def _bandits(tables: Table) -> tuple[Definition, ...]:
-    made = [_definition(name, tables.table(name)) for name in tables.names]
+def _bandits(tables: Table, *, makes_tokens: bool) -> tuple[Definition, ...]:
+    made = [_definition(name, tables.table(name), makes_tokens) for name in tables.names]
     if not made:
         tables.refuse(None, "there is none: add a table [bandits.offers], with policy and rewards")
     return tuple(one for one in made if one is not None)
 
 
-def _definition(name: str, table: Table) -> Definition | None:
+def _definition(name: str, table: Table, makes_tokens: bool) -> Definition | None:
     if not _NAME.fullmatch(name):
         table.refuse(None, f"{name!r} is no name for a bandit: letters, digits and -._~ only")
     policy = table.take("policy", _written(as_whole_policy), example='"DelayedUCB(dim=20, …)"')
@@ -165,7 +193,12 @@ def _definition(name: str, table: Table) -> Definition | None:
     features = table.take("features", _written(as_features), None)
     span = table.take("retention", _span, None)
     partitions = table.take("partitions", _partitions, None)
+    tokens = table.take("tokens", _token_mode, _OFF)
+    lifetime = table.take("token_lifetime", _span, None)
     table.finish()
+    if tokens != "off" and not makes_tokens:
+        message = 'nothing signs them: add keys_env = "BELATED_TOKEN_KEYS" under [tokens]'
+        table.refuse("tokens", message)
     if policy is None or rewards is None:
         return None
     retention = table.checked("retention", lambda: retention_us(span, rewards))
@@ -174,7 +207,8 @@ def _definition(name: str, table: Table) -> Definition | None:
     if features is not None and features.dim != policy.dim:
         message = f"they give rows of {features.dim} numbers, and the policy is for {policy.dim}"
         table.refuse("features", message)
-    return Definition(name, policy, rewards, features, retention, partitions)
+    lasts = None if lifetime is None else lifetime // timedelta(microseconds=1)
+    return Definition(name, policy, rewards, features, retention, partitions, tokens, lasts)
 
 
 def _fold(policy: Policy, rewards: Rewards) -> Fold:
@@ -219,6 +253,21 @@ def _seconds(value: Any) -> float:
     if not 1 <= seconds <= 3600:
         raise InvalidInput(f"from 1s to 1h was expected, not {value!r}", value)
     return seconds
+
+
+def _auth(value: Any) -> Auth:
+    if value == "keys":
+        return "keys"
+    if value == "off":
+        return "off"
+    raise InvalidInput(f'"keys" or "off" was expected, not {value!r}', value)
+
+
+def _token_mode(value: Any) -> TokenMode:
+    for mode in get_args(TokenMode):
+        if value == mode:
+            return mode  # type: ignore[no-any-return]
+    raise InvalidInput(f'"off", "report" or "enforce" was expected, not {value!r}', value)
 
 
 def _written(read: Callable[[str], T]) -> Callable[[Any], T]:

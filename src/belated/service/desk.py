@@ -8,7 +8,7 @@ import math
 import threading
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from belated.bandit import check_part, check_same
@@ -36,11 +36,14 @@ from belated.service.decider import Asked, Decider, table_of
 from belated.service.gathering import Gathering
 from belated.service.group_commit import GroupCommit
 from belated.service.tallies import SECONDS, Tally
+from belated.service.tokens import TokenMode
 
 log = logging.getLogger("belated.service")
 
 #: Seconds between two looks at the board.
 LOOK = 0.05
+#: In microseconds.
+DAY = 86_400_000_000
 
 
 @dataclass(frozen=True)
@@ -54,6 +57,8 @@ class Definition:
         features: from contexts to rows, where rows are not given.
         retention: for how long a decision takes rewards, in microseconds.
         partitions: of its journal; None for as many as there are.
+        tokens: what is done with tokens of rewards.
+        token_lifetime: of a token, in microseconds; None for as long as rewards are learned.
     """
 
     name: str
@@ -62,6 +67,8 @@ class Definition:
     features: Features | None = None
     retention: int | None = None
     partitions: int | None = None
+    tokens: TokenMode = "off"
+    token_lifetime: int | None = None
 
 
 @dataclass
@@ -149,9 +156,7 @@ class Desk:
         # before this is answered, then nobody waits for this answer any more.
         named = [one.id for one in asked if one.id is not None and not one.fresh]
         known = await self._known(named) if named else {}
-        for one in asked:
-            if one.id in known:
-                check_same(known[one.id], table_of([one.rows], self.definition.policy.dim))
+        self._check_same(asked, known)
         new = [one for one in asked if one.id not in known]
         made = await self._gathering.decide(new) if new else []
         self._count(made)
@@ -160,8 +165,15 @@ class Desk:
         if named:
             # Another decider may have been asked the same meanwhile: one of the two counts.
             counting = await self._known(named)
+            self._check_same(asked, counting)
             chosen = [counting.get(event.id, event) for event in chosen]
         return chosen
+
+    def _check_same(self, asked: Sequence[Asked], known: Mapping[str, Decision]) -> None:
+        """Refuse what is not a retry: a decision for other rows is of no use to who asks."""
+        for one in asked:
+            if one.id is not None and one.id in known:
+                check_same(known[one.id], table_of([one.rows], self.definition.policy.dim))
 
     def _count(self, made: Sequence[Decision]) -> None:
         for event in made:
@@ -198,9 +210,17 @@ class Desk:
             age=self.age,
         )
 
-    def now(self) -> int:
-        """By the clock of the desk, in microseconds since 1970."""
-        return self._clock()
+    def when(self, at: int | None) -> int:
+        """When something happened: as the caller says, or now; in microseconds since 1970.
+
+        A caller's clock may be wrong, and by a day at most is not worth a refusal.
+        """
+        now = self._clock()
+        if at is None:
+            return now
+        if at > now + DAY:
+            raise InvalidInput(f"at is {at}, which is more than a day ahead of now, {now}", at)
+        return at
 
     @property
     def age(self) -> float | None:
@@ -242,9 +262,7 @@ class Desk:
         if not self._least <= value <= self._most:
             raise outside(value, self._least, self._most)
         check_part(body.part, body.revision)
-        return Reward(
-            id, self._clock() if body.at is None else body.at, value, body.part, body.revision
-        )
+        return Reward(id, self.when(body.at), value, body.part, body.revision)
 
     async def _known(self, ids: Sequence[str]) -> dict[str, Decision]:
         return await asyncio.to_thread(self._reader.decisions, ids)

@@ -12,9 +12,11 @@ from typing import Any
 
 from belated.exceptions import MissingExtra
 from belated.service.desk import Desk
+from belated.service.guard import Guard
 from belated.service.learners import Learners
 from belated.service.learning import LearningService
 from belated.service.tallies import Tally
+from belated.service.tokens import RewardTokens
 
 try:
     from prometheus_client import CollectorRegistry, ProcessCollector
@@ -174,6 +176,8 @@ class Metrics:
         desks: by the name of the bandit.
         learners: that run in this process.
         requests: how many there were, by method and path of their route and status.
+        guard: gives what knows the keys, if anything does.
+        tokens: by the name of the bandit.
     """
 
     def __init__(
@@ -181,10 +185,14 @@ class Metrics:
         desks: Mapping[str, Desk],
         learners: Learners,
         requests: Mapping[tuple[str, str, int], int],
+        guard: Callable[[], Guard | None] = lambda: None,
+        tokens: Mapping[str, RewardTokens] | None = None,
     ) -> None:
         self._desks = desks
         self._learners = learners
         self._requests = requests
+        self._guard = guard
+        self._tokens = tokens or {}
         self.registry = CollectorRegistry()
         ProcessCollector(registry=self.registry)
         self.registry.register(self)
@@ -228,6 +236,18 @@ class Metrics:
         for (method, route, status), count in list(self._requests.items()):
             requests.add_metric([method, route, str(status)], count)
         yield requests
+        known = _GAUGE("belated_keys", "Keys that work.")
+        age = _GAUGE("belated_keys_age_seconds", "Since the keys were last looked at.")
+        if (guard := self._guard()) is not None:
+            known.add_metric([], guard.known)
+            age.add_metric([], guard.age)
+        tokens = _COUNTER(
+            "belated_reward_tokens", "Rewards by what their token was.", labels=["bandit", "token"]
+        )
+        for name, one in self._tokens.items():
+            for verdict, count in one.seen.items():
+                tokens.add_metric([name, verdict], count)
+        yield from (known, age, tokens)
 
 
 def _family(measure: Measure, subjects: Mapping[str, Any]) -> Metric:

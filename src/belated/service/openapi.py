@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 
+from belated.service.keys import SCOPES
 from belated.service.problems import Problem
 from belated.service.routes import Route
 
@@ -17,12 +18,16 @@ _REF = "#/components/schemas/{name}"
 #: By status, what kind of problem it is and why it is answered.
 _PROBLEMS = {
     400: ("Malformed", "The request is no JSON, or holds text that is not UTF-8."),
+    401: ("Unauthorized", "There is no key, or it does not work."),
+    403: ("Forbidden", "The key is not for this, or the token is not for this reward."),
     404: ("NotFound", "There is no such bandit."),
     413: ("TooLarge", "The body is too large."),
     422: ("Invalid", "Something in the request is wrong: the detail says what. Nothing was taken."),
+    429: ("TooOften", "The key asks more often than it may; it is safe to try again later."),
     500: ("Failed", "Something went wrong in the service."),
     503: ("Away", "The journal cannot be reached now. It is safe to try again, after a second."),
 }
+_OF_KEYS = (401, 403, 429)
 _ATTRIBUTE = re.compile(r"^    (\w+): (.+\n?(?:     .*\n?)*)", re.MULTILINE)
 _PARAMETERS = {
     "bandit": "The name of the bandit.",
@@ -64,6 +69,15 @@ def describe(routes: Sequence[Route]) -> dict[str, Any]:
                 name: _response(why, Problem, "application/problem+json")
                 for name, why in _PROBLEMS.values()
             },
+            "securitySchemes": {
+                "key": {
+                    "type": "http",
+                    "scheme": "bearer",
+                    "bearerFormat": "blt_…",
+                    "description": "Where the service asks for keys: one with the scope named, of "
+                    f"{', '.join(SCOPES)}.",
+                }
+            },
         },
     }
 
@@ -74,15 +88,20 @@ def _operation(route: Route) -> dict[str, Any]:
     for status, kind in route.also.items():
         responses[status] = _response("Not now.", kind)
     takes = route.body is not None or "{id}" in route.path
-    for status, (name, _) in _PROBLEMS.items() if about_bandit else ():
-        if takes or status not in (400, 422):
+    for status, (name, _) in _PROBLEMS.items():
+        of_keys = route.scope is not None and status in _OF_KEYS
+        of_bandits = about_bandit and status not in _OF_KEYS
+        if of_keys or (of_bandits and (takes or status not in (400, 422))):
             responses[status] = {"$ref": f"#/components/responses/{name}"}
     operation: dict[str, Any] = {
         "operationId": route.handler.__name__.strip("_"),
         "summary": route.summary,
         "tags": ["bandits" if about_bandit else "service"],
         "responses": {str(status): one for status, one in sorted(responses.items())},
+        "security": [] if route.scope is None else [{"key": [route.scope]}],
     }
+    if route.scope == "reward":
+        operation["security"].append({})  # a token in the body will do
     parameters = [
         {"name": name, "in": "path", "required": True, "schema": {"type": "string"}}
         for name in re.findall(r"{(\w+)}", route.path)

@@ -30,7 +30,9 @@ from belated.service.bodies import (
     RewardsBody,
 )
 from belated.service.desk import Desk, named
+from belated.service.keys import KeyScope
 from belated.service.problems import ProblemError
+from belated.service.tokens import RewardTokens
 
 
 @dataclass(frozen=True)
@@ -48,6 +50,8 @@ class Route:
         query: parameters after the question mark, each with its type; none must be given.
         also: the type of the answer for further statuses that are no problems.
         content: the content type of the answer.
+        scope: what a key must be for; None if all may ask. There is no default, so that none is
+            forgotten.
     """
 
     method: str
@@ -60,6 +64,7 @@ class Route:
     query: dict[str, Any] = field(default_factory=dict)
     also: dict[int, Any] = field(default_factory=dict)
     content: str = "application/json"
+    scope: KeyScope | None = field(kw_only=True)
 
     @cached_property
     def read(self) -> Callable[[bytes], Any]:
@@ -77,30 +82,36 @@ class Call(NamedTuple):
         id: in its path, empty if there is none.
         body: as the route has it.
         query: what stands after the question mark.
+        tokens: of the bandit, where it makes any.
     """
 
     desk: Desk
     id: str
     body: Any
     query: bytes
+    tokens: RewardTokens | None
 
 
 # These two await nothing themselves: with their return goes all that was sent.
 def _decide(call: Call) -> Awaitable[Decided]:
-    return _decided(call.desk.decide_many([call.body]))
+    return _decided(call.desk.decide_many([call.body]), call.tokens)
 
 
 def _decide_many(call: Call) -> Awaitable[ManyDecided]:
-    return _many_decided(call.desk.decide_many(call.body.offers))
+    return _many_decided(call.desk.decide_many(call.body.offers), call.tokens)
 
 
-async def _decided(answer: Awaitable[list[Decision]]) -> Decided:
+async def _decided(answer: Awaitable[list[Decision]], tokens: RewardTokens | None) -> Decided:
     (decision,) = await answer
-    return Decided.of(decision)
+    return Decided.of(decision, None if tokens is None else tokens.of(decision))
 
 
-async def _many_decided(answer: Awaitable[list[Decision]]) -> ManyDecided:
-    return ManyDecided([Decided.of(decision) for decision in await answer])
+async def _many_decided(
+    answer: Awaitable[list[Decision]], tokens: RewardTokens | None
+) -> ManyDecided:
+    return ManyDecided(
+        [Decided.of(one, None if tokens is None else tokens.of(one)) for one in await answer]
+    )
 
 
 async def _reward(call: Call) -> Accepted:
@@ -109,9 +120,14 @@ async def _reward(call: Call) -> Accepted:
 
 
 async def _reward_many(call: Call) -> ManyAccepted:
-    rewards = call.body.rewards
-    await call.desk.reward_many(named(rewards))
+    rewards = rewards_in(call.id, call.body)
+    await call.desk.reward_many(rewards)
     return ManyAccepted(len(rewards))
+
+
+def rewards_in(id: str, body: RewardBody | RewardsBody) -> list[tuple[str, RewardBody]]:
+    """The rewards that a request reports, each with its id."""
+    return named(body.rewards) if isinstance(body, RewardsBody) else [(id, body)]
 
 
 async def _activate(call: Call) -> Accepted:
@@ -138,44 +154,52 @@ def _at(call: Call) -> int:
     if given.keys() - {"at"}:
         raise InvalidInput(f"{sorted(given)} in the query: nothing but at can be there")
     if not given:
-        return call.desk.now()
+        return call.desk.when(None)
     try:
-        return msgspec.convert(given["at"][-1], Microseconds, strict=False)
+        at = msgspec.convert(given["at"][-1], Microseconds, strict=False)
     except msgspec.ValidationError as error:
         raise InvalidInput(f"at in the query: {error}") from None
+    return call.desk.when(at)
 
 
 _DECISIONS = "/v1/{bandit}/decisions"
 _AT = {"at": Microseconds}
 
-#: What can be asked of a bandit.
+#: What can be asked of a bandit. Whoever decides also says whether that was carried out.
 BANDIT_ROUTES = (
     Route(
-        "POST", _DECISIONS, _decide, "Choose one of some actions", Decided, 201, Offer
+        "POST", _DECISIONS, _decide, "Choose one of some actions", Decided, 201, Offer,
+        scope="decide",
     ),
     Route(
         "POST", f"{_DECISIONS}/batch", _decide_many, "Choose for many offers", ManyDecided, 201,
-        Offers,
+        Offers, scope="decide",
     ),
     Route(
         "PUT", f"{_DECISIONS}/{{id}}/reward", _reward, "Report the reward of a decision", Accepted,
-        202, RewardBody,
+        202, RewardBody, scope="reward",
     ),
     Route(
         "POST", "/v1/{bandit}/rewards/batch", _reward_many, "Report many rewards", ManyAccepted,
-        202, RewardsBody,
+        202, RewardsBody, scope="reward",
     ),
     Route(
         "PUT", f"{_DECISIONS}/{{id}}/activation", _activate,
         "Say that a decision took effect: its window starts", Accepted, 202, query=_AT,
+        scope="decide",
     ),
     Route(
         "DELETE", f"{_DECISIONS}/{{id}}", _void,
         "Say that a decision was never carried out: nothing is learned from it", Accepted, 202,
-        query=_AT,
+        query=_AT, scope="decide",
     ),
-    Route("GET", f"{_DECISIONS}/{{id}}", _story, "Tell all of one decision", DecisionStory),
-    Route("GET", "/v1/{bandit}", _state, "Tell how a bandit stands", BanditState),
+    Route(
+        "GET", f"{_DECISIONS}/{{id}}", _story, "Tell all of one decision", DecisionStory,
+        scope="read",
+    ),
+    Route(
+        "GET", "/v1/{bandit}", _state, "Tell how a bandit stands", BanditState, scope="read"
+    ),
 )  # fmt: skip
 
 #: By method and the parts of the path after the bandit.

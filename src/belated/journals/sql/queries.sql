@@ -156,3 +156,23 @@ SELECT partition, position, recorded, "check", event FROM belated.record
 WHERE bandit = %(bandit)s AND partition = %(partition)s
   AND mark >= %(least)b AND mark < %(beyond)b
 ORDER BY position + 0 DESC LIMIT %(limit)s;
+
+-- create_key: in the first of the two places under its name that is free; nothing if none is
+INSERT INTO belated.key (id, name, place, bandits, scopes, rate, hash)
+SELECT %(id)s, %(name)s, free.place, %(bandits)s, %(scopes)s, %(rate)s, %(hash)b
+FROM generate_series(1, 2) AS free (place)
+WHERE NOT EXISTS (SELECT FROM belated.key AS other
+                  WHERE other.name = %(name)s AND other.place = free.place
+                    AND other.revoked IS NULL)
+ORDER BY free.place LIMIT 1
+ON CONFLICT DO NOTHING RETURNING id;
+
+-- live_keys: what services must know of those that are not revoked
+SELECT id, name, bandits, scopes, rate, hash FROM belated.key WHERE revoked IS NULL ORDER BY id;
+
+-- all_keys: what people want to know, the newest first
+SELECT id, name, bandits, scopes, rate, created, revoked FROM belated.key
+ORDER BY created DESC, id;
+
+-- revoke_key: for good, and once: a second time changes nothing; nothing if there is none
+UPDATE belated.key SET revoked = coalesce(revoked, now()) WHERE id = %(id)s RETURNING name;

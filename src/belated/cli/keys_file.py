@@ -1,0 +1,36 @@
+"""What the commands about keys share: where the keys are."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from belated.cli.service import check_extra, read
+from belated.journals import PostgresKeys
+
+if TYPE_CHECKING:
+    from belated.service.config import Config
+
+
+def add_file(parser: argparse.ArgumentParser) -> None:
+    """Where the service is described."""
+    parser.add_argument(
+        "--config",
+        default="belated.toml",
+        metavar="FILE",
+        help="of the service, which says where the database is; default: belated.toml",
+    )
+
+
+@contextmanager
+def opened(options: argparse.Namespace) -> Iterator[tuple[PostgresKeys, Config]]:
+    """The keys of the service that a file describes."""
+    check_extra("belated keys")
+    config = read(options.config)
+    keys = PostgresKeys(config.database.dsn)
+    try:
+        yield keys, config
+    finally:
+        keys.close()

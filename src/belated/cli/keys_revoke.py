@@ -1,0 +1,28 @@
+"""``belated keys revoke``: end a key for good; services refuse it within two seconds."""
+
+from __future__ import annotations
+
+import argparse
+
+from belated.cli.keys_file import add_file, opened
+from belated.exceptions import InvalidInput
+
+EXAMPLE = "belated keys revoke k3J9xQ2a"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """What the command takes."""
+    parser.add_argument("id", metavar="ID", help="of the key, as `belated keys list` has it")
+    add_file(parser)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Run the command."""
+    from belated.service.keys import id_in
+
+    id = id_in(options.id)
+    with opened(options) as (keys, _):
+        if not keys.revoke(id):
+            raise InvalidInput(f"there is no key {id!r}: see `belated keys list`", id)
+    print(f"the key {id} is revoked: services refuse it within two seconds")
+    return 0

@@ -1,0 +1,52 @@
+"""Keys for tests: made in the database, as `belated keys create` does."""
+
+from __future__ import annotations
+
+from http.client import HTTPConnection
+from itertools import count
+from typing import NamedTuple
+
+from belated.journals import PostgresKeys
+from belated.service.keys import hash_of, new_key
+
+_numbers = count()
+
+
+class Made(NamedTuple):
+    """A key, its id, and the header that shows it."""
+
+    key: str
+    id: str
+
+    @property
+    def header(self) -> dict[str, str]:
+        """As clients send it."""
+        return {"authorization": f"Bearer {self.key}"}
+
+
+def make(
+    dsn: str, *scopes: str, bandits: tuple[str, ...] = ("*",), rate: float | None = None
+) -> Made:
+    """A key under a name of its own."""
+    store = PostgresKeys(dsn)
+    key, id = new_key()
+    assert store.create(id, f"test {next(_numbers)}", bandits, scopes, rate, hash_of(key))
+    store.close()
+    return Made(key, id)
+
+
+def revoke(dsn: str, id: str) -> None:
+    """End a key."""
+    store = PostgresKeys(dsn)
+    assert store.revoke(id)
+    store.close()
+
+
+def answers(url: str, made: Made, path: str) -> int:
+    """The status of a plain GET with a key."""
+    connection = HTTPConnection(url.removeprefix("http://"), timeout=10)
+    try:
+        connection.request("GET", path, headers=made.header)
+        return connection.getresponse().status
+    finally:
+        connection.close()

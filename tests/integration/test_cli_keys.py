@@ -1,0 +1,91 @@
+"""`belated keys` against a real PostgreSQL."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from belated.cli.main import main
+from belated.journals import PostgresKeys
+from belated.service.keys import hash_of, looks_whole
+
+Say = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def keys(dsn: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Say:
+    """Runs `belated keys …`: the exit code, and what it said on stdout and stderr."""
+    file = tmp_path / "belated.toml"
+    text = f"""
+        [database]
+        dsn = "{dsn}"
+        [bandits.offers]
+        policy = "DelayedUCB(dim=2, family=Bernoulli())"
+        rewards = "Explicit"
+    """
+    file.write_text(text, encoding="utf-8")
+
+    def run(*arguments: str) -> tuple[int, str, str]:
+        capsys.readouterr()
+        code = main(["keys", *arguments, "--config", str(file)])
+        return code, *capsys.readouterr()
+
+    return run
+
+
+def test_a_key_from_its_making_to_its_end(keys: Say, dsn: str) -> None:
+    """Shown once, listed without its secret, replaced by a second one, revoked."""
+    create = ("create", "cli shop", "--bandit", "offers", "--scope", "reward", "--scope", "decide")
+    code, key, said = keys(*create, "--rate", "50")
+    key = key.removesuffix("\n")
+    id = key[4:12]
+    assert code == 0
+    assert looks_whole(key)
+    assert f"this is the key {id} of cli shop: keep it now" in said
+    store = PostgresKeys(dsn)
+    (kept,) = [one for one in store.live() if one.id == id]
+    assert kept == (id, "cli shop", ("offers",), ("decide", "reward"), 50.0, hash_of(key))
+
+    assert keys(*create)[0] == 0
+    code, out, said = keys(*create)
+    assert (code, out) == (2, "")
+    assert "has two keys already" in said
+
+    _, listed, _ = keys("list")
+    assert f"{id}  cli shop  offers" in listed
+    assert "decide,reward  50/s" in listed
+    assert key[13:] not in listed
+    code, said, _ = keys("revoke", id)
+    assert (code, said) == (0, f"the key {id} is revoked: services refuse it within two seconds\n")
+    assert id not in keys("list")[1]
+    assert id in keys("list", "--all")[1]
+    assert id not in [one.id for one in store.live()]
+    store.close()
+
+
+def test_a_key_that_was_found_somewhere_can_be_revoked(keys: Say) -> None:
+    """As it is: nobody needs to take it apart first."""
+    key = keys("create", "leaky", "--bandit", "*", "--scope", "read")[1].strip()
+    assert keys("revoke", key)[0] == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "why"),
+    [
+        (("create", "x", "--bandit", "ofers", "--scope", "read"), "no bandit 'ofers': offers are"),
+        (("create", "x", "--bandit", "*", "--scope", "write"), "there is no scope 'write'"),
+        (("create", "x", "--bandit", "*", "--scope", "read", "--rate", "0"), "requests a second"),
+        (("create", "", "--bandit", "*", "--scope", "read"), "the name is empty"),
+        (("revoke", "nobody"), "there is no key 'nobody'"),
+    ],
+)
+def test_what_cannot_be_done_is_said_in_one_line(
+    keys: Say, arguments: tuple[str, ...], why: str
+) -> None:
+    """And nothing is made."""
+    code, out, said = keys(*arguments)
+    assert (code, out) == (2, "")
+    assert why in said
+    assert said.count("\n") == 1

@@ -1,0 +1,310 @@
+"""The service behind keys: a key can do what it says, for the bandits it names, and no more."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import httpx
+import msgspec
+import psycopg
+import pytest
+
+from belated import Bernoulli, DelayedUCB, Explicit
+from belated.exceptions import JournalError, ServiceError
+from belated.journals import PostgresKeys
+from belated.service import Client, Definition, create_app
+from belated.service.app import AROUND
+from belated.service.keys import SCOPES, hash_of, new_key
+from belated.service.problems import Problem
+from belated.service.routes import BANDIT_ROUTES, Route
+from tests.integration.keyrings import answers, make, revoke
+from tests.integration.postgres_server import StartPostgres
+from tests.integration.serving import Serving, served
+from tests.waiting import eventually
+
+ROWS = [[1.0, 0.0], [0.0, 1.0]]
+BODIES: dict[str, Any] = {
+    "Offer": {"rows": ROWS},
+    "Offers": {"offers": [{"rows": ROWS}]},
+    "RewardBody": {"value": 1.0},
+    "RewardsBody": {"rewards": [{"id": "someone", "value": 0.0}]},
+}
+
+
+def two() -> list[Definition]:
+    """Two bandits."""
+    return [Definition(n, DelayedUCB(2, Bernoulli()), Explicit()) for n in ("guarded", "other")]
+
+
+@pytest.fixture(scope="module")
+def serving(dsn: str) -> Iterator[Serving]:
+    """A service that asks for keys."""
+    with served(create_app(two(), dsn, auth="keys")) as found:
+        yield found
+
+
+@pytest.fixture
+def http(serving: Serving) -> Iterator[httpx.Client]:
+    """Plain requests."""
+    with httpx.Client(base_url=serving.url) as found:
+        yield found
+
+
+def ask(
+    http: httpx.Client, route: Route, bandit: str, headers: dict[str, str] | None = None
+) -> httpx.Response:
+    """A request that is right in all but, maybe, its key."""
+    body = None if route.body is None else BODIES[route.body.__name__]
+    path = route.path.format(bandit=bandit, id="documented")
+    return http.request(route.method, path, json=body, headers=headers)
+
+
+def problem_in(response: httpx.Response) -> Problem:
+    """What was answered, which must be a problem."""
+    assert response.headers["content-type"] == "application/problem+json", response.text
+    return msgspec.json.decode(response.content, type=Problem)
+
+
+@pytest.mark.parametrize("scope", SCOPES)
+def test_every_route_for_every_scope(
+    http: httpx.Client, serving: Serving, dsn: str, scope: str
+) -> None:
+    """Of all routes and bandits a key can ask those of its scope, of its bandits."""
+    narrow = make(dsn, scope, bandits=("guarded",))
+    wide = make(dsn, scope)
+    eventually(lambda: 401 not in {answers(serving.url, key, "/metrics") for key in (narrow, wide)})
+    asked = 0
+    for route in (*BANDIT_ROUTES, *AROUND):
+        may = route.scope in (None, scope)
+        for bandit in ("guarded", "other", "nowhere") if "{bandit}" in route.path else ("",):
+            with_narrow = ask(http, route, bandit, narrow.header)
+            with_wide = ask(http, route, bandit, wide.header)
+            if bandit in ("guarded", "") and may:
+                assert with_narrow.status_code in (200, 201, 202, 503), with_narrow.text
+            else:
+                assert with_narrow.status_code == 403
+            if not may:
+                assert with_wide.status_code == 403
+            elif bandit == "nowhere":
+                assert with_wide.status_code == 404
+            else:
+                assert with_wide.status_code in (200, 201, 202, 503), with_wide.text
+            asked += 1
+    assert asked == 3 * len(BANDIT_ROUTES) + len(AROUND)
+
+
+def test_whether_a_bandit_exists_is_not_told(
+    http: httpx.Client, serving: Serving, dsn: str
+) -> None:
+    """To a key for another one, or to none, the answers are the same to the byte."""
+    key = make(dsn, *SCOPES, bandits=("guarded",))
+    eventually(lambda: answers(serving.url, key, "/metrics") == 200)
+    for route in BANDIT_ROUTES:
+        for headers in (key.header, None):
+            known, unknown = (ask(http, route, name, headers) for name in ("other", "nowhere"))
+            assert (known.status_code, known.content) == (unknown.status_code, unknown.content)
+
+
+@pytest.mark.parametrize("route", [*BANDIT_ROUTES, *AROUND], ids=lambda one: one.path)
+def test_without_a_key_only_the_probes_answer(http: httpx.Client, route: Route) -> None:
+    """Others say 401, and how to send a key."""
+    answer = ask(http, route, "guarded")
+    if route.path in ("/livez", "/readyz"):
+        assert route.scope is None
+        assert answer.status_code in (200, 503)
+        assert "guarded" not in answer.text
+        return
+    assert route.scope in SCOPES
+    assert answer.status_code == problem_in(answer).status == 401
+    assert answer.headers["www-authenticate"] == "Bearer"
+    assert "Authorization: Bearer" in problem_in(answer).detail
+
+
+def wrong_keys() -> list[bytes]:
+    """What may stand in the header and is no key that works."""
+    key = new_key()[0]
+    return [
+        b"",
+        b"Bearer",
+        b"Basic dXNlcjpwYXNz",
+        key.encode(),
+        f"Bearer {key}".encode(),  # whole, and unknown
+        f"Bearer {key[:-1]}".encode(),
+        f"Bearer  {key}".encode(),
+        f"Bearer {key[:-1]}x".encode(),
+        b"Bearer " + b"\xff" * 51,
+        b"Bearer blt_" + b"x" * 50_000,
+        b"Bearer ' OR 1=1 --",
+    ]
+
+
+@pytest.mark.parametrize("value", wrong_keys())
+def test_what_is_no_key_is_refused_and_not_repeated(http: httpx.Client, value: bytes) -> None:
+    """401, with nothing in it of what was sent."""
+    answer = http.get("/v1/guarded", headers=[(b"authorization", value)])
+    assert answer.status_code in (401, 431) or (answer.status_code == 400 and len(value) > 50_000)
+    assert not value[20:] or value[20:] not in answer.content
+
+
+def test_the_problem_says_whether_a_key_is_mistyped(http: httpx.Client) -> None:
+    """So that nobody looks for a revoked key where a letter is missing."""
+    key = new_key()[0]
+    said = [
+        problem_in(http.get("/v1/guarded", headers={"authorization": f"Bearer {one}"})).detail
+        for one in (key[:-1], key)
+    ]
+    assert "mistyped" in said[0]
+    assert "not known, or it was revoked" in said[1]
+
+
+def test_a_scheme_is_read_in_any_case(http: httpx.Client, serving: Serving, dsn: str) -> None:
+    """As RFC 9110 has it."""
+    key = make(dsn, "read")
+    eventually(lambda: answers(serving.url, key, "/metrics") == 200)
+    for scheme in ("bearer", "BEARER"):
+        headers = {"authorization": f"{scheme} {key.key}"}
+        assert http.get("/metrics", headers=headers).status_code == 200
+
+
+def test_a_revoked_key_works_no_more_within_two_seconds(serving: Serving, dsn: str) -> None:
+    """And a new one works as soon."""
+    key = make(dsn, "read")
+    started = time.monotonic()
+    eventually(lambda: answers(serving.url, key, "/v1/guarded") == 200)
+    assert time.monotonic() - started < 2
+    revoke(dsn, key.id)
+    started = time.monotonic()
+    eventually(lambda: answers(serving.url, key, "/v1/guarded") == 401)
+    assert time.monotonic() - started < 2
+
+
+def test_a_key_that_asks_too_often_waits(http: httpx.Client, serving: Serving, dsn: str) -> None:
+    """429 says when to come back; the client does, and others are not held up."""
+    slow, other = make(dsn, "read", rate=0.5), make(dsn, "read")
+    eventually(lambda: answers(serving.url, other, "/metrics") == 200)
+    assert http.get("/v1/guarded", headers=slow.header).status_code == 200
+    answer = http.get("/v1/guarded", headers=slow.header)
+    assert answer.status_code == problem_in(answer).status == 429
+    assert answer.headers["retry-after"] in ("1", "2")
+    assert http.get("/v1/guarded", headers=other.header).status_code == 200
+    with Client(serving.url, bandit="guarded", key=slow.key) as client:
+        assert client.state().bandit == "guarded"
+
+
+def test_the_verbs_with_a_key(serving: Serving, dsn: str) -> None:
+    """A client with one can do all; without one it is told, and the key is in no error."""
+    key = make(dsn, "decide", "reward", bandits=("guarded",))
+    eventually(lambda: answers(serving.url, key, "/metrics") == 403)
+    with Client(serving.url, bandit="guarded", key=key.key) as client:
+        assert client.observe(client.decide(ROWS).id, 1.0).status == "accepted"
+        with pytest.raises(ServiceError, match="403") as caught:
+            client.state()
+        assert key.key not in repr(caught.value)
+    with Client(serving.url, bandit="guarded") as client, pytest.raises(ServiceError, match="401"):
+        client.decide(ROWS)
+
+
+def test_known_keys_go_on_while_the_database_is_away(start_postgres: StartPostgres) -> None:
+    """Who may ask does not depend on it: 503 for what needs the journal, never 401."""
+    server = start_postgres()
+    try:
+        from belated.journals import PostgresJournal
+
+        PostgresJournal.create_tables(server.dsn)
+        key = make(server.dsn, "read", "decide")
+        app = create_app(two(), server.dsn, auth="keys")
+        with served(app) as serving:
+            assert answers(serving.url, key, "/v1/guarded") == 200
+            server.stop()
+            time.sleep(1.5)  # longer than until the next look
+            assert answers(serving.url, key, "/v1/guarded") == 200
+            text = httpx.get(f"{serving.url}/metrics", headers=key.header).text
+            assert "belated_keys 1.0" in text
+    finally:
+        server.stop()
+
+
+def test_neither_logs_nor_metrics_know_a_key(
+    http: httpx.Client, serving: Serving, dsn: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Whether it works or not."""
+    good, bad = make(dsn, "read"), new_key()[0]
+    with caplog.at_level(logging.DEBUG):
+        eventually(lambda: answers(serving.url, good, "/metrics") == 200)
+        for path in ("/v1/guarded", "/v1/nowhere", f"/{bad}", f"/v1/{bad}"):
+            for key in (good.key, bad):
+                http.get(path, headers={"authorization": f"Bearer {key}"})
+        metrics = http.get("/metrics", headers=good.header).text
+    # The log of all requests is off in `belated serve`; here pytest turns it on.
+    ours = [one for one in caplog.records if one.name.startswith(("belated", "uvicorn.error"))]
+    said = metrics + "".join(map(repr, (vars(one) for one in ours)))
+    assert good.key not in said
+    assert bad not in said
+
+
+# --- where they are kept -------------------------------------------------------------------------
+
+
+@pytest.fixture
+def store(dsn: str) -> Iterator[PostgresKeys]:
+    """The keys in the database."""
+    found = PostgresKeys(dsn)
+    yield found
+    found.close()
+
+
+def add(store: PostgresKeys, name: str) -> str | None:
+    """The id of a new key under a name, if there may be one."""
+    key, id = new_key()
+    return id if store.create(id, name, ["*"], ["read"], None, hash_of(key)) else None
+
+
+def test_there_are_two_keys_at_most_under_a_name(store: PostgresKeys) -> None:
+    """So that one can be replaced, and old ones do not gather; a revoked one makes room."""
+    first, second = add(store, "shop"), add(store, "shop")
+    assert first is not None
+    assert second is not None
+    assert add(store, "shop") is None
+    assert add(store, "another shop") is not None
+    assert store.revoke(first)
+    assert store.revoke(first)  # again changes nothing
+    third = add(store, "shop")
+    assert third is not None
+    mine = [one for one in store.all() if one.name == "shop"]
+    assert [one.id for one in mine] == [third, second, first]
+    assert [one.revoked is None for one in mine] == [True, True, False]
+    assert {one.id for one in store.live() if one.name == "shop"} == {second, third}
+    assert not store.revoke("nobody")
+
+
+def test_a_service_need_not_be_able_to_make_keys(dsn: str) -> None:
+    """A role that may only read them knows all, and can add none."""
+    made = make(dsn, "read")
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        connection.execute(
+            "CREATE ROLE doorman LOGIN; GRANT USAGE ON SCHEMA belated TO doorman;"
+            "GRANT SELECT ON belated.key, belated.migration TO doorman"
+        )
+        store = PostgresKeys(dsn.replace("belated@", "doorman@"))
+        try:
+            assert made.id in [one.id for one in store.live()]
+            with pytest.raises(JournalError, match="permission denied"):
+                add(store, "break-in")
+            with pytest.raises(JournalError, match="permission denied"):
+                store.revoke(made.id)
+        finally:
+            store.close()
+            connection.execute("DROP OWNED BY doorman; DROP ROLE doorman")
+
+
+def test_the_database_holds_no_key(store: PostgresKeys, dsn: str) -> None:
+    """Only hashes: whoever reads a backup has none."""
+    made = make(dsn, "read")
+    with psycopg.connect(dsn) as connection:
+        rows = repr(connection.execute("SELECT * FROM belated.key").fetchall())
+    assert made.id in rows
+    assert made.key[13:] not in rows
+    assert hash_of(made.key) in [one.hash for one in store.live()]

@@ -1,0 +1,201 @@
+"""Tokens of rewards through the service: a browser may report one reward, and do nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import timedelta
+from typing import Any
+
+import httpx
+import msgspec
+import pytest
+
+from belated import Bernoulli, DelayedUCB, Explicit
+from belated.exceptions import InvalidInput, ServiceError
+from belated.journals import PostgresJournal
+from belated.service import Client, Definition, create_app
+from belated.service.app import AROUND
+from belated.service.bodies import NamedReward
+from belated.service.problems import Problem
+from belated.service.routes import BANDIT_ROUTES
+from belated.service.tokens import TokenKeys
+from tests.integration.keyrings import Made, answers, make
+from tests.integration.serving import Serving, served
+from tests.waiting import eventually
+
+ROWS = [[1.0, 0.0], [0.0, 1.0]]
+KEYS = TokenKeys({"k1": bytes(range(32))})
+FORGED = "k1." + "A" * 72
+
+
+def definitions() -> list[Definition]:
+    """One bandit for each mode."""
+    return [
+        Definition(
+            f"{mode} tokens", DelayedUCB(2, Bernoulli()), Explicit(timedelta(days=7)), tokens=mode
+        )
+        for mode in ("off", "report", "enforce")
+    ]
+
+
+@pytest.fixture(scope="module")
+def guarded(dsn: str) -> Iterator[Serving]:
+    """A service that asks for keys, or tokens."""
+    with served(create_app(definitions(), dsn, auth="keys", token_keys=KEYS)) as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def key(dsn: str, guarded: Serving) -> Made:
+    """One that may do all."""
+    found = make(dsn, "decide", "reward", "read")
+    eventually(lambda: answers(guarded.url, found, "/metrics") == 200)
+    return found
+
+
+@pytest.fixture(scope="module")
+def unguarded(dsn: str) -> Iterator[Serving]:
+    """A service that anyone may ask."""
+    with served(create_app(definitions(), dsn, token_keys=KEYS)) as found:
+        yield found
+
+
+def put(serving: Serving, bandit: str, id: str, **body: Any) -> httpx.Response:
+    """A reward without a key, as a browser sends it."""
+    with httpx.Client(base_url=serving.url) as http:
+        return http.put(f"/v1/{bandit} tokens/decisions/{id}/reward", json=body)
+
+
+def problem_in(response: httpx.Response) -> Problem:
+    """What was answered, which must be a problem."""
+    assert response.headers["content-type"] == "application/problem+json", response.text
+    return msgspec.json.decode(response.content, type=Problem)
+
+
+def test_a_browser_reports_one_reward(guarded: Serving, key: Made, dsn: str) -> None:
+    """The token of the decision will do; sent again it counts once."""
+    with Client(guarded.url, bandit="enforce tokens", key=key.key) as server:
+        decision = server.decide(ROWS)
+        assert decision.token is not None
+        with Client(guarded.url, bandit="enforce tokens") as browser:
+            assert browser.observe(decision.id, 1.0, token=decision.token).status == "accepted"
+            browser.observe(decision.id, 1.0, token=decision.token)
+            for other in (
+                lambda: browser.decide(ROWS),
+                lambda: browser.entry(decision.id),
+                lambda: browser.void(decision.id),
+                lambda: browser.activate(decision.id),
+                browser.state,
+            ):
+                with pytest.raises(ServiceError, match="401"):
+                    other()
+        story = server.entry(decision.id)
+        assert story.value == 1.0
+        assert [one.meant for one in story.records] == ["decided", "rewarded", "duplicate"]
+        assert story.decision is not None
+        assert story.decision.token is None  # whoever may read cannot report by that
+
+
+def test_a_token_alone_opens_no_other_route(guarded: Serving, key: Made) -> None:
+    """Wherever it stands: not even as a key."""
+    with Client(guarded.url, bandit="enforce tokens", key=key.key) as server:
+        token = server.decide(ROWS).token
+    with httpx.Client(base_url=guarded.url) as http:
+        for route in (*BANDIT_ROUTES, *AROUND):
+            if route.scope in (None, "reward"):
+                continue
+            path = route.path.format(bandit="enforce tokens", id="a")
+            for headers in ({"authorization": f"Bearer {token}"}, {}):
+                answer = http.request(route.method, path, json={"token": token}, headers=headers)
+                assert answer.status_code == 401, path
+
+
+def test_what_is_refused_leaves_nothing(guarded: Serving, key: Made, dsn: str) -> None:
+    """Forged, of another decision or bandit, out of range, in parts, or none at all."""
+    with Client(guarded.url, bandit="enforce tokens", key=key.key) as server:
+        first, second = server.decide_many([ROWS, ROWS])
+    with Client(guarded.url, bandit="report tokens", key=key.key) as server:
+        foreign = server.decide(ROWS, id=first.id)
+    journal = PostgresJournal(dsn, bandit="enforce tokens")
+    before = len(journal.read(0, 0, 100_000))
+    for status, body in (
+        (403, {"value": 1, "token": FORGED}),
+        (403, {"value": 1, "token": second.token}),
+        (403, {"value": 1, "token": foreign.token}),
+        (403, {"value": 2, "token": first.token}),
+        (403, {"value": 1, "token": first.token, "part": "x"}),
+        (403, {"value": 1, "token": first.token, "revision": 1}),
+        (403, {"value": 1, "token": ""}),
+        (422, {"value": 1, "token": "x" * 257}),
+        (422, {"value": 1, "token": 7}),
+        (401, {"value": 1}),
+        (401, {"value": 1, "token": None}),
+    ):
+        answer = put(guarded, "enforce", first.id, **body)
+        assert problem_in(answer).status == answer.status_code == status, body
+        assert "AAA" not in answer.text
+    assert len(journal.read(0, 0, 100_000)) == before
+    journal.close()
+
+
+def test_each_reward_of_many_has_its_token(guarded: Serving, key: Made) -> None:
+    """All or none: one bad token, and nothing is taken."""
+    with Client(guarded.url, bandit="enforce tokens", key=key.key) as server:
+        made = server.decide_many([ROWS] * 3)
+        rewards = [NamedReward(1.0, token=one.token, id=one.id) for one in made]
+        with Client(guarded.url, bandit="enforce tokens") as browser:
+            with pytest.raises(ServiceError, match="403"):
+                browser.observe_many([*rewards[:2], NamedReward(1.0, token=FORGED, id=made[2].id)])
+            with pytest.raises(ServiceError, match="401"):
+                browser.observe_many([*rewards[:2], NamedReward(1.0, id=made[2].id)])
+            assert {server.entry(one.id).state for one in made} == {"pending"}
+            assert len(browser.observe_many(rewards)) == 3
+        assert {server.entry(one.id).state for one in made} == {"rewarded"}
+        # With a key none is needed, but one that is there must be good.
+        assert server.observe(made[0].id, 1.0).status == "accepted"
+        with pytest.raises(ServiceError, match="403"):
+            server.observe(made[0].id, 1.0, token=FORGED)
+
+
+@pytest.mark.parametrize("body", [{"value": 1}, {"value": 1, "token": FORGED}])
+def test_whether_a_bandit_exists_is_not_told(guarded: Serving, body: dict[str, Any]) -> None:
+    """One that makes tokens, one that makes none, and one that is not here answer alike."""
+    found = [put(guarded, one, "a", **body) for one in ("enforce", "report", "off", "no")]
+    assert len({(one.status_code, one.content) for one in found}) == 1
+    assert found[0].status_code == (403 if "token" in body else 401)
+
+
+def test_without_keys_tokens_alone_can_be_asked_for(unguarded: Serving) -> None:
+    """Enforced, a reward needs its token; reported, all are taken; off, there are none."""
+    taken = {}
+    for mode in ("off", "report", "enforce"):
+        with Client(unguarded.url, bandit=f"{mode} tokens") as client:
+            decision = client.decide(ROWS)
+        assert (decision.token is None) == (mode == "off")
+        taken[mode] = [
+            put(unguarded, mode, decision.id, value=1, **more).status_code
+            for more in ({}, {"token": FORGED}, {"token": decision.token})
+        ]
+    assert taken == {"off": [202] * 3, "report": [202] * 3, "enforce": [403, 403, 202]}
+    assert put(unguarded, "no", "a", value=1).status_code == 404
+
+
+def test_tokens_are_counted_by_what_they_were(unguarded: Serving) -> None:
+    """With words from a short list; no token is in the metrics."""
+    with Client(unguarded.url, bandit="report tokens") as client:
+        token = client.decide(ROWS).token
+    put(unguarded, "report", "another", value=1, token=token)
+    put(unguarded, "report", "another", value=1, token="<mArKeR>")
+    text = httpx.get(f"{unguarded.url}/metrics").text
+    lines = [line for line in text.splitlines() if line.startswith("belated_reward_tokens_total")]
+    assert len(lines) == 2 * 6
+    (forged,) = [one for one in lines if 'bandit="report tokens",token="forged"' in one]
+    assert float(forged.split()[-1]) >= 2
+    assert str(token) not in text
+    assert "mArKeR" not in text
+
+
+def test_a_service_without_token_keys_makes_none() -> None:
+    """It says so when it is made, and not with the first decision."""
+    with pytest.raises(InvalidInput, match=r"add keys_env under \[tokens\]"):
+        create_app(definitions(), "postgresql://nowhere")
