@@ -195,3 +195,21 @@ def test_all_or_none_of_them_are_chosen(kind: Any) -> None:
         one.choose_all([Asked(ROWS.tobytes()), Asked(bad)])
     np.testing.assert_array_equal(one.model.decided, before)
     assert (one.model.pending, one.model.decisions, one.ahead) == (0, 0, 0)
+
+
+def test_what_waits_in_a_spool_counts_until_its_position_is_known() -> None:
+    """Whichever of the two is told first; a model that has read it counts it itself."""
+    policy = DelayedUCB(DIM, Bernoulli())
+    one = decider(policy)
+    first, second = choose(one, id="first"), choose(one, id="second")
+    assert one.kept("first") is None  # it is not safe yet
+    one.written("first", 0)
+    assert one.kept("first", waiting=True) == one.kept("first") == first
+    one.written("second", 7)  # it was handed over before anyone was told that it waits
+    one.written("second", 0)
+    assert (one.kept("second", waiting=True), one.kept("second")) == (None, second)
+    one.take(published(policy, [7], Learner(policy)))
+    assert (one.ahead, one.model.pending) == (1, 1)
+    one.written("first", 8)
+    one.take(published(policy, [8], Learner(policy)))
+    assert (one.ahead, one.kept("first")) == (0, None)

@@ -12,6 +12,7 @@ from belated import Bernoulli, DefaultAfter, DelayedThompson, DelayedUCB, Explic
 from belated.cli.main import main
 from belated.exceptions import InvalidConfig
 from belated.service.config import Server, parse_config, read_config
+from belated.service.spools import SpoolFolder
 
 DATABASE = '[database]\ndsn = "postgresql://localhost/belated"\n'
 OFFERS = """[bandits.offers]
@@ -52,6 +53,8 @@ class TestWhatIsRead:
             learn = false
             body_limit = 4096
             lease = "1m"
+            spool = "/var/lib/belated/spool"
+            spool_limit = 4096
             [bandits.treatments]
             policy = "DelayedThompson(dim=4, family=Bernoulli, draws=16)"
             rewards = "DefaultAfter(timedelta(hours=12), value=0.5, bounds=(0, 1))"
@@ -65,7 +68,9 @@ class TestWhatIsRead:
             environment={"OFFERS_DATABASE": "host=db"},
         )
         assert config.database.dsn == "host=db"
-        assert config.server == Server("::", 0, False, 4096, 60.0)
+        assert config.server == Server(
+            "::", 0, False, 4096, 60.0, SpoolFolder(Path("/var/lib/belated/spool"), 4096)
+        )
         treatments, offers = config.bandits
         assert (treatments.name, offers.name) == ("treatments", "offers")
         assert treatments.policy == DelayedThompson(4, Bernoulli(), draws=16)
@@ -114,6 +119,10 @@ class TestMistakes:
             ("host = 3", "server.host: a text in quotes was expected, not 3"),
             ("learn = 'no'", "server.learn: true or false was expected, not 'no'"),
             ("body_limit = 0", "server.body_limit: a whole number from 1 to "),
+            (
+                "spool_limit = 9999",
+                "server.spool_limit: there is no spool: add spool, the",
+            ),
             ("lease = 10", "server.lease: a text in quotes was expected, not 10"),
             ("lease = '10'", "server.lease: '10' is no time span: 7d, 12h, 30m or 45s"),
             ("lease = '0s'", "server.lease: from 1s to 1h was expected, not '0s'"),

@@ -40,6 +40,7 @@ def run(options: argparse.Namespace) -> int:
         learn=server.learn,
         lease=server.lease,
         body_limit=server.body_limit,
+        spools=server.spool,
     )
     host = server.host if options.host is None else options.host
     return serve(app, host, server.port if options.port is None else options.port)

@@ -31,6 +31,7 @@ from belated.service.lease import SECONDS
 from belated.service.openapi import document
 from belated.service.problems import ProblemError, headers_of, problem_of
 from belated.service.routes import BANDIT_ROUTES, Call, Route, find
+from belated.service.spools import SpoolFolder
 
 log = logging.getLogger("belated.service")
 
@@ -47,6 +48,7 @@ def create_app(
     learn: bool = False,
     lease: float = SECONDS,
     body_limit: int = BODY,
+    spools: SpoolFolder | None = None,
     clock: Callable[[], int] = system_clock,
     seed: int | None = None,
 ) -> Service:
@@ -58,11 +60,19 @@ def create_app(
         learn: learn them too, in threads of this process; else ``belated learn`` does, elsewhere.
         lease: seconds for which a learner that has died is missed.
         body_limit: how many bytes a request may have.
+        spools: where events wait while the database is away; None to refuse them then.
         clock: gives microseconds since 1970.
         seed: of the choices.
     """
     return Service(
-        bandits, dsn, learn=learn, lease=lease, body_limit=body_limit, clock=clock, seed=seed
+        bandits,
+        dsn,
+        learn=learn,
+        lease=lease,
+        body_limit=body_limit,
+        spools=spools,
+        clock=clock,
+        seed=seed,
     )
 
 
@@ -77,6 +87,7 @@ class Service:
         learn: bool,
         lease: float,
         body_limit: int,
+        spools: SpoolFolder | None,
         clock: Callable[[], int],
         seed: int | None,
     ) -> None:
@@ -86,6 +97,7 @@ class Service:
         self._quick: dict[tuple[str, bytes], tuple[Desk, Route, str]] = {}
         self._dsn = dsn
         self._limit = body_limit
+        self._spools = spools
         self._clock = clock
         self._seed = seed
         self._learners = Learners(
@@ -155,7 +167,7 @@ class Service:
         return 200, Alive()
 
     def _readyz(self) -> tuple[int, Any]:
-        stale = [name for name, desk in self.desks.items() if desk.age is None or desk.age > FRESH]
+        stale = [name for name, desk in self.desks.items() if desk.is_stale(FRESH)]
         return (503, Ready("stale", stale)) if stale else (200, Ready("ready", []))
 
     def _metrics(self) -> tuple[int, Any]:
@@ -187,7 +199,14 @@ class Service:
     def start(self, loop: asyncio.AbstractEventLoop) -> None:
         """Open the journals, take the models, and learn if that is to be done here."""
         for definition in self.definitions.values():
-            desk = Desk(definition, self._dsn, loop, clock=self._clock, seed=self._seed)
+            desk = Desk(
+                definition,
+                self._dsn,
+                loop,
+                spools=self._spools,
+                clock=self._clock,
+                seed=self._seed,
+            )
             self.desks[definition.name] = desk
             path = f"/v1/{quote(definition.name, safe='')}/decisions".encode()
             self._quick["POST", path] = desk, find("POST", ["decisions"]), ""

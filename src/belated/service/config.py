@@ -22,6 +22,7 @@ from belated.rewards import Rewards
 from belated.service.app import BODY
 from belated.service.desk import Definition
 from belated.service.lease import SECONDS
+from belated.service.spools import LIMIT, SpoolFolder
 from belated.service.tables import Mistakes, Table
 
 T = TypeVar("T")
@@ -51,6 +52,7 @@ class Server:
         learn: learn in this process too; else ``belated learn`` does, elsewhere.
         body_limit: how many bytes a request may have.
         lease: for how many seconds a learner that has died is missed.
+        spool: where events wait while the database is away; None to refuse them then.
     """
 
     host: str = "127.0.0.1"
@@ -58,6 +60,7 @@ class Server:
     learn: bool = True
     body_limit: int = BODY
     lease: float = SECONDS
+    spool: SpoolFolder | None = None
 
 
 @dataclass(frozen=True)
@@ -145,9 +148,20 @@ def _server(table: Table) -> Server:
         learn=table.take("learn", _switch, usual.learn),
         body_limit=table.take("body_limit", _whole(1, 1 << 30), usual.body_limit),
         lease=table.take("lease", _seconds, usual.lease),
+        spool=_spool(table),
     )
     table.finish()
     return server
+
+
+def _spool(table: Table) -> SpoolFolder | None:
+    path = table.take("spool", _text, None)
+    limit = table.take("spool_limit", _whole(1 << 10, 1 << 40), None)
+    if path is not None:
+        return SpoolFolder(Path(path), LIMIT if limit is None else limit)
+    if limit is not None:
+        table.refuse("spool_limit", "there is no spool: add spool, the path of a folder")
+    return None
 
 
 def _bandits(tables: Table) -> tuple[Definition, ...]:

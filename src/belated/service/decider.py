@@ -43,11 +43,10 @@ class Asked(NamedTuple):
 class _Own(msgspec.Struct, gc=False):
     """A decision of one's own: at most so many, and no collector need ever look at them."""
 
-    row: Row
+    decision: Decision
     weight: float
-    activated: bool
     partition: int
-    position: int = 0  # while it is not known
+    position: int = -1  # until it is safe; 0 while it waits in a spool, and has none yet
 
 
 class Decider:
@@ -113,14 +112,13 @@ class Decider:
                 id = new_id(now)
             row = table[start + index].copy()  # so that the others need not be kept
             partition = partition_of(key_of(id), self._partitions)
-            self._own[id] = _Own(row, choice.weight, offer.activated, partition)
             action = index if offer.actions is None else offer.actions[index]
             mean, propensity = choice.mean, choice.propensity
-            made.append(
-                Decision(
-                    id, now, action, index, row, mean, propensity, self.version, offer.activated
-                )
+            decision = Decision(
+                id, now, action, index, row, mean, propensity, self.version, offer.activated
             )
+            self._own[id] = _Own(decision, choice.weight, partition)
+            made.append(decision)
             start = end
         while len(self._own) > MOST_AHEAD:
             self._own.popitem(last=False)
@@ -136,19 +134,37 @@ class Decider:
         model.withdraw(rows[0], 0.25)
 
     def written(self, id: str, position: int) -> None:
-        """The journal has taken a decision; 0 if its position is not known yet."""
-        if (own := self._own.get(id)) is not None:
+        """A decision is safe; at 0 it waits in a spool, and its position is told later."""
+        own = self._own.get(id)
+        if own is not None and own.position < position:  # the two may be told in either order
             own.position = position
+
+    def written_all(self, found: Sequence[tuple[str, int]]) -> None:
+        """The same for several, each with its position."""
+        for id, position in found:
+            self.written(id, position)
+
+    def kept(self, id: str, *, waiting: bool = False) -> Decision | None:
+        """A decision of one's own that is safe, as long as no model knows it.
+
+        Args:
+            id: of the decision.
+            waiting: only if it waits in a spool.
+        """
+        own = self._own.get(id)
+        if own is None or own.position < 0 or (waiting and own.position):
+            return None
+        return own.decision
 
     def dropped(self, id: str) -> None:
         """A decision never came to be: the journal has refused it."""
         own = self._own.pop(id, None)
-        if own is not None and own.activated:
+        if own is not None and own.decision.activated:
             self.model.decisions -= 1
             if self.policy.pending_weight == 0.0:
                 self.model.pending -= 1
             else:
-                self.model.withdraw(own.row, self.policy.share(own.weight))
+                self.model.withdraw(own.decision.x, self.policy.share(own.weight))
 
     def take(self, published: PublishedModel) -> None:
         """Go on with a newer model, which may not know the last decisions yet."""
@@ -160,13 +176,14 @@ class Decider:
             for id, own in self._own.items()
             if not 0 < own.position <= known[own.partition]
         )
-        ahead = [own for own in self._own.values() if own.activated]
+        ahead = [own for own in self._own.values() if own.decision.activated]
         if self.policy.pending_weight == 0.0:
             self.model.pending += len(ahead)
             self.model.decisions += len(ahead)
         elif ahead:
             weights = np.array([self.policy.share(own.weight) for own in ahead])
-            self.model.expect_all(np.array([own.row for own in ahead], dtype=np.float64), weights)
+            rows = np.array([own.decision.x for own in ahead], dtype=np.float64)
+            self.model.expect_all(rows, weights)
 
     @property
     def ahead(self) -> int:

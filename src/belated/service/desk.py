@@ -9,6 +9,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 from belated.bandit import check_part, check_same
@@ -18,7 +19,7 @@ from belated.features import Features, as_actions
 from belated.identity import identify
 from belated.ids import check_id, key_of, partition_of
 from belated.inputs import as_reward, outside
-from belated.journals import PostgresBoard, PostgresJournal
+from belated.journals import Journal, PostgresBoard, PostgresJournal, SpoolJournal, SpoolStatus
 from belated.journals.arrivals import system_clock
 from belated.ledger import Telling
 from belated.policies import Policy
@@ -35,6 +36,8 @@ from belated.service.bodies import (
 from belated.service.decider import Asked, Decider, table_of
 from belated.service.gathering import Gathering
 from belated.service.group_commit import GroupCommit
+from belated.service.lookups import LookUps
+from belated.service.spools import WAIT, Leftovers, SpoolFolder
 from belated.service.tallies import SECONDS, Tally
 
 log = logging.getLogger("belated.service")
@@ -85,6 +88,7 @@ class Desk:
         definition: of the bandit.
         dsn: of the database.
         loop: the requests' event loop.
+        spools: where events wait while the database is away; None to refuse them then.
         clock: gives microseconds since 1970.
         seed: of the choices.
     """
@@ -95,6 +99,7 @@ class Desk:
         dsn: str,
         loop: asyncio.AbstractEventLoop,
         *,
+        spools: SpoolFolder | None = None,
         clock: Callable[[], int] = system_clock,
         seed: int | None = None,
     ) -> None:
@@ -102,18 +107,25 @@ class Desk:
         self.seen = Seen()
         self._clock = clock
         self._least, self._most = definition.rewards.range(definition.policy.family.support)
-        name = definition.name
-        journal = PostgresJournal(dsn, bandit=name, partitions=definition.partitions)
+        self._loop = loop
+        name, wait = definition.name, 10.0 if spools is None else WAIT
+        journal = PostgresJournal(dsn, bandit=name, partitions=definition.partitions, wait=wait)
         identify(journal, definition.policy, definition.features)
-        self._reader = PostgresJournal(dsn, bandit=name)  # so that no look-up waits for a commit
-        self._board = PostgresBoard(dsn, bandit=name)
+        self._reader = PostgresJournal(dsn, bandit=name, wait=wait)
+        self._board = PostgresBoard(dsn, bandit=name, wait=wait)
         self.decider = Decider(
             definition.policy, partitions=journal.partitions, clock=clock, seed=seed
         )
         self.decider.warm_up()
-        self.commits = GroupCommit(journal, loop)
+        self._spool: SpoolJournal | None = None
+        self._leftovers: Leftovers | None = None
+        if spools is not None:
+            self._spool = spools.open(journal, self._delivered)
+            self._leftovers = Leftovers(spools, dsn, name)
+        kept: Journal = journal if self._spool is None else self._spool
+        self.commits = GroupCommit(kept, loop)
         self._gathering = Gathering(self.decider, self.commits, loop)
-        self._loop = loop
+        self._lookups = LookUps(self._reader, self.decider, self._spool)
         self._number = 0
         #: When the model was made, in microseconds since 1970; None before the first one.
         self.model_at: int | None = None
@@ -148,7 +160,7 @@ class Desk:
         # Under an id that is sent for the first time there is nothing yet; and if it is sent again
         # before this is answered, then nobody waits for this answer any more.
         named = [one.id for one in asked if one.id is not None and not one.fresh]
-        known = await self._known(named) if named else {}
+        known = await self._lookups.decisions(named) if named else {}
         for one in asked:
             if one.id in known:
                 check_same(known[one.id], table_of([one.rows], self.definition.policy.dim))
@@ -159,7 +171,7 @@ class Desk:
         chosen = [known[one.id] if one.id in known else next(fresh) for one in asked]
         if named:
             # Another decider may have been asked the same meanwhile: one of the two counts.
-            counting = await self._known(named)
+            counting = await self._lookups.decisions(named)
             chosen = [counting.get(event.id, event) for event in chosen]
         return chosen
 
@@ -184,7 +196,8 @@ class Desk:
 
     async def story(self, id: str) -> DecisionStory:
         """All that the journal knows of a decision, by the rules of the ledger."""
-        return await asyncio.to_thread(self._tell, check_id(id))
+        check_id(id)
+        return await self._lookups.ask(lambda reader: self._tell(id, reader))
 
     def state(self) -> BanditState:
         """How it stands."""
@@ -197,6 +210,19 @@ class Desk:
             pending=model.pending,
             age=self.age,
         )
+
+    @property
+    def spool(self) -> SpoolStatus | None:
+        """What waits on the local disk; None if there is no spool."""
+        return None if self._spool is None else self._spool.status
+
+    def is_stale(self, seconds: float) -> bool:
+        """Whether the model is older than that, and a newer one could be had elsewhere."""
+        if self.age is None:
+            return True
+        # While the database is away no decider has a newer one: all go on with what they have.
+        away = self._spool is not None and self._spool.status.away
+        return self.age > seconds and not away
 
     def now(self) -> int:
         """By the clock of the desk, in microseconds since 1970."""
@@ -211,6 +237,8 @@ class Desk:
         """Commit what waits, and let go of the database."""
         self._stopped.set()
         self.commits.close()
+        if self._leftovers is not None:
+            self._leftovers.close()
         self._looker.join()
         self._reader.close()
         self._board.close()
@@ -246,11 +274,18 @@ class Desk:
             id, self._clock() if body.at is None else body.at, value, body.part, body.revision
         )
 
-    async def _known(self, ids: Sequence[str]) -> dict[str, Decision]:
-        return await asyncio.to_thread(self._reader.decisions, ids)
+    def _delivered(self, events: Sequence[Event], positions: Sequence[int]) -> None:
+        """What waited in the spool has its place now; told by the thread of the spool."""
+        found = [
+            (event.id, position)
+            for event, position in zip(events, positions, strict=True)
+            if isinstance(event, Decision)
+        ]
+        with suppress(RuntimeError):  # the loop has ended, and its decider with it
+            self._loop.call_soon_threadsafe(self.decider.written_all, found)
 
-    def _tell(self, id: str) -> DecisionStory:
-        made, reader = self.definition, self._reader
+    def _tell(self, id: str, reader: PostgresJournal) -> DecisionStory:
+        made = self.definition
         # First these: what they settle must not be settled without a record that came before.
         settles = made.rewards.window_us is not None or made.retention is not None
         partition = partition_of(key_of(id), reader.partitions)

@@ -111,6 +111,23 @@ OF_DESKS = (
         lambda desk: desk.decider.ahead,
     ),
     _of_desk(
+        _GAUGE, "belated_journal_away",
+        "1 while the database is away and events wait on the local disk, else 0.",
+        lambda desk: None if desk.spool is None else float(desk.spool.away),
+    ),
+    _of_desk(
+        _GAUGE, "belated_spool_events", "Events that wait on the local disk.",
+        lambda desk: None if desk.spool is None else desk.spool.waiting,
+    ),
+    _of_desk(
+        _GAUGE, "belated_spool_bytes", "Bytes they take.",
+        lambda desk: None if desk.spool is None else desk.spool.size,
+    ),
+    _of_desk(
+        _GAUGE, "belated_spool_oldest_seconds", "Since the oldest of them came; 0 if none waits.",
+        lambda desk: None if desk.spool is None else _age(desk, desk.spool.oldest),
+    ),
+    _of_desk(
         _COUNTER, "belated_failures",
         "Failures behind the requests: of a commit, or of taking a model (board, model).",
         lambda desk: {"commit": desk.commits.failures, "board": 0, "model": 0}
@@ -236,6 +253,10 @@ def _family(measure: Measure, subjects: Mapping[str, Any]) -> Metric:
         elif value is not None:
             family.add_metric([name], value)
     return family  # type: ignore[no-any-return]
+
+
+def _age(desk: Desk, since: int | None) -> float:
+    return 0.0 if since is None else max(0.0, (desk.now() - since) / 1e6)
 
 
 def _counted(learner: LearningService, *, parked: bool) -> dict[str, float]:
