@@ -123,8 +123,8 @@ def start(dsn: str, tmp_path: Path) -> Iterator[Start]:
     """Starts commands, and ends those that still run."""
     processes: list[Process] = []
 
-    def begin(command: str, *options: str, learn: bool = True) -> Process:
-        file = tmp_path / f"learn-{learn}.toml"
+    def begin(command: str, *options: str, learn: bool = True, server: str = "") -> Process:
+        file = tmp_path / f"{len(processes)}.toml"
         text = f"""
             [database]
             dsn_env = "OFFERS_DATABASE"
@@ -132,6 +132,7 @@ def start(dsn: str, tmp_path: Path) -> Iterator[Start]:
             port = 0
             learn = {str(learn).lower()}
             lease = "{LEASE:.0f}s"
+            {server}
             [bandits.offers]
             policy = "DelayedUCB(dim=2, family=Bernoulli())"
             rewards = "Explicit(window='7d')"
@@ -209,6 +210,59 @@ def test_told_to_stop_it_answers_what_is_under_way(start: Start, dsn: str) -> No
         caller.join(20)
         assert not caller.is_alive()
     assert len(cut) <= 2 * len(callers)
+    journal = PostgresJournal(dsn, bandit="offers")
+    assert journal.decisions(taken).keys() == set(taken)
+    journal.close()
+
+
+def test_a_balancer_has_time_to_send_requests_elsewhere(start: Start, dsn: str) -> None:
+    """While it drains it is not ready, but answers; so no request is lost, on any connection."""
+    service = start("serve", "--create-tables", server='drain = "2s"')
+    service.heard("this learner leads")
+    port = service.heard("serving")["port"]
+    taken: list[str] = []
+    failed: list[object] = []
+    out = threading.Event()  # whether the balancer has taken it out
+
+    def balance() -> None:
+        while service.ask("GET", "/readyz")[0] == 200:
+            time.sleep(0.05)
+        out.set()
+
+    def go_on() -> None:
+        while not out.is_set():
+            connection = HTTPConnection("127.0.0.1", port, timeout=10)
+            try:
+                while not out.is_set():
+                    connection.request("POST", "/v1/offers/decisions", json.dumps({"rows": ROWS}))
+                    answer = connection.getresponse()
+                    found = json.loads(answer.read())
+                    if answer.status != 201:
+                        failed.append(found)
+                        return
+                    taken.append(found["id"])
+                    if answer.will_close:
+                        break
+            except (OSError, HTTPException) as error:
+                failed.append(error)
+                return
+            finally:
+                connection.close()
+
+    later(lambda: service.ask("GET", "/readyz")[0] == 200)
+    threads = [threading.Thread(target=one) for one in (balance, *[go_on] * 6)]
+    for thread in threads:
+        thread.start()
+    later(lambda: len(taken) > 200)
+    told = time.monotonic()
+    service.send(signal.SIGTERM)
+    for thread in threads:
+        thread.join(20)
+        assert not thread.is_alive()
+    assert service.decide()  # whoever comes all the same is answered
+    assert service.ended() == 0
+    assert 2 <= time.monotonic() - told < 12
+    assert not failed
     journal = PostgresJournal(dsn, bandit="offers")
     assert journal.decisions(taken).keys() == set(taken)
     journal.close()

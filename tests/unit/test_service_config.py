@@ -55,6 +55,7 @@ class TestWhatIsRead:
             lease = "1m"
             spool = "/var/lib/belated/spool"
             spool_limit = 4096
+            drain = "5s"
             [bandits.treatments]
             policy = "DelayedThompson(dim=4, family=Bernoulli, draws=16)"
             rewards = "DefaultAfter(timedelta(hours=12), value=0.5, bounds=(0, 1))"
@@ -69,7 +70,7 @@ class TestWhatIsRead:
         )
         assert config.database.dsn == "host=db"
         assert config.server == Server(
-            "::", 0, False, 4096, 60.0, SpoolFolder(Path("/var/lib/belated/spool"), 4096)
+            "::", 0, False, 4096, 60.0, SpoolFolder(Path("/var/lib/belated/spool"), 4096), 5.0
         )
         treatments, offers = config.bandits
         assert (treatments.name, offers.name) == ("treatments", "offers")
@@ -123,6 +124,7 @@ class TestMistakes:
                 "spool_limit = 9999",
                 "server.spool_limit: there is no spool: add spool, the",
             ),
+            ("drain = '10m'", "server.drain: from 0s to 5m was expected, not '10m'"),
             ("lease = 10", "server.lease: a text in quotes was expected, not 10"),
             ("lease = '10'", "server.lease: '10' is no time span: 7d, 12h, 30m or 45s"),
             ("lease = '0s'", "server.lease: from 1s to 1h was expected, not '0s'"),

@@ -43,7 +43,8 @@ def run(options: argparse.Namespace) -> int:
         spools=server.spool,
     )
     host = server.host if options.host is None else options.host
-    return serve(app, host, server.port if options.port is None else options.port)
+    port = server.port if options.port is None else options.port
+    return serve(app, host, port, drain=server.drain)
 
 
 def _check(file: str) -> int:

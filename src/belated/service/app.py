@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections import Counter
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property, partial
 from typing import Any
 from urllib.parse import quote, unquote
@@ -24,6 +25,7 @@ from belated.service.exchange import (
     answer_bytes,
     answer_problem,
     body_of,
+    last,
 )
 from belated.service.learners import Learners
 from belated.service.learning import LearningService
@@ -107,6 +109,8 @@ class Service:
                 if learn
             }
         )
+        #: Whether it will stop soon: requests are answered, but should be sent elsewhere.
+        self.draining = False
         #: How many requests there were, by method and path of their route and status.
         self.requests: Counter[tuple[str, str, int]] = Counter()
 
@@ -117,7 +121,7 @@ class Service:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """One connection event: a request, or the life of the server."""
         if scope["type"] == "http":
-            await self._request(scope, receive, send)
+            await self._request(scope, receive, last(send) if self.draining else send)
         elif scope["type"] == "lifespan":
             await self._live(receive, send)
 
@@ -167,6 +171,8 @@ class Service:
         return 200, Alive()
 
     def _readyz(self) -> tuple[int, Any]:
+        if self.draining:
+            return 503, Ready("draining", [])
         stale = [name for name, desk in self.desks.items() if desk.is_stale(FRESH)]
         return (503, Ready("stale", stale)) if stale else (200, Ready("ready", []))
 
@@ -214,8 +220,9 @@ class Service:
 
     def close(self) -> None:
         """Answer what is under way, then let go of everything."""
-        for desk in self.desks.values():
-            desk.close()
+        if self.desks:
+            with ThreadPoolExecutor(len(self.desks)) as crew:  # each may have to wait
+                list(crew.map(Desk.close, self.desks.values()))
         self._learners.stop()
 
 

@@ -241,7 +241,7 @@ class Ready(msgspec.Struct, frozen=True):
     """Whether requests should come here.
 
     Attributes:
-        status: ready or stale.
+        status: ready, stale, or draining: it will stop soon.
         of: the bandits whose model is too old.
     """
 

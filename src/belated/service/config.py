@@ -53,6 +53,7 @@ class Server:
         body_limit: how many bytes a request may have.
         lease: for how many seconds a learner that has died is missed.
         spool: where events wait while the database is away; None to refuse them then.
+        drain: for how many seconds it goes on, not ready any more, when it is told to stop.
     """
 
     host: str = "127.0.0.1"
@@ -61,6 +62,7 @@ class Server:
     body_limit: int = BODY
     lease: float = SECONDS
     spool: SpoolFolder | None = None
+    drain: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -149,6 +151,7 @@ def _server(table: Table) -> Server:
         body_limit=table.take("body_limit", _whole(1, 1 << 30), usual.body_limit),
         lease=table.take("lease", _seconds, usual.lease),
         spool=_spool(table),
+        drain=table.take("drain", _drain, usual.drain),
     )
     table.finish()
     return server
@@ -232,6 +235,13 @@ def _seconds(value: Any) -> float:
     seconds = _span(value).total_seconds()
     if not 1 <= seconds <= 3600:
         raise InvalidInput(f"from 1s to 1h was expected, not {value!r}", value)
+    return seconds
+
+
+def _drain(value: Any) -> float:
+    seconds = _span(value).total_seconds()
+    if not 0 <= seconds <= 300:
+        raise InvalidInput(f"from 0s to 5m was expected, not {value!r}", value)
     return seconds
 
 
