@@ -60,6 +60,7 @@ class TestWhatIsRead:
             policy = "DelayedThompson(dim=4, family=Bernoulli, draws=16)"
             rewards = "DefaultAfter(timedelta(hours=12), value=0.5, bounds=(0, 1))"
             retention = "1d12h"
+            baseline = "red"
             partitions = 4
             features = "PerArm(['blue', 'red'], context=['age'])"
             [bandits.offers]
@@ -78,6 +79,7 @@ class TestWhatIsRead:
         assert treatments.rewards == DefaultAfter(timedelta(hours=12), value=0.5, bounds=(0, 1))
         assert treatments.features == PerArm(["blue", "red"], context=["age"])
         assert (treatments.retention, treatments.partitions) == (36 * HOUR, 4)
+        assert (treatments.baseline, offers.baseline) == ("red", "uniform")
         assert offers.rewards.window is None
 
     def test_the_password_is_not_shown(self) -> None:

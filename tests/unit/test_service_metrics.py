@@ -45,7 +45,7 @@ def desk() -> Any:
         seen=seen,
         commits=commits,
         age=0.25,
-        decider=SimpleNamespace(version=9, ahead=2),
+        decider=SimpleNamespace(version=9, ahead=2, mode="freeze", fallbacks=Counter(error=3)),
         spool=spool,
         now=lambda: 5_500_000,
     )

@@ -20,6 +20,7 @@ from belated.ids import check_partitions
 from belated.policies import Policy
 from belated.rewards import Rewards
 from belated.service.app import BODY
+from belated.service.baselines import UNIFORM
 from belated.service.desk import Definition
 from belated.service.lease import SECONDS
 from belated.service.spools import LIMIT, SpoolFolder
@@ -182,6 +183,7 @@ def _definition(name: str, table: Table) -> Definition | None:
     features = table.take("features", _written(as_features), None)
     span = table.take("retention", _span, None)
     partitions = table.take("partitions", _partitions, None)
+    baseline = table.take("baseline", _action, UNIFORM)
     table.finish()
     if policy is None or rewards is None:
         return None
@@ -191,7 +193,7 @@ def _definition(name: str, table: Table) -> Definition | None:
     if features is not None and features.dim != policy.dim:
         message = f"they give rows of {features.dim} numbers, and the policy is for {policy.dim}"
         table.refuse("features", message)
-    return Definition(name, policy, rewards, features, retention, partitions)
+    return Definition(name, policy, rewards, features, retention, partitions, baseline)
 
 
 def _fold(policy: Policy, rewards: Rewards) -> Fold:
@@ -225,6 +227,13 @@ def _whole(least: int, most: int) -> Callable[[Any], int]:
 
 def _partitions(value: Any) -> int:
     return check_partitions(_whole(1, 4096)(value))
+
+
+def _action(value: Any) -> int | str:
+    if type(value) not in (int, str):
+        message = "the name of an action, 'first' or 'uniform' was expected"
+        raise InvalidInput(f"{message}, not {value!r}", value)
+    return value  # type: ignore[no-any-return]  # it was looked at
 
 
 def _span(value: Any) -> timedelta:

@@ -13,8 +13,8 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 
 from belated.bandit import check_part, check_same
-from belated.events import Activation, Decision, Event, Reward, Void
-from belated.exceptions import BelatedError, InvalidInput, JournalError, JournalMismatch
+from belated.events import Activation, Decision, Event, Reward, Switched, Void
+from belated.exceptions import InvalidInput, JournalError
 from belated.features import Features, as_actions
 from belated.identity import identify
 from belated.ids import check_id, key_of, partition_of
@@ -25,6 +25,7 @@ from belated.ledger import Telling
 from belated.policies import Policy
 from belated.published import PublishedModel
 from belated.rewards import Rewards
+from belated.service.baselines import UNIFORM
 from belated.service.bodies import (
     BanditState,
     DecisionStory,
@@ -33,17 +34,18 @@ from belated.service.bodies import (
     RewardBody,
     packed_rows,
 )
-from belated.service.decider import Asked, Decider, table_of
+from belated.service.decider import MODES, Asked, Decider, Mode, table_of
 from belated.service.gathering import Gathering
 from belated.service.group_commit import GroupCommit
 from belated.service.lookups import LookUps
+from belated.service.problems import ProblemError
 from belated.service.spools import WAIT, Leftovers, SpoolFolder
 from belated.service.tallies import SECONDS, Tally
 
 log = logging.getLogger("belated.service")
 
-#: Seconds between two looks at the board.
-LOOK = 0.05
+#: Seconds between two looks at the board, and at the mode.
+LOOK, LOOK_AT_MODE = 0.05, 0.25
 
 
 @dataclass(frozen=True)
@@ -57,6 +59,7 @@ class Definition:
         features: from contexts to rows, where rows are not given.
         retention: for how long a decision takes rewards, in microseconds.
         partitions: of its journal; None for as many as there are.
+        baseline: how to choose without a model: the name of an action, ``first`` or ``uniform``.
     """
 
     name: str
@@ -65,6 +68,7 @@ class Definition:
     features: Features | None = None
     retention: int | None = None
     partitions: int | None = None
+    baseline: int | str = UNIFORM
 
 
 @dataclass
@@ -114,7 +118,12 @@ class Desk:
         self._reader = PostgresJournal(dsn, bandit=name, wait=wait)
         self._board = PostgresBoard(dsn, bandit=name, wait=wait)
         self.decider = Decider(
-            definition.policy, partitions=journal.partitions, clock=clock, seed=seed
+            definition.policy,
+            partitions=journal.partitions,
+            clock=clock,
+            seed=seed,
+            baseline=definition.baseline,
+            bandit=name,
         )
         self.decider.warm_up()
         self._spool: SpoolJournal | None = None
@@ -130,6 +139,8 @@ class Desk:
         #: When the model was made, in microseconds since 1970; None before the first one.
         self.model_at: int | None = None
         self._stopped = threading.Event()
+        self._switched: Switched | None = None
+        self._switch(self._reader.switched())
         if (published := self._newer()) is not None:  # it starts with the last model there is
             self._take(published)
         self._looker = threading.Thread(target=self._look_on, name="belated board", daemon=True)
@@ -142,6 +153,10 @@ class Desk:
         it would be out of the processor's cache by the time a commit has ended.
         """
         start = time.perf_counter()
+        if self.decider.mode == "off":
+            raise ProblemError(
+                503, "Switched off", "this bandit decides nothing now", {"retry-after": "60"}
+            )
         return self._decide([self._read(offer) for offer in offers], start)
 
     async def _decide(self, asked: Sequence[Asked], start: float) -> list[Decision]:
@@ -209,7 +224,14 @@ class Desk:
             n=model.n,
             pending=model.pending,
             age=self.age,
+            mode=self.decider.mode,
         )
+
+    async def switch(self, mode: Mode, reason: str) -> Switched:
+        """Decide in another way, at all deciders, within a second."""
+        event = Switched(self._clock(), mode, reason)
+        await self._lookups.ask(lambda journal: journal.append([event]))
+        return event
 
     @property
     def spool(self) -> SpoolStatus | None:
@@ -218,8 +240,12 @@ class Desk:
 
     def is_stale(self, seconds: float) -> bool:
         """Whether the model is older than that, and a newer one could be had elsewhere."""
+        if self.decider.mode in ("baseline", "off"):
+            return False  # it needs none
         if self.age is None:
             return True
+        if self.decider.mode == "freeze":
+            return False
         # While the database is away no decider has a newer one: all go on with what they have.
         away = self._spool is not None and self._spool.status.away
         return self.age > seconds and not away
@@ -309,15 +335,30 @@ class Desk:
     def _take(self, published: PublishedModel) -> None:
         try:
             self.decider.take(published)
-        except JournalMismatch as error:  # the learner has another policy still, or already
+        except Exception as error:  # of another policy, or damaged: go on with the one there is
             self._note("model", error)
             return
         self.model_at = published.at
         self.seen.models += 1
 
+    def _switch(self, event: Switched | None) -> None:
+        if event is None or event == self._switched:
+            return
+        self._switched = event
+        if event.mode not in MODES:
+            self._note("mode", InvalidInput(f"a newer release knows the mode {event.mode!r}"))
+            return
+        self.decider.switch(event.mode)
+        extra = {"bandit": self.definition.name, "mode": event.mode, "reason": event.reason}
+        log.info("switched", extra=extra)
+
     def _look_on(self) -> None:
+        looked = 0.0
         while not self._stopped.wait(LOOK):
             try:
+                if time.monotonic() > looked + LOOK_AT_MODE:
+                    self._loop.call_soon_threadsafe(self._switch, self._reader.switched())
+                    looked = time.monotonic()
                 published = self._newer()
             except JournalError as error:  # it is away: go on with the model there is
                 self._note("board", error)
@@ -326,7 +367,7 @@ class Desk:
             if published is not None:
                 self._loop.call_soon_threadsafe(self._take, published)
 
-    def _note(self, what: str, error: BelatedError) -> None:
+    def _note(self, what: str, error: Exception) -> None:
         self.seen.failures[what] += 1
         if str(error) not in self.seen.errors[-1:]:  # once, while it stays the same
             log.warning("no new model", extra={"bandit": self.definition.name, "why": str(error)})

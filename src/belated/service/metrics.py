@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from belated.exceptions import MissingExtra
+from belated.service.decider import MODES
 from belated.service.desk import Desk
 from belated.service.learners import Learners
 from belated.service.learning import LearningService
@@ -109,6 +110,15 @@ OF_DESKS = (
     _of_desk(
         _GAUGE, "belated_decisions_ahead", "Decisions made here that the model does not know yet.",
         lambda desk: desk.decider.ahead,
+    ),
+    _of_desk(
+        _GAUGE, "belated_mode", "1 for how the bandit decides here: learn, freeze, baseline, off.",
+        lambda desk: {mode: float(mode == desk.decider.mode) for mode in MODES}, "mode",
+    ),
+    _of_desk(
+        _COUNTER, "belated_fallback_decisions",
+        "Decisions by the baseline because the model could not choose, by the reason.",
+        lambda desk: {"error": 0, "not finite": 0} | desk.decider.fallbacks, "reason",
     ),
     _of_desk(
         _GAUGE, "belated_journal_away",

@@ -24,10 +24,12 @@ from belated.service.bodies import (
     ManyAccepted,
     ManyDecided,
     Microseconds,
+    ModeBody,
     Offer,
     Offers,
     RewardBody,
     RewardsBody,
+    Switch,
 )
 from belated.service.desk import Desk, named
 from belated.service.problems import ProblemError
@@ -132,6 +134,11 @@ async def _state(call: Call) -> BanditState:
     return call.desk.state()
 
 
+async def _switch(call: Call) -> Switch:
+    event = await call.desk.switch(call.body.mode, call.body.reason)
+    return Switch(event.mode, event.reason, event.at)
+
+
 def _at(call: Call) -> int:
     """When it happened: as the caller says, or now."""
     given = parse_qs(call.query.decode("latin-1"), keep_blank_values=True)
@@ -175,6 +182,10 @@ BANDIT_ROUTES = (
         query=_AT,
     ),
     Route("GET", f"{_DECISIONS}/{{id}}", _story, "Tell all of one decision", DecisionStory),
+    Route(
+        "PUT", "/v1/{bandit}/mode", _switch,
+        "Learn on, freeze the model, do without it, or decide nothing", Switch, 200, ModeBody,
+    ),
     Route("GET", "/v1/{bandit}", _state, "Tell how a bandit stands", BanditState),
 )  # fmt: skip
 
