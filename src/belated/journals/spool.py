@@ -61,8 +61,8 @@ class SpoolStatus(msgspec.Struct, frozen=True):
 class SpoolJournal(NamedJournal):
     """Takes events also while the journal behind it fails or hangs.
 
-    Events go to the journal. If it fails with :class:`JournalUnavailable`, or does not answer in
-    time, it is *away*: then events go to a file, synced before they are acknowledged, and have no
+    Events go to the journal. If it fails with a :class:`JournalError`, or does not answer in time,
+    it is *away*: then events go to a file, synced before they are acknowledged, and have no
     position yet, which is written 0. A thread tries the journal again and again, and hands over
     what waits, in order; until all of it is there, further events queue up behind. Whatever may
     have reached the journal before is handed over again: the same event twice counts once.
