@@ -18,7 +18,7 @@ import numpy as np
 from belated.exceptions import CorruptEvent, UnknownEvent
 from belated.inputs import Row
 
-#: The first byte of every event. A new field or kind of event means a new number.
+#: The first byte of every event. A new field means a new number; a new kind has one of its own.
 VERSION = 1
 
 
@@ -99,7 +99,21 @@ class Settled(_Event, tag=5, frozen=True):
     until: int
 
 
-Event = Decision | Activation | Reward | Void | Settled
+class Switched(_Event, tag=6, frozen=True):
+    """Someone switched how the service decides; nothing is learned from it.
+
+    Attributes:
+        at: when, in microseconds since 1970.
+        mode: learn, freeze, baseline or off.
+        reason: why, in the words of whoever did it.
+    """
+
+    at: int
+    mode: str
+    reason: str = ""
+
+
+Event = Decision | Activation | Reward | Void | Settled | Switched
 
 
 class Opaque(msgspec.Struct, frozen=True):
@@ -191,6 +205,6 @@ def _row_from_bytes(_: type, data: bytes) -> Row:
 
 
 _VERSION_BYTE = bytes([VERSION])
-_KINDS = {1, 2, 3, 4, 5}
+_KINDS = {1, 2, 3, 4, 5, 6}
 _encoder = msgspec.msgpack.Encoder(enc_hook=_row_to_bytes)
 _decoder: msgspec.msgpack.Decoder[Event] = msgspec.msgpack.Decoder(Event, dec_hook=_row_from_bytes)

@@ -89,6 +89,7 @@ class PublishedModel(msgspec.Struct, frozen=True, array_like=True):
 
         Raises:
             JournalMismatch: it is that of another policy.
+            CorruptJournal: it holds numbers that are not finite.
         """
         if self.fingerprint != fingerprint(policy):
             message = (
@@ -96,6 +97,8 @@ class PublishedModel(msgspec.Struct, frozen=True, array_like=True):
                 f" one (this one is {policy!r})"
             )
             raise JournalMismatch(message)
+        if not all(np.isfinite(np.frombuffer(one, dtype="<f8")).all() for one in self._numbers):
+            raise CorruptJournal("a published model holds numbers that are not finite")
         made = Model(policy.start, policy.family, using=using)
         made.restart(np.frombuffer(self.theta, dtype="<f8"), self.dispersion)
         made.observed = _root(self.observed, policy.dim)
@@ -103,6 +106,10 @@ class PublishedModel(msgspec.Struct, frozen=True, array_like=True):
         made.counted = _root(self.counted, policy.dim) if self.counted else None
         made.n, made.pending, made.decisions = self.n, self.pending, self.decisions
         return made
+
+    @property
+    def _numbers(self) -> tuple[bytes, ...]:
+        return self.theta, self.observed, self.decided, self.counted
 
     def write(self) -> bytes:
         """As bytes."""

@@ -25,6 +25,7 @@ from belated.events import (
     Record,
     Reward,
     Settled,
+    Switched,
     Void,
     encode,
 )
@@ -860,7 +861,7 @@ def exported_slowly(journal: Journal) -> Iterator[Record]:
 
 def key_partition(event: Event, partitions: int) -> int:
     """Where an event of a decision belongs."""
-    assert not isinstance(event, Settled)
+    assert not isinstance(event, Settled | Switched)
     return partition_of(key_of(event.id), partitions)
 
 

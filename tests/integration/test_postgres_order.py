@@ -19,7 +19,7 @@ import pytest
 
 from belated.events import Event, Settled
 from belated.journals import PostgresJournal
-from belated.journals.postgres import _Arrivals
+from belated.journals.postgres_arrivals import Arrivals
 from belated.journals.postgres_session import Talk
 from belated.journals.postgres_sql import query
 from tests.integration.locks import Waiting, waits_for_lock
@@ -47,7 +47,7 @@ def connected(dsn: str) -> Iterator[psycopg.Connection]:
 
 def append_in(connection: psycopg.Connection, journal: PostgresJournal, until: int) -> None:
     """The append of a journal, in a transaction that is not committed yet."""
-    arrivals = _Arrivals(journal._number, [0], [Settled(0, until)], None)
+    arrivals = Arrivals(journal._number, [0], [Settled(0, until)], None)
     connection.execute(query("append"), arrivals.values)
 
 
@@ -207,7 +207,7 @@ class Writer(Worker):
 
 def _append_slowly(journal: PostgresJournal, events: list[Settled], pause: float) -> None:
     homes = [event.partition for event in events]
-    arrivals = _Arrivals(journal._number, homes, events, None)
+    arrivals = Arrivals(journal._number, homes, events, None)
 
     def work(talk: Talk) -> None:
         talk.ask("append", **arrivals.values)

@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from functools import partial
 from http.client import HTTPConnection, HTTPException
 from itertools import count
 from pathlib import Path
@@ -20,89 +16,11 @@ from urllib.request import urlopen
 import pytest
 
 from belated.journals import PostgresBoard, PostgresJournal
+from tests.integration.processes import ROWS, Process, later
 from tests.integration.serving import free_port
-from tests.waiting import eventually
 
 #: Seconds for which a learner that was killed is missed, and more that a busy machine may need.
 LEASE, SLACK = 5.0, 5.0
-ROWS = [[1.0, 0.0], [0.0, 1.0]]
-
-
-#: Waits longer than usual: a process loads for seconds before it does anything.
-later = partial(eventually, seconds=60)
-
-
-class Process:
-    """``belated …`` in a process of its own, with its log."""
-
-    def __init__(self, log: Path, *arguments: str, **environment: str) -> None:
-        self._log = log
-        with log.open("wb") as file:
-            self._process = subprocess.Popen(
-                [sys.executable, "-m", "belated", *arguments],
-                stdin=subprocess.DEVNULL,
-                stderr=file,
-                env=os.environ | environment,
-            )
-
-    def said(self, message: str) -> dict[str, Any] | None:
-        """The first line of its log with this message; every line must be JSON."""
-        whole, _, _ = self._log.read_text(encoding="utf-8").rpartition("\n")
-        lines = [json.loads(line) for line in whole.splitlines()]
-        return next((line for line in lines if line["message"] == message), None)
-
-    def heard(self, message: str) -> dict[str, Any]:
-        """The same, once it has been said."""
-
-        def is_so() -> bool:
-            assert self._process.poll() is None, self._log.read_text(encoding="utf-8")
-            return self.said(message) is not None
-
-        later(is_so, f"it has not said {message!r}")
-        found = self.said(message)
-        assert found is not None
-        return found
-
-    def send(self, number: int) -> None:
-        """A signal."""
-        self._process.send_signal(number)
-
-    def ended(self) -> int:
-        """Its exit code, once it has one."""
-        return self._process.wait(30)
-
-    def kill(self) -> None:
-        """End it without warning, if it still runs."""
-        self._process.kill()
-        self._process.wait(30)
-
-    def ask(self, method: str, path: str, body: object = None) -> tuple[int, dict[str, Any]]:
-        """One request to its service, over a connection of its own."""
-        connection = HTTPConnection("127.0.0.1", self.heard("serving")["port"], timeout=10)
-        try:
-            data = None if body is None else json.dumps(body)
-            connection.request(method, path, data)
-            answer = connection.getresponse()
-            return answer.status, json.loads(answer.read())
-        finally:
-            connection.close()
-
-    def decide(self, **offer: object) -> str:
-        """The id of a decision."""
-        status, found = self.ask("POST", "/v1/offers/decisions", {"rows": ROWS, **offer})
-        assert status == 201, found
-        id: str = found["id"]
-        return id
-
-    def reward(self, id: str, value: float = 1.0) -> None:
-        """Report a reward."""
-        status, found = self.ask("PUT", f"/v1/offers/decisions/{id}/reward", {"value": value})
-        assert status == 202, found
-
-    def state(self) -> dict[str, Any]:
-        """How it stands with the bandit."""
-        return self.ask("GET", "/v1/offers")[1]
-
 
 #: Starts a command with the configuration.
 Start = Callable[..., Process]
@@ -125,8 +43,8 @@ def start(dsn: str, tmp_path: Path) -> Iterator[Start]:
     """Starts commands, and ends those that still run."""
     processes: list[Process] = []
 
-    def begin(command: str, *options: str, learn: bool = True) -> Process:
-        file = tmp_path / f"learn-{learn}.toml"
+    def begin(command: str, *options: str, learn: bool = True, server: str = "") -> Process:
+        file = tmp_path / f"{len(processes)}.toml"
         text = f"""
             [database]
             dsn_env = "OFFERS_DATABASE"
@@ -134,6 +52,7 @@ def start(dsn: str, tmp_path: Path) -> Iterator[Start]:
             port = 0
             learn = {str(learn).lower()}
             lease = "{LEASE:.0f}s"
+            {server}
             [bandits.offers]
             policy = "DelayedUCB(dim=2, family=Bernoulli())"
             rewards = "Explicit(window='7d')"
@@ -211,6 +130,59 @@ def test_told_to_stop_it_answers_what_is_under_way(start: Start, dsn: str) -> No
         caller.join(20)
         assert not caller.is_alive()
     assert len(cut) <= 2 * len(callers)
+    journal = PostgresJournal(dsn, bandit="offers")
+    assert journal.decisions(taken).keys() == set(taken)
+    journal.close()
+
+
+def test_a_balancer_has_time_to_send_requests_elsewhere(start: Start, dsn: str) -> None:
+    """While it drains it is not ready, but answers; so no request is lost, on any connection."""
+    service = start("serve", "--create-tables", server='drain = "2s"')
+    service.heard("this learner leads")
+    port = service.heard("serving")["port"]
+    taken: list[str] = []
+    failed: list[object] = []
+    out = threading.Event()  # whether the balancer has taken it out
+
+    def balance() -> None:
+        while service.ask("GET", "/readyz")[0] == 200:
+            time.sleep(0.05)
+        out.set()
+
+    def go_on() -> None:
+        while not out.is_set():
+            connection = HTTPConnection("127.0.0.1", port, timeout=10)
+            try:
+                while not out.is_set():
+                    connection.request("POST", "/v1/offers/decisions", json.dumps({"rows": ROWS}))
+                    answer = connection.getresponse()
+                    found = json.loads(answer.read())
+                    if answer.status != 201:
+                        failed.append(found)
+                        return
+                    taken.append(found["id"])
+                    if answer.will_close:
+                        break
+            except (OSError, HTTPException) as error:
+                failed.append(error)
+                return
+            finally:
+                connection.close()
+
+    later(lambda: service.ask("GET", "/readyz")[0] == 200)
+    threads = [threading.Thread(target=one) for one in (balance, *[go_on] * 6)]
+    for thread in threads:
+        thread.start()
+    later(lambda: len(taken) > 200)
+    told = time.monotonic()
+    service.send(signal.SIGTERM)
+    for thread in threads:
+        thread.join(20)
+        assert not thread.is_alive()
+    assert service.decide()  # whoever comes all the same is answered
+    assert service.ended() == 0
+    assert 2 <= time.monotonic() - told < 12
+    assert not failed
     journal = PostgresJournal(dsn, bandit="offers")
     assert journal.decisions(taken).keys() == set(taken)
     journal.close()

@@ -88,6 +88,7 @@ EXAMPLES: dict[str, Any] = {
     "Offer": {"rows": ROWS.tolist(), "actions": ["a", "b", "c"]},
     "Offers": {"offers": [{"rows": ROWS.tolist()}, {"rows": ROWS.tolist()}]},
     "RewardBody": {"value": 1.0},
+    "ModeBody": {"mode": "learn", "reason": "as it was"},
     "RewardsBody": {"rewards": [{"id": "someone", "value": 0.0}]},
 }
 

@@ -30,6 +30,7 @@ BODIES: dict[str, Any] = {
     "Offer": {"rows": ROWS},
     "Offers": {"offers": [{"rows": ROWS}]},
     "RewardBody": {"value": 1.0},
+    "ModeBody": {"mode": "learn"},
     "RewardsBody": {"rewards": [{"id": "someone", "value": 0.0}]},
 }
 

@@ -14,6 +14,7 @@ from belated.events import (
     Event,
     Reward,
     Settled,
+    Switched,
     Void,
     decode,
     encode,
@@ -42,7 +43,11 @@ marks = st.builds(Activation, id=st.text(), at=integers) | st.builds(
     Void, id=st.text(), at=integers
 )
 events: st.SearchStrategy[Event] = (
-    decisions | rewards | marks | st.builds(Settled, partition=integers, until=integers)
+    decisions
+    | rewards
+    | marks
+    | st.builds(Settled, partition=integers, until=integers)
+    | st.builds(Switched, at=integers, mode=st.text(), reason=st.text())
 )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from itertools import count
 from typing import Any
 
@@ -10,11 +11,15 @@ import pytest
 
 from belated import Bernoulli, DelayedThompson, DelayedUCB
 from belated.events import Decision
-from belated.exceptions import InvalidInput
+from belated.exceptions import CorruptJournal, InvalidInput
 from belated.inputs import Row
+from belated.journals import MemoryJournal
 from belated.learner import Learner
+from belated.policies.policy import Choice
 from belated.published import PublishedModel
-from belated.service.decider import Asked, Decider
+from belated.service.decider import Asked, Decider, NoChoice
+from belated.service.gathering import Gathering
+from belated.service.group_commit import GroupCommit
 
 DIM = 3
 ROWS: Row = np.eye(DIM, dtype=np.float32)
@@ -195,3 +200,136 @@ def test_all_or_none_of_them_are_chosen(kind: Any) -> None:
         one.choose_all([Asked(ROWS.tobytes()), Asked(bad)])
     np.testing.assert_array_equal(one.model.decided, before)
     assert (one.model.pending, one.model.decisions, one.ahead) == (0, 0, 0)
+
+
+def test_what_waits_in_a_spool_counts_until_its_position_is_known() -> None:
+    """Whichever of the two is told first; a model that has read it counts it itself."""
+    policy = DelayedUCB(DIM, Bernoulli())
+    one = decider(policy)
+    first, second = choose(one, id="first"), choose(one, id="second")
+    assert one.kept("first") is None  # it is not safe yet
+    one.written("first", 0)
+    assert one.kept("first", waiting=True) == one.kept("first") == first
+    one.written("second", 7)  # it was handed over before anyone was told that it waits
+    one.written("second", 0)
+    assert (one.kept("second", waiting=True), one.kept("second")) == (None, second)
+    one.take(published(policy, [7], Learner(policy)))
+    assert (one.ahead, one.model.pending) == (1, 1)
+    one.written("first", 8)
+    one.take(published(policy, [8], Learner(policy)))
+    assert (one.ahead, one.kept("first")) == (0, None)
+
+
+# --- without a model -----------------------------------------------------------------------------
+
+
+class Broken(DelayedUCB):
+    """A policy that cannot choose."""
+
+    def choose_all(self, *_: Any) -> list[Choice]:
+        """It fails."""
+        raise ZeroDivisionError("of a policy")
+
+
+def spoilt(one: Decider) -> None:
+    """Its model is of no use any more."""
+    one.model.theta = np.full(DIM, np.nan)
+    one.model.decided = np.full((DIM, DIM), np.nan)
+
+
+@pytest.mark.parametrize(
+    "policy", [DelayedUCB(DIM, Bernoulli()), DelayedThompson(DIM, Bernoulli())], ids=["ucb", "ts"]
+)
+def test_a_model_that_is_not_finite_chooses_nothing(policy: Any) -> None:
+    """The decision falls back to the baseline, with the true propensity; the model is renewed."""
+    one = decider(policy)
+    choose(one)
+    spoilt(one)
+    offers = [Asked(ROWS.tobytes())]
+    with pytest.raises(NoChoice) as caught:
+        one.choose_all(offers)
+    (decision,) = one.fall_back(offers, caught.value)
+    assert (decision.propensity, decision.mean) == (1 / DIM, 0.5)
+    assert sum(one.fallbacks.values()) == 1
+    assert np.isfinite(one.model.decided).all()  # as it came, with what is ahead
+    assert choose(one).propensity > 0
+    assert one.ahead == 3
+
+
+def test_a_policy_that_fails_is_told_once_and_never_the_callers_fault(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Whoever asked gets a decision; a wrong offer among them is refused all the same."""
+
+    async def story() -> None:
+        loop = asyncio.get_running_loop()
+        one = Decider(
+            Broken(DIM, Bernoulli()), partitions=1, clock=lambda: 5, baseline="b", bandit="offers"
+        )
+        journal = MemoryJournal()
+        commits = GroupCommit(journal, loop)
+        gathering = Gathering(one, commits, loop)
+        good = [gathering.decide([Asked(ROWS.tobytes(), ["a", "b", "c"])]) for _ in range(4)]
+        bad = gathering.decide([Asked(np.full((1, DIM), np.nan, np.float32).tobytes())])
+        made = [decision for (decision,) in await asyncio.gather(*good)]
+        assert {(decision.action, decision.propensity) for decision in made} == {("b", 1.0)}
+        with pytest.raises(InvalidInput, match="finite"):
+            await bad
+        assert one.fallbacks == {"error": 4}
+        await asyncio.to_thread(commits.close)
+
+    asyncio.run(story())
+    told = [record for record in caplog.records if "baseline" in record.message]
+    assert [record.__dict__["why"] for record in told] == ["ZeroDivisionError: of a policy"]
+
+
+def test_a_model_with_numbers_that_are_not_finite_is_not_taken() -> None:
+    """The decider goes on with the one it has."""
+    policy = DelayedUCB(DIM, Bernoulli())
+    one, learner = decider(policy), Learner(policy)
+    learner.model.theta = np.full(DIM, np.nan)
+    before = one.model
+    with pytest.raises(CorruptJournal, match="not finite"):
+        one.take(published(policy, [1], learner))
+    assert (one.model, one.version) == (before, 0)
+
+
+def test_a_frozen_model_does_not_change() -> None:
+    """Not by what is decided with it; when it is over, that is counted."""
+    policy = DelayedUCB(DIM, Bernoulli())
+    one = decider(policy)
+    first = choose(one)
+    one.switch("freeze")
+    before = one.model.decided.copy()
+    made = [choose(one) for _ in range(5)]
+    one.dropped(made[0].id)
+    np.testing.assert_array_equal(one.model.decided, before)
+    assert (one.model.pending, one.ahead) == (0, 5)
+    one.dropped(first.id)  # it was counted in the model of before
+    assert one.model.pending == 0
+    one.switch("learn")
+    assert (one.model.pending, one.ahead) == (4, 4)
+    one.dropped(made[1].id)
+    assert one.model.pending == 3
+
+
+def test_the_baseline_has_its_true_propensity() -> None:
+    """An action by its name, or its index; the first where it is not on offer; or any."""
+    frequencies: dict[object, int] = {}
+    for baseline, actions, expected in (
+        ("b", ["a", "b", "c"], ("b", 1.0)),
+        ("z", ["a", "b", "c"], ("a", 1.0)),
+        ("first", ["a", "b", "c"], ("a", 1.0)),
+        (2, None, (2, 1.0)),
+    ):
+        one = Decider(DelayedUCB(DIM, Bernoulli()), partitions=1, clock=int, baseline=baseline)
+        one.switch("baseline")
+        decision = choose(one, actions=actions)
+        assert (decision.action, decision.propensity) == expected
+    one = decider()
+    one.switch("baseline")
+    for _ in range(3000):
+        decision = choose(one)
+        assert decision.propensity == 1 / 3
+        frequencies[decision.action] = frequencies.get(decision.action, 0) + 1
+    assert all(abs(count - 1000) < 150 for count in frequencies.values())

@@ -13,6 +13,7 @@ from belated import Bernoulli, DefaultAfter, DelayedThompson, DelayedUCB, Explic
 from belated.cli.main import main
 from belated.exceptions import InvalidConfig, InvalidInput
 from belated.service.config import Server, parse_config, read_config
+from belated.service.spools import SpoolFolder
 
 DATABASE = '[database]\ndsn = "postgresql://localhost/belated"\n'
 OFFERS = """[bandits.offers]
@@ -54,10 +55,14 @@ class TestWhatIsRead:
             body_limit = 4096
             lease = "1m"
             auth = "keys"
+            spool = "/var/lib/belated/spool"
+            spool_limit = 4096
+            drain = "5s"
             [bandits.treatments]
             policy = "DelayedThompson(dim=4, family=Bernoulli, draws=16)"
             rewards = "DefaultAfter(timedelta(hours=12), value=0.5, bounds=(0, 1))"
             retention = "1d12h"
+            baseline = "red"
             partitions = 4
             features = "PerArm(['blue', 'red'], context=['age'])"
             [bandits.offers]
@@ -67,13 +72,17 @@ class TestWhatIsRead:
             environment={"OFFERS_DATABASE": "host=db"},
         )
         assert config.database.dsn == "host=db"
-        assert config.server == Server("::", 0, False, 4096, 60.0, "keys")
+        assert config.server == Server(
+            "::", 0, False, 4096, 60.0, "keys",
+            SpoolFolder(Path("/var/lib/belated/spool"), 4096), 5.0,
+        )  # fmt: skip
         treatments, offers = config.bandits
         assert (treatments.name, offers.name) == ("treatments", "offers")
         assert treatments.policy == DelayedThompson(4, Bernoulli(), draws=16)
         assert treatments.rewards == DefaultAfter(timedelta(hours=12), value=0.5, bounds=(0, 1))
         assert treatments.features == PerArm(["blue", "red"], context=["age"])
         assert (treatments.retention, treatments.partitions) == (36 * HOUR, 4)
+        assert (treatments.baseline, offers.baseline) == ("red", "uniform")
         assert offers.rewards.window is None
 
     def test_who_may_ask_must_be_said_where_others_can(self) -> None:
@@ -146,6 +155,11 @@ class TestMistakes:
             ("host = 3", "server.host: a text in quotes was expected, not 3"),
             ("learn = 'no'", "server.learn: true or false was expected, not 'no'"),
             ("body_limit = 0", "server.body_limit: a whole number from 1 to "),
+            (
+                "spool_limit = 9999",
+                "server.spool_limit: there is no spool: add spool, the",
+            ),
+            ("drain = '10m'", "server.drain: from 0s to 5m was expected, not '10m'"),
             ("lease = 10", "server.lease: a text in quotes was expected, not 10"),
             ("lease = '10'", "server.lease: '10' is no time span: 7d, 12h, 30m or 45s"),
             ("lease = '0s'", "server.lease: from 1s to 1h was expected, not '0s'"),

@@ -17,6 +17,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from belated import Bernoulli, DelayedUCB, Explicit
 from belated.events import Decision, Record, Reward
 from belated.fold import Fold
+from belated.journals import SpoolStatus
 from belated.service.desk import Seen
 from belated.service.learners import Learners
 from belated.service.learning import SAMPLED, LearningService
@@ -39,8 +40,14 @@ def desk() -> Any:
     seen.failures["board"] += 2
     commits = SimpleNamespace(seconds=Tally(SECONDS), sizes=Tally(SIZES), failures=1)
     commits.sizes.add(5)
+    spool = SpoolStatus(away=True, waiting=7, size=640, oldest=2_000_000, error="x", forwarded=0)
     return SimpleNamespace(
-        seen=seen, commits=commits, age=0.25, decider=SimpleNamespace(version=9, ahead=2)
+        seen=seen,
+        commits=commits,
+        age=0.25,
+        decider=SimpleNamespace(version=9, ahead=2, mode="freeze", fallbacks=Counter(error=3)),
+        spool=spool,
+        now=lambda: 5_500_000,
     )
 
 

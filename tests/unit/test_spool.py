@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from datetime import timedelta
 from itertools import count
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -147,7 +148,7 @@ def disk() -> Disk:
     return Disk()
 
 
-def spool(moody: Moody, disk: Disk, **how: int) -> SpoolJournal:
+def spool(moody: Moody, disk: Disk, **how: Any) -> SpoolJournal:
     """Without a thread."""
     return SpoolJournal(moody, disk, wait=None, clock=ManualClock(1000), **how)
 
@@ -293,6 +294,41 @@ def test_something_the_journal_refuses_stays_and_is_told(moody: Moody, disk: Dis
     assert (status.away, status.waiting, status.error) == (True, 1, "not this one")
 
 
+def test_what_breaks_the_journal_for_good_does_not_stop_events(moody: Moody, disk: Disk) -> None:
+    """Such as a standby that was promoted by mistake: they wait, and the status says why."""
+    journal = spool(moody, disk)
+    take = moody.append
+
+    def refuse(events: Sequence[Event], *, recorded: Sequence[int] | None = None) -> list[int]:
+        raise JournalError("it is a standby")
+
+    moody.append = refuse  # type: ignore[method-assign]
+    assert journal.append([Void("a", 1)]) == [0]
+    assert (journal.status.away, journal.status.error) == (True, "it is a standby")
+    moody.append = take  # type: ignore[method-assign]
+    assert journal.forward() == 1
+    moody.close()
+    with pytest.raises(JournalClosed):
+        journal.append([Void("b", 1)])
+
+
+def test_positions_are_told_when_events_are_handed_over(moody: Moody, disk: Disk) -> None:
+    """Each once, in order; those that went straight through were told at once."""
+    told: list[tuple[object, int]] = []
+
+    def tell(events: Sequence[Event], positions: Sequence[int]) -> None:
+        told.extend(zip(events, positions, strict=True))
+
+    journal = spool(moody, disk, delivered=tell)
+    assert journal.append([Void("a", 1)]) == [1]
+    moody.away = True
+    assert journal.append([Void("b", 2), Void("c", 3)]) == [0, 0]
+    assert journal.append([Void("d", 4)]) == [0]
+    moody.away = False
+    journal.forward()
+    assert told == [(Void("b", 2), 2), (Void("c", 3), 3), (Void("d", 4), 4)]
+
+
 # --- the file ----------------------------------------------------------------------------------
 
 
@@ -403,7 +439,7 @@ def test_a_bit_that_flips_under_way_is_told(moody: Moody, disk: Disk) -> None:
     assert journal.forward() == 0
     assert journal.append([Void("b", 1)]) == [0]
     status = journal.status
-    assert (status.away, status.waiting, status.oldest) == (True, 2, None)
+    assert (status.away, status.waiting, status.oldest) == (True, 2, 1000)
     assert "offset" in str(status.error)
 
 

@@ -25,6 +25,7 @@ from belated.events import (
     Record,
     Reward,
     Settled,
+    Switched,
     Void,
     encode,
     read_event,
@@ -131,11 +132,28 @@ class _SettledLine(_Line, tag="settled", frozen=True):
         return Settled(self.partition, self.until)
 
 
+class _SwitchedLine(_Line, tag="switched", frozen=True):
+    at: int
+    mode: str
+    reason: str
+
+    def read(self) -> Event:
+        return Switched(self.at, self.mode, self.reason)
+
+
 class _UnknownLine(_Line, tag="unknown", frozen=True):
     data: bytes = msgspec.field(name="bytes")
 
 
-Line = _DecisionLine | _ActivationLine | _RewardLine | _VoidLine | _SettledLine | _UnknownLine
+Line = (
+    _DecisionLine
+    | _ActivationLine
+    | _RewardLine
+    | _VoidLine
+    | _SettledLine
+    | _SwitchedLine
+    | _UnknownLine
+)
 
 
 def line_of(record: Record) -> Line:
@@ -182,6 +200,8 @@ def line_of(record: Record) -> Line:
         return _VoidLine(**place, id=event.id, at=event.at)
     if isinstance(event, Settled):
         return _SettledLine(**place, until=event.until)
+    if isinstance(event, Switched):
+        return _SwitchedLine(**place, at=event.at, mode=event.mode, reason=event.reason)
     return _UnknownLine(**place, data=event.data)
 
 

@@ -15,6 +15,7 @@ from typing import Any, NoReturn
 from belated.cli import (
     bounds,
     compare,
+    doctor,
     journal_entry,
     journal_export,
     journal_import,
@@ -27,6 +28,7 @@ from belated.cli import (
     schema,
     serve,
     simulate,
+    switch,
 )
 from belated.exceptions import BelatedError
 
@@ -80,7 +82,7 @@ def _parser() -> argparse.ArgumentParser:
     commands = journal.add_subparsers(metavar="COMMAND", required=True)
     for command in JOURNAL:
         _add(commands, command)
-    for command in (serve, learn, schema):
+    for command in (serve, learn, switch, doctor, schema):
         _add(subjects, command)
     keys = subjects.add_parser(
         "keys",

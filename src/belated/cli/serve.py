@@ -44,8 +44,10 @@ def run(options: argparse.Namespace) -> int:
         body_limit=server.body_limit,
         auth=auth_at(host, server.auth),
         token_keys=config.token_keys(),
+        spools=server.spool,
     )
-    return serve(app, host, server.port if options.port is None else options.port)
+    port = server.port if options.port is None else options.port
+    return serve(app, host, port, drain=server.drain)
 
 
 def _check(file: str) -> int:

@@ -6,7 +6,17 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
-from belated.events import Activation, Decision, Event, Opaque, Record, Reward, Settled, Void
+from belated.events import (
+    Activation,
+    Decision,
+    Event,
+    Opaque,
+    Record,
+    Reward,
+    Settled,
+    Switched,
+    Void,
+)
 from belated.exceptions import InvalidInput
 from belated.ids import key_of, partition_of
 
@@ -50,6 +60,8 @@ def _route_other(event: Any, partitions: int) -> int:
             message = f"{event!r} is of no partition here: there are {partitions}, from 0 on"
             raise InvalidInput(message, event)
         return event.partition
+    if isinstance(event, Switched):
+        return 0
     if isinstance(event, Opaque):
         message = (
             "an event this release cannot read does not tell its partition: "

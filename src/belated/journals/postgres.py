@@ -6,10 +6,9 @@ import json
 import os
 import zlib
 from collections.abc import Iterable, Sequence
-from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
 
-from belated.events import Decision, Event, Opaque, Record, Settled, encode
+from belated.events import Decision, Event, Record, Settled, Switched, encode
 from belated.exceptions import OwnerSuperseded
 from belated.ids import check_id, check_partitions, key_of, partition_of
 from belated.journals.arrivals import (
@@ -22,12 +21,14 @@ from belated.journals.arrivals import (
     route,
     stamps_for,
 )
-from belated.journals.postgres_arrays import (
-    Packed,
-    pack_bytes,
-    pack_integer,
-    pack_integers,
-    unpack_bigints,
+from belated.journals.postgres_arrays import pack_bytes, pack_integers, unpack_bigints
+from belated.journals.postgres_arrivals import (
+    NO_ID,
+    SWITCHES,
+    Arrivals,
+    beyond,
+    check_of,
+    key_in,
 )
 from belated.journals.postgres_sql import migrations
 from belated.journals.snapshots import (
@@ -43,6 +44,10 @@ from belated.journals.stored import StoredJournal, as_stored
 
 if TYPE_CHECKING:
     from belated.journals.postgres_session import PostgresSession, Talk
+
+
+#: How many of the last records are looked through for some that settle, and how many of these.
+_RECENT, _LAST = 2_000, 50
 
 
 class PostgresJournal(StoredJournal):
@@ -127,7 +132,7 @@ class PostgresJournal(StoredJournal):
         self._session.check_open()
         if not events:
             return []
-        arrivals = _Arrivals(self._number, partitions, events, stamps)
+        arrivals = Arrivals(self._number, partitions, events, stamps)
         found = self._session.call("append", list(arrivals.values.values()))
         assert found is not None
         return arrivals.of_all(unpack_bigints(found))
@@ -144,7 +149,7 @@ class PostgresJournal(StoredJournal):
         self._session.check_open()
         if not taken:
             return
-        arrivals = _Arrivals(
+        arrivals = Arrivals(
             self._number, homes, [one.event for one in taken], [one.recorded for one in taken]
         )
 
@@ -167,7 +172,7 @@ class PostgresJournal(StoredJournal):
             "read", bandit=self._number, partition=partition, after=after, limit=limit
         )
         found = (
-            (position, recorded, check == _check(partition, position, recorded, data), data)
+            (position, recorded, check == check_of(partition, position, recorded, data), data)
             for position, recorded, check, data in rows
         )
         return self._records(partition, after, found)
@@ -185,9 +190,9 @@ class PostgresJournal(StoredJournal):
             bandit=self._number,
             partitions=pack_integers([partition_of(mark, self._partitions) for mark in marks], 2),
             least=pack_bytes(marks),
-            beyond=pack_bytes([_beyond(mark) for mark in marks]),
+            beyond=pack_bytes([beyond(mark) for mark in marks]),
         )
-        return [record for record in map(self._found, sorted(rows)) if _key(record) in keys]
+        return [record for record in map(self._found, sorted(rows)) if key_in(record.event) in keys]
 
     def decisions(self, ids: Sequence[str]) -> dict[str, Decision]:
         """The decision that counts under each of these ids, where one was made (ledger rule 1)."""
@@ -207,13 +212,20 @@ class PostgresJournal(StoredJournal):
         """
         check_partition(partition, self._partitions)
         whose = {
-            **self._whose(partition), "least": _NO_ID, "beyond": _beyond(_NO_ID), "limit": _LAST
+            **self._whose(partition), "least": NO_ID, "beyond": beyond(NO_ID), "limit": _LAST
         }  # fmt: skip
         rows = self._session.ask("settled_lately", **whose, recent=_RECENT)
         # Where there is none among the last records, there are few in all of them.
-        rows = rows or self._session.ask("settled_ever", **whose)
+        rows = rows or self._session.ask("last_marked", **whose)
         found = map(self._found, sorted(rows))
         return [record for record in found if isinstance(record.event, Settled)]
+
+    def switched(self) -> Switched | None:
+        """The last event that switched the mode of the service; None if there never was any."""
+        whose = {**self._whose(0), "least": SWITCHES, "beyond": beyond(SWITCHES), "limit": 1}
+        rows = self._session.ask("last_marked", **whose)
+        event = self._found(rows[0]).event if rows else None
+        return event if isinstance(event, Switched) else None
 
     def end(self, partition: int) -> int:
         """The position of the last record, 0 if there is none."""
@@ -325,7 +337,7 @@ class PostgresJournal(StoredJournal):
     def _found(self, row: tuple[Any, ...]) -> Record:
         """A record that was not looked up by its position."""
         partition, position, recorded, check, data = row
-        intact = check == _check(partition, position, recorded, data)
+        intact = check == check_of(partition, position, recorded, data)
         return self._records(partition, position - 1, [(position, recorded, intact, data)])[0]
 
     def _whose(self, partition: int) -> dict[str, int]:
@@ -335,75 +347,6 @@ class PostgresJournal(StoredJournal):
         check_partition(partition, self._partitions)
         rows = talk.ask("tail", **self._whose(partition))
         return Tail(*rows[0]) if rows else EMPTY
-
-
-class _Arrivals:
-    """What goes to the server: every event once, with what tells it from others.
-
-    Attributes:
-        values: of the query ``append``, in their order there.
-    """
-
-    def __init__(
-        self,
-        bandit: int,
-        partitions: Sequence[int],
-        events: Sequence[Event | Opaque],
-        stamps: Sequence[int] | None,
-    ) -> None:
-        data = [encode(event) for event in events]
-        marks = [_mark(*one) for one in zip(events, data, strict=True)]
-        # For each event given, its place among those that are sent; None where all of them are.
-        self._places: list[int] | None = None
-        if len(set(marks)) < len(marks):
-            first: dict[tuple[int, bytes], int] = {}
-            whose = list(zip(partitions, marks, strict=True))
-            kept = [n for n, one in enumerate(whose) if first.setdefault(one, n) == n]
-            order = {n: place for place, n in enumerate(kept)}
-            self._places = [order[first[one]] for one in whose]
-            partitions = [partitions[n] for n in kept]
-            marks, data = [marks[n] for n in kept], [data[n] for n in kept]
-            stamps = None if stamps is None else [stamps[n] for n in kept]
-        self.values: dict[str, Packed | None] = {
-            "bandit": pack_integer(bandit),
-            "partitions": pack_integers(partitions, 2),
-            "marks": pack_bytes(marks),
-            "crcs": pack_integers([zlib.crc32(one) for one in data], 8),
-            "events": pack_bytes(data),
-            "stamps": None if stamps is None else pack_integers(stamps, 8),
-        }
-
-    def of_all(self, positions: list[int]) -> list[int]:
-        """The position of each event given, from those of the events sent."""
-        if self._places is None:
-            return positions
-        return [positions[place] for place in self._places]
-
-
-def _check(partition: int, position: int, recorded: int, data: bytes) -> int:
-    # As the function in the database makes it: a changed bit in any of the four shows.
-    return zlib.crc32(data) ^ position ^ recorded ^ partition << 40
-
-
-def _mark(event: Event | Opaque, data: bytes) -> bytes:
-    """What recognises an event that comes again; those of one time lie together (schema.sql)."""
-    whose = _NO_ID if isinstance(event, Settled | Opaque) else key_of(event.id)[:8]
-    return whose + blake2b(data, digest_size=8).digest()
-
-
-_NO_ID = bytes(8)
-#: How many of the last records are looked through for some that settle, and how many of these.
-_RECENT, _LAST = 2_000, 50
-
-
-def _beyond(mark: bytes) -> bytes:
-    """Greater than every mark that begins with these 8 bytes."""
-    return mark + b"\xff" * 9
-
-
-def _key(record: Record) -> bytes | None:
-    event = record.event
-    return None if isinstance(event, Settled | Opaque) else key_of(event.id)
 
 
 def open_session(dsn: str, wait: float) -> PostgresSession:

@@ -77,7 +77,7 @@ class PostgresBoard:
         return int(found[0][0])
 
     def published(self, after: int = 0) -> tuple[int, bytes] | None:
-        """The model and its number, if that is beyond ``after``."""
+        """The model and its number, if that is another than ``after``: there is only the last."""
         found = self._session.ask("published", bandit=self._number, after=after)
         return (found[0][0], bytes(found[0][1])) if found else None
 

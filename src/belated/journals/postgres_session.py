@@ -215,6 +215,47 @@ class PostgresSession:
         return JournalError(f"{self.place}: {what}")
 
 
+class PostgresLook:
+    """A connection that takes a server as it is, to say what is wrong with it.
+
+    Args:
+        dsn: where the database is, as libpq takes it.
+        wait: how many seconds to wait for the server.
+
+    Raises:
+        JournalUnavailable: there is no server.
+    """
+
+    def __init__(self, dsn: str, wait: float = 5.0) -> None:
+        given = _read(dsn)
+        self.place = _describe(given)
+        ours: dict[str, Any] = {
+            "fallback_application_name": "belated",
+            "connect_timeout": math.ceil(wait),
+        }
+        settings = ours | given | {"client_encoding": "utf8"}
+        with self._translated():
+            self._connection = _Connection.connect(make_conninfo("", **settings), autocommit=True)
+        self._connection.patience = wait
+
+    def ask(self, name: str, /, **values: object) -> list[Row]:
+        """Run a query of queries.sql."""
+        with self._translated():
+            return Talk(self._connection).ask(name, **values)
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._connection.close()
+
+    @contextmanager
+    def _translated(self) -> Iterator[None]:
+        try:
+            yield
+        except psycopg.Error as error:
+            what = str(error).strip().partition("\n")[0] or type(error).__name__
+            raise JournalUnavailable(f"{self.place}: {what}") from error
+
+
 def _advice(error: psycopg.OperationalError, what: str) -> str:
     """What to do, where trying again alone is not enough."""
     for kind, advice in _ADVICE:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from itertools import groupby
@@ -14,7 +15,6 @@ import msgspec
 from belated.events import Event, Opaque, Record, encode, read_event
 from belated.exceptions import (
     BelatedError,
-    CorruptJournal,
     JournalAway,
     JournalClosed,
     JournalError,
@@ -32,6 +32,8 @@ from belated.journals.spool_worker import Caller, Worker
 PAGE = 500
 #: Seconds until a journal that is away is tried again.
 RETRY = 0.25
+#: Seconds for which closing hands over: what is left then waits for whoever opens the file next.
+LAST = 5.0
 
 T = TypeVar("T")
 
@@ -59,8 +61,8 @@ class SpoolStatus(msgspec.Struct, frozen=True):
 class SpoolJournal(NamedJournal):
     """Takes events also while the journal behind it fails or hangs.
 
-    Events go to the journal. If it fails with :class:`JournalUnavailable`, or does not answer in
-    time, it is *away*: then events go to a file, synced before they are acknowledged, and have no
+    Events go to the journal. If it fails with a :class:`JournalError`, or does not answer in time,
+    it is *away*: then events go to a file, synced before they are acknowledged, and have no
     position yet, which is written 0. A thread tries the journal again and again, and hands over
     what waits, in order; until all of it is there, further events queue up behind. Whatever may
     have reached the journal before is handed over again: the same event twice counts once.
@@ -80,6 +82,8 @@ class SpoolJournal(NamedJournal):
             thread: calls wait as long as the journal does, :meth:`forward` is left to you, and
             only one of your threads may use it.
         clock: gives the time in microseconds since 1970; None for the system's.
+        delivered: is told which events have left the file, and their positions, as soon as they
+            have; by the thread that hands them over.
 
     >>> import tempfile
     >>> from belated.events import Void
@@ -101,8 +105,10 @@ class SpoolJournal(NamedJournal):
         limit: int = 1 << 28,
         wait: float | None = 0.35,
         clock: Clock | None = None,
+        delivered: Callable[[Sequence[Event], Sequence[int]], None] | None = None,
     ) -> None:
         self._journal = journal
+        self._delivered = delivered
         self._bandit = journal.bandit
         self._partitions = journal.partitions
         self._clock = clock or system_clock
@@ -131,18 +137,15 @@ class SpoolJournal(NamedJournal):
     def status(self) -> SpoolStatus:
         """How it stands: for a metric, a probe, or to see whether it is safe to close."""
         self._check_open()
-        oldest = None
-        with self._lock:
-            with suppress(CorruptJournal):  # which is the error then
-                oldest = self._file.oldest
-            return SpoolStatus(
-                away=self._away,
-                waiting=self._file.waiting,
-                size=self._file.size,
-                oldest=oldest,
-                error=self._error,
-                forwarded=self._forwarded,
-            )
+        # Without the lock: whoever asks must not wait for a disk.
+        return SpoolStatus(
+            away=self._away,
+            waiting=self._file.waiting,
+            size=self._file.size,
+            oldest=self._file.oldest,
+            error=self._error,
+            forwarded=self._forwarded,
+        )
 
     def append(
         self, events: Sequence[Event], *, recorded: Sequence[int] | None = None
@@ -159,8 +162,14 @@ class SpoolJournal(NamedJournal):
         self._check_open()
         events = list(events)  # they may be needed after the caller has gone on
         if not self._away and not self._file.waiting:
-            with suppress(JournalAway):
+            try:
                 return self._ask(lambda: self._journal.append(events, recorded=recorded))
+            except JournalAway:
+                pass
+            except JournalClosed:
+                raise
+            except JournalError as error:  # it hardly goes by itself; events are safe meanwhile
+                self._leave(error)
         batch = Batch(
             self._clock(),
             [route(event, self._partitions) for event in events],
@@ -226,15 +235,17 @@ class SpoolJournal(NamedJournal):
         return self._ask(lambda: self._journal.load(partition), patient=True)
 
     def close(self) -> None:
-        """Hand over what waits, unless the journal is away, and close both."""
+        """Hand over what waits, for some seconds, unless the journal is away; close both."""
         if self._closed:
             return
         if self._pid != os.getpid():
             self._closed = True
             self._journal.close()
             return
-        if self._file.waiting and not self._away:
-            self.forward()
+        deadline = time.monotonic() + LAST
+        with suppress(TimeoutError):
+            while self._file.waiting and not self._away:
+                self._hands.run(self._hand_over, max(0.0, deadline - time.monotonic()))
         self._closed = True
         self._hands.stop(self._journal.close, self._wait)
         with self._lock:
@@ -312,7 +323,10 @@ class SpoolJournal(NamedJournal):
     def _deliver(self, page: Page) -> None:
         for is_plain, batches in groupby(page.batches, _is_plain):
             if is_plain:
-                self._journal.append([one for batch in batches for one in _events_of(batch)])
+                events = [one for batch in batches for one in _events_of(batch)]
+                positions = self._journal.append(events)
+                if self._delivered is not None:
+                    self._delivered(events, positions)
                 continue
             for batch in batches:
                 self._deliver_special(batch)
@@ -325,8 +339,8 @@ class SpoolJournal(NamedJournal):
             return
         times = batch.recorded or [self._clock()] * len(batch.events)
         records = []
-        for data, partition, time in zip(batch.events, batch.partitions, times, strict=True):
-            stamp = max(time, journal.last_stamp(partition))
+        for data, partition, given in zip(batch.events, batch.partitions, times, strict=True):
+            stamp = max(given, journal.last_stamp(partition))
             records.append(Record(partition, 0, stamp, read_event(data)))
         journal.carry(records)
 

@@ -51,6 +51,9 @@ class DiskStore:
             raise
         _open_stores.add(self)
 
+    def __repr__(self) -> str:
+        return repr(str(self._path))
+
     def append(self, data: bytes) -> None:
         """Add bytes at the end."""
         rest = memoryview(data)

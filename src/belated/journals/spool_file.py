@@ -89,6 +89,7 @@ class SpoolFile:
 
     Attributes:
         waiting: how many events wait.
+        oldest: when the oldest of them came, in microseconds since 1970; None if none waits.
 
     Raises:
         ForeignFile: it is something else.
@@ -106,8 +107,10 @@ class SpoolFile:
         self._end = self._start
         self._ragged = False  # whether there may be something behind the end
         self.waiting = 0
+        self.oldest: int | None = None
         for offset, body in self._frames(self._start):
-            self.waiting += len(self._batch(offset, body).events)
+            batch = self._batch(offset, body)
+            self._count(batch)
             self._end = offset + _HEADER.size + len(body)
         if store.read(self._end, 1):  # torn: no one was told that it is safe
             store.truncate(self._end)
@@ -117,11 +120,6 @@ class SpoolFile:
     def size(self) -> int:
         """How many bytes what waits takes."""
         return self._end - self._head
-
-    @property
-    def oldest(self) -> int | None:
-        """When the oldest that waits came, in microseconds since 1970; None if nothing waits."""
-        return next((batch.since for batch in self.page(1).batches), None)
 
     def put(self, batch: Batch) -> None:
         """Keep a batch; it is safe when this returns.
@@ -154,7 +152,7 @@ class SpoolFile:
             raise JournalUnavailable(message) from error
         self._ragged = False
         self._end += len(frame)
-        self.waiting += len(batch.events)
+        self._count(batch)
 
     def page(self, limit: int) -> Page:
         """The first batches that wait: the first one, and more as long as they are few events."""
@@ -173,6 +171,9 @@ class SpoolFile:
         """The journal has this page, which was the first: it need not wait any longer."""
         self._head = page.end
         self.waiting -= page.count
+        self.oldest = None
+        with suppress(CorruptJournal):  # whoever reads the next page is told
+            self.oldest = next((batch.since for batch in self.page(1).batches), None)
         if self._head == self._end:
             # If this fails, or is lost with the power, they are handed over again: that is safe.
             with suppress(OSError):
@@ -184,9 +185,14 @@ class SpoolFile:
         """Let go of the store."""
         self._store.close()
 
+    def _count(self, batch: Batch) -> None:
+        if self.oldest is None:
+            self.oldest = batch.since
+        self.waiting += len(batch.events)
+
     def _open(self, bandit: str) -> int:
         """See what it is, or make it; returns where the first batch is."""
-        beginning = _MAGIC + _framed(bandit.encode(), len(_MAGIC))
+        beginning = beginning_of(bandit)
         found = self._store.read(0, len(beginning))
         if len(found) < len(beginning) and beginning.startswith(found):  # new, or torn
             try:
@@ -249,6 +255,11 @@ class SpoolFile:
             "comes before is intact. Keep a copy, cut the file off there "
             f"(`truncate -s {offset}`), and open it again"
         )
+
+
+def beginning_of(bandit: str) -> bytes:
+    """What a spool in which nothing waits consists of."""
+    return _MAGIC + _framed(bandit.encode(), len(_MAGIC))
 
 
 def _framed(body: bytes, offset: int) -> bytes:

@@ -21,6 +21,7 @@ from belated.events import (
     Record,
     Reward,
     Settled,
+    Switched,
     Void,
     decode,
     encode,
@@ -106,6 +107,8 @@ class Ledger(Book):
             status = self._rewarded(event, record.recorded)  # type: ignore[arg-type]
         elif kind is Settled:
             status = self._settled(event, record.recorded)  # type: ignore[arg-type]
+        elif kind is Switched:
+            status = "switched"
         elif kind is Opaque:
             raise _unknown(record)
         else:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from belated.events import Decision, Opaque, Record, Settled
+from belated.events import Decision, Opaque, Record, Settled, Switched
 from belated.ids import key_of
 from belated.ledger.entries import Entry, State
 from belated.ledger.ledger import Ledger
@@ -52,6 +52,8 @@ class Telling:
             self.unreadable += 1
         elif isinstance(event, Settled):
             self._ledger.fold(record)
+        elif isinstance(event, Switched):
+            return
         elif key_of(event.id) == self._key:
             self.records.append((record, self._ledger.fold(record)))
         else:

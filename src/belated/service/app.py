@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections import Counter
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property, partial
 from typing import Any
 from urllib.parse import quote, unquote
@@ -25,6 +26,7 @@ from belated.service.exchange import (
     answer_bytes,
     answer_problem,
     body_of,
+    last,
 )
 from belated.service.guard import Auth, Guard
 from belated.service.learners import Learners
@@ -33,6 +35,7 @@ from belated.service.lease import SECONDS
 from belated.service.openapi import document
 from belated.service.problems import ProblemError, headers_of, problem_of
 from belated.service.routes import BANDIT_ROUTES, Call, Route, find, rewards_in
+from belated.service.spools import SpoolFolder
 from belated.service.tokens import LIFETIME, NOBODY, RewardTokens, TokenKeys
 
 log = logging.getLogger("belated.service")
@@ -52,6 +55,7 @@ def create_app(
     body_limit: int = BODY,
     auth: Auth = "off",
     token_keys: TokenKeys | None = None,
+    spools: SpoolFolder | None = None,
     clock: Callable[[], int] = system_clock,
     seed: int | None = None,
 ) -> Service:
@@ -65,6 +69,7 @@ def create_app(
         body_limit: how many bytes a request may have.
         auth: ``"keys"`` if every request must come with a key, ``"off"`` if anyone may ask.
         token_keys: that sign the tokens of rewards, for bandits that make them.
+        spools: where events wait while the database is away; None to refuse them then.
         clock: gives microseconds since 1970.
         seed: of the choices.
     """
@@ -76,6 +81,7 @@ def create_app(
         body_limit=body_limit,
         auth=auth,
         token_keys=token_keys,
+        spools=spools,
         clock=clock,
         seed=seed,
     )
@@ -94,6 +100,7 @@ class Service:
         body_limit: int,
         auth: Auth,
         token_keys: TokenKeys | None,
+        spools: SpoolFolder | None,
         clock: Callable[[], int],
         seed: int | None,
     ) -> None:
@@ -112,6 +119,7 @@ class Service:
             for one in bandits
             if one.tokens != "off"
         }
+        self._spools = spools
         self._clock = clock
         self._seed = seed
         self._learners = Learners(
@@ -121,6 +129,8 @@ class Service:
                 if learn
             }
         )
+        #: Whether it will stop soon: requests are answered, but should be sent elsewhere.
+        self.draining = False
         #: How many requests there were, by method and path of their route and status.
         self.requests: Counter[tuple[str, str, int]] = Counter()
 
@@ -133,7 +143,7 @@ class Service:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """One connection event: a request, or the life of the server."""
         if scope["type"] == "http":
-            await self._request(scope, receive, send)
+            await self._request(scope, receive, last(send) if self.draining else send)
         elif scope["type"] == "lifespan":
             await self._live(receive, send)
 
@@ -196,7 +206,9 @@ class Service:
         return 200, Alive()
 
     def _readyz(self) -> tuple[int, Any]:
-        stale = [name for name, desk in self.desks.items() if desk.age is None or desk.age > FRESH]
+        if self.draining:
+            return 503, Ready("draining", [])
+        stale = [name for name, desk in self.desks.items() if desk.is_stale(FRESH)]
         if not stale:
             return 200, Ready("ready", [])
         # Anyone may ask this: where keys are needed, names of bandits are not for all.
@@ -233,7 +245,14 @@ class Service:
         if self._auth == "keys":
             self.guard = Guard(PostgresKeys(self._dsn), tokens=bool(self.tokens))
         for definition in self.definitions.values():
-            desk = Desk(definition, self._dsn, loop, clock=self._clock, seed=self._seed)
+            desk = Desk(
+                definition,
+                self._dsn,
+                loop,
+                spools=self._spools,
+                clock=self._clock,
+                seed=self._seed,
+            )
             self.desks[definition.name] = desk
             path = f"/v1/{quote(definition.name, safe='')}/decisions".encode()
             self._quick["POST", path] = definition.name, find("POST", ["decisions"]), ""
@@ -241,8 +260,9 @@ class Service:
 
     def close(self) -> None:
         """Answer what is under way, then let go of everything."""
-        for desk in self.desks.values():
-            desk.close()
+        if self.desks:
+            with ThreadPoolExecutor(len(self.desks)) as crew:  # each may have to wait
+                list(crew.map(Desk.close, self.desks.values()))
         self._learners.stop()
         if self.guard is not None:
             self.guard.close()

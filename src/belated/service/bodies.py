@@ -7,7 +7,7 @@ import binascii
 import math
 import struct
 from itertools import chain
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import msgspec
 
@@ -259,7 +259,7 @@ class Ready(msgspec.Struct, frozen=True):
     """Whether requests should come here.
 
     Attributes:
-        status: ready or stale.
+        status: ready, stale, or draining: it will stop soon.
         of: the bandits whose model is too old; not told where the service asks for keys.
     """
 
@@ -277,6 +277,7 @@ class BanditState(msgspec.Struct, frozen=True):
         n: rewards it knows.
         pending: decisions whose reward is out, those of this decider included.
         age: of the model, in seconds; null before the first one.
+        mode: how it decides: learn, freeze, baseline or off.
     """
 
     bandit: str
@@ -285,6 +286,34 @@ class BanditState(msgspec.Struct, frozen=True):
     n: int
     pending: int
     age: float | None
+    mode: str
+
+
+class ModeBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """How a bandit is to decide from now on.
+
+    Attributes:
+        mode: learn: as usual. freeze: with the model of now, which does not change any more.
+            baseline: without a model. off: not at all; rewards are taken.
+        reason: why, for whoever asks later.
+    """
+
+    mode: Literal["learn", "freeze", "baseline", "off"]
+    reason: Annotated[str, msgspec.Meta(max_length=1000)] = ""
+
+
+class Switch(msgspec.Struct, frozen=True):
+    """How a bandit decides within a second.
+
+    Attributes:
+        mode: as asked for.
+        reason: likewise.
+        at: when it was switched, in microseconds since 1970.
+    """
+
+    mode: str
+    reason: str
+    at: int
 
 
 def packed_rows(offer: Offer, dim: int) -> bytes:

@@ -20,9 +20,11 @@ from belated.ids import check_partitions
 from belated.policies import Policy
 from belated.rewards import Rewards
 from belated.service.app import BODY
+from belated.service.baselines import UNIFORM
 from belated.service.desk import Definition
 from belated.service.guard import Auth, auth_at
 from belated.service.lease import SECONDS
+from belated.service.spools import LIMIT, SpoolFolder
 from belated.service.tables import Mistakes, Table
 from belated.service.tokens import TokenKeys, TokenMode
 
@@ -55,6 +57,8 @@ class Server:
         body_limit: how many bytes a request may have.
         lease: for how many seconds a learner that has died is missed.
         auth: whether every request must come with a key; None if it is not said.
+        spool: where events wait while the database is away; None to refuse them then.
+        drain: for how many seconds it goes on, not ready any more, when it is told to stop.
     """
 
     host: str = "127.0.0.1"
@@ -63,6 +67,8 @@ class Server:
     body_limit: int = BODY
     lease: float = SECONDS
     auth: Auth | None = None
+    spool: SpoolFolder | None = None
+    drain: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -172,10 +178,22 @@ def _server(table: Table) -> Server:
         body_limit=table.take("body_limit", _whole(1, 1 << 30), usual.body_limit),
         lease=table.take("lease", _seconds, usual.lease),
         auth=table.take("auth", _auth, usual.auth),
+        spool=_spool(table),
+        drain=table.take("drain", _drain, usual.drain),
     )
     table.finish()
     table.checked("host", lambda: auth_at(server.host, server.auth))
     return server
+
+
+def _spool(table: Table) -> SpoolFolder | None:
+    path = table.take("spool", _text, None)
+    limit = table.take("spool_limit", _whole(1 << 10, 1 << 40), None)
+    if path is not None:
+        return SpoolFolder(Path(path), LIMIT if limit is None else limit)
+    if limit is not None:
+        table.refuse("spool_limit", "there is no spool: add spool, the path of a folder")
+    return None
 
 
 def _bandits(tables: Table, *, makes_tokens: bool) -> tuple[Definition, ...]:
@@ -195,6 +213,7 @@ def _definition(name: str, table: Table, makes_tokens: bool) -> Definition | Non
     partitions = table.take("partitions", _partitions, None)
     tokens = table.take("tokens", _token_mode, _OFF)
     lifetime = table.take("token_lifetime", _span, None)
+    baseline = table.take("baseline", _action, UNIFORM)
     table.finish()
     if tokens != "off" and not makes_tokens:
         message = 'nothing signs them: add keys_env = "BELATED_TOKEN_KEYS" under [tokens]'
@@ -208,7 +227,10 @@ def _definition(name: str, table: Table, makes_tokens: bool) -> Definition | Non
         message = f"they give rows of {features.dim} numbers, and the policy is for {policy.dim}"
         table.refuse("features", message)
     lasts = None if lifetime is None else lifetime // timedelta(microseconds=1)
-    return Definition(name, policy, rewards, features, retention, partitions, tokens, lasts)
+    return Definition(
+        name, policy, rewards, features, retention, partitions,
+        tokens=tokens, token_lifetime=lasts, baseline=baseline,
+    )  # fmt: skip
 
 
 def _fold(policy: Policy, rewards: Rewards) -> Fold:
@@ -244,6 +266,13 @@ def _partitions(value: Any) -> int:
     return check_partitions(_whole(1, 4096)(value))
 
 
+def _action(value: Any) -> int | str:
+    if type(value) not in (int, str):
+        message = "the name of an action, 'first' or 'uniform' was expected"
+        raise InvalidInput(f"{message}, not {value!r}", value)
+    return value  # type: ignore[no-any-return]  # it was looked at
+
+
 def _span(value: Any) -> timedelta:
     return as_span(_text(value))
 
@@ -268,6 +297,13 @@ def _token_mode(value: Any) -> TokenMode:
         if value == mode:
             return mode  # type: ignore[no-any-return]
     raise InvalidInput(f'"off", "report" or "enforce" was expected, not {value!r}', value)
+
+
+def _drain(value: Any) -> float:
+    seconds = _span(value).total_seconds()
+    if not 0 <= seconds <= 300:
+        raise InvalidInput(f"from 0s to 5m was expected, not {value!r}", value)
+    return seconds
 
 
 def _written(read: Callable[[str], T]) -> Callable[[Any], T]:

@@ -9,21 +9,23 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 from belated.bandit import check_part, check_same
-from belated.events import Activation, Decision, Event, Reward, Void
-from belated.exceptions import BelatedError, InvalidInput, JournalError, JournalMismatch
+from belated.events import Activation, Decision, Event, Reward, Switched, Void
+from belated.exceptions import InvalidInput, JournalError
 from belated.features import Features, as_actions
 from belated.identity import identify
 from belated.ids import check_id, key_of, partition_of
 from belated.inputs import as_reward, outside
-from belated.journals import PostgresBoard, PostgresJournal
+from belated.journals import Journal, PostgresBoard, PostgresJournal, SpoolJournal, SpoolStatus
 from belated.journals.arrivals import system_clock
 from belated.ledger import Telling
 from belated.policies import Policy
 from belated.published import PublishedModel
 from belated.rewards import Rewards
+from belated.service.baselines import UNIFORM
 from belated.service.bodies import (
     BanditState,
     DecisionStory,
@@ -32,16 +34,19 @@ from belated.service.bodies import (
     RewardBody,
     packed_rows,
 )
-from belated.service.decider import Asked, Decider, table_of
+from belated.service.decider import MODES, Asked, Decider, Mode, table_of
 from belated.service.gathering import Gathering
 from belated.service.group_commit import GroupCommit
+from belated.service.lookups import LookUps
+from belated.service.problems import ProblemError
+from belated.service.spools import WAIT, Leftovers, SpoolFolder
 from belated.service.tallies import SECONDS, Tally
 from belated.service.tokens import TokenMode
 
 log = logging.getLogger("belated.service")
 
-#: Seconds between two looks at the board.
-LOOK = 0.05
+#: Seconds between two looks at the board, and at the mode.
+LOOK, LOOK_AT_MODE = 0.05, 0.25
 #: In microseconds.
 DAY = 86_400_000_000
 
@@ -59,6 +64,7 @@ class Definition:
         partitions: of its journal; None for as many as there are.
         tokens: what is done with tokens of rewards.
         token_lifetime: of a token, in microseconds; None for as long as rewards are learned.
+        baseline: how to choose without a model: the name of an action, ``first`` or ``uniform``.
     """
 
     name: str
@@ -69,6 +75,7 @@ class Definition:
     partitions: int | None = None
     tokens: TokenMode = "off"
     token_lifetime: int | None = None
+    baseline: int | str = UNIFORM
 
 
 @dataclass
@@ -92,6 +99,7 @@ class Desk:
         definition: of the bandit.
         dsn: of the database.
         loop: the requests' event loop.
+        spools: where events wait while the database is away; None to refuse them then.
         clock: gives microseconds since 1970.
         seed: of the choices.
     """
@@ -102,6 +110,7 @@ class Desk:
         dsn: str,
         loop: asyncio.AbstractEventLoop,
         *,
+        spools: SpoolFolder | None = None,
         clock: Callable[[], int] = system_clock,
         seed: int | None = None,
     ) -> None:
@@ -109,22 +118,36 @@ class Desk:
         self.seen = Seen()
         self._clock = clock
         self._least, self._most = definition.rewards.range(definition.policy.family.support)
-        name = definition.name
-        journal = PostgresJournal(dsn, bandit=name, partitions=definition.partitions)
+        self._loop = loop
+        name, wait = definition.name, 10.0 if spools is None else WAIT
+        journal = PostgresJournal(dsn, bandit=name, partitions=definition.partitions, wait=wait)
         identify(journal, definition.policy, definition.features)
-        self._reader = PostgresJournal(dsn, bandit=name)  # so that no look-up waits for a commit
-        self._board = PostgresBoard(dsn, bandit=name)
+        self._reader = PostgresJournal(dsn, bandit=name, wait=wait)
+        self._board = PostgresBoard(dsn, bandit=name, wait=wait)
         self.decider = Decider(
-            definition.policy, partitions=journal.partitions, clock=clock, seed=seed
+            definition.policy,
+            partitions=journal.partitions,
+            clock=clock,
+            seed=seed,
+            baseline=definition.baseline,
+            bandit=name,
         )
         self.decider.warm_up()
-        self.commits = GroupCommit(journal, loop)
+        self._spool: SpoolJournal | None = None
+        self._leftovers: Leftovers | None = None
+        if spools is not None:
+            self._spool = spools.open(journal, self._delivered)
+            self._leftovers = Leftovers(spools, dsn, name)
+        kept: Journal = journal if self._spool is None else self._spool
+        self.commits = GroupCommit(kept, loop)
         self._gathering = Gathering(self.decider, self.commits, loop)
-        self._loop = loop
+        self._lookups = LookUps(self._reader, self.decider, self._spool)
         self._number = 0
         #: When the model was made, in microseconds since 1970; None before the first one.
         self.model_at: int | None = None
         self._stopped = threading.Event()
+        self._switched: Switched | None = None
+        self._switch(self._reader.switched())
         if (published := self._newer()) is not None:  # it starts with the last model there is
             self._take(published)
         self._looker = threading.Thread(target=self._look_on, name="belated board", daemon=True)
@@ -137,6 +160,10 @@ class Desk:
         it would be out of the processor's cache by the time a commit has ended.
         """
         start = time.perf_counter()
+        if self.decider.mode == "off":
+            raise ProblemError(
+                503, "Switched off", "this bandit decides nothing now", {"retry-after": "60"}
+            )
         return self._decide([self._read(offer) for offer in offers], start)
 
     async def _decide(self, asked: Sequence[Asked], start: float) -> list[Decision]:
@@ -155,7 +182,7 @@ class Desk:
         # Under an id that is sent for the first time there is nothing yet; and if it is sent again
         # before this is answered, then nobody waits for this answer any more.
         named = [one.id for one in asked if one.id is not None and not one.fresh]
-        known = await self._known(named) if named else {}
+        known = await self._lookups.decisions(named) if named else {}
         self._check_same(asked, known)
         new = [one for one in asked if one.id not in known]
         made = await self._gathering.decide(new) if new else []
@@ -164,7 +191,7 @@ class Desk:
         chosen = [known[one.id] if one.id in known else next(fresh) for one in asked]
         if named:
             # Another decider may have been asked the same meanwhile: one of the two counts.
-            counting = await self._known(named)
+            counting = await self._lookups.decisions(named)
             self._check_same(asked, counting)
             chosen = [counting.get(event.id, event) for event in chosen]
         return chosen
@@ -196,7 +223,8 @@ class Desk:
 
     async def story(self, id: str) -> DecisionStory:
         """All that the journal knows of a decision, by the rules of the ledger."""
-        return await asyncio.to_thread(self._tell, check_id(id))
+        check_id(id)
+        return await self._lookups.ask(lambda reader: self._tell(id, reader))
 
     def state(self) -> BanditState:
         """How it stands."""
@@ -208,6 +236,7 @@ class Desk:
             n=model.n,
             pending=model.pending,
             age=self.age,
+            mode=self.decider.mode,
         )
 
     def when(self, at: int | None) -> int:
@@ -222,6 +251,33 @@ class Desk:
             raise InvalidInput(f"at is {at}, which is more than a day ahead of now, {now}", at)
         return at
 
+    async def switch(self, mode: Mode, reason: str) -> Switched:
+        """Decide in another way, at all deciders, within a second."""
+        event = Switched(self._clock(), mode, reason)
+        await self._lookups.ask(lambda journal: journal.append([event]))
+        return event
+
+    @property
+    def spool(self) -> SpoolStatus | None:
+        """What waits on the local disk; None if there is no spool."""
+        return None if self._spool is None else self._spool.status
+
+    def is_stale(self, seconds: float) -> bool:
+        """Whether the model is older than that, and a newer one could be had elsewhere."""
+        if self.decider.mode in ("baseline", "off"):
+            return False  # it needs none
+        if self.age is None:
+            return True
+        if self.decider.mode == "freeze":
+            return False
+        # While the database is away no decider has a newer one: all go on with what they have.
+        away = self._spool is not None and self._spool.status.away
+        return self.age > seconds and not away
+
+    def now(self) -> int:
+        """By the clock of the desk, in microseconds since 1970."""
+        return self._clock()
+
     @property
     def age(self) -> float | None:
         """Of the model, in seconds."""
@@ -231,6 +287,8 @@ class Desk:
         """Commit what waits, and let go of the database."""
         self._stopped.set()
         self.commits.close()
+        if self._leftovers is not None:
+            self._leftovers.close()
         self._looker.join()
         self._reader.close()
         self._board.close()
@@ -264,11 +322,18 @@ class Desk:
         check_part(body.part, body.revision)
         return Reward(id, self.when(body.at), value, body.part, body.revision)
 
-    async def _known(self, ids: Sequence[str]) -> dict[str, Decision]:
-        return await asyncio.to_thread(self._reader.decisions, ids)
+    def _delivered(self, events: Sequence[Event], positions: Sequence[int]) -> None:
+        """What waited in the spool has its place now; told by the thread of the spool."""
+        found = [
+            (event.id, position)
+            for event, position in zip(events, positions, strict=True)
+            if isinstance(event, Decision)
+        ]
+        with suppress(RuntimeError):  # the loop has ended, and its decider with it
+            self._loop.call_soon_threadsafe(self.decider.written_all, found)
 
-    def _tell(self, id: str) -> DecisionStory:
-        made, reader = self.definition, self._reader
+    def _tell(self, id: str, reader: PostgresJournal) -> DecisionStory:
+        made = self.definition
         # First these: what they settle must not be settled without a record that came before.
         settles = made.rewards.window_us is not None or made.retention is not None
         partition = partition_of(key_of(id), reader.partitions)
@@ -292,15 +357,30 @@ class Desk:
     def _take(self, published: PublishedModel) -> None:
         try:
             self.decider.take(published)
-        except JournalMismatch as error:  # the learner has another policy still, or already
+        except Exception as error:  # of another policy, or damaged: go on with the one there is
             self._note("model", error)
             return
         self.model_at = published.at
         self.seen.models += 1
 
+    def _switch(self, event: Switched | None) -> None:
+        if event is None or event == self._switched:
+            return
+        self._switched = event
+        if event.mode not in MODES:
+            self._note("mode", InvalidInput(f"a newer release knows the mode {event.mode!r}"))
+            return
+        self.decider.switch(event.mode)
+        extra = {"bandit": self.definition.name, "mode": event.mode, "reason": event.reason}
+        log.info("switched", extra=extra)
+
     def _look_on(self) -> None:
+        looked = 0.0
         while not self._stopped.wait(LOOK):
             try:
+                if time.monotonic() > looked + LOOK_AT_MODE:
+                    self._loop.call_soon_threadsafe(self._switch, self._reader.switched())
+                    looked = time.monotonic()
                 published = self._newer()
             except JournalError as error:  # it is away: go on with the model there is
                 self._note("board", error)
@@ -309,7 +389,7 @@ class Desk:
             if published is not None:
                 self._loop.call_soon_threadsafe(self._take, published)
 
-    def _note(self, what: str, error: BelatedError) -> None:
+    def _note(self, what: str, error: Exception) -> None:
         self.seen.failures[what] += 1
         if str(error) not in self.seen.errors[-1:]:  # once, while it stays the same
             log.warning("no new model", extra={"bandit": self.definition.name, "why": str(error)})

@@ -62,6 +62,17 @@ async def answer_problem(
     await _send(send, problem.status, _PROBLEM, _encode(problem), *more)
 
 
+def last(send: Send) -> Send:
+    """For the last answer over a connection: the client is told, and it is closed."""
+
+    async def send_last(message: MutableMapping[str, Any]) -> None:
+        if message["type"] == "http.response.start":
+            message["headers"] = [*message["headers"], (b"connection", b"close")]
+        await send(message)
+
+    return send_last
+
+
 async def _send(
     send: Send, status: int, kind: tuple[bytes, bytes], data: bytes, *more: tuple[bytes, bytes]
 ) -> None:

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Sequence
 
 from belated.events import Decision
-from belated.service.decider import Asked, Decider
+from belated.service.decider import Asked, Decider, NoChoice
 from belated.service.group_commit import GroupCommit
 
 
@@ -66,7 +66,10 @@ class _Request:
 
     def choose(self) -> None:
         try:
-            self.events = self._decider.choose_all(self.asked)
+            try:
+                self.events = self._decider.choose_all(self.asked)
+            except NoChoice as why:  # never the caller's fault: it gets a decision all the same
+                self.events = self._decider.fall_back(self.asked, why)
         except Exception as error:
             self._refuse(error)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections import Counter
 from collections.abc import Callable, Mapping
 
@@ -14,6 +15,9 @@ from belated.service.learning import LearningService
 #: Seconds to rest: with nothing to do, while another leads, while the journal is away, and after
 #: an error that will hardly have gone by itself.
 IDLE, STAND_BY, AWAY, FAILED = 0.005, 0.2, 0.2, 5.0
+#: Seconds in which all must have stopped: what a database that hangs keeps from being saved is
+#: folded again by whoever leads next.
+STOP = 15.0
 
 log = logging.getLogger("belated.service")
 
@@ -49,9 +53,10 @@ class Learners:
     def stop(self) -> None:
         """Let each save what it knows and leave the lead to others; returns when all have."""
         self._stopped.set()
+        deadline = time.monotonic() + STOP
         for thread in self._threads:
             if thread.ident is not None:
-                thread.join()
+                thread.join(max(0.0, deadline - time.monotonic()))
 
     def _keep(self, name: str, make: Callable[[], LearningService]) -> None:
         while not self._stopped.is_set():

@@ -13,7 +13,7 @@ from itertools import islice
 from typing import Protocol
 
 from belated.estimators import Estimate
-from belated.events import Record, Reward, Settled
+from belated.events import Record, Reward, Settled, Switched
 from belated.exceptions import JournalError, OwnerSuperseded
 from belated.fold import Fold
 from belated.journals import Journal
@@ -46,6 +46,9 @@ class Owned(Journal, Protocol):
 
     def acquire(self, partition: int) -> int:
         """Become the owner of a partition."""
+
+    def switched(self) -> Switched | None:
+        """The last event that switched the mode of the service."""
 
 
 class LearningService:
@@ -209,6 +212,11 @@ class LearningService:
         wait = 0.0 if fold.version != self._published else ALIVE - PUBLISH
         if now < self._publish_at + wait:
             return
+        self.oldest = min((t for ledger in fold.ledgers if (t := ledger.oldest)), default=None)
+        switched = self.journal.switched()
+        if switched is not None and switched.mode == "freeze":  # the last model stays
+            self._published, self._publish_at = -1, now + PUBLISH
+            return
         model = PublishedModel.of(
             fold.model,
             fold.learner.policy,
@@ -219,7 +227,6 @@ class LearningService:
         self.board.publish(model.write(), self.epoch)
         self._published = fold.version
         self._publish_at = now + PUBLISH
-        self.oldest = min((t for ledger in fold.ledgers if (t := ledger.oldest)), default=None)
 
     def _save(self, fold: Fold) -> None:
         now = time.monotonic()

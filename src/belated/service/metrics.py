@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from belated.exceptions import MissingExtra
+from belated.service.decider import MODES
 from belated.service.desk import Desk
 from belated.service.guard import Guard
 from belated.service.learners import Learners
@@ -111,6 +112,32 @@ OF_DESKS = (
     _of_desk(
         _GAUGE, "belated_decisions_ahead", "Decisions made here that the model does not know yet.",
         lambda desk: desk.decider.ahead,
+    ),
+    _of_desk(
+        _GAUGE, "belated_mode", "1 for how the bandit decides here: learn, freeze, baseline, off.",
+        lambda desk: {mode: float(mode == desk.decider.mode) for mode in MODES}, "mode",
+    ),
+    _of_desk(
+        _COUNTER, "belated_fallback_decisions",
+        "Decisions by the baseline because the model could not choose, by the reason.",
+        lambda desk: {"error": 0, "not finite": 0} | desk.decider.fallbacks, "reason",
+    ),
+    _of_desk(
+        _GAUGE, "belated_journal_away",
+        "1 while the database is away and events wait on the local disk, else 0.",
+        lambda desk: None if desk.spool is None else float(desk.spool.away),
+    ),
+    _of_desk(
+        _GAUGE, "belated_spool_events", "Events that wait on the local disk.",
+        lambda desk: None if desk.spool is None else desk.spool.waiting,
+    ),
+    _of_desk(
+        _GAUGE, "belated_spool_bytes", "Bytes they take.",
+        lambda desk: None if desk.spool is None else desk.spool.size,
+    ),
+    _of_desk(
+        _GAUGE, "belated_spool_oldest_seconds", "Since the oldest of them came; 0 if none waits.",
+        lambda desk: None if desk.spool is None else _age(desk, desk.spool.oldest),
     ),
     _of_desk(
         _COUNTER, "belated_failures",
@@ -265,6 +292,10 @@ def _family(measure: Measure, subjects: Mapping[str, Any]) -> Metric:
         elif value is not None:
             family.add_metric([name], value)
     return family  # type: ignore[no-any-return]
+
+
+def _age(desk: Desk, since: int | None) -> float:
+    return 0.0 if since is None else max(0.0, (desk.now() - since) / 1e6)
 
 
 def _counted(learner: LearningService, *, parked: bool) -> dict[str, float]:

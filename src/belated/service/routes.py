@@ -24,10 +24,12 @@ from belated.service.bodies import (
     ManyAccepted,
     ManyDecided,
     Microseconds,
+    ModeBody,
     Offer,
     Offers,
     RewardBody,
     RewardsBody,
+    Switch,
 )
 from belated.service.desk import Desk, named
 from belated.service.keys import KeyScope
@@ -148,6 +150,11 @@ async def _state(call: Call) -> BanditState:
     return call.desk.state()
 
 
+async def _switch(call: Call) -> Switch:
+    event = await call.desk.switch(call.body.mode, call.body.reason)
+    return Switch(event.mode, event.reason, event.at)
+
+
 def _at(call: Call) -> int:
     """When it happened: as the caller says, or now."""
     given = parse_qs(call.query.decode("latin-1"), keep_blank_values=True)
@@ -199,6 +206,11 @@ BANDIT_ROUTES = (
     ),
     Route(
         "GET", "/v1/{bandit}", _state, "Tell how a bandit stands", BanditState, scope="read"
+    ),
+    Route(
+        "PUT", "/v1/{bandit}/mode", _switch,
+        "Learn on, freeze the model, do without it, or decide nothing", Switch, 200, ModeBody,
+        scope="admin",
     ),
 )  # fmt: skip
 

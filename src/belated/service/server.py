@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import logging
 import signal
 import socket
+import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -29,8 +31,16 @@ BACKLOG = 2048
 log = logging.getLogger("belated.service")
 
 
-def serve(app: Service, host: str, port: int) -> int:
+def serve(app: Service, host: str, port: int, *, drain: float = 0.0) -> int:
     """Serve until SIGTERM or SIGINT, then answer what is under way; returns the exit code.
+
+    Args:
+        app: what is served.
+        host: the address to listen on.
+        port: 0 for any that is free.
+        drain: for how many seconds it goes on when it is told to stop: it says that it is not
+            ready, so that balancers send nothing more, and has every connection closed after its
+            next answer.
 
     Raises:
         OSError: the address cannot be had.
@@ -53,7 +63,7 @@ def serve(app: Service, host: str, port: int) -> int:
         timeout_keep_alive=KEEP_ALIVE,
         timeout_graceful_shutdown=GRACE,
     )
-    server = _Server(config)
+    server = _Server(config, drain)
     collect_rarely()
     try:
         server.run(sockets=[listening])
@@ -76,7 +86,11 @@ def collect_rarely() -> None:
 
 
 class _Server(uvicorn.Server):
-    """Says where it can be reached, once it can be."""
+    """Says where it can be reached, once it can be; and that it will stop, before it does."""
+
+    def __init__(self, config: uvicorn.Config, drain: float) -> None:
+        super().__init__(config)
+        self._drain = drain
 
     async def startup(self, sockets: Sequence[socket.socket] | None = None) -> None:
         await super().startup(list(sockets or ()))
@@ -86,8 +100,19 @@ class _Server(uvicorn.Server):
             log.info("serving", extra={"host": host, "port": port, "bandits": list(app.desks)})
 
     async def shutdown(self, sockets: Sequence[socket.socket] | None = None) -> None:
+        await self._let_go()
         log.info("stopping: what is under way is answered first")
         await super().shutdown(list(sockets or ()))
+
+    async def _let_go(self) -> None:
+        """Go on until those who send requests have had time to see that it will stop."""
+        app: Any = self.config.app
+        if self.started and self._drain > 0.0:
+            app.draining = True
+            log.info("draining: no longer ready", extra={"seconds": self._drain})
+            deadline = time.monotonic() + self._drain
+            while time.monotonic() < deadline and not self.force_exit:
+                await asyncio.sleep(0.05)
 
 
 def _leave(number: int, frame: object) -> None:

@@ -10,7 +10,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from belated.events import Activation, Decision, Event, Opaque, Record, Reward, Settled, Void
+from belated.events import (
+    Activation,
+    Decision,
+    Event,
+    Opaque,
+    Record,
+    Reward,
+    Settled,
+    Switched,
+    Void,
+)
 from belated.exceptions import InvalidInput, JournalClosed
 from belated.ids import key_of, new_id, partition_of
 from belated.journals import Journal, Snapshot
@@ -26,6 +36,7 @@ _EVERY_KIND: list[Event] = [
     Reward("order-17", 7, math.nan),
     Void("order-17", 8),
     Settled(0, 1_700_000_000_000_000),
+    Switched(9, "freeze", "a sale begins"),
 ]
 _FROM_THE_FUTURE = Opaque(b"\xc8written by a release to come")
 

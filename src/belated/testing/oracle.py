@@ -13,7 +13,17 @@ from dataclasses import dataclass, field
 from typing import Self
 from zlib import crc32
 
-from belated.events import Activation, Decision, Opaque, Record, Reward, Settled, Void, encode
+from belated.events import (
+    Activation,
+    Decision,
+    Opaque,
+    Record,
+    Reward,
+    Settled,
+    Switched,
+    Void,
+    encode,
+)
 from belated.inputs import MAX_REWARD
 from belated.rewards import Rewards
 
@@ -117,6 +127,8 @@ class Oracle:
             # No time is beyond the journal's own last stamp.
             self.watermark = max(self.watermark, min(event.until, recorded))
             self._forget()
+            return
+        if isinstance(event, Switched):
             return
         # Rule 4, of values: NaN is outside of everything.
         if isinstance(event, Reward) and not self.least <= event.value <= self.most:

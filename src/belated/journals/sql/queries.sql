@@ -133,8 +133,8 @@ ON CONFLICT (bandit) DO UPDATE
 SET number = last.number + 1, published = now(), data = excluded.data
 RETURNING number;
 
--- published: the model, if there is one beyond a number
-SELECT number, data FROM belated.model WHERE bandit = %(bandit)s AND number > %(after)s;
+-- published: the model, if it is another than one was; after a restore its number can be lower
+SELECT number, data FROM belated.model WHERE bandit = %(bandit)s AND number <> %(after)s;
 
 -- records_of: the records of some ids, found by their marks
 SELECT partition, position, recorded, "check", event FROM belated.records_of(
@@ -151,7 +151,7 @@ FROM (
 WHERE mark >= %(least)b AND mark < %(beyond)b
 ORDER BY position DESC LIMIT %(limit)s;
 
--- settled_ever: the same among all; "+ 0" keeps the planner from reading all that is no answer
+-- last_marked: the same among all, by any marks; "+ 0" keeps the planner from reading all that is no answer
 SELECT partition, position, recorded, "check", event FROM belated.record
 WHERE bandit = %(bandit)s AND partition = %(partition)s
   AND mark >= %(least)b AND mark < %(beyond)b
@@ -176,3 +176,23 @@ ORDER BY created DESC, id;
 
 -- revoke_key: for good, and once: a second time changes nothing; nothing if there is none
 UPDATE belated.key SET revoked = coalesce(revoked, now()) WHERE id = %(id)s RETURNING name;
+
+-- clock: the server's, in microseconds since 1970
+SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint;
+
+-- missing_rights: what the role may not do with the tables, and would have to
+SELECT relname::text, privilege
+FROM pg_class
+JOIN pg_namespace ON pg_namespace.oid = relnamespace
+CROSS JOIN unnest(ARRAY['SELECT', 'INSERT', 'UPDATE', 'DELETE']) AS privilege
+WHERE nspname = 'belated' AND relkind = 'r'
+  AND NOT (has_schema_privilege(nspname, 'USAGE') AND has_table_privilege(pg_class.oid, privilege))
+ORDER BY relname, privilege;
+
+-- standing: of a bandit, its partitions, who leads and for how long, and the age of its model
+SELECT bandit.partitions, leader.holder, extract(epoch FROM leader.until - now())::float8,
+       extract(epoch FROM now() - model.published)::float8
+FROM belated.bandit
+LEFT JOIN belated.leader ON leader.bandit = bandit.number AND leader.until > now()
+LEFT JOIN belated.model ON model.bandit = bandit.number
+WHERE bandit.name = %(name)s;

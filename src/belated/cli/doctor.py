@@ -1,0 +1,39 @@
+"""``belated doctor``: check every setting that the promises of the service rest on.
+
+One line for each: ok, warning or wrong, what it means, and how to mend it. The exit code is 1 if
+anything is wrong. Nothing is changed. It needs the extra ``service``.
+"""
+
+from __future__ import annotations
+
+import argparse
+
+import msgspec
+
+from belated.cli.options import add_json
+from belated.cli.service import check_extra
+
+EXAMPLE = "belated doctor belated.toml"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """What the command takes."""
+    parser.add_argument("file", metavar="CONFIG", help="a file of TOML, such as belated.toml")
+    add_json(parser)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Run the command."""
+    check_extra("belated doctor")
+
+    from belated.service.doctor import examine
+    from belated.service.findings import lines
+
+    findings = examine(options.file)
+    sound = all(one.state != "wrong" for one in findings)
+    if options.json:
+        told = {"ok": sound, "findings": findings}
+        print(msgspec.json.format(msgspec.json.encode(told)).decode())
+    else:
+        print("\n".join(lines(findings)))
+    return 0 if sound else 1

@@ -1,0 +1,81 @@
+"""How events go into a database of PostgreSQL: packed, and with what recognises each."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Sequence
+from hashlib import blake2b
+
+from belated.events import Event, Opaque, Settled, Switched, encode
+from belated.ids import key_of
+from belated.journals.postgres_arrays import Packed, pack_bytes, pack_integer, pack_integers
+
+#: What the marks of events without an id begin with; switches lie apart, so that they are found.
+NO_ID, SWITCHES = bytes(8), bytes(7) + b"\1"
+
+
+class Arrivals:
+    """What goes to the server: every event once, with what tells it from others.
+
+    Attributes:
+        values: of the query ``append``, in their order there.
+    """
+
+    def __init__(
+        self,
+        bandit: int,
+        partitions: Sequence[int],
+        events: Sequence[Event | Opaque],
+        stamps: Sequence[int] | None,
+    ) -> None:
+        data = [encode(event) for event in events]
+        marks = [mark_of(*one) for one in zip(events, data, strict=True)]
+        # For each event given, its place among those that are sent; None where all of them are.
+        self._places: list[int] | None = None
+        if len(set(marks)) < len(marks):
+            first: dict[tuple[int, bytes], int] = {}
+            whose = list(zip(partitions, marks, strict=True))
+            kept = [n for n, one in enumerate(whose) if first.setdefault(one, n) == n]
+            order = {n: place for place, n in enumerate(kept)}
+            self._places = [order[first[one]] for one in whose]
+            partitions = [partitions[n] for n in kept]
+            marks, data = [marks[n] for n in kept], [data[n] for n in kept]
+            stamps = None if stamps is None else [stamps[n] for n in kept]
+        self.values: dict[str, Packed | None] = {
+            "bandit": pack_integer(bandit),
+            "partitions": pack_integers(partitions, 2),
+            "marks": pack_bytes(marks),
+            "crcs": pack_integers([zlib.crc32(one) for one in data], 8),
+            "events": pack_bytes(data),
+            "stamps": None if stamps is None else pack_integers(stamps, 8),
+        }
+
+    def of_all(self, positions: list[int]) -> list[int]:
+        """The position of each event given, from those of the events sent."""
+        if self._places is None:
+            return positions
+        return [positions[place] for place in self._places]
+
+
+def check_of(partition: int, position: int, recorded: int, data: bytes) -> int:
+    """As the function in the database makes it: a changed bit in any of the four shows."""
+    return zlib.crc32(data) ^ position ^ recorded ^ partition << 40
+
+
+def mark_of(event: Event | Opaque, data: bytes) -> bytes:
+    """What recognises an event that comes again; those of one time lie together (schema.sql)."""
+    if isinstance(event, Settled | Opaque):
+        whose = NO_ID
+    else:
+        whose = SWITCHES if isinstance(event, Switched) else key_of(event.id)[:8]
+    return whose + blake2b(data, digest_size=8).digest()
+
+
+def beyond(mark: bytes) -> bytes:
+    """Greater than every mark that begins with these 8 bytes."""
+    return mark + b"\xff" * 9
+
+
+def key_in(event: Event | Opaque) -> bytes | None:
+    """The key of the id of an event, None where it has none."""
+    return None if isinstance(event, Settled | Switched | Opaque) else key_of(event.id)

@@ -1,0 +1,96 @@
+"""Commands of belated in processes of their own, and requests to them."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from functools import partial
+from http.client import HTTPConnection
+from pathlib import Path
+from typing import Any
+
+from tests.waiting import eventually
+
+ROWS = [[1.0, 0.0], [0.0, 1.0]]
+
+
+#: Waits longer than usual: a process loads for seconds before it does anything.
+later = partial(eventually, seconds=60)
+
+
+class Process:
+    """``belated …`` in a process of its own, with its log."""
+
+    def __init__(self, log: Path, *arguments: str, **environment: str) -> None:
+        self._log = log
+        with log.open("wb") as file:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "belated", *arguments],
+                stdin=subprocess.DEVNULL,
+                stderr=file,
+                env=os.environ | environment,
+            )
+
+    def said(self, message: str) -> dict[str, Any] | None:
+        """The first line of its log with this message; every line must be JSON."""
+        whole, _, _ = self._log.read_text(encoding="utf-8").rpartition("\n")
+        lines = [json.loads(line) for line in whole.splitlines()]
+        return next((line for line in lines if line["message"] == message), None)
+
+    def heard(self, message: str) -> dict[str, Any]:
+        """The same, once it has been said."""
+
+        def is_so() -> bool:
+            assert self._process.poll() is None, self._log.read_text(encoding="utf-8")
+            return self.said(message) is not None
+
+        later(is_so, f"it has not said {message!r}")
+        found = self.said(message)
+        assert found is not None
+        return found
+
+    def send(self, number: int) -> None:
+        """A signal."""
+        self._process.send_signal(number)
+
+    def runs(self) -> bool:
+        """Whether it has not ended yet."""
+        return self._process.poll() is None
+
+    def ended(self) -> int:
+        """Its exit code, once it has one."""
+        return self._process.wait(30)
+
+    def kill(self) -> None:
+        """End it without warning, if it still runs."""
+        self._process.kill()
+        self._process.wait(30)
+
+    def ask(self, method: str, path: str, body: object = None) -> tuple[int, dict[str, Any]]:
+        """One request to its service, over a connection of its own."""
+        connection = HTTPConnection("127.0.0.1", self.heard("serving")["port"], timeout=10)
+        try:
+            data = None if body is None else json.dumps(body)
+            connection.request(method, path, data)
+            answer = connection.getresponse()
+            return answer.status, json.loads(answer.read())
+        finally:
+            connection.close()
+
+    def decide(self, **offer: object) -> str:
+        """The id of a decision."""
+        status, found = self.ask("POST", "/v1/offers/decisions", {"rows": ROWS, **offer})
+        assert status == 201, found
+        id: str = found["id"]
+        return id
+
+    def reward(self, id: str, value: float = 1.0) -> None:
+        """Report a reward."""
+        status, found = self.ask("PUT", f"/v1/offers/decisions/{id}/reward", {"value": value})
+        assert status == 202, found
+
+    def state(self) -> dict[str, Any]:
+        """How it stands with the bandit."""
+        return self.ask("GET", "/v1/offers")[1]

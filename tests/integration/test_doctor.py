@@ -1,0 +1,175 @@
+"""``belated doctor``: what is right is ok, what is not is named with how to mend it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from belated.cli.main import main
+from belated.events import Event, Void
+from belated.exceptions import JournalUnavailable
+from belated.journals import MemoryJournal, PostgresBoard, PostgresJournal, SpoolJournal
+from belated.service import doctor
+from belated.service.doctor import examine
+from belated.service.findings import Finding
+from tests.integration.postgres_server import StartPostgres
+
+
+class Away(MemoryJournal):
+    """A journal that takes nothing."""
+
+    def append(
+        self, events: Sequence[Event], *, recorded: Sequence[int] | None = None
+    ) -> list[int]:
+        """It is away."""
+        raise JournalUnavailable("it is away")
+
+
+#: Examines a database; the bandit is called offers.
+Examine = Callable[..., dict[str, Finding]]
+
+
+@pytest.fixture
+def examined(tmp_path: Path) -> Examine:
+    """By the name of the check."""
+
+    def look(dsn: str, *, partitions: int = 1, server: str = "") -> dict[str, Finding]:
+        file = tmp_path / "belated.toml"
+        file.write_text(
+            f"""
+            [database]
+            dsn = "{dsn}"
+            [server]
+            {server}
+            [bandits.offers]
+            policy = "DelayedUCB(dim=2, family=Bernoulli())"
+            rewards = "Explicit()"
+            partitions = {partitions}
+            """,
+            encoding="utf-8",
+        )
+        return {one.check: one for one in examine(file)}
+
+    return look
+
+
+@pytest.fixture
+def offers(dsn: str) -> str:
+    """A database in which the bandit has a journal, a leader and a model."""
+    PostgresJournal(dsn, bandit="offers", partitions=1).close()
+    board = PostgresBoard(dsn, bandit="offers")
+    epoch = board.lead("somebody", 60)
+    if epoch is not None:
+        board.publish(b"a model", epoch)
+    board.close()
+    return dsn
+
+
+def test_all_is_well(
+    examined: Examine,
+    offers: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A line for each check, for people and for programs; the exit code is 0."""
+    monkeypatch.setattr(doctor, "SYNC", 0.0)  # tests may run in memory
+    monkeypatch.setattr(doctor, "FILES", 1)
+    spool = f'spool = "{tmp_path}/spool"\nspool_limit = 100000'
+    found = examined(offers, server=spool)
+    assert {one.state for one in found.values()} == {"ok"}, found
+    assert {
+        "config", "database", "version", "primary", "fsync", "full_page_writes",
+        "synchronous_commit", "clock", "rights", "tables", "journal of offers", "leader of offers",
+        "model of offers", "spool", "spool room", "spool of offers", "open files",
+    } == found.keys()  # fmt: skip
+    assert "somebody; its lease ends in" in found["leader of offers"].what
+    assert main(["doctor", str(tmp_path / "belated.toml")]) == 0
+    assert "ok       fsync: it is on\n" in capsys.readouterr().out
+    assert main(["doctor", str(tmp_path / "belated.toml"), "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["ok"] is True
+    assert told["findings"][0] == {"check": "config", "state": "ok", "what": "1 bandits"}
+
+
+def test_a_server_that_loses_events_is_wrong(
+    examined: Examine, start_postgres: StartPostgres, tmp_path: Path
+) -> None:
+    """Each setting by its name; without tables nothing further is asked."""
+    server = start_postgres(
+        {"fsync": "off", "full_page_writes": "off", "synchronous_commit": "local"}
+    )
+    try:
+        found = examined(server.dsn)
+        assert main(["doctor", str(tmp_path / "belated.toml")]) == 1
+    finally:
+        server.stop()
+    for name in ("fsync", "full_page_writes", "synchronous_commit"):
+        assert found[name].state == "wrong"
+        assert "acknowledged events can be lost" in found[name].what
+        assert f"set {name} = on" in found[name].mend
+    assert (found["tables"].state, found["tables"].what) == ("wrong", "there are none")
+    assert found["spool"].state == "warning"
+    assert found["database"].state == "ok"
+
+
+def test_a_database_that_is_not_there(examined: Examine) -> None:
+    """It is said where it was looked for; the rest is examined all the same."""
+    found = examined("postgresql://localhost:1/belated?password=secret")
+    assert found["database"].state == "wrong"
+    assert "'belated' on localhost:1" in found["database"].what
+    assert "secret" not in str(found)
+    assert "open files" in found
+
+
+def test_a_file_with_mistakes(tmp_path: Path) -> None:
+    """All of them, and nothing else."""
+    file = tmp_path / "belated.toml"
+    file.write_text("[server]\nprot = 1\n", encoding="utf-8")
+    found = examine(file)
+    assert len(found) == 3
+    assert {one.state for one in found} == {"wrong"}
+
+
+def test_a_role_without_rights(examined: Examine, offers: str) -> None:
+    """What it lacks is named."""
+    with psycopg.connect(offers, autocommit=True) as connection:
+        connection.execute("DROP ROLE IF EXISTS poor")
+        connection.execute("CREATE ROLE poor LOGIN")
+        connection.execute("GRANT USAGE ON SCHEMA belated TO poor")
+        connection.execute("GRANT SELECT ON ALL TABLES IN SCHEMA belated TO poor")
+    found = examined(offers.replace("belated@", "poor@"))
+    assert found["rights"].state == "wrong"
+    assert "INSERT on bandit" in found["rights"].what
+    assert "GRANT USAGE ON SCHEMA belated" in found["rights"].mend
+    with psycopg.connect(offers, autocommit=True) as connection:
+        connection.execute("DROP OWNED BY poor; DROP ROLE poor")
+
+
+def test_what_does_not_fit_or_was_left(
+    examined: Examine, offers: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Partitions, a leader that has gone, files of processes that have died, and no room."""
+    board = PostgresBoard(offers, bandit="offers")
+    board.resign("somebody")
+    board.close()
+    spool = SpoolJournal(Away(bandit="offers"), tmp_path / "offers.0.spool", wait=None)
+    spool.append([Void("a", 1), Void("b", 1)])
+    spool.close()
+    (tmp_path / "offers.1.spool").write_bytes(b"nothing of ours, but long enough to be looked at")
+    usage = type("Usage", (), {"free": 1 << 20})
+    monkeypatch.setattr("shutil.disk_usage", lambda _: usage)
+    found = examined(offers, partitions=4, server=f'spool = "{tmp_path}"')
+    assert found["journal of offers"].state == "wrong"
+    assert "it has 1 partitions, and the file says 4" in found["journal of offers"].what
+    assert found["leader of offers"].state == "warning"
+    assert found["spool room"].state == "warning"
+    assert found["spool of offers"].state == "wrong"
+    (tmp_path / "offers.1.spool").unlink()
+    found = examined(offers, server=f'spool = "{tmp_path}"')
+    assert found["spool of offers"].state == "warning"
+    assert "2 events of processes that have died wait in 1 files" in found["spool of offers"].what

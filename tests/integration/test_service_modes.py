@@ -1,0 +1,194 @@
+"""The switch: learn, freeze, baseline, off; heeded by all deciders, kept in the journal."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import numpy as np
+import pytest
+
+from belated import Bernoulli, DelayedUCB, Explicit
+from belated.cli.main import main
+from belated.events import Decision, Switched
+from belated.fold import Fold
+from belated.journals import PostgresJournal
+from belated.service import Definition, create_app
+from belated.service.app import Service
+from tests.integration.serving import served
+from tests.waiting import eventually
+
+ROWS = [[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]]
+ACTIONS = ["a", "b", "c"]
+POLICY, REWARDS = DelayedUCB(2, Bernoulli()), Explicit()
+
+
+@pytest.fixture
+def made(bandit: str) -> Definition:
+    """A bandit whose safe action is b."""
+    return Definition(bandit.replace(" ", "-"), POLICY, REWARDS, partitions=2, baseline="b")
+
+
+class Decider:
+    """A service, and requests to it."""
+
+    def __init__(self, app: Service, http: httpx.Client, name: str) -> None:
+        self.app, self._http, self._name = app, http, name
+
+    def ask(self, method: str, path: str = "", body: object = None) -> httpx.Response:
+        """One request."""
+        return self._http.request(method, f"/v1/{self._name}{path}", json=body)
+
+    def decide(self) -> dict[str, Any]:
+        """One decision."""
+        answer = self.ask("POST", "/decisions", {"rows": ROWS, "actions": ACTIONS})
+        assert answer.status_code == 201, answer.text
+        found: dict[str, Any] = answer.json()
+        return found
+
+    def reward(self, id: str) -> None:
+        """Its reward."""
+        answer = self.ask("PUT", f"/decisions/{id}/reward", {"value": 1.0})
+        assert answer.status_code == 202
+
+    def switch(self, mode: str, reason: str = "") -> None:
+        """To another mode."""
+        answer = self.ask("PUT", "/mode", {"mode": mode, "reason": reason})
+        assert answer.status_code == 200, answer.text
+        assert answer.json()["mode"] == mode
+
+    @property
+    def mode(self) -> str:
+        """As it is told."""
+        return str(self.ask("GET").json()["mode"])
+
+    @property
+    def theta(self) -> list[float]:
+        """Of its model."""
+        found: list[float] = self.app.desks[self._name].decider.model.theta.tolist()
+        return found
+
+
+@pytest.fixture
+def one(made: Definition, dsn: str) -> Iterator[Decider]:
+    """A decider that learns too."""
+    app = create_app([made], dsn, learn=True, seed=1)
+    with served(app) as serving, httpx.Client(base_url=serving.url, timeout=30) as http:
+        yield Decider(app, http, made.name)
+
+
+@pytest.fixture
+def other(made: Definition, dsn: str, one: Decider) -> Iterator[Decider]:
+    """Another, which does not."""
+    app = create_app([made], dsn, seed=2)
+    with served(app) as serving, httpx.Client(base_url=serving.url, timeout=30) as http:
+        yield Decider(app, http, made.name)
+
+
+def within_a_second(both: tuple[Decider, ...], mode: str) -> None:
+    """All of them have heard of it."""
+    start = time.monotonic()
+    eventually(lambda: all(decider.mode == mode for decider in both))
+    assert time.monotonic() - start < 1.0
+
+
+def test_frozen_deciders_have_one_model_and_learning_goes_on(
+    one: Decider, other: Decider, made: Definition, dsn: str
+) -> None:
+    """Also one that starts meanwhile; when it is over they know all that has come."""
+    one.reward(one.decide()["id"])
+    eventually(lambda: one.theta == other.theta != [0.0, 0.0])
+    one.switch("freeze", "a sale begins")
+    within_a_second((one, other), "freeze")
+    time.sleep(0.3)  # for a model that was under way
+    frozen = one.theta
+    chosen = [decider.decide() for _ in range(10) for decider in (one, other)]
+    # Nothing changes the model, so what was best stays the best, at all of them.
+    assert len({decision["action"] for decision in chosen}) == 1
+    for decision in chosen:
+        one.reward(decision["id"])
+    learner = one.app._learners.running[made.name]
+    eventually(lambda: learner.fold is not None and learner.fold.learner.model.n == 21)
+    time.sleep(0.5)
+    third = create_app([made], dsn)
+    with served(third):
+        started = third.desks[made.name].decider
+        assert (started.mode, started.model.theta.tolist()) == ("freeze", frozen)
+    assert one.theta == other.theta == frozen
+    assert all(decider.app._readyz()[0] == 200 for decider in (one, other))
+    other.switch("learn")
+    eventually(lambda: one.theta == other.theta != frozen)
+    eventually(lambda: one.app.desks[made.name].decider.model.n == 21)
+
+
+def test_baseline_and_off(one: Decider, other: Decider, made: Definition, dsn: str) -> None:
+    """The safe action, with the true propensity; then none at all, though rewards are taken."""
+    before = one.decide()
+    other.switch("baseline")
+    within_a_second((one, other), "baseline")
+    plain = [decider.decide() for _ in range(5) for decider in (one, other)]
+    assert {(decision["action"], decision["propensity"]) for decision in plain} == {("b", 1.0)}
+    other.switch("off", "a bug in prices")
+    within_a_second((one, other), "off")
+    refused = one.ask("POST", "/decisions", {"rows": ROWS})
+    assert (refused.status_code, refused.headers["retry-after"]) == (503, "60")
+    one.reward(before["id"])
+    assert one.app._readyz()[0] == 200
+    text = one.app.metrics.text().decode()
+    assert f'belated_mode{{bandit="{made.name}",mode="off"}} 1.0' in text
+    eventually(lambda: one.app.desks[made.name].decider.model.n == 1)  # it is learned too
+    wrong = one.ask("PUT", "/mode", {"mode": "on"})
+    assert wrong.status_code == 422
+    with PostgresJournal(dsn, bandit=made.name) as journal:
+        records = [record for p in range(2) for record in journal.read(p, 0, 1000)]
+        switched = journal.switched()
+    assert switched is not None
+    assert (switched.mode, switched.reason) == ("off", "a bug in prices")
+    decisions = [record.event for record in records if isinstance(record.event, Decision)]
+    assert sum(event.action == "b" and event.propensity == 1.0 for event in decisions) >= 10
+
+
+def test_the_fold_passes_over_a_switch(one: Decider, made: Definition, dsn: str) -> None:
+    """Digest and estimate are as if it had not been."""
+    for mode in ("baseline", "learn", "freeze"):
+        one.reward(one.decide()["id"])
+        one.switch(mode)
+    folds = Fold(POLICY, REWARDS, partitions=2), Fold(POLICY, REWARDS, partitions=2)
+    with PostgresJournal(dsn, bandit=made.name) as journal:
+        for partition in range(2):
+            for record in journal.read(partition, 0, 1000):
+                folds[0].take(record)
+                if not isinstance(record.event, Switched):
+                    folds[1].take(record)
+    assert folds[0].digest == folds[1].digest
+    assert folds[0].counters["switched"] == 3
+    for fold in folds:
+        fold.learner.fit()
+    np.testing.assert_array_equal(folds[0].model.theta, folds[1].model.theta)
+
+
+def test_the_command(
+    one: Decider, made: Definition, dsn: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It needs no service to talk to, only the database."""
+    file = tmp_path / "belated.toml"
+    file.write_text(
+        f"""
+        [database]
+        dsn = "{dsn}"
+        [bandits.{made.name}]
+        policy = "DelayedUCB(dim=2, family=Bernoulli())"
+        rewards = "Explicit()"
+        baseline = "b"
+        """,
+        encoding="utf-8",
+    )
+    assert main(["switch", made.name, "baseline", str(file), "--reason", "a test"]) == 0
+    assert capsys.readouterr().out == f"{made.name} decides without a model (before: learn)\n"
+    within_a_second((one,), "baseline")
+    assert one.decide()["action"] == "b"
+    assert main(["switch", "nobody", "off", str(file)]) == 2
+    assert "there is no bandit 'nobody'" in capsys.readouterr().err

@@ -1,0 +1,151 @@
+"""The service while its database cannot be reached: it goes on, and nothing is lost."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from belated import Bernoulli, DelayedUCB, Explicit
+from belated.events import Decision, Reward, Void
+from belated.journals import PostgresJournal, SpoolJournal
+from belated.service import Definition, create_app
+from belated.service.app import Service
+from belated.service.spools import SpoolFolder
+from tests.faults.gates import Gate
+from tests.integration.postgres_server import PostgresServer
+from tests.integration.serving import served
+from tests.waiting import eventually
+
+ROWS = [[1.0, 0.0], [0.0, 1.0]]
+
+
+@pytest.fixture
+def gate(postgres: PostgresServer) -> Iterator[Gate]:
+    """The way to the database."""
+    found = Gate(postgres.port)
+    yield found
+    found.close()
+
+
+@pytest.fixture
+def through(postgres: PostgresServer, gate: Gate) -> str:
+    """The database, by that way."""
+    return postgres.dsn.replace(str(postgres.port), str(gate.port))
+
+
+class World:
+    """A service with a spool, and requests to it."""
+
+    def __init__(self, app: Service, http: httpx.Client, bandit: str) -> None:
+        self.app, self.http, self.bandit = app, http, bandit
+        self.worst = 0.0
+
+    @property
+    def desk(self) -> Any:
+        """Of the one bandit."""
+        return self.app.desks[self.bandit]
+
+    def ask(self, method: str, path: str, body: object = None) -> httpx.Response:
+        """One request; how long it took is noted."""
+        start = time.monotonic()
+        found = self.http.request(method, f"/v1/{self.bandit}{path}", json=body)
+        self.worst = max(self.worst, time.monotonic() - start)
+        return found
+
+    def decide(self, **offer: object) -> httpx.Response:
+        """One decision."""
+        return self.ask("POST", "/decisions", {"rows": ROWS, **offer})
+
+
+@pytest.fixture
+def world(through: str, bandit: str, tmp_path: Path) -> Iterator[World]:
+    """It decides and learns."""
+    bandit = bandit.replace(" ", "-")
+    made = Definition(bandit, DelayedUCB(2, Bernoulli()), Explicit(), partitions=2)
+    app = create_app([made], through, learn=True, spools=SpoolFolder(tmp_path))
+    with served(app) as serving, httpx.Client(base_url=serving.url, timeout=30) as http:
+        yield World(app, http, bandit)
+
+
+def test_it_goes_on_and_hands_over_when_the_database_is_back(
+    world: World, gate: Gate, dsn: str
+) -> None:
+    """Requests are answered within a second; later all is in the journal, and counted once."""
+    before = world.decide().json()["id"]
+    eventually(lambda: world.desk.decider.version >= 1)
+    gate.swallow()
+    made = [world.decide(id=f"mine-{n}", fresh=True).json() for n in range(5)]
+    made += [world.decide().json() for _ in range(20)]
+    for one in [before, *(one["id"] for one in made[:10])]:
+        assert world.ask("PUT", f"/decisions/{one}/reward", {"value": 1.0}).status_code == 202
+    # What was decided here is known here, whoever else is away.
+    assert world.decide(id="mine-3").json() == made[3]
+    unknown = world.decide(id="before-it-went")
+    assert (unknown.status_code, unknown.headers["retry-after"]) == (503, "1")
+    assert world.ask("GET", "/decisions/mine-3").status_code == 503
+    assert world.worst < 1.0
+    assert world.http.get("/readyz").status_code == 200
+    text = world.http.get("/metrics").text
+    assert f'belated_journal_away{{bandit="{world.bandit}"}} 1.0' in text
+    assert f'belated_spool_events{{bandit="{world.bandit}"}} 36.0' in text
+    assert world.desk.decider.model.pending >= 25  # the reward of the first is out too
+    gate.open()
+    eventually(lambda: world.desk.spool.waiting == 0)
+    eventually(lambda: world.desk.decider.ahead == 0, "positions are not known")
+    eventually(lambda: world.desk.decider.model.n == 11)
+    assert world.desk.decider.model.pending == 26 - 11
+    assert world.decide(id="mine-3").json() == made[3]
+    with PostgresJournal(dsn, bandit=world.bandit) as journal:
+        events = [record.event for p in range(2) for record in journal.read(p, 0, 1000)]
+    ids = [event.id for event in events if isinstance(event, Decision)]
+    assert sorted(ids) == sorted([before, *(one["id"] for one in made)])
+    assert sum(isinstance(event, Reward) for event in events) == 11
+
+
+def test_a_full_spool_refuses_and_says_when_to_try_again(
+    through: str, gate: Gate, bandit: str, tmp_path: Path
+) -> None:
+    """With nothing kept; when the database is back there is room again."""
+    made = Definition(bandit, DelayedUCB(2, Bernoulli()), Explicit())
+    app = create_app([made], through, spools=SpoolFolder(tmp_path, limit=2_000))
+    with served(app) as serving, httpx.Client(base_url=serving.url, timeout=30) as http:
+        world = World(app, http, bandit)
+        gate.cut()
+        answers = [world.decide() for _ in range(40)]
+        refused = [one for one in answers if one.status_code == 503]
+        assert 0 < len(refused) < 40
+        assert refused[0].headers["retry-after"] == "1"
+        taken = len(answers) - len(refused)
+        assert world.desk.decider.model.pending == taken
+        gate.open()
+        eventually(lambda: world.desk.spool.waiting == 0)
+        eventually(lambda: world.decide().status_code == 201)
+
+
+def test_what_a_dead_process_left_is_handed_over_by_the_next(
+    through: str, dsn: str, bandit: str, tmp_path: Path
+) -> None:
+    """Also where it is more than one; what cannot be read is left alone, and nothing waits."""
+    folder, left = SpoolFolder(tmp_path), 3
+    for number in range(left):
+        journal = PostgresJournal(dsn, bandit=bandit)
+        spool = SpoolJournal(journal, tmp_path / f"{bandit.replace(' ', '%20')}.{number}.spool")
+        spool._away = True  # no thread of it may hand over
+        spool.append([Void(f"left {number}", 1)])
+        spool._hands.stop(journal.close, 1)
+        spool._file.close()
+    (tmp_path / f"{bandit.replace(' ', '%20')}.3.spool").write_bytes(b"something else" * 9)
+    made = Definition(bandit, DelayedUCB(2, Bernoulli()), Explicit())
+    assert sorted(folder.left(bandit).values()) == [-1, 1, 1, 1]
+    with served(create_app([made], through, spools=folder)):
+        eventually(lambda: list(folder.left(bandit).values()) == [-1])
+    with PostgresJournal(dsn, bandit=bandit) as journal:
+        events = [record.event for record in journal.read(0, 0, 100)]
+    assert sorted(event.id for event in events if isinstance(event, Void)) == [
+        f"left {number}" for number in range(left)
+    ]
