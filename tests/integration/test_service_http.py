@@ -271,6 +271,12 @@ WRONG: list[tuple[str, str, bytes | dict[str, Any], int]] = [
     ("POST", OFFER, {"context": {"age": 1}, "actions": ["a"]}, 422),
     ("POST", "/v1/shared/decisions", {"rows": [[1, 2, 3, 4]]}, 422),
     ("POST", "/v1/shared/decisions", {"context": {"age": 1}}, 422),
+    (
+        "POST",
+        "/v1/shared/decisions",
+        {"context": {"age": 1}, "actions": {"a": {"price": 1}}, "dim": 4},
+        422,
+    ),
     ("POST", "/v1/shared/decisions", {"context": {"age": 1}, "actions": ["a", "b"]}, 422),
     ("POST", "/v1/shared/decisions", {"context": {}, "actions": {"a": {"price": 1}}}, 422),
     ("POST", "/v1/shared/decisions", {"actions": {"a": {"price": 1}}}, 422),
