@@ -24,6 +24,7 @@ from belated.service.exchange import (
     answer_bytes,
     answer_problem,
     body_of,
+    check_plain,
 )
 from belated.service.learners import Learners
 from belated.service.learning import LearningService
@@ -122,6 +123,7 @@ class Service:
                 status, content = route.handler(self)
             else:
                 desk, route, id = found or self._find(scope["method"], raw)
+                check_plain(scope["headers"])
                 data = await body_of(receive, self._limit)
                 query = scope.get("query_string", b"")
                 content = await route.handler(Call(desk, id, route.read(data), query))
