@@ -13,13 +13,35 @@ import msgspec
 
 from belated.events import Activation, Decision, Record, Reward, Void
 from belated.exceptions import InvalidInput
-from belated.inputs import as_rows
+from belated.features.records import MAX_ID
+from belated.inputs import MAX_ENTRY, MAX_REWARD, as_rows
 from belated.ledger import Telling
 
 #: How many offers, or rewards, may be in one request; more would make others wait.
 MOST_AT_ONCE = 1_000
 
-Id = Annotated[str, msgspec.Meta(min_length=1, max_length=128, description="names a decision")]
+# What stands in `extra_json_schema` is for readers of the document: others check it.
+_NO_NUL = {"pattern": "^[^\\u0000]*$"}
+Number = Annotated[
+    float, msgspec.Meta(extra_json_schema={"minimum": -MAX_ENTRY, "maximum": MAX_ENTRY})
+]
+Rows = Annotated[list[list[Number]], msgspec.Meta(extra_json_schema={"minItems": 1})]
+Packed = Annotated[str, msgspec.Meta(extra_json_schema={"contentEncoding": "base64"})]
+Id = Annotated[
+    str,
+    msgspec.Meta(
+        min_length=1, max_length=128, description="names a decision", extra_json_schema=_NO_NUL
+    ),
+]
+Action = Annotated[int, msgspec.Meta(extra_json_schema={"minimum": -MAX_ID, "maximum": MAX_ID})]
+Actions = Annotated[
+    list[Action | str],
+    msgspec.Meta(extra_json_schema={"minItems": 1, "uniqueItems": True}),
+]
+Records = Annotated[dict[str, Any], msgspec.Meta(extra_json_schema={"minProperties": 1})]
+Value = Annotated[
+    float, msgspec.Meta(extra_json_schema={"minimum": -MAX_REWARD, "maximum": MAX_REWARD})
+]
 Microseconds = Annotated[
     int, msgspec.Meta(ge=0, le=(1 << 63) - 1, description="microseconds since 1970")
 ]
@@ -42,10 +64,10 @@ class Offer(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaul
         activated: false if the outcome clock starts only with an activation.
     """
 
-    rows: list[list[float]] | str | None = None
+    rows: Rows | Packed | None = None
     dim: int | None = None
     context: dict[str, Any] | list[float] | None = None
-    actions: list[int | str] | dict[str, Any] | None = None
+    actions: Actions | Records | None = None
     id: Id | None = None
     fresh: bool = False
     activated: bool = True
@@ -102,9 +124,9 @@ class RewardBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_d
         revision: of this part: a higher one replaces it.
     """
 
-    value: float
+    value: Value
     at: Microseconds | None = None
-    part: Annotated[str, msgspec.Meta(max_length=128)] = ""
+    part: Annotated[str, msgspec.Meta(max_length=128, extra_json_schema=_NO_NUL)] = ""
     revision: Annotated[int, msgspec.Meta(ge=0, le=(1 << 63) - 1)] = 0
 
 
