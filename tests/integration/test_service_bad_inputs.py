@@ -172,6 +172,17 @@ def test_a_time_of_many_digits_is_refused(asking: Asking) -> None:
     asking.refused(lambda: asking.send("DELETE", f"/decisions/x?at={digits}", b""), 422)
 
 
+def test_a_long_address_is_refused(asking: Asking) -> None:
+    """An id and a time as long as clients send, and a query of 15,000 parameters."""
+    long = "9" * 60_000
+    for path in (
+        f"/decisions/{long}",
+        f"/decisions/x?at={long}",
+        "/decisions/x?" + "a=1&" * 15_000,
+    ):
+        asking.refused(lambda: asking.send("DELETE", path, b""), 422)  # noqa: B023
+
+
 # --- 4. text that is none ------------------------------------------------------------------------
 
 NO_TEXT = {

@@ -134,7 +134,11 @@ async def _state(call: Call) -> BanditState:
 
 def _at(call: Call) -> int:
     """When it happened: as the caller says, or now."""
-    given = parse_qs(call.query.decode("latin-1"), keep_blank_values=True)
+    text = call.query.decode("latin-1")
+    try:  # more than these are not taken apart: a query may be longer than a body
+        given = parse_qs(text, keep_blank_values=True, max_num_fields=10)
+    except ValueError:
+        raise InvalidInput("the query has more than 10 parameters: at is the only one") from None
     if given.keys() - {"at"}:
         raise InvalidInput(f"{sorted(given)} in the query: nothing but at can be there")
     if not given:
