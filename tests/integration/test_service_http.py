@@ -318,6 +318,7 @@ WRONG: list[tuple[str, str, bytes | dict[str, Any], int]] = [
     ("POST", "/v1/rows/rewards/batch", {"rewards": [{"id": "a", "value": 7}]}, 422),
     ("PUT", "/v1/rows/decisions/x/activation?at=soon", b"", 422),
     ("PUT", "/v1/rows/decisions/x/activation?at=", b"", 422),
+    ("PUT", "/v1/rows/decisions/x/activation?at=5&at=6", b"", 422),
     ("PUT", "/v1/rows/decisions/x/activation?when=5", b"", 422),
     ("DELETE", "/v1/rows/decisions/x?at=-5", b"", 422),
     ("DELETE", "/v1/rows/decisions/%00", b"", 422),

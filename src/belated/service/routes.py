@@ -143,8 +143,10 @@ def _at(call: Call) -> int:
         raise InvalidInput(f"{sorted(given)} in the query: nothing but at can be there")
     if not given:
         return call.desk.now()
+    if len(given["at"]) > 1:
+        raise InvalidInput("at stands in the query more than once")
     try:
-        return msgspec.convert(given["at"][-1], Microseconds, strict=False)
+        return msgspec.convert(given["at"][0], Microseconds, strict=False)
     except msgspec.ValidationError as error:
         raise InvalidInput(f"at in the query: {error}") from None
 
