@@ -12,7 +12,7 @@ nox.options.default_venv_backend = "uv|virtualenv"
 nox.options.sessions = ["lint", "types", "layers", "docs", "wheel", "tests-3.11"]
 
 PYTHONS = ["3.11", "3.12", "3.13"]
-TIERS = ["unit", "laws", "statistical", "integration", "faults", "acceptance"]
+TIERS = ["unit", "laws", "statistical", "integration", "faults", "fuzz", "acceptance"]
 
 
 def install(session: nox.Session) -> None:
@@ -75,6 +75,13 @@ def wheel(session: nox.Session) -> None:
     """Build the wheel and try it with nothing but the base dependencies."""
     install(session)
     session.run("bash", ".ci/wheel", external=True)
+
+
+@nox.session(python=PYTHONS[0])
+def audit(session: nox.Session) -> None:
+    """Look for known vulnerabilities of the pins; `-- --strict` fails if that cannot be done."""
+    install(session)
+    session.run("python", ".ci/audit", *session.posargs)
 
 
 @nox.session(python=PYTHONS[0])

@@ -92,6 +92,22 @@ def test_parameters_and_bodies(described: dict[str, Any]) -> None:
         assert ("requestBody" in one) == (method in ("post", "put") and "activation" not in path)
 
 
+def test_the_id_of_an_answer_leads_on(described: dict[str, Any]) -> None:
+    """From whatever names a decision to all that can be asked of one, with what that needs."""
+    paths = {one["operationId"]: path for path, _, one in operations(described)}
+    leading = {"decide", "decide_many", "reward", "activate", "void", "story"}
+    for _, _, one in operations(described):
+        links = [
+            it for answer in one["responses"].values() for it in answer.get("links", {}).items()
+        ]
+        assert bool(links) == (one["operationId"] in leading)
+        for name, link in links:
+            assert link["operationId"] == name
+            assert set(re.findall(r"{(\w+)}", paths[name])) == link["parameters"].keys()
+        if links:
+            assert dict(links).keys() == {name for name, path in paths.items() if "{id}" in path}
+
+
 def test_problems_are_documented(described: dict[str, Any]) -> None:
     """Of keys where one is needed; of bandits that there is none, or that it cannot now."""
     scopes = {(route.path, route.method.lower()): route.scope for route in ROUTES}
@@ -103,7 +119,7 @@ def test_problems_are_documented(described: dict[str, Any]) -> None:
             set() if scope is None else {"401", "403", "429"}
         )
         if "{bandit}" in path:
-            assert {"404", "413", "500", "503"} <= one["responses"].keys()
+            assert {"400", "404", "413", "415", "500", "503"} <= one["responses"].keys()
         if "requestBody" in one:
             assert {"400", "422"} <= one["responses"].keys()
     problem = described["components"]["responses"]["Invalid"]["content"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -37,7 +38,7 @@ def as_actions(actions: Actions) -> tuple[int | str, ...]:
     if not ids:
         raise InvalidInput(f"actions is {shown(actions)}: at least one must be offered", actions)
     if len(set(ids)) != len(ids):
-        twice = next(a for at, a in enumerate(ids) if a in ids[:at])
+        twice = Counter(ids).most_common(1)[0][0]
         raise InvalidInput(f"the action {shown(twice)} is offered twice", twice)
     return ids
 

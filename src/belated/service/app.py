@@ -26,6 +26,7 @@ from belated.service.exchange import (
     answer_bytes,
     answer_problem,
     body_of,
+    check_plain,
     last,
 )
 from belated.service.guard import Auth, Guard
@@ -168,6 +169,7 @@ class Service:
                 desk = self.desks.get(name)
                 if desk is None and (keyed or self.guard is None):
                     raise _no_bandit(name)
+                check_plain(scope["headers"])
                 body = route.read(await body_of(receive, self._limit))
                 if route.scope == "reward":
                     self._check_tokens(name, id, body, keyed)

@@ -13,7 +13,8 @@ import msgspec
 
 from belated.events import Activation, Decision, Record, Reward, Void
 from belated.exceptions import InvalidInput
-from belated.inputs import as_rows
+from belated.features.records import MAX_ID
+from belated.inputs import MAX_ENTRY, MAX_REWARD, as_rows
 from belated.ledger import Telling
 
 #: How many offers, or rewards, may be in one request; more would make others wait.
@@ -24,12 +25,37 @@ MOST_ACTIONS = 1_000
 #: The year 2000: what is less was meant in seconds or milliseconds.
 _EARLIEST = 946_684_800_000_000
 
-Id = Annotated[str, msgspec.Meta(min_length=1, max_length=128, description="names a decision")]
+# What stands in `extra_json_schema` is for readers of the document: others check it.
+_NO_NUL = {"pattern": "^[^\\u0000]*$"}
+Number = Annotated[
+    float, msgspec.Meta(extra_json_schema={"minimum": -MAX_ENTRY, "maximum": MAX_ENTRY})
+]
+Rows = Annotated[
+    list[list[Number]], msgspec.Meta(max_length=MOST_ACTIONS, extra_json_schema={"minItems": 1})
+]
+Packed = Annotated[str, msgspec.Meta(extra_json_schema={"contentEncoding": "base64"})]
+Id = Annotated[
+    str,
+    msgspec.Meta(
+        min_length=1, max_length=128, description="names a decision", extra_json_schema=_NO_NUL
+    ),
+]
 Name = Annotated[str, msgspec.Meta(max_length=128, description="names an action")]
+Action = Annotated[int, msgspec.Meta(extra_json_schema={"minimum": -MAX_ID, "maximum": MAX_ID})]
+Actions = Annotated[
+    list[Action | Name],
+    msgspec.Meta(max_length=MOST_ACTIONS, extra_json_schema={"minItems": 1, "uniqueItems": True}),
+]
+Records = Annotated[
+    dict[Name, Any],
+    msgspec.Meta(max_length=MOST_ACTIONS, extra_json_schema={"minProperties": 1}),
+]
+Value = Annotated[
+    float, msgspec.Meta(extra_json_schema={"minimum": -MAX_REWARD, "maximum": MAX_REWARD})
+]
 Microseconds = Annotated[
     int, msgspec.Meta(ge=_EARLIEST, le=(1 << 63) - 1, description="microseconds since 1970")
 ]
-_few = msgspec.Meta(max_length=MOST_ACTIONS)
 
 
 class Offer(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -49,10 +75,10 @@ class Offer(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaul
         activated: false if the outcome clock starts only with an activation.
     """
 
-    rows: Annotated[list[list[float]], _few] | str | None = None
+    rows: Rows | Packed | None = None
     dim: int | None = None
     context: dict[str, Any] | list[float] | None = None
-    actions: Annotated[list[int | Name], _few] | Annotated[dict[Name, Any], _few] | None = None
+    actions: Actions | Records | None = None
     id: Id | None = None
     fresh: bool = False
     activated: bool = True
@@ -119,9 +145,9 @@ class RewardBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_d
         token: that came with the decision, where one is needed.
     """
 
-    value: float
+    value: Value
     at: Microseconds | None = None
-    part: Annotated[str, msgspec.Meta(max_length=128)] = ""
+    part: Annotated[str, msgspec.Meta(max_length=128, extra_json_schema=_NO_NUL)] = ""
     revision: Annotated[int, msgspec.Meta(ge=0, le=(1 << 63) - 1)] = 0
     token: Annotated[str, msgspec.Meta(max_length=256)] | None = None
 

@@ -304,7 +304,7 @@ class Desk:
                 raise InvalidInput("this bandit has no features: send rows instead of a context")
             rows = packed_rows(offer, dim)
         else:
-            if offer.rows is not None or offer.actions is None:
+            if (offer.rows, offer.dim) != (None, None) or offer.actions is None:
                 raise InvalidInput("this bandit has features: send a context and actions, no rows")
             rows = features.rows(offer.context, offer.actions).tobytes()
         actions = None if offer.actions is None else as_actions(offer.actions)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, MutableMapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMapping
 from typing import Any
 
 import msgspec
@@ -16,6 +16,18 @@ Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 _JSON = (b"content-type", b"application/json")
 _PROBLEM = (b"content-type", b"application/problem+json")
 _encode = msgspec.json.Encoder().encode
+
+
+def check_plain(headers: Iterable[tuple[bytes, bytes]]) -> None:
+    """Refuse a body that is compressed: what it would come to is not known before it is there."""
+    for name, value in headers:
+        if name == b"content-encoding" and value.strip().lower() != b"identity":
+            raise ProblemError(
+                415,
+                "Unsupported encoding",
+                "a body must be sent as it is, without Content-Encoding",
+                headers={"accept-encoding": "identity"},
+            )
 
 
 async def body_of(receive: Receive, limit: int) -> bytes:

@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 
+from belated.service.bodies import Id, ManyDecided
 from belated.service.keys import SCOPES
 from belated.service.problems import Problem
 from belated.service.routes import Route
@@ -22,6 +23,7 @@ _PROBLEMS = {
     403: ("Forbidden", "The key is not for this, or the token is not for this reward."),
     404: ("NotFound", "There is no such bandit."),
     413: ("TooLarge", "The body is too large."),
+    415: ("Compressed", "The body is compressed: send it as it is."),
     422: ("Invalid", "Something in the request is wrong: the detail says what. Nothing was taken."),
     429: ("TooOften", "The key asks more often than it may; it is safe to try again later."),
     500: ("Failed", "Something went wrong in the service."),
@@ -34,6 +36,8 @@ _PARAMETERS = {
     "id": "Of the decision; what is not a letter, a digit or one of -._~ is percent-encoded.",
     "at": "When it happened; now if it is not given.",
 }
+#: What may stand in a path.
+_PARTS = {"bandit": {"type": "string", "minLength": 1}, "id": msgspec.json.schema(Id)}
 
 
 def document(routes: Sequence[Route]) -> bytes:
@@ -52,13 +56,14 @@ def describe(routes: Sequence[Route]) -> dict[str, Any]:
             _explain(components[kind.__name__], kind)
     paths: dict[str, dict[str, Any]] = {}
     for route in routes:
-        paths.setdefault(route.path, {})[route.method.lower()] = _operation(route)
+        paths.setdefault(route.path, {})[route.method.lower()] = _operation(route, routes)
     return {
         "openapi": "3.1.0",
         "info": {
             "title": "belated",
             "summary": "Contextual bandits for rewards that come late.",
-            "description": "Whatever is sent again is safe: a retry changes nothing.",
+            "description": "Whatever is sent again is safe: a retry changes nothing. "
+            "Of a key that stands twice in an object the last counts.",
             "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
             "version": _version(),
         },
@@ -82,19 +87,21 @@ def describe(routes: Sequence[Route]) -> dict[str, Any]:
     }
 
 
-def _operation(route: Route) -> dict[str, Any]:
+def _operation(route: Route, routes: Sequence[Route]) -> dict[str, Any]:
     about_bandit = "{bandit}" in route.path
     responses = {route.status: _response("As asked for.", route.answer, route.content)}
+    if about_bandit and (links := _links(route, routes)):
+        responses[route.status]["links"] = links
     for status, kind in route.also.items():
         responses[status] = _response("Not now.", kind)
     takes = route.body is not None or "{id}" in route.path
     for status, (name, _) in _PROBLEMS.items():
         of_keys = route.scope is not None and status in _OF_KEYS
         of_bandits = about_bandit and status not in _OF_KEYS
-        if of_keys or (of_bandits and (takes or status not in (400, 422))):
+        if of_keys or (of_bandits and (takes or status != 422)):
             responses[status] = {"$ref": f"#/components/responses/{name}"}
     operation: dict[str, Any] = {
-        "operationId": route.handler.__name__.strip("_"),
+        "operationId": _name(route),
         "summary": route.summary,
         "tags": ["bandits" if about_bandit else "service"],
         "responses": {str(status): one for status, one in sorted(responses.items())},
@@ -103,7 +110,7 @@ def _operation(route: Route) -> dict[str, Any]:
     if route.scope == "reward":
         operation["security"].append({})  # a token in the body will do
     parameters = [
-        {"name": name, "in": "path", "required": True, "schema": {"type": "string"}}
+        {"name": name, "in": "path", "required": True, "schema": _PARTS[name]}
         for name in re.findall(r"{(\w+)}", route.path)
     ] + [
         {"name": name, "in": "query", "schema": msgspec.json.schema(kind)}
@@ -119,6 +126,30 @@ def _operation(route: Route) -> dict[str, Any]:
             "content": {"application/json": {"schema": _schema(route.body)}},
         }
     return operation
+
+
+def _links(route: Route, routes: Sequence[Route]) -> dict[str, Any]:
+    """What can be asked next of the decision that an answer names."""
+    place = _place_of_id(route.answer)
+    if place is None:
+        return {}
+    parameters = {"bandit": "$request.path.bandit", "id": f"$response.body#{place}"}
+    return {
+        _name(other): {"operationId": _name(other), "parameters": parameters}
+        for other in routes
+        if "{id}" in other.path
+    }
+
+
+def _place_of_id(kind: Any) -> str | None:
+    """Where an answer names a decision, or the first of many, as a JSON pointer."""
+    if kind is ManyDecided:
+        return "/decisions/0/id"
+    return "/id" if "id" in kind.__struct_fields__ else None
+
+
+def _name(route: Route) -> str:
+    return str(route.handler.__name__).strip("_")
 
 
 def _response(why: str, kind: Any, content: str = "application/json") -> dict[str, Any]:

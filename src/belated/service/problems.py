@@ -12,6 +12,9 @@ from belated.exceptions import (
     JournalUnavailable,
 )
 
+#: The longest detail, in characters.
+LONGEST = 300
+
 
 class Problem(msgspec.Struct, frozen=True, omit_defaults=True):
     """A problem, to be answered as application/problem+json.
@@ -29,6 +32,11 @@ class Problem(msgspec.Struct, frozen=True, omit_defaults=True):
     type: str = "about:blank"
 
 
+def _short(detail: str) -> str:
+    """Messages name what was sent, which may be long."""
+    return detail if len(detail) <= LONGEST else detail[: LONGEST - 1] + "…"
+
+
 class ProblemError(Exception):
     """Ends a request with a problem, and further headers."""
 
@@ -36,7 +44,7 @@ class ProblemError(Exception):
         self, status: int, title: str, detail: str = "", headers: Mapping[str, str] | None = None
     ) -> None:
         super().__init__(detail or title)
-        self.problem = Problem(title, status, detail)
+        self.problem = Problem(title, status, _short(detail))
         self.headers = dict(headers or {})
 
 
@@ -45,7 +53,7 @@ def problem_of(error: Exception) -> Problem:
     if isinstance(error, ProblemError):
         return error.problem
     if isinstance(error, msgspec.ValidationError | InvalidInput):
-        return Problem("Invalid request", 422, str(error))
+        return Problem("Invalid request", 422, _short(str(error)))
     if isinstance(error, msgspec.DecodeError):
         return Problem("Malformed JSON", 400, str(error))
     if isinstance(error, UnicodeDecodeError):

@@ -157,13 +157,19 @@ async def _switch(call: Call) -> Switch:
 
 def _at(call: Call) -> int:
     """When it happened: as the caller says, or now."""
-    given = parse_qs(call.query.decode("latin-1"), keep_blank_values=True)
+    text = call.query.decode("latin-1")
+    try:  # more than these are not taken apart: a query may be longer than a body
+        given = parse_qs(text, keep_blank_values=True, max_num_fields=10)
+    except ValueError:
+        raise InvalidInput("the query has more than 10 parameters: at is the only one") from None
     if given.keys() - {"at"}:
         raise InvalidInput(f"{sorted(given)} in the query: nothing but at can be there")
     if not given:
         return call.desk.when(None)
+    if len(given["at"]) > 1:
+        raise InvalidInput("at stands in the query more than once")
     try:
-        at = msgspec.convert(given["at"][-1], Microseconds, strict=False)
+        at = msgspec.convert(given["at"][0], Microseconds, strict=False)
     except msgspec.ValidationError as error:
         raise InvalidInput(f"at in the query: {error}") from None
     return call.desk.when(at)
