@@ -107,7 +107,7 @@ def measure(folder: Path, echo: Server, service: Server, arguments: argparse.Nam
     (offer,) = rows()
     many = rows(100)
     decide = "/v1/offers/decisions"
-    one = json.dumps({"rows": offer})
+    one = json.dumps({"rows": offer}, separators=(",", ":"))
     loads = {
         "decide": Load(folder, "decide", POST.format(body=one), decide),
         "decide, base64": Load(
