@@ -1,7 +1,7 @@
 """Run every experiment and write its table and picture; ``--quick`` checks the tables instead.
 
 On two free cores a full run takes about four hours: regret 20 minutes, failures 5, rates 10,
-pending 6, waiting 4, widths 4, posteriors 4, missing 1, defaults 12, priors 5, and the peers three
+pending 6, waiting 4, widths 4, posteriors 4, missing 1, defaults 12, priors 5, over HTTP 6, peers three
 hours, for some of them take a minute for a run. The quick check takes about two minutes.
 
 Run: python -m experiments [--quick] [--only regret defaults]
@@ -33,6 +33,7 @@ STEPS = {
         f"experiments/peers/{name}.py" for name in ("install", "tuning", "sweep", "analysis")
     ],
     "speed": ["experiments/peers/speed.py"],
+    "over_http": ["-m experiments.over_http.sweep", "-m experiments.over_http.analysis"],
 }
 #: Each holds a few new seeds against a committed table.
 QUICK = {

@@ -1,12 +1,12 @@
 """Does a policy learn over HTTP what it learns within a process?
 
 Each run is a bandit of its own in a real service (``belated serve``, which learns too) on a real
-PostgreSQL: 2 problems, 2 delays, 20 seeds, 4,000 rounds of 10 ms, eight runs at a time; the same
+PostgreSQL: 2 problems, 2 delays, 8 seeds, 4,000 rounds of 10 ms, eight runs at a time; the same
 seeds are simulated beside it, with the same contexts, luck and delays. The service answers with the
 model it has, which knows a reward about a tenth of a second, ten rounds, after it was told: that is
-the only difference. About eight minutes.
+the only difference. About six minutes.
 
-Run: python -m experiments.over_http.sweep [--seeds 20]; then -m experiments.over_http.analysis
+Run: python -m experiments.over_http.sweep [--seeds 8]; then -m experiments.over_http.analysis
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ def compare(port: int, run: Run) -> list[dict[str, object]]:
 
 
 def main() -> None:
-    arguments = parse(__doc__, Path(__file__).parent, seeds=20)
+    arguments = parse(__doc__, Path(__file__).parent, seeds=8)
     runs = [Run(*cell) for cell in product(WORLDS, DELAYS, arguments.seeds)]
     found: list[dict[str, object]] = []
     postgres = PostgresServer()
