@@ -176,7 +176,9 @@ class Service:
                 if desk is None:  # without a key nobody comes as far as this
                     raise _no_bandit(name)
                 query = scope.get("query_string", b"")
-                content = await route.handler(Call(desk, id, body, query, self.tokens.get(name)))
+                waiting = route.handler(Call(desk, id, body, query, self.tokens.get(name)))
+                del body  # nothing of it need be kept while a commit is awaited
+                content = await waiting
                 status = route.status
         except Exception as error:
             problem = problem_of(error)

@@ -28,7 +28,7 @@ def examine(file: str | Path) -> list[Finding]:
     except InvalidConfig as error:
         return [wrong("config", one, "correct the file") for one in error.mistakes]
     return [
-        ok("config", f"{len(config.bandits)} bandits"),
+        ok("config", f"it names {', '.join(one.name for one in config.bandits)}"),
         *examine_database(config),
         *_spool(config),
         *_process(),
