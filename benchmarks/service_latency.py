@@ -1,9 +1,10 @@
 """How long single decisions take: at half of what the service can do, and beside heavy work.
 
 The load is open-loop: a latency counts from the moment a request was due. First wrk finds how many
-decisions a second one decider can make; then decisions come at half that rate, alone, beside
-batches of 100, and beside a learner that fits a million rewards again and again. The phases follow
-each other several times, so that a busy machine is busy for all.
+decisions a second one decider can make; then requests come at half that rate: to an echo, which
+tells what the machine and the generator are good for; to the service alone, beside batches of 100,
+and beside a learner that fits a million rewards again and again. The phases follow each other
+several times, so that a busy machine is busy for all.
 
 Run: python benchmarks/service_latency.py [--rounds 3] [--rewards 1000000] [--together]
 """
@@ -107,11 +108,12 @@ async def batches(service: Server, seconds: float) -> None:
 
 
 async def measure(
-    service: Server, fitter: Server | None, rate: float, rounds: int, seconds: float
+    echo: Server, service: Server, fitter: Server | None, rate: float, rounds: int, seconds: float
 ) -> None:
     phases: dict[str, list[list[float]]] = {}
     for count in range(rounds):
         print(f"\r{count} of {rounds} rounds", end="", file=sys.stderr, flush=True)
+        phases.setdefault("an echo", []).append(await singles(echo, rate, seconds, None))
         alone = await singles(service, rate, seconds, None)
         phases.setdefault("alone", []).append(alone)
         found = await singles(service, rate, seconds, lambda: batches(service, seconds))
@@ -151,7 +153,8 @@ def main() -> None:
             most = saturation(service, Path(name))
             rate = most / 2
             print(f"one decider, saturated: {most:,.0f} decisions/s; now half of it, {rate:,.0f}/s")
-            uvloop.run(measure(service, fitter, rate, arguments.rounds, arguments.seconds))
+            echo = stack.enter_context(Server("echo", dsn))
+            uvloop.run(measure(echo, service, fitter, rate, arguments.rounds, arguments.seconds))
             if fitter is not None:
                 metrics = fitter.metrics()
                 took = metrics['belated_fit_seconds_sum{bandit="offers"}']
