@@ -18,11 +18,15 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
 
 import numpy as np
 from service_apps import ARMS, DIM, OFFERS
 from service_processes import Server, postgres
+
+from belated.journals import PostgresKeys
+from belated.service.keys import hash_of, new_key
 
 #: What is measured: the case, connections, the goal for requests/s, and for CPU, against the echo.
 GOALS = {
@@ -49,6 +53,7 @@ wrk.method = "POST"
 wrk.headers["Content-Type"] = "application/json"
 wrk.body = [==[{body}]==]
 """
+KEYED = POST + 'wrk.headers["Authorization"] = "Bearer {key}"\n'
 REWARD = """
 local thread = 0
 function setup(t) t:set("number", thread); thread = thread + 1 end
@@ -99,8 +104,37 @@ def main() -> None:
         postgres() as dsn,
         Server("echo", dsn) as echo,
         Server("service", dsn) as service,
+        Server("guarded", dsn) as guarded,
     ):
         measure(Path(name), echo, service, arguments)
+        compare(Path(name), service, guarded, key_in(dsn), arguments)
+
+
+def key_in(dsn: str) -> str:
+    """A key that may decide, with a rate that is never reached."""
+    key, id = new_key()
+    keys = PostgresKeys(dsn)
+    keys.create(id, "load", [OFFERS.name], ["decide"], 1e6, hash_of(key))
+    keys.close()
+    time.sleep(2.5)  # until it is known
+    return key
+
+
+def compare(
+    folder: Path, service: Server, guarded: Server, key: str, arguments: argparse.Namespace
+) -> None:
+    """What keys, rates, tokens and a spool cost: both in turn, so that the minute is the same."""
+    body = json.dumps({"rows": rows()[0]}, separators=(",", ":"))
+    path = f"/v1/{OFFERS.name}/decisions"
+    open_ = Load(folder, "open", POST.format(body=body), path)
+    keyed = Load(folder, "keyed", KEYED.format(body=body, key=key), path)
+    found = []
+    for _ in range(arguments.slices + 1):
+        plain = open_.run(service, 128, arguments.seconds)
+        found.append((keyed.run(guarded, 128, arguments.seconds), plain))
+    rates = quartiles([ours[0] / plain[0] for ours, plain in found[1:]])
+    cpu = quartiles([ours[1] / plain[1] for ours, plain in found[1:]])
+    print(f"with keys, rates, tokens and a spool: {rates} of the requests/s, goal .9; CPU {cpu}")
 
 
 def measure(folder: Path, echo: Server, service: Server, arguments: argparse.Namespace) -> None:

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import signal
 import sys
+import tempfile
 import threading
+from dataclasses import replace
 from datetime import timedelta
 from functools import partial
+from pathlib import Path
 from typing import ClassVar
 
 from belated import Bernoulli, DelayedUCB, Explicit
@@ -18,6 +21,8 @@ from belated.service.learners import Learners
 from belated.service.logs import start_logging
 from belated.service.metrics import Metrics
 from belated.service.server import serve
+from belated.service.spools import SpoolFolder
+from belated.service.tokens import TokenKeys
 
 DIM, ARMS = 20, 10
 OFFERS = Definition(
@@ -47,8 +52,23 @@ def main() -> int:
         return learn(int(port), dsn)
     if kind == "both":
         fit_on_demand()
+    if kind == "guarded":
+        return serve_guarded(int(port), dsn)
     app = Echo() if kind == "echo" else create_app([OFFERS], dsn, learn=kind == "both")
     return serve(app, "127.0.0.1", int(port))
+
+
+def serve_guarded(port: int, dsn: str) -> int:
+    """With all that guards it and keeps it up: keys with a rate, tokens, and a spool."""
+    with tempfile.TemporaryDirectory() as folder:
+        app = create_app(
+            [replace(OFFERS, tokens="enforce")],
+            dsn,
+            auth="keys",
+            token_keys=TokenKeys({"a": bytes(32)}),
+            spools=SpoolFolder(Path(folder)),
+        )
+        return serve(app, "127.0.0.1", port)
 
 
 def fit_on_demand() -> None:
