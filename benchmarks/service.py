@@ -25,8 +25,8 @@ import numpy as np
 from service_apps import ARMS, DIM, OFFERS
 from service_processes import Server, postgres
 
-from belated.journals import PostgresKeys
-from belated.service.keys import hash_of, new_key
+# Found by what service_processes.py adds to the path.
+from tests.integration.keyrings import make
 
 #: What is measured: the case, connections, the goal for requests/s, and for CPU, against the echo.
 GOALS = {
@@ -107,17 +107,9 @@ def main() -> None:
         Server("guarded", dsn) as guarded,
     ):
         measure(Path(name), echo, service, arguments)
-        compare(Path(name), service, guarded, key_in(dsn), arguments)
-
-
-def key_in(dsn: str) -> str:
-    """A key that may decide, with a rate that is never reached."""
-    key, id = new_key()
-    keys = PostgresKeys(dsn)
-    keys.create(id, "load", [OFFERS.name], ["decide"], 1e6, hash_of(key))
-    keys.close()
-    time.sleep(2.5)  # until it is known
-    return key
+        key = make(dsn, "decide", rate=1e6).key
+        time.sleep(2.5)  # until it is known
+        compare(Path(name), service, guarded, key, arguments)
 
 
 def compare(

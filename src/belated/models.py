@@ -194,17 +194,18 @@ class Model:
             activated: whether each choice is pending from now on.
             share: how much of its weight it counts for then.
             gram: whether that weight is 1 instead of its information.
+
+        Raises:
+            InvalidInput: a row is not finite; the choices before it are counted in ``decided``.
         """
         found = np.empty((len(ends), 4))
-        root = self.decided.copy()
         shares = share * np.array(activated, dtype=np.float64)
         done = self._kernels.upper_all(
-            rows, np.asarray(ends), self.theta, root, width, us, shares, gram, self.dispersion,
-            self._family, found,
+            rows, np.asarray(ends), self.theta, self.decided, width, us, shares, gram,
+            self.dispersion, self._family, found,
         )  # fmt: skip
         if done < len(ends):
             raise _not_finite(rows)
-        self.decided = root
         pending = sum(activated)
         self.pending += pending
         self.decisions += pending

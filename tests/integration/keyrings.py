@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from belated.journals import PostgresKeys
 from belated.service.keys import hash_of, new_key
+from tests.waiting import eventually
 
 _numbers = count()
 
@@ -33,6 +34,13 @@ def make(
     assert store.create(id, f"test {next(_numbers)}", bandits, scopes, rate, hash_of(key))
     store.close()
     return Made(key, id)
+
+
+def known(dsn: str, url: str) -> Made:
+    """A key that may do all with bandits, once a service knows it."""
+    made = make(dsn, "decide", "reward", "read")
+    eventually(lambda: answers(url, made, "/metrics") == 200)
+    return made
 
 
 def revoke(dsn: str, id: str) -> None:

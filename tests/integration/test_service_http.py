@@ -95,6 +95,7 @@ EXAMPLES: dict[str, Any] = {
 
 def test_every_documented_route_answers_as_documented(http: httpx.Client) -> None:
     """Each operation of /openapi.json, with its example, has the status and the type it names."""
+    eventually(lambda: http.get("/readyz").is_success)  # a first model has come
     document = http.get("/openapi.json").json()
     types = {(r.path, r.method): r for r in (*BANDIT_ROUTES, *AROUND)}
     asked = 0

@@ -25,9 +25,8 @@ from belated.service.openapi import describe
 from belated.service.problems import Problem
 from belated.service.routes import BANDIT_ROUTES, find
 from belated.service.tokens import TokenKeys
-from tests.integration.keyrings import Made, answers, make
+from tests.integration.keyrings import Made, known
 from tests.integration.serving import Serving, served
-from tests.waiting import eventually
 
 #: Stands in what is sent wherever text can be: it must turn up nowhere.
 MARK = "mArKeR"
@@ -60,9 +59,7 @@ def serving(dsn: str) -> Iterator[Serving]:
 @pytest.fixture(scope="module")
 def key(dsn: str, serving: Serving) -> Made:
     """One that may do all."""
-    found = make(dsn, "decide", "reward", "read")
-    eventually(lambda: answers(serving.url, found, "/metrics") == 200)
-    return found
+    return known(dsn, serving.url)
 
 
 @pytest.fixture(scope="module")

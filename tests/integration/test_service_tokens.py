@@ -19,9 +19,8 @@ from belated.service.bodies import NamedReward
 from belated.service.problems import Problem
 from belated.service.routes import BANDIT_ROUTES
 from belated.service.tokens import TokenKeys
-from tests.integration.keyrings import Made, answers, make
+from tests.integration.keyrings import Made, known
 from tests.integration.serving import Serving, served
-from tests.waiting import eventually
 
 ROWS = [[1.0, 0.0], [0.0, 1.0]]
 KEYS = TokenKeys({"k1": bytes(range(32))})
@@ -48,9 +47,7 @@ def guarded(dsn: str) -> Iterator[Serving]:
 @pytest.fixture(scope="module")
 def key(dsn: str, guarded: Serving) -> Made:
     """One that may do all."""
-    found = make(dsn, "decide", "reward", "read")
-    eventually(lambda: answers(guarded.url, found, "/metrics") == 200)
-    return found
+    return known(dsn, guarded.url)
 
 
 @pytest.fixture(scope="module")

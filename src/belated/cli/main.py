@@ -72,29 +72,24 @@ def _parser() -> argparse.ArgumentParser:
     subjects = parser.add_subparsers(metavar="SUBJECT", required=True)
     for command in (simulate, compare, bounds):
         _add(subjects, command)
-    journal = subjects.add_parser(
-        "journal",
-        help="look into a journal, verify it, move it",
-        description="Look into a journal, verify it, move it.",
-        epilog="example:\n  belated journal inspect offers.db",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    commands = journal.add_subparsers(metavar="COMMAND", required=True)
-    for command in JOURNAL:
-        _add(commands, command)
+    _add_group(subjects, "journal", JOURNAL, "look into a journal, verify it, move it")
     for command in (serve, learn, switch, doctor, schema):
         _add(subjects, command)
-    keys = subjects.add_parser(
-        "keys",
-        help="make, list and revoke the keys of a service",
-        description="Make, list and revoke the keys of a service.",
-        epilog="example:\n  belated keys list",
+    _add_group(subjects, "keys", KEYS, "make, list and revoke the keys of a service")
+    return parser
+
+
+def _add_group(to: Any, name: str, commands: Sequence[Any], what: str) -> None:
+    group = to.add_parser(
+        name,
+        help=what,
+        description=f"{what.capitalize()}.",
+        epilog=f"example:\n  {commands[0].EXAMPLE}",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    commands = keys.add_subparsers(metavar="COMMAND", required=True)
-    for command in KEYS:
-        _add(commands, command)
-    return parser
+    to_group = group.add_subparsers(metavar="COMMAND", required=True)
+    for command in commands:
+        _add(to_group, command)
 
 
 def _add(to: Any, command: Any) -> None:

@@ -89,6 +89,8 @@ class Policy:
     ) -> list[Choice]:
         """Choose from one table of rows after the other, and expect each before the next.
 
+        If one of them fails, those before it stay counted in the model.
+
         Args:
             model: the decisions are pending in it afterwards.
             rows: of all tables, one after the other.
@@ -96,18 +98,13 @@ class Policy:
             activated: whether each decision is pending at once.
             rng: of the choices.
         """
-        before = model.decided.copy(), model.pending, model.decisions
         found, start = [], 0
-        try:
-            for end, now in zip(ends, activated, strict=True):
-                choice = self.choose(model, rows[start:end], rng)
-                if now:
-                    self.expect(model, rows[start + choice.index], choice.weight)
-                found.append(choice)
-                start = end
-        except BaseException:  # all or none
-            model.decided, model.pending, model.decisions = before
-            raise
+        for end, now in zip(ends, activated, strict=True):
+            choice = self.choose(model, rows[start:end], rng)
+            if now:
+                self.expect(model, rows[start + choice.index], choice.weight)
+            found.append(choice)
+            start = end
         return found
 
     def expect(self, model: Model, row: Vector, weight: float) -> None:

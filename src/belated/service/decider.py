@@ -25,7 +25,6 @@ from belated.service.baselines import UNIFORM, choose_plainly
 #: the oldest are let go: each takes a step, on the event loop, whenever a model comes.
 MOST_AHEAD = 20_000
 
-
 #: In microseconds.
 MINUTE = 60_000_000
 
@@ -141,7 +140,7 @@ class Decider:
         # A model that is frozen is not changed by what is decided with it either.
         counted = [offer.activated and self.mode != "freeze" for offer in offers]
         model = self.model
-        before = model.decided.copy(), model.pending, model.decisions
+        before = model.decided.copy(), model.pending, model.decisions  # all are chosen, or none
         try:
             choices = self.policy.choose_all(
                 model, table.astype(np.float64), ends, counted, self._rng
