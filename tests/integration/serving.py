@@ -9,8 +9,10 @@ from contextlib import contextmanager
 from typing import Any
 
 import uvicorn
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from belated.service.app import Service
+from belated.service.short_way import protocol_for
 from tests.waiting import eventually
 
 
@@ -27,10 +29,14 @@ class Serving:
 
     Args:
         port: to listen on; any that is free if None.
+        http: what speaks HTTP there; as ``belated serve`` has it if None.
     """
 
-    def __init__(self, port: int | None = None) -> None:
+    def __init__(
+        self, port: int | None = None, http: type[HttpToolsProtocol] | None = None
+    ) -> None:
         self.port = port or free_port()
+        self._http = http
         self._server: uvicorn.Server | None = None
         self._thread: threading.Thread | None = None
 
@@ -41,8 +47,9 @@ class Serving:
 
     def start(self, app: Any) -> None:
         """Serve, and return when requests are taken."""
+        http = self._http or protocol_for(app)
         config = uvicorn.Config(
-            app, port=self.port, http="httptools", ws="none", log_config=None, access_log=False,
+            app, port=self.port, http=http, ws="none", log_config=None, access_log=False,
             timeout_graceful_shutdown=5,
         )  # fmt: skip
         self._server = server = uvicorn.Server(config)
@@ -60,9 +67,9 @@ class Serving:
 
 
 @contextmanager
-def served(app: Service) -> Iterator[Serving]:
+def served(app: Service, http: type[HttpToolsProtocol] | None = None) -> Iterator[Serving]:
     """An application behind a server."""
-    serving = Serving()
+    serving = Serving(http=http)
     serving.start(app)
     try:
         yield serving

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from itertools import count
 from typing import Any
 
@@ -269,13 +270,17 @@ def test_a_policy_that_fails_is_told_once_and_never_the_callers_fault(
         journal = MemoryJournal()
         commits = GroupCommit(journal, loop)
         gathering = Gathering(one, commits, loop)
-        good = [gathering.decide([Asked(ROWS.tobytes(), ["a", "b", "c"])]) for _ in range(4)]
-        bad = gathering.decide([Asked(np.full((1, DIM), np.nan, np.float32).tobytes())])
+        told: list[Sequence[Decision]] = []
+        offer = Asked(ROWS.tobytes(), ["a", "b", "c"])
+        good = [gathering.decide([offer], told.append) for _ in range(4)]
+        wrong = Asked(np.full((1, DIM), np.nan, np.float32).tobytes())
+        bad = gathering.decide([wrong], told.append)
         made = [decision for (decision,) in await asyncio.gather(*good)]
         assert {(decision.action, decision.propensity) for decision in made} == {("b", 1.0)}
         with pytest.raises(InvalidInput, match="finite"):
             await bad
         assert one.fallbacks == {"error": 4}
+        assert [decision for (decision,) in told] == made
         await asyncio.to_thread(commits.close)
 
     asyncio.run(story())

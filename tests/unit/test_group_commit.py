@@ -46,15 +46,17 @@ def test_what_gathers_goes_together() -> None:
     async def story() -> None:
         journal = Gated()
         commits = GroupCommit(journal, asyncio.get_running_loop())
-        first = commits.append(events(0, 1))
+        told: list[int] = []
+        first = commits.append(events(0, 1), told.append)
         while journal.gate._value == 0 and not commits._thread.is_alive():
             await asyncio.sleep(0.001)
         await asyncio.sleep(0.05)  # it is in its commit now
-        others = [commits.append(events(1 + 2 * n, 2)) for n in range(5)]
+        others = [commits.append(events(1 + 2 * n, 2), told.append) for n in range(5)]
         journal.gate.release(10)
         assert await first == [1]
         assert await asyncio.gather(*others) == [[2 * n, 2 * n + 1] for n in range(1, 6)]
         assert journal.sizes == [1, 10]
+        assert told == [1, 2, 2, 2, 2, 2]
         assert (commits.commits, commits.events) == (2, 11)
         commits.close()
 
@@ -68,9 +70,10 @@ def test_a_large_crowd_is_divided(monkeypatch: pytest.MonkeyPatch) -> None:
     async def story() -> None:
         journal = Gated()
         commits = GroupCommit(journal, asyncio.get_running_loop())
-        first = commits.append(events(0, 1))
+        told: list[int] = []
+        first = commits.append(events(0, 1), told.append)
         await asyncio.sleep(0.05)
-        others = [commits.append(events(10 * n, n)) for n in (3, 2, 2, 9, 1)]
+        others = [commits.append(events(10 * n, n), told.append) for n in (3, 2, 2, 9, 1)]
         journal.gate.release(20)
         await asyncio.gather(first, *others)
         assert journal.sizes == [1, 3, 4, 9, 1]
@@ -86,13 +89,15 @@ def test_everyone_is_told_of_a_failure_and_it_goes_on() -> None:
         journal = Gated()
         journal.gate.release(100)
         commits = GroupCommit(journal, asyncio.get_running_loop())
+        told: list[int] = []
         journal.fails = True
-        answers = [commits.append(events(n, 1)) for n in range(3)]
+        answers = [commits.append(events(n, 1), told.append) for n in range(3)]
         for answer in answers:
             with pytest.raises(JournalUnavailable):
                 await answer
+        assert not told
         journal.fails = False
-        assert await commits.append(events(7, 1)) == [1]
+        assert await commits.append(events(7, 1), told.append) == [1]
         commits.close()
 
     asyncio.run(story())
@@ -104,13 +109,15 @@ def test_a_caller_that_has_gone_spoils_nothing() -> None:
     async def story() -> None:
         journal = Gated()
         commits = GroupCommit(journal, asyncio.get_running_loop())
-        gone = commits.append(events(0, 1))
+        told: list[int] = []
+        gone = commits.append(events(0, 1), told.append)
         await asyncio.sleep(0.05)
-        stays = commits.append(events(1, 1))
+        stays = commits.append(events(1, 1), told.append)
         gone.cancel()
         journal.gate.release(10)
         assert await stays == [2]
         assert journal.end(0) == 2
+        assert told == [1, 1]
         commits.close()
 
     asyncio.run(story())
@@ -122,11 +129,12 @@ def test_closing_commits_what_waits() -> None:
     async def story() -> None:
         journal = Gated()
         commits = GroupCommit(journal, asyncio.get_running_loop())
-        answers = [commits.append(events(n, 1)) for n in range(3)]
+        told: list[int] = []
+        answers = [commits.append(events(n, 1), told.append) for n in range(3)]
         journal.gate.release(10)
         await asyncio.to_thread(commits.close)
         assert sorted((await asyncio.gather(*answers)), key=str) == [[1], [2], [3]]
         with pytest.raises(JournalClosed, match="stopping"):
-            await commits.append(events(9, 1))
+            await commits.append(events(9, 1), told.append)
 
     asyncio.run(story())

@@ -34,8 +34,8 @@ from belated.service.learners import Learners
 from belated.service.learning import LearningService
 from belated.service.lease import SECONDS
 from belated.service.openapi import document
-from belated.service.problems import ProblemError, headers_of, problem_of
-from belated.service.routes import BANDIT_ROUTES, Call, Route, find, rewards_in
+from belated.service.problems import Problem, ProblemError, headers_of, problem_of
+from belated.service.routes import BANDIT_ROUTES, Asking, Call, Route, find, rewards_in
 from belated.service.spools import SpoolFolder
 from belated.service.tokens import LIFETIME, NOBODY, RewardTokens, TokenKeys
 
@@ -110,7 +110,8 @@ class Service:
         # What is asked most, by method and path, so that it need not be taken apart each time.
         self._quick: dict[tuple[str, bytes], tuple[str, Route, str]] = {}
         self._dsn = dsn
-        self._limit = body_limit
+        #: How many bytes a request may have.
+        self.body_limit = body_limit
         self._auth = auth
         #: Knows the keys; None where anyone may ask.
         self.guard: Guard | None = None
@@ -152,46 +153,73 @@ class Service:
 
     async def _request(self, scope: Scope, receive: Receive, send: Send) -> None:
         route: Route | None = None
+        headers = scope["headers"]
         try:
             # The raw path: in the other one a slash within an id cannot be told from one between.
             raw = scope.get("raw_path") or quote(scope["path"]).encode()
-            found = self._quick.get((scope["method"], raw))
-            if found is None and not raw.startswith(b"/v1/"):
+            if raw.startswith(b"/v1/"):
+                name, route, id = self.find(scope["method"], raw)
+                keyed = self.admit(name, route, headers)
+                body = await body_of(receive, self.body_limit)
+                query = scope.get("query_string", b"")
+                waiting, tell = self.ask(name, route, id, keyed, body, query)
+                del body  # nothing of it need be kept while a commit is awaited
+                status, content = route.status, tell(await waiting)
+            else:
                 route = _around(scope["method"], scope["path"])
                 if self.guard is not None and route.scope is not None:
-                    self.guard.admits(scope["headers"], route.scope, None)
+                    self.guard.admits(headers, route.scope, None)
                 status, content = route.handler(self)
-            else:
-                name, route, id = found or _taken_apart(scope["method"], raw)
-                keyed = False
-                if self.guard is not None and route.scope is not None:
-                    keyed = self.guard.admits(scope["headers"], route.scope, name)
-                desk = self.desks.get(name)
-                if desk is None and (keyed or self.guard is None):
-                    raise _no_bandit(name)
-                check_plain(scope["headers"])
-                body = route.read(await body_of(receive, self._limit))
-                if route.scope == "reward":
-                    self._check_tokens(name, id, body, keyed)
-                if desk is None:  # without a key nobody comes as far as this
-                    raise _no_bandit(name)
-                query = scope.get("query_string", b"")
-                waiting = route.handler(Call(desk, id, body, query, self.tokens.get(name)))
-                del body  # nothing of it need be kept while a commit is awaited
-                content = await waiting
-                status = route.status
         except Exception as error:
-            problem = problem_of(error)
-            self._count(route, problem.status)
-            if problem.status == 500:
-                log.exception("a request failed")
-            await answer_problem(send, problem, headers_of(error))
+            await answer_problem(send, *self.refused(route, error))
             return
-        self._count(route, status)
+        self.count(route, status)
         if isinstance(content, bytes):
             await answer_bytes(send, status, route.content.encode(), content)
         else:
             await answer(send, status, content)
+
+    # The steps of a request for a bandit, whichever way it comes.
+
+    def find(self, method: str, path: bytes) -> tuple[str, Route, str]:
+        """The bandit that is meant, what is asked of it, and the id in the path."""
+        return self._quick.get((method, path)) or _taken_apart(method, path)
+
+    def admit(self, name: str, route: Route, headers: Sequence[tuple[bytes, bytes]]) -> bool:
+        """Whether it comes with a key, before anything of the body is read."""
+        keyed = False
+        if self.guard is not None and route.scope is not None:
+            keyed = self.guard.admits(headers, route.scope, name)
+        if name not in self.desks and (keyed or self.guard is None):
+            raise _no_bandit(name)
+        check_plain(headers)
+        return keyed
+
+    def ask(
+        self, name: str, route: Route, id: str, keyed: bool, body: bytes, query: bytes
+    ) -> Asking:
+        """Have it done."""
+        read = route.read(body)
+        if route.scope == "reward":
+            self._check_tokens(name, id, read, keyed)
+        desk = self.desks.get(name)
+        if desk is None:  # without a key nobody comes as far as this
+            raise _no_bandit(name)
+        asking: Asking = route.handler(Call(desk, id, read, query, self.tokens.get(name)))
+        return asking
+
+    def count(self, route: Route | None, status: int) -> None:
+        """One more request was answered."""
+        method, path = ("other", "other") if route is None else (route.method, route.path)
+        self.requests[method, path, status] += 1
+
+    def refused(self, route: Route | None, error: Exception) -> tuple[Problem, dict[str, str]]:
+        """What is answered in place of what was asked, and the headers of that."""
+        problem = problem_of(error)
+        self.count(route, problem.status)
+        if problem.status == 500:
+            log.error("a request failed", exc_info=error)
+        return problem, headers_of(error)
 
     def _check_tokens(self, name: str, id: str, body: Any, keyed: bool) -> None:
         tokens = self.tokens.get(name)
@@ -201,10 +229,6 @@ class Service:
             tokens = NOBODY  # alike for a bandit that makes none, and one that is not here
         for one, reward in rewards_in(id, body):
             tokens.check(one, reward, keyed)
-
-    def _count(self, route: Route | None, status: int) -> None:
-        method, path = ("other", "other") if route is None else (route.method, route.path)
-        self.requests[method, path, status] += 1
 
     def _livez(self) -> tuple[int, Any]:
         return 200, Alive()

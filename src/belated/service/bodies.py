@@ -6,7 +6,6 @@ import base64
 import binascii
 import math
 import struct
-from itertools import chain
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -363,7 +362,10 @@ def packed_rows(offer: Offer, dim: int) -> bytes:
         return data
     if set(map(len, given)) != {dim}:
         raise InvalidInput(f"rows: rows of {dim} numbers were expected, and at least one", None)
+    numbers: list[float] = []
+    for row in given:
+        numbers += row
     try:
-        return struct.pack(f"<{len(given) * dim}f", *chain.from_iterable(given))
+        return struct.pack(f"<{len(numbers)}f", *numbers)
     except OverflowError:  # beyond float32, and so beyond what a row may hold: this says where
         return as_rows(given, dim).tobytes()

@@ -7,10 +7,13 @@ import logging
 import math
 import threading
 import time
+from asyncio import Future
 from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
 
 from belated.bandit import check_part, check_same
 from belated.events import Activation, Decision, Event, Reward, Switched, Void
@@ -153,30 +156,28 @@ class Desk:
         self._looker = threading.Thread(target=self._look_on, name="belated board", daemon=True)
         self._looker.start()
 
-    def decide_many(self, offers: Sequence[Offer]) -> Awaitable[list[Decision]]:
+    def decide_many(
+        self, offers: Sequence[Offer]
+    ) -> Future[list[Decision]] | Coroutine[Any, Any, list[Decision]]:
         """Choose, keep, then answer: one append for all.
 
         All is read before anything is awaited, so that what was sent can be let go of: in a crowd
         it would be out of the processor's cache by the time a commit has ended.
         """
-        start = time.perf_counter()
         if self.decider.mode == "off":
             raise ProblemError(
                 503, "Switched off", "this bandit decides nothing now", {"retry-after": "60"}
             )
-        return self._decide([self._read(offer) for offer in offers], start)
-
-    async def _decide(self, asked: Sequence[Asked], start: float) -> list[Decision]:
+        start = time.perf_counter()
+        asked = [self._read(offer) for offer in offers]
         ids = [one.id for one in asked if one.id is not None]
         if ids:
-            chosen = await self._decide_named(asked, ids)
-        else:
-            chosen = await self._gathering.decide(asked)
-            self._count(chosen)
-        self.seen.seconds.add(time.perf_counter() - start)
-        return chosen
+            return self._decide_named(asked, ids, start)
+        return self._gathering.decide(asked, partial(self._answered, start))
 
-    async def _decide_named(self, asked: Sequence[Asked], ids: Sequence[str]) -> list[Decision]:
+    async def _decide_named(
+        self, asked: Sequence[Asked], ids: Sequence[str], start: float
+    ) -> list[Decision]:
         if len(set(ids)) < len(ids):
             raise InvalidInput("an id stands twice in this request: ids name one decision each")
         # Under an id that is sent for the first time there is nothing yet; and if it is sent again
@@ -185,15 +186,14 @@ class Desk:
         known = await self._lookups.decisions(named) if named else {}
         self._check_same(asked, known)
         new = [one for one in asked if one.id not in known]
-        made = await self._gathering.decide(new) if new else []
-        self._count(made)
-        fresh = iter(made)
+        fresh = iter(await self._gathering.decide(new, self._count) if new else [])
         chosen = [known[one.id] if one.id in known else next(fresh) for one in asked]
         if named:
             # Another decider may have been asked the same meanwhile: one of the two counts.
             counting = await self._lookups.decisions(named)
             self._check_same(asked, counting)
             chosen = [counting.get(event.id, event) for event in chosen]
+        self.seen.seconds.add(time.perf_counter() - start)
         return chosen
 
     def _check_same(self, asked: Sequence[Asked], known: Mapping[str, Decision]) -> None:
@@ -202,24 +202,28 @@ class Desk:
             if one.id is not None and one.id in known:
                 check_same(known[one.id], table_of([one.rows], self.definition.policy.dim))
 
+    def reward_many(self, rewards: Sequence[tuple[str, RewardBody]]) -> Future[Sequence[int]]:
+        """Keep rewards: one append for all."""
+        return self.commits.append([self._reward(id, body) for id, body in rewards], self._rewarded)
+
+    def tell(self, event: Activation | Void) -> Future[Sequence[int]]:
+        """Keep an activation or a void."""
+        return self.commits.append([event], self._told)
+
+    def _answered(self, start: float, made: Sequence[Decision]) -> None:
+        self._count(made)
+        self.seen.seconds.add(time.perf_counter() - start)
+
     def _count(self, made: Sequence[Decision]) -> None:
         for event in made:
             self.seen.entropy -= math.log(event.propensity)
         self.seen.decisions += len(made)
 
-    async def reward(self, id: str, body: RewardBody) -> None:
-        """Keep a reward."""
-        await self.reward_many([(id, body)])
+    def _rewarded(self, count: int) -> None:
+        self.seen.rewards += count
 
-    async def reward_many(self, rewards: Sequence[tuple[str, RewardBody]]) -> None:
-        """Keep rewards: one append for all."""
-        await self.commits.append([self._reward(id, body) for id, body in rewards])
-        self.seen.rewards += len(rewards)
-
-    async def tell(self, event: Activation | Void) -> None:
-        """Keep an activation or a void."""
-        await self.commits.append([event])
-        self.seen.told += 1
+    def _told(self, count: int) -> None:
+        self.seen.told += count
 
     async def story(self, id: str) -> DecisionStory:
         """All that the journal knows of a decision, by the rules of the ledger."""

@@ -13,9 +13,8 @@ Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
-_JSON = (b"content-type", b"application/json")
-_PROBLEM = (b"content-type", b"application/problem+json")
-_encode = msgspec.json.Encoder().encode
+JSON, PROBLEM = b"application/json", b"application/problem+json"
+encode = msgspec.json.Encoder().encode
 
 
 def check_plain(headers: Iterable[tuple[bytes, bytes]]) -> None:
@@ -36,34 +35,35 @@ async def body_of(receive: Receive, limit: int) -> bytes:
     body: bytes = message.get("body", b"")
     if not message.get("more_body"):
         if len(body) > limit:
-            raise _too_large(limit)
+            raise too_large(limit)
         return body
     parts, size = [body], len(body)
     while message.get("more_body"):
         if size > limit:
-            raise _too_large(limit)
+            raise too_large(limit)
         message = await receive()
         if message["type"] == "http.disconnect":
             raise ProblemError(400, "Incomplete request", "the connection ended within the body")
         parts.append(message.get("body", b""))
         size += len(parts[-1])
     if size > limit:
-        raise _too_large(limit)
+        raise too_large(limit)
     return b"".join(parts)
 
 
-def _too_large(limit: int) -> ProblemError:
+def too_large(limit: int) -> ProblemError:
+    """More than may be sent."""
     return ProblemError(413, "Too large", f"a body may have {limit:,} bytes")
 
 
 async def answer(send: Send, status: int, content: object) -> None:
     """Send JSON."""
-    await _send(send, status, _JSON, _encode(content))
+    await _send(send, status, JSON, encode(content))
 
 
 async def answer_bytes(send: Send, status: int, kind: bytes, data: bytes) -> None:
     """Send bytes of some content type."""
-    await _send(send, status, (b"content-type", kind), data)
+    await _send(send, status, kind, data)
 
 
 async def answer_problem(
@@ -71,7 +71,7 @@ async def answer_problem(
 ) -> None:
     """Send a problem."""
     more = [(name.encode(), value.encode()) for name, value in (headers or {}).items()]
-    await _send(send, problem.status, _PROBLEM, _encode(problem), *more)
+    await _send(send, problem.status, PROBLEM, encode(problem), *more)
 
 
 def last(send: Send) -> Send:
@@ -86,8 +86,8 @@ def last(send: Send) -> Send:
 
 
 async def _send(
-    send: Send, status: int, kind: tuple[bytes, bytes], data: bytes, *more: tuple[bytes, bytes]
+    send: Send, status: int, kind: bytes, data: bytes, *more: tuple[bytes, bytes]
 ) -> None:
-    length = (b"content-length", str(len(data)).encode())
-    await send({"type": "http.response.start", "status": status, "headers": [kind, length, *more]})
+    headers = [(b"content-type", kind), (b"content-length", str(len(data)).encode()), *more]
+    await send({"type": "http.response.start", "status": status, "headers": headers})
     await send({"type": "http.response.body", "body": data})

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from belated.events import Decision
 from belated.service.decider import Asked, Decider, NoChoice
@@ -27,9 +27,16 @@ class Gathering:
         self._loop = loop
         self._requests: list[_Request] = []
 
-    def decide(self, asked: Sequence[Asked]) -> asyncio.Future[list[Decision]]:
-        """A decision for each, once all of them are safe."""
-        request = _Request(asked, self._decider, self._loop.create_future())
+    def decide(
+        self, asked: Sequence[Asked], counted: Callable[[Sequence[Decision]], None]
+    ) -> asyncio.Future[list[Decision]]:
+        """A decision for each, once all of them are safe.
+
+        Args:
+            asked: the offers of one request.
+            counted: is told the decisions then.
+        """
+        request = _Request(asked, self._decider, counted, self._loop.create_future())
         if not self._requests:
             self._loop.call_soon(self._choose)
         self._requests.append(request)
@@ -54,13 +61,18 @@ class Gathering:
 class _Request:
     """Offers of one request, which are decided all or none."""
 
-    __slots__ = ("_decider", "answer", "asked", "events")
+    __slots__ = ("_counted", "_decider", "answer", "asked", "events")
 
     def __init__(
-        self, asked: Sequence[Asked], decider: Decider, answer: asyncio.Future[list[Decision]]
+        self,
+        asked: Sequence[Asked],
+        decider: Decider,
+        counted: Callable[[Sequence[Decision]], None],
+        answer: asyncio.Future[list[Decision]],
     ) -> None:
         self.asked = asked
         self.answer = answer
+        self._counted = counted
         self.events: list[Decision] = []
         self._decider = decider
 
@@ -76,6 +88,7 @@ class _Request:
     def kept(self, positions: Sequence[int]) -> None:
         for event, position in zip(self.events, positions, strict=True):
             self._decider.written(event.id, position)
+        self._counted(self.events)
         if not self.answer.done():  # the caller may have gone
             self.answer.set_result(self.events)
 

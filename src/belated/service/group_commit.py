@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from belated.events import Event
@@ -66,9 +66,16 @@ class GroupCommit:
         """How many they had in all."""
         return int(self.sizes.total)
 
-    def append(self, events: Sequence[Event]) -> asyncio.Future[Sequence[int]]:
-        """Keep events; the answer has the position of each, as of :meth:`Journal.append`."""
-        append = _Append(events, self._loop.create_future())
+    def append(
+        self, events: Sequence[Event], counted: Callable[[int], None]
+    ) -> asyncio.Future[Sequence[int]]:
+        """Keep events; the answer has the position of each, as of :meth:`Journal.append`.
+
+        Args:
+            events: of one caller.
+            counted: is told how many they are, once they are safe.
+        """
+        append = _Append(events, counted, self._loop.create_future())
         self.append_all([append])
         return append.answer
 
@@ -136,11 +143,20 @@ class GroupCommit:
 class _Append:
     """Events of a caller who awaits an answer."""
 
-    def __init__(self, events: Sequence[Event], answer: asyncio.Future[Sequence[int]]) -> None:
+    __slots__ = ("_counted", "answer", "events")
+
+    def __init__(
+        self,
+        events: Sequence[Event],
+        counted: Callable[[int], None],
+        answer: asyncio.Future[Sequence[int]],
+    ) -> None:
         self.events = events
         self.answer = answer
+        self._counted = counted
 
     def kept(self, positions: Sequence[int]) -> None:
+        self._counted(len(positions))
         if not self.answer.done():  # the caller may have gone
             self.answer.set_result(positions)
 

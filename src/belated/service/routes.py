@@ -5,15 +5,16 @@ One table for all of it, so that the document and what is served cannot disagree
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from asyncio import Future
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, NamedTuple
 from urllib.parse import parse_qs
 
 import msgspec
 
-from belated.events import Activation, Decision, Void
+from belated.events import Activation, Decision, Switched, Void
 from belated.exceptions import InvalidInput
 from belated.ids import check_id
 from belated.service.bodies import (
@@ -94,37 +95,46 @@ class Call(NamedTuple):
     tokens: RewardTokens | None
 
 
-# These two await nothing themselves: with their return goes all that was sent.
-def _decide(call: Call) -> Awaitable[Decided]:
-    return _decided(call.desk.decide_many([call.body]), call.tokens)
+class Asking(NamedTuple):
+    """What a handler answers.
+
+    Attributes:
+        waiting: for what was asked to be done; nothing that was sent is held by it.
+        tell: makes the answer of what comes of it.
+    """
+
+    waiting: Future[Any] | Coroutine[Any, Any, Any]
+    tell: Callable[[Any], Any]
 
 
-def _decide_many(call: Call) -> Awaitable[ManyDecided]:
-    return _many_decided(call.desk.decide_many(call.body.offers), call.tokens)
+def _decide(call: Call) -> Asking:
+    return Asking(call.desk.decide_many([call.body]), partial(_decided, call.tokens))
 
 
-async def _decided(answer: Awaitable[list[Decision]], tokens: RewardTokens | None) -> Decided:
-    (decision,) = await answer
+def _decided(tokens: RewardTokens | None, made: Sequence[Decision]) -> Decided:
+    (decision,) = made
     return Decided.of(decision, None if tokens is None else tokens.of(decision))
 
 
-async def _many_decided(
-    answer: Awaitable[list[Decision]], tokens: RewardTokens | None
-) -> ManyDecided:
-    return ManyDecided(
-        [Decided.of(one, None if tokens is None else tokens.of(one)) for one in await answer]
-    )
+def _decide_many(call: Call) -> Asking:
+    return Asking(call.desk.decide_many(call.body.offers), partial(_many_decided, call.tokens))
 
 
-async def _reward(call: Call) -> Accepted:
-    await call.desk.reward(call.id, call.body)
-    return Accepted(call.id)
+def _many_decided(tokens: RewardTokens | None, made: Sequence[Decision]) -> ManyDecided:
+    return ManyDecided([_decided(tokens, [one]) for one in made])
 
 
-async def _reward_many(call: Call) -> ManyAccepted:
+def _reward(call: Call) -> Asking:
+    return Asking(call.desk.reward_many([(call.id, call.body)]), partial(_accepted, call.id))
+
+
+def _accepted(id: str, _: Any) -> Accepted:
+    return Accepted(id)
+
+
+def _reward_many(call: Call) -> Asking:
     rewards = rewards_in(call.id, call.body)
-    await call.desk.reward_many(rewards)
-    return ManyAccepted(len(rewards))
+    return Asking(call.desk.reward_many(rewards), lambda _: ManyAccepted(len(rewards)))
 
 
 def rewards_in(id: str, body: RewardBody | RewardsBody) -> list[tuple[str, RewardBody]]:
@@ -132,27 +142,38 @@ def rewards_in(id: str, body: RewardBody | RewardsBody) -> list[tuple[str, Rewar
     return named(body.rewards) if isinstance(body, RewardsBody) else [(id, body)]
 
 
-async def _activate(call: Call) -> Accepted:
-    await call.desk.tell(Activation(check_id(call.id), _at(call)))
-    return Accepted(call.id)
+def _activate(call: Call) -> Asking:
+    event = Activation(check_id(call.id), _at(call))
+    return Asking(call.desk.tell(event), partial(_accepted, call.id))
 
 
-async def _void(call: Call) -> Accepted:
-    await call.desk.tell(Void(check_id(call.id), _at(call)))
-    return Accepted(call.id)
+def _void(call: Call) -> Asking:
+    event = Void(check_id(call.id), _at(call))
+    return Asking(call.desk.tell(event), partial(_accepted, call.id))
 
 
-async def _story(call: Call) -> DecisionStory:
-    return await call.desk.story(call.id)
+def _story(call: Call) -> Asking:
+    return Asking(call.desk.story(call.id), _as_it_is)
 
 
-async def _state(call: Call) -> BanditState:
-    return call.desk.state()
+def _state(call: Call) -> Asking:
+    return Asking(_at_once(call.desk.state()), _as_it_is)
 
 
-async def _switch(call: Call) -> Switch:
-    event = await call.desk.switch(call.body.mode, call.body.reason)
+async def _at_once(content: Any) -> Any:
+    return content
+
+
+def _switch(call: Call) -> Asking:
+    return Asking(call.desk.switch(call.body.mode, call.body.reason), _switched)
+
+
+def _switched(event: Switched) -> Switch:
     return Switch(event.mode, event.reason, event.at)
+
+
+def _as_it_is(content: Any) -> Any:
+    return content
 
 
 def _at(call: Call) -> int:

@@ -15,8 +15,9 @@ from belated.exceptions import MissingExtra
 from belated.service.app import Service
 
 try:
-    import httptools  # noqa: F401 - uvicorn needs it to read requests fast
     import uvicorn
+
+    from belated.service.short_way import protocol_for
 except ModuleNotFoundError:
     raise MissingExtra("belated serve", "service") from None
 
@@ -52,7 +53,7 @@ def serve(app: Service, host: str, port: int, *, drain: float = 0.0) -> int:
         signal.signal(number, _leave)
     config = uvicorn.Config(
         app,
-        http="httptools",
+        http=protocol_for(app),
         ws="none",
         lifespan="on",
         log_config=None,

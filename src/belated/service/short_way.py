@@ -1,0 +1,183 @@
+"""The short way of a request: from uvicorn's parser to the service and back, without a coroutine.
+
+An application of ASGI is a task for each request, with an event and two messages either way; for a
+decision that is as much work as all the rest. Requests that are asked most, and have nothing
+unusual about them, are taken from the parser as they are. All others go the way of ASGI, and are
+answered alike: both ways call the same steps of the service.
+"""
+
+from __future__ import annotations
+
+import threading
+from asyncio import Future
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar
+
+from uvicorn.config import Config
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
+
+from belated.service.app import Service
+from belated.service.exchange import JSON, PROBLEM, encode, too_large
+from belated.service.routes import Route
+
+_SHORT = (b"POST", b"PUT")
+
+
+def protocol_for(app: object) -> type[HttpToolsProtocol]:
+    """What speaks HTTP on a connection; any application but the service only knows ASGI."""
+    return ShortWay if isinstance(app, Service) else HttpToolsProtocol
+
+
+class ShortWay(HttpToolsProtocol):
+    """A connection of uvicorn; where it starts a task for a request, that is often not needed."""
+
+    cycle: Any
+
+    def __init__(self, config: Config, *arguments: Any, **more: Any) -> None:
+        super().__init__(config, *arguments, **more)
+        assert isinstance(config.app, Service)  # protocol_for has seen to it
+        self.service = config.app
+
+    def on_headers_complete(self) -> None:
+        """Take a request the short way, if nothing speaks against it."""
+        url, parser = self.url, self.parser
+        if (
+            url.startswith(b"/v1/")
+            and parser.get_method() in _SHORT
+            and url.isascii()
+            and b"?" not in url
+            and b"#" not in url
+            and (self.cycle is None or self.cycle.response_complete)  # else they have an order
+            and not self.expect_100_continue
+            and parser.get_http_version() == "1.1"
+            and not parser.should_upgrade()
+        ):
+            self.cycle = _Exchange(self, parser.should_keep_alive())
+            self.cycle.begin(parser.get_method().decode("ascii"), url)
+        else:
+            super().on_headers_complete()
+
+    def on_body(self, body: bytes) -> None:
+        """A part of the body."""
+        if isinstance(self.cycle, _Exchange):
+            self.cycle.take(body)
+        else:
+            super().on_body(body)
+
+    def on_message_complete(self) -> None:
+        """All of it is there."""
+        if isinstance(self.cycle, _Exchange):
+            self.cycle.end()
+        else:
+            super().on_message_complete()
+
+
+class _Exchange:
+    """A request and its answer; to its connection it looks like one of uvicorn's.
+
+    Attributes:
+        keep_alive: whether the connection stays, unless the service is to stop.
+        response_complete: whether it was answered.
+        disconnected: whether the other side has gone.
+    """
+
+    __slots__ = (
+        "_body",
+        "_connection",
+        "_id",
+        "_keyed",
+        "_name",
+        "_route",
+        "_tell",
+        "disconnected",
+        "keep_alive",
+        "response_complete",
+    )
+
+    #: The connection sets it when it ends; here nobody waits for it.
+    message_event: ClassVar = threading.Event()
+
+    _tell: Callable[[Any], Any]
+
+    def __init__(self, connection: ShortWay, keep_alive: bool) -> None:
+        self._connection = connection
+        self._route: Route | None = None
+        self._body = b""
+        self.keep_alive = keep_alive
+        self.response_complete = False
+        self.disconnected = False
+
+    def begin(self, method: str, path: bytes) -> None:
+        """See what is asked, and whether that is allowed."""
+        service = self._connection.service
+        try:
+            self._name, self._route, self._id = service.find(method, path)
+            self._keyed = service.admit(self._name, self._route, self._connection.headers)
+        except Exception as error:
+            self._refuse(error)
+
+    def take(self, part: bytes) -> None:
+        """Take a part of the body; their bytes are counted."""
+        if self.response_complete:
+            return
+        self._body = self._body + part if self._body else part
+        limit = self._connection.service.body_limit
+        if len(self._body) > limit:
+            self._body = b""
+            self._refuse(too_large(limit))
+
+    def end(self) -> None:
+        """Ask; the answer comes later."""
+        if self.response_complete:
+            return
+        body, self._body = self._body, b""
+        connection = self._connection
+        try:
+            assert self._route is not None
+            waiting, self._tell = connection.service.ask(
+                self._name, self._route, self._id, self._keyed, body, b""
+            )
+        except Exception as error:
+            self._refuse(error)
+            return
+        if not isinstance(waiting, Future):
+            waiting = connection.loop.create_task(waiting)
+        waiting.add_done_callback(self._tell_all)
+
+    def _tell_all(self, found: Future[Any]) -> None:
+        route = self._route
+        assert route is not None
+        try:
+            content = encode(self._tell(found.result()))
+        except Exception as error:
+            self._refuse(error)
+            return
+        self._connection.service.count(route, route.status)
+        self._answer(route.status, JSON, content)
+
+    def _refuse(self, error: Exception) -> None:
+        problem, headers = self._connection.service.refused(self._route, error)
+        self._answer(problem.status, PROBLEM, encode(problem), headers)
+
+    def _answer(
+        self, status: int, kind: bytes, data: bytes, more: Mapping[str, str] | None = None
+    ) -> None:
+        """All in one piece, which is one call of the system instead of two."""
+        connection = self._connection
+        self.response_complete = True
+        if self.disconnected or connection.transport.is_closing():
+            return
+        if connection.service.draining:
+            self.keep_alive = False
+        parts = [STATUS_LINE[status]]
+        for name, value in connection.server_state.default_headers:
+            parts += (name, b": ", value, b"\r\n")
+        for also, text in (more or {}).items():
+            parts.append(f"{also}: {text}\r\n".encode("latin-1"))
+        if not self.keep_alive:
+            parts.append(b"connection: close\r\n")
+        parts.append(b"content-type: %b\r\ncontent-length: %d\r\n\r\n%b" % (kind, len(data), data))
+        connection.transport.write(b"".join(parts))
+        if not self.keep_alive:
+            connection.transport.close()
+        connection.on_response_complete()

@@ -1,0 +1,237 @@
+"""The short way answers as ASGI does, byte by byte, whatever comes over a connection."""
+
+from __future__ import annotations
+
+import json
+import re
+import socket
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import Any
+
+import pytest
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from belated import Bernoulli, DelayedUCB, Explicit
+from belated.service import Definition, create_app
+from belated.service.app import Service
+from belated.service.short_way import ShortWay, _Exchange
+from tests.integration.keyrings import Made, known
+from tests.integration.serving import Serving, served
+from tests.waiting import eventually
+
+LIMIT = 5_000
+OFFERS = Definition("offers", DelayedUCB(2, Bernoulli()), Explicit(), partitions=2)
+PATH = "/v1/offers/decisions"
+OFFER = b'{"rows":[[1,0],[0,1]]}'
+
+
+def request(
+    body: bytes = OFFER, *headers: str, start: str = f"POST {PATH} HTTP/1.1", length: bool = True
+) -> bytes:
+    """One, as bytes."""
+    lines = [start, "Host: here", *headers, *([f"Content-Length: {len(body)}"] if length else [])]
+    return "\r\n".join([*lines, "", ""]).encode() + body
+
+
+def reward(id: str, body: bytes = b'{"value":1}', *headers: str) -> bytes:
+    """One of a decision."""
+    return request(body, *headers, start=f"PUT {PATH}/{id}/reward HTTP/1.1")
+
+
+LAST = request(b"", "Connection: close", start="GET /livez HTTP/1.1")
+NAMED = b'{"rows":[[1,0],[0,1]],"id":"order-1"}'
+BATCH = b'{"offers":[{"rows":[[1,0]]},{"rows":[[0,1]]}]}'
+CASES = {
+    "decide": request(),
+    "decide under a name": request(NAMED) + request(NAMED),
+    "decide many": request(BATCH, start=f"POST {PATH}/batch HTTP/1.1"),
+    "reward": reward("order-1") + reward("nobody%2Fknows") + reward("%ff"),
+    "rewards": request(
+        b'{"rewards":[{"id":"order-1","value":1}]}', start="POST /v1/offers/rewards/batch HTTP/1.1"
+    ),
+    "several in one piece": request() + reward("a") + request(b"{}") + reward("b") + request(),
+    "an activation with a time": request(
+        b"", start=f"PUT {PATH}/order-1/activation?at=1700000000000000 HTTP/1.1"
+    ),
+    "what goes around": request(b"", start="GET /livez HTTP/1.1"),
+    "in chunks": request(
+        b"b\r\n" + OFFER[:11] + b"\r\nb\r\n" + OFFER[11:] + b"\r\n0\r\n\r\n",
+        "Transfer-Encoding: chunked",
+        length=False,
+    ),
+    "with a question before": request(OFFER, "Expect: 100-continue"),
+    "the last": request(OFFER, "Connection: close"),
+    "of an older protocol": request(start=f"POST {PATH} HTTP/1.0"),
+    "with a whole address": request(start=f"POST http://here{PATH} HTTP/1.1"),
+    "a path that is no text": request(start=f"PUT {PATH}/é/reward HTTP/1.1"),
+    "too large": request(b" " * (LIMIT + 1)) + request(),
+    "too large, in chunks": request(
+        (b"400\r\n" + b" " * 1024 + b"\r\n") * 6 + b"0\r\n\r\n",
+        "Transfer-Encoding: chunked",
+        length=False,
+    ),
+    "compressed": request(OFFER, "Content-Encoding: gzip"),
+    "of no bandit": request(start="POST /v1/nothing/decisions HTTP/1.1"),
+    "of no route": request(start="POST /v1/offers/nothing HTTP/1.1"),
+    "of another method": request(start=f"PATCH {PATH} HTTP/1.1"),
+    "no body where one is needed": request(b""),
+    "malformed": request(b'{"rows":[['),
+    "wrong": request(b'{"rows":[[1]]}') + reward("a", b'{"value":7}'),
+    "a head": request(b"", start=f"HEAD {PATH} HTTP/1.1"),
+    "a header that is none": request(OFFER, "What is this"),
+    "an upgrade": request(OFFER, "Connection: upgrade", "Upgrade: websocket"),
+}
+#: The parser itself ends these: what is sent after that may take the answer with it.
+ENDED = ("a path that is no text", "a header that is none", "an upgrade")
+
+
+@pytest.fixture(scope="module")
+def short(dsn: str) -> Iterator[Serving]:
+    """As `belated serve` has it."""
+    with served(create_app([OFFERS], dsn, body_limit=LIMIT)) as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def long(dsn: str) -> Iterator[Serving]:
+    """As any server of ASGI has it."""
+    with served(create_app([OFFERS], dsn, body_limit=LIMIT), HttpToolsProtocol) as found:
+        yield found
+
+
+def said(serving: Serving, sent: bytes, pieces: int = 1) -> bytes:
+    """All that comes back over a connection; if it goes on, the last request ends it."""
+    sent += LAST
+    found = b""
+    with (
+        socket.create_connection(("127.0.0.1", serving.port), timeout=10) as connection,
+        suppress(ConnectionError),  # it was closed while more was on the way
+    ):
+        size = -(-len(sent) // pieces)
+        for start in range(0, len(sent), size):
+            connection.sendall(sent[start : start + size])
+            if pieces > 1:
+                time.sleep(0.01)
+        while part := connection.recv(65_536):
+            found += part
+    return found
+
+
+def constant(answers: bytes) -> list[tuple[str, list[str], Any]]:
+    """The parts of answers that do not depend on the moment: status, headers, content."""
+    found = []
+    for one in re.split(rb"(?=HTTP/1\.1 \d\d\d )", answers)[1:]:
+        head, _, content = one.partition(b"\r\n\r\n")
+        status, *headers = head.decode("latin-1").split("\r\n")
+        # Ids have a length of their own, and so have numbers.
+        kept = sorted(line for line in headers if not re.match("date|content-length", line))
+        told: Any = content.decode()
+        if b"json" in head and told:
+            told = json.loads(told)
+            for decided in told.get("decisions", [told]):
+                for name in ("id", "at", "propensity", "action", "index", "mean"):
+                    decided.pop(name, None)
+        found.append((status, kept, told))
+    return found
+
+
+@pytest.mark.parametrize(
+    ("case", "pieces"), [(case, n) for case in CASES for n in (1, 3) if n == 1 or case not in ENDED]
+)
+def test_both_ways_answer_alike(short: Serving, long: Serving, case: str, pieces: int) -> None:
+    """The same statuses, headers and contents, in their order; the connection stays, or not."""
+    expected = constant(said(long, CASES[case], pieces))
+    assert constant(said(short, CASES[case], pieces)) == expected
+    assert expected
+
+
+def test_the_answer_is_the_whole_answer(short: Serving) -> None:
+    """The length is right, and it comes in one piece."""
+    with socket.create_connection(("127.0.0.1", short.port), timeout=10) as connection:
+        for _ in range(3):  # over one connection
+            connection.sendall(request())
+            head, _, content = connection.recv(65_536).partition(b"\r\n\r\n")
+            assert head.startswith(b"HTTP/1.1 201 Created\r\n")
+            assert f"content-length: {len(content)}".encode() in head
+            assert json.loads(content)["propensity"] > 0.0
+
+
+def test_what_is_asked_most_goes_the_short_way(
+    short: Serving, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else all of this would prove nothing."""
+    ended: list[object] = []
+    end = _Exchange.end
+
+    def seen(one: _Exchange) -> None:
+        ended.append(one)
+        end(one)
+
+    monkeypatch.setattr(_Exchange, "end", seen)
+    for sent in (CASES["decide"], CASES["decide many"], reward("a"), CASES["rewards"]):
+        said(short, sent)
+    assert len(ended) == 4
+
+
+def test_who_has_no_key_is_refused_before_anything_is_sent(dsn: str) -> None:
+    """The body is not waited for; with a key it is."""
+    with served(create_app([OFFERS], dsn, auth="keys")) as serving:
+        made: Made = known(dsn, serving.url)
+        begun = request(b"").replace(b"Length: 0", b"Length: 900")
+        with socket.create_connection(("127.0.0.1", serving.port), timeout=10) as connection:
+            connection.sendall(begun)
+            assert connection.recv(65_536).startswith(b"HTTP/1.1 401 ")
+        assert said(serving, request()).startswith(b"HTTP/1.1 401 ")
+        header = f"Authorization: Bearer {made.key}"
+        assert said(serving, request(OFFER, header)).startswith(b"HTTP/1.1 201 ")
+
+
+def test_one_who_goes_spoils_nothing(short: Serving) -> None:
+    """In the middle of a request, or before its answer."""
+    for sent in (request()[:-5], request(), request(NAMED)):
+        for _ in range(20):
+            connection = socket.create_connection(("127.0.0.1", short.port), timeout=10)
+            connection.sendall(sent)
+            connection.close()
+    assert said(short, request()).startswith(b"HTTP/1.1 201 ")
+
+
+def test_an_error_inside_is_told_as_such(
+    short: Serving, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """500, without a word of what it was; the log has that."""
+
+    def fail(*arguments: object) -> None:
+        raise ZeroDivisionError("inside")
+
+    monkeypatch.setattr(Service, "ask", fail)
+    answer = said(short, request())
+    assert answer.startswith(b"HTTP/1.1 500 ")
+    assert b"inside" not in answer
+    assert "inside" in caplog.text
+
+
+def test_what_is_under_way_is_answered_before_it_stops(dsn: str) -> None:
+    """And the client is told that the connection ends."""
+    app = create_app([OFFERS], dsn)
+    with served(app) as serving:
+        connection = socket.create_connection(("127.0.0.1", serving.port), timeout=10)
+        connection.sendall(request())
+        assert connection.recv(65_536).startswith(b"HTTP/1.1 201 ")
+        held = app.desks["offers"].commits._changed
+        with held:  # no commit can begin
+            connection.sendall(request())
+            server = serving._server
+            assert server is not None
+            (under_way,) = server.server_state.connections
+            assert isinstance(under_way, ShortWay)
+            eventually(lambda: isinstance(under_way.cycle, _Exchange))
+            server.should_exit = True
+            time.sleep(0.2)
+        answer = connection.recv(65_536)
+        assert answer.startswith(b"HTTP/1.1 201 ")
+        assert b"connection: close" in answer
+        assert connection.recv(1) == b""
+        connection.close()
