@@ -1,9 +1,9 @@
 """Run every experiment and write its table and picture; ``--quick`` checks the tables instead.
 
 On two free cores a full run takes about four hours: regret 20 minutes, failures 5, rates 10,
-pending 6, waiting 4, widths 4, posteriors 4, missing 1, defaults 12, priors 5, over HTTP 6, and the
-peers three hours, for some of them take a minute for a run. The quick check takes about two
-minutes.
+pending 6, waiting 4, widths 4, posteriors 4, missing 1, defaults 12, priors 5, over HTTP 6, forged
+5, and the peers three hours, for some of them take a minute for a run. The quick check takes about
+two minutes.
 
 Run: python -m experiments [--quick] [--only regret defaults]
 """
@@ -35,8 +35,9 @@ STEPS = {
     ],
     "speed": ["experiments/peers/speed.py"],
     "over_http": ["-m experiments.over_http.sweep", "-m experiments.over_http.analysis"],
+    "forged": ["-m experiments.forged.sweep", "-m experiments.forged.analysis"],
 }
-#: Each holds a few new seeds against a committed table.
+#: Each holds a few new seeds against a committed table, or against what must be so.
 QUICK = {
     "regret": ["-m experiments.regret.quick"],
     "rates": ["-m experiments.rates.quick"],
@@ -45,6 +46,7 @@ QUICK = {
     "widths": ["-m experiments.widths.quick"],
     "posteriors": ["-m experiments.posteriors.quick"],
     "missing": ["-m experiments.missing.quick"],
+    "forged": ["-m experiments.forged.quick"],
 }
 
 

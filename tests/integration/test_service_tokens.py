@@ -122,6 +122,7 @@ def test_what_is_refused_leaves_nothing(guarded: Serving, key: Made, dsn: str) -
         (403, {"value": 2, "token": first.token}),
         (403, {"value": 1, "token": first.token, "part": "x"}),
         (403, {"value": 1, "token": first.token, "revision": 1}),
+        (403, {"value": 1, "token": first.token, "at": first.at}),
         (403, {"value": 1, "token": ""}),
         (422, {"value": 1, "token": "x" * 257}),
         (422, {"value": 1, "token": 7}),
@@ -133,6 +134,18 @@ def test_what_is_refused_leaves_nothing(guarded: Serving, key: Made, dsn: str) -
         assert "AAA" not in answer.text
     assert len(journal.read(0, 0, 100_000)) == before
     journal.close()
+
+
+def test_what_was_told_first_under_a_token_stays(guarded: Serving, key: Made) -> None:
+    """Another value is kept as a conflict, and not learned: nobody can say that it was earlier."""
+    with Client(guarded.url, bandit="enforce tokens", key=key.key) as server:
+        decision = server.decide(ROWS)
+        for value in (1, 0):
+            answer = put(guarded, "enforce", decision.id, value=value, token=decision.token)
+            assert answer.status_code == 202
+        story = server.entry(decision.id)
+    assert story.conflict
+    assert story.value == 1.0
 
 
 def test_each_reward_of_many_has_its_token(guarded: Serving, key: Made) -> None:

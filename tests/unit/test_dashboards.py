@@ -9,8 +9,10 @@ from typing import Any
 
 import pytest
 
+from belated.service.decider import MODES
 from belated.service.learners import Learners
 from belated.service.metrics import OF_DESKS, OF_LEARNERS, Metrics
+from belated.service.spools import LIMIT
 
 yaml = pytest.importorskip("yaml")
 
@@ -89,6 +91,18 @@ def test_every_alert_says_what_to_do() -> None:
     for rule in alerts():
         assert rule["labels"]["severity"] in ("page", "ticket")
         assert {"summary", "description"} <= rule["annotations"].keys()
+
+
+def test_a_full_spool_is_told_of_before_the_usual_limit() -> None:
+    """The alert has numbers of its own: three quarters of the limit, and all of it."""
+    (rule,) = [one for one in alerts() if one["alert"] == "BelatedSpoolFull"]
+    assert [int(one) for one in re.findall(r"> (\d+)", rule["expr"])] == [LIMIT * 3 // 4, LIMIT]
+
+
+def test_every_mode_but_the_usual_is_told_of() -> None:
+    """One label for all of them, so that a new mode is among them."""
+    (rule,) = [one for one in alerts() if one["alert"] == "BelatedSwitched"]
+    assert re.findall(r"{(.*?)}", rule["expr"]) == [f'mode!="{MODES[0]}"']
 
 
 def test_panels_do_not_lie_on_each_other() -> None:

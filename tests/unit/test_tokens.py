@@ -186,12 +186,13 @@ def test_a_value_outside_the_range_of_the_token_is_refused(value: float) -> None
 
 
 def test_a_token_alone_is_for_one_reward() -> None:
-    """Neither parts nor revisions; with a key they can be."""
+    """Neither parts nor revisions, nor times of its own; with a key they can be."""
     tokens = tokens_of(guarded=True)
     token = tokens.of(decided())
     assert not takes(tokens, "a", token, part="basket")
     assert not takes(tokens, "a", token, revision=1)
-    assert takes(tokens, "a", token, part="basket", revision=1, keyed=True)
+    assert not takes(tokens, "a", token, at=NOW)
+    assert takes(tokens, "a", token, part="basket", revision=1, at=NOW, keyed=True)
 
 
 # --- modes ---------------------------------------------------------------------------------------

@@ -141,7 +141,8 @@ class RewardBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_d
         at: when it happened; now if it is not given.
         part: of the reward, where it comes in several.
         revision: of this part: a higher one replaces it.
-        token: that came with the decision, where one is needed.
+        token: that came with the decision, where one is needed; it alone allows neither at, part
+            nor revision.
     """
 
     value: Value

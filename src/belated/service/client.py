@@ -36,6 +36,7 @@ from belated.service.bodies import (
 from belated.service.keys import check_key
 
 T = TypeVar("T")
+Said = TypeVar("Said", bound=RewardBody)
 
 
 class Client:
@@ -153,10 +154,11 @@ class Client:
             at: when it happened, in microseconds since 1970; now if None.
             part: of the reward, where it comes in several.
             revision: of this part: a higher one replaces it.
-            token: that came with the decision, where there is no key.
+            token: that came with the decision, where there is no key; it alone allows neither a
+                time, nor a part or revision.
         """
         check_part(part, revision)
-        body = RewardBody(as_reward(value), _time(at), part, revision, token)
+        body = _timed(RewardBody(as_reward(value), at, part, revision, token))
         return self._tell("PUT", f"{_place(id)}/reward", body)
 
     def observe_many(self, rewards: Iterable[tuple[str, float] | NamedReward]) -> list[Receipt]:
@@ -290,6 +292,13 @@ def _named(reward: tuple[str, float] | NamedReward) -> NamedReward:
     if not isinstance(reward, NamedReward):
         id, value = reward
         reward = NamedReward(as_reward(value), id=check_id(id))
+    return _timed(reward)
+
+
+def _timed(reward: Said) -> Said:
+    """With the time of now if it has none; under a token that is for the service to say."""
+    if reward.at is None and reward.token is not None:
+        return reward
     return msgspec.structs.replace(reward, at=_time(reward.at))
 
 

@@ -148,7 +148,9 @@ class RewardTokens:
             return "expired"
         if not least <= reward.value <= most:
             return "range"
-        if not keyed and (reward.part or reward.revision):
+        # Of two rewards that contradict each other the one that happened first counts: with a time
+        # of his own, whoever gets hold of a token could overturn what was told before.
+        if not keyed and (reward.part or reward.revision or reward.at is not None):
             return "part"
         return "valid"
 
@@ -181,5 +183,5 @@ _WHY = {
     "forged": "the token is not one of this decision",
     "expired": "the token has ended: a key is needed to report this reward",
     "range": "the reward is outside the range that the token is for",
-    "part": "with a token alone a reward has neither part nor revision",
+    "part": "with a token alone a reward has neither part, revision nor time",
 }

@@ -1,0 +1,81 @@
+"""A service for experiments: a database, ``belated serve`` in a process, and calls to it."""
+
+from __future__ import annotations
+
+import json
+import signal
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from http.client import HTTPConnection
+from pathlib import Path
+from typing import Any
+
+from belated.journals import PostgresJournal
+from tests.integration.postgres_server import PostgresServer
+from tests.integration.processes import Process, later
+
+
+@contextmanager
+def database() -> Iterator[str]:
+    """A real PostgreSQL with the tables; its address."""
+    postgres = PostgresServer()
+    try:
+        PostgresJournal.create_tables(postgres.dsn)
+        yield postgres.dsn
+    finally:
+        postgres.stop()
+
+
+@contextmanager
+def serving(
+    dsn: str, bandits: Mapping[str, Mapping[str, str]], *, head: str = "", **environment: str
+) -> Iterator[int]:
+    """A service that learns too; its port, once every bandit has a model.
+
+    Args:
+        dsn: of the database, which has the tables.
+        bandits: the settings of each, by its name.
+        head: what stands in its file besides.
+        environment: of the process.
+    """
+    lines = [head, "[database]", f'dsn = "{dsn}"']
+    for name, settings in bandits.items():
+        lines += [f"[bandits.{name}]", *(f'{key} = "{value}"' for key, value in settings.items())]
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "belated.toml"
+        file.write_text("\n".join(lines), encoding="utf-8")
+        process = Process(Path(folder) / "log", "serve", str(file), "--port", "0", **environment)
+        try:
+            port = process.heard("serving")["port"]
+            later(lambda: process.ask("GET", "/readyz")[0] == 200, "it is not ready")
+            yield port
+            process.send(signal.SIGTERM)
+            process.ended()
+        finally:
+            process.kill()
+
+
+class Caller:
+    """Asks a service, over one connection that is kept."""
+
+    def __init__(self, port: int) -> None:
+        self._connection = HTTPConnection("127.0.0.1", port, timeout=60)
+
+    def ask(self, method: str, path: str, body: object = None) -> tuple[int, Any]:
+        """The status, and what was answered."""
+        data = None if body is None else json.dumps(body)
+        self._connection.request(method, path, data, {"Content-Type": "application/json"})
+        answer = self._connection.getresponse()
+        return answer.status, json.loads(answer.read())
+
+    def tell(self, method: str, path: str, body: object = None) -> Any:
+        """What was answered, which must be no refusal."""
+        status, found = self.ask(method, path, body)
+        if status >= 300:
+            raise RuntimeError(f"{path}: {status} {found}")
+        return found
+
+    def close(self) -> None:
+        """End the connection."""
+        self._connection.close()
