@@ -25,7 +25,7 @@ from tests.integration.postgres_server import PostgresServer, require_programs
 from tests.integration.processes import later
 
 #: Tables of version 2, no keys, no switches.
-EARLIER = "bb11376"
+EARLIER = "bb11376bc82c8ba5c62839a48ec6ec55b7e73ff8"
 
 
 @pytest.fixture

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Iterator
 from datetime import timedelta
@@ -19,8 +20,10 @@ from belated.published import PublishedModel
 from belated.rewards import Rewards
 from belated.service import learning as module
 from belated.service.app import learning
-from belated.service.desk import Definition
+from belated.service.decider import Asked
+from belated.service.desk import Definition, Desk
 from belated.service.learning import LearningService
+from tests.waiting import eventually
 
 DIM = 3
 POLICY = DelayedUCB(DIM, Bernoulli())
@@ -174,6 +177,30 @@ def test_it_halts_before_what_only_a_newer_release_knows(
     other.close()
     journal.close()
     board.close()
+
+
+@pytest.mark.parametrize("model", [b"\x63 of a later release", b"\x01 damaged"])
+def test_a_decider_starts_whatever_is_on_the_board(dsn: str, bandit: str, model: bytes) -> None:
+    """As when a release is taken back: it decides, but is not ready until it can read a model."""
+    learner = learning(definition(bandit), dsn)
+    assert learner._lead()
+    learner.board.publish(model, learner.epoch)
+    loop = asyncio.new_event_loop()
+    desk = Desk(definition(bandit), dsn, loop)
+    try:
+        assert desk.is_stale(600.0)
+        assert desk.decider.choose_all([Asked(np.eye(DIM, dtype=np.float32).tobytes())])
+        until_idle(learner)
+
+        def taken() -> bool:
+            loop.run_until_complete(asyncio.sleep(0))  # what the board's thread has left for it
+            return not desk.is_stale(600.0)
+
+        eventually(taken)
+    finally:
+        desk.close()
+        learner.close()
+        loop.close()
 
 
 def test_it_settles_what_is_due(dsn: str, bandit: str) -> None:
