@@ -17,7 +17,7 @@ from belated.journals import Journal, Snapshot
 from belated.kernels import Kernels
 from belated.learner import Account, Learner
 from belated.ledger import Ledger, State
-from belated.ledger.packing import pack, unpack
+from belated.ledger.packing import VERSION, pack, unpack
 from belated.models import Model
 from belated.policies import Policy
 from belated.rewards import Rewards, as_duration
@@ -149,9 +149,9 @@ class Fold:
 
     @property
     def fingerprint(self) -> str:
-        """Of all that a snapshot depends on; one of another fold is of no use."""
+        """Of all that a snapshot depends on; one of another fold or format is of no use."""
         policy = self.learner.policy
-        what = (self.rewards, self.retention, policy.family, policy.dim)
+        what = (VERSION, self.rewards, self.retention, policy.family, policy.dim)
         return blake2b(repr(what).encode(), digest_size=16).hexdigest()
 
     def save(self, journal: Journal, *, whole: bool = False) -> None:

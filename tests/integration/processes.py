@@ -17,7 +17,7 @@ ROWS = [[1.0, 0.0], [0.0, 1.0]]
 
 
 #: Waits longer than usual: a process loads for seconds before it does anything.
-later = partial(eventually, seconds=60)
+later = partial(eventually, seconds=120)
 
 
 class Process:

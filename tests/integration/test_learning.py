@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Iterator
 from datetime import timedelta
@@ -10,8 +11,8 @@ import numpy as np
 import pytest
 
 from belated import Bandit, Bernoulli, DefaultAfter, DelayedUCB, Explicit
-from belated.events import Decision
-from belated.exceptions import JournalError, OwnerSuperseded
+from belated.events import Decision, Opaque, Record, Void
+from belated.exceptions import JournalError, OwnerSuperseded, UnknownEvent
 from belated.fold import Fold, same_sums
 from belated.journals import PostgresBoard, PostgresJournal
 from belated.journals.arrivals import system_clock
@@ -19,8 +20,10 @@ from belated.published import PublishedModel
 from belated.rewards import Rewards
 from belated.service import learning as module
 from belated.service.app import learning
-from belated.service.desk import Definition
+from belated.service.decider import Asked
+from belated.service.desk import Definition, Desk
 from belated.service.learning import LearningService
+from tests.waiting import eventually
 
 DIM = 3
 POLICY = DelayedUCB(DIM, Bernoulli())
@@ -144,6 +147,60 @@ def test_one_that_was_cut_off_can_neither_publish_nor_save(
     assert slow.fold is not None
     assert slow.fold.digest == writer.digest
     slow.close()
+
+
+def test_it_halts_before_what_only_a_newer_release_knows(
+    dsn: str, bandit: str, writer: Bandit
+) -> None:
+    """It says where; what came before is saved, the model stays, and the lead is left to others."""
+    play(writer, 20)
+    learner = learning(definition(bandit), dsn)
+    until_idle(learner)
+    board = PostgresBoard(dsn, bandit=bandit)
+    last = board.published()
+    journal = PostgresJournal(dsn, bandit=bandit)
+    end = journal.end(1)
+    journal.carry([Record(1, 0, system_clock(), Opaque(b"\x01\x92\x07\xa1a"))])  # kind 7 of "a"
+    journal.append([Void(f"after {n}", 5) for n in range(20)])
+    assert journal.end(1) > end + 1
+    with pytest.raises(UnknownEvent, match=f"partition 1 at position {end + 1} \\(kind 7\\)"):
+        learner.step()
+    learner.close()
+    assert board.published() == last
+    assert board.leader() is None
+    saved = journal.load(1)
+    assert saved is not None
+    assert saved.position == end
+    # One that knows no more begins there, and comes no further.
+    with pytest.raises(UnknownEvent, match=f"partition 1 at position {end + 1} "):
+        (other := learning(definition(bandit), dsn)).step()
+    other.close()
+    journal.close()
+    board.close()
+
+
+@pytest.mark.parametrize("model", [b"\x63 of a later release", b"\x01 damaged"])
+def test_a_decider_starts_whatever_is_on_the_board(dsn: str, bandit: str, model: bytes) -> None:
+    """As when a release is taken back: it decides, but is not ready until it can read a model."""
+    learner = learning(definition(bandit), dsn)
+    assert learner._lead()
+    learner.board.publish(model, learner.epoch)
+    loop = asyncio.new_event_loop()
+    desk = Desk(definition(bandit), dsn, loop)
+    try:
+        assert desk.is_stale(600.0)
+        assert desk.decider.choose_all([Asked(np.eye(DIM, dtype=np.float32).tobytes())])
+        until_idle(learner)
+
+        def taken() -> bool:
+            loop.run_until_complete(asyncio.sleep(0))  # what the board's thread has left for it
+            return not desk.is_stale(600.0)
+
+        eventually(taken)
+    finally:
+        desk.close()
+        learner.close()
+        loop.close()
 
 
 def test_it_settles_what_is_due(dsn: str, bandit: str) -> None:

@@ -199,8 +199,9 @@ class _Folds:
         if useless:
             which = ", ".join(map(str, useless[:MANY])) + (", …" if len(useless) > MANY else "")
             report.not_compared.append(
-                f"the snapshot of partition {which} was made with other settings: give --window, "
-                "--default, --retention, --reduce and --bounds as the bandit has them"
+                f"the snapshot of partition {which} was made with other settings, or by another "
+                "release: give --window, --default, --retention, --reduce and --bounds as the "
+                "bandit has them"
             )
         report.compared = sum(one.fingerprint == self.short.fingerprint for one in bandit.snapshots)
         try:

@@ -13,7 +13,7 @@ from belated.ledger.entries import Facts
 from belated.ledger.ledger import Ledger
 from belated.ledger.parked import Told
 
-#: Of the pieces; another number is not read.
+#: Of all pieces of a snapshot. One with another number is not read: then the journal is.
 VERSION = 1
 
 

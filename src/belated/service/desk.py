@@ -17,7 +17,7 @@ from typing import Any
 
 from belated.bandit import check_part, check_same
 from belated.events import Activation, Decision, Event, Reward, Switched, Void
-from belated.exceptions import InvalidInput, JournalError
+from belated.exceptions import CorruptJournal, InvalidInput, JournalError, NewerFormat
 from belated.features import Features, as_actions
 from belated.identity import identify
 from belated.ids import check_id, key_of, partition_of
@@ -151,8 +151,11 @@ class Desk:
         self._stopped = threading.Event()
         self._switched: Switched | None = None
         self._switch(self._reader.switched())
-        if (published := self._newer()) is not None:  # it starts with the last model there is
-            self._take(published)
+        try:
+            if (published := self._newer()) is not None:  # it starts with the last model there is
+                self._take(published)
+        except (NewerFormat, CorruptJournal) as error:  # one may come that can be read here
+            self._note("board", error)
         self._looker = threading.Thread(target=self._look_on, name="belated board", daemon=True)
         self._looker.start()
 

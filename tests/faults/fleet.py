@@ -1,0 +1,102 @@
+"""A service of several processes, replaced one by one while it serves."""
+
+from __future__ import annotations
+
+import signal
+from pathlib import Path
+
+from tests.faults.releases import Release
+from tests.integration.processes import Process, later
+from tests.integration.serving import free_port
+
+#: Seconds for which a decider goes on when it is told to stop.
+DRAIN = 2
+
+
+class Fleet:
+    """Two deciders and a learner.
+
+    Args:
+        dsn: of the database, which has tables.
+        folder: for their files.
+        release: that they run at first.
+
+    Attributes:
+        file: their configuration.
+        ports: of the deciders.
+    """
+
+    def __init__(self, dsn: str, folder: Path, release: Release) -> None:
+        self.ports = [free_port(), free_port()]
+        self._folder = folder
+        self._started: list[Process] = []
+        self.file = folder / "belated.toml"
+        self.file.write_text(
+            f"""
+            [database]
+            dsn = "{dsn}"
+            [server]
+            learn = false
+            drain = "{DRAIN}s"
+            spool = "{folder}/spool"
+            [bandits.offers]
+            policy = "DelayedUCB(dim=2, family=Bernoulli())"
+            rewards = "Explicit()"
+            partitions = 2
+            """,
+            encoding="utf-8",
+        )
+        try:
+            self.learner = self.start_learner(release)
+            self.deciders = [self._start_decider(release, port) for port in self.ports]
+            for decider in self.deciders:
+                _wait_until_ready(decider)
+        except BaseException:
+            self.close()
+            raise
+
+    def start_learner(self, release: Release) -> Process:
+        """One more."""
+        return self._start(release, "learn")
+
+    def replace_learner(self, release: Release) -> None:
+        """By one that has stood by before."""
+        following = self.start_learner(release)
+        following.heard("this learner stands by")
+        self.stop_learner()
+        self.learner = following
+        following.heard("this learner leads")
+
+    def replace_deciders(self, release: Release) -> None:
+        """One after the other, at its port."""
+        for place, port in enumerate(self.ports):
+            _stop(self.deciders[place])
+            self.deciders[place] = self._start_decider(release, port)
+            _wait_until_ready(self.deciders[place])
+
+    def stop_learner(self) -> None:
+        """It saves what it has learned."""
+        _stop(self.learner)
+
+    def close(self) -> None:
+        """End all that still runs."""
+        for process in self._started:
+            process.kill()
+
+    def _start_decider(self, release: Release, port: int) -> Process:
+        return self._start(release, "serve", "--port", str(port))
+
+    def _start(self, release: Release, command: str, *options: str) -> Process:
+        log = self._folder / f"log {len(self._started)}"
+        process = Process(log, command, str(self.file), *options, PYTHONPATH=str(release.source))
+        self._started.append(process)
+        return process
+
+
+def _stop(process: Process) -> None:
+    process.send(signal.SIGTERM)
+    assert process.ended() == 0
+
+
+def _wait_until_ready(decider: Process) -> None:
+    later(lambda: decider.ask("GET", "/readyz")[0] == 200)

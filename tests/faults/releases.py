@@ -1,0 +1,155 @@
+"""Other releases than this one, as source trees: a process runs one that is on its PYTHONPATH.
+
+:func:`earlier` takes one from the history of the repository. :func:`following` makes one such as
+may come: this one with tables of the next version and with a kind of event that is not known here.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import NamedTuple
+
+import psycopg
+
+import belated
+from belated.journals.postgres_sql import VERSION
+
+#: A program of the following release that uses what is new; arguments: dsn, bandit, id.
+NOTE = """
+import sys
+from belated.events import Noted
+from belated.journals import PostgresJournal
+with PostgresJournal(sys.argv[1], bandit=sys.argv[2]) as journal:
+    journal.append([Noted(sys.argv[3], 5, "from a later release")])
+"""
+#: What the snapshots of a learner come to, in the eyes of the release that saved them; arguments:
+#: dsn, bandit. Nothing is read beyond them.
+SAVED = """
+import json, sys
+from belated import Bernoulli, DelayedUCB, Explicit
+from belated.fold import Fold
+from belated.journals import PostgresJournal
+with PostgresJournal(sys.argv[1], bandit=sys.argv[2]) as journal:
+    fold = Fold(DelayedUCB(2, Bernoulli()), Explicit(), partitions=journal.partitions)
+    fold.load(journal)
+print(json.dumps({"positions": fold.positions, "digest": fold.digest, "n": fold.model.n}))
+"""
+
+_SOURCE = Path(belated.__file__).parent
+_ROOT = _SOURCE.parents[1]
+_EVENT = '''class Noted(_Event, tag=7, frozen=True):
+    """Someone wrote something down; nothing is learned from it."""
+
+    id: str
+    at: int
+    text: str
+
+
+Event = Noted | '''
+_EDITS = {
+    "journals/postgres_sql.py": {f"VERSION = {VERSION}": f"VERSION = {VERSION + 1}"},
+    "events.py": {"Event = ": _EVENT, "_KINDS = {": "_KINDS = {7, "},
+    "ledger/ledger.py": {"kind is Switched:": "kind.__name__ in ('Switched', 'Noted'):"},
+    "journals/arrivals.py": {
+        "_OF_A_DECISION = frozenset({": "from belated.events import Noted\n"
+        "_OF_A_DECISION = frozenset({Noted, "
+    },
+}
+#: A table more, a column more where all is written, and a function in place of another.
+_MIGRATION = """
+CREATE TABLE belated.note (id text PRIMARY KEY, text text NOT NULL);
+ALTER TABLE belated.record ADD COLUMN origin text NOT NULL DEFAULT '';
+{function}
+INSERT INTO belated.migration (version, oldest) VALUES ({version}, {oldest});
+"""
+
+
+class Release(NamedTuple):
+    """A release that can be run.
+
+    Attributes:
+        source: the folder in which its package is.
+        tables: the version of the tables it needs.
+    """
+
+    source: Path
+    tables: int
+
+    def run(self, *arguments: str) -> str:
+        """What Python prints when it runs this with the release."""
+        environment = os.environ | {"PYTHONPATH": str(self.source)}
+        command = [sys.executable, *arguments]
+        return subprocess.run(
+            command, env=environment, check=True, stdout=subprocess.PIPE, text=True, timeout=120
+        ).stdout
+
+    def migrate(self, dsn: str, since: int) -> None:
+        """As ``belated schema --from N | psql`` does."""
+        steps = self.run("-m", "belated", "schema", "--from", str(since))
+        with psycopg.connect(dsn, autocommit=True) as connection:
+            connection.execute(steps.encode())
+
+
+def present() -> Release:
+    """This one."""
+    return Release(_SOURCE.parent, VERSION)
+
+
+def following(folder: Path) -> Release:
+    """The one after this."""
+    package = folder / "belated"
+    shutil.copytree(_SOURCE, package)
+    _share_kernels(package)
+    for name, edits in _EDITS.items():
+        for old, new in edits.items():
+            _edit(package / name, old, new)
+    sql = package / "journals" / "sql"
+    schema = (sql / "schema.sql").read_text(encoding="utf-8")
+    start = schema.index("CREATE FUNCTION belated.append")
+    function = schema[start : schema.index("$$;", start) + 3]
+    step = _MIGRATION.format(
+        function=function.replace("CREATE FUNCTION", "CREATE OR REPLACE FUNCTION", 1),
+        version=VERSION + 1,
+        oldest=VERSION,
+    )
+    (sql / "migrations" / f"{VERSION + 1:04}_next.sql").write_text(step, encoding="utf-8")
+    return _release(folder)
+
+
+def earlier(revision: str, folder: Path) -> Release:
+    """One from the history; CalledProcessError where there is no history that goes back so far."""
+    folder.mkdir()
+    archive = folder / "archive"
+    command = ["git", "-C", str(_ROOT), "archive", "-o", str(archive), revision, "src/belated"]
+    subprocess.run(command, check=True)
+    shutil.unpack_archive(archive, folder, "tar", filter="data")
+    (folder / "src" / "belated").rename(folder / "belated")
+    kernels = Path("kernels", "source.py")
+    if (folder / "belated" / kernels).read_bytes() == (_SOURCE / kernels).read_bytes():
+        _share_kernels(folder / "belated")
+    return _release(folder)
+
+
+def _release(source: Path) -> Release:
+    """With what it says of itself."""
+    asked = Release(source, 0)
+    which = "import belated.journals.postgres_sql as it; print(it.VERSION, it.__file__)"
+    version, _, file = asked.run("-c", which).strip().partition(" ")
+    assert Path(file).is_relative_to(source), f"another release was found, in {file}"
+    return Release(source, int(version))
+
+
+def _share_kernels(package: Path) -> None:
+    """They are the same: so they need not be compiled anew."""
+    shutil.rmtree(package / "kernels")
+    (package / "kernels").symlink_to(_SOURCE / "kernels")
+
+
+def _edit(file: Path, old: str, new: str) -> None:
+    text = file.read_text(encoding="utf-8")
+    assert text.count(old) == 1, f"{old!r} stands {text.count(old)} times in {file}"
+    file.write_text(text.replace(old, new), encoding="utf-8")

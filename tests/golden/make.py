@@ -1,0 +1,148 @@
+"""Writes what this release writes, for all later ones to read: ``python -m tests.golden.make``.
+
+It makes a folder named after the release: journals in a file of SQLite, with snapshots; one of them
+as lines of JSON; what waits in a spool; a model as it travels; and what all of it comes to. Run it
+once for each release; what an earlier one has written stays as it is.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from datetime import timedelta
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from belated import Bernoulli, DefaultAfter, DelayedUCB, Explicit
+from belated.cli.main import main
+from belated.events import (
+    Activation,
+    Decision,
+    Event,
+    Reward,
+    Settled,
+    Switched,
+    Void,
+    encode,
+)
+from belated.exceptions import JournalUnavailable
+from belated.fold import Fold
+from belated.identity import identify
+from belated.journals import Journal, MemoryJournal, SpoolJournal, SQLiteJournal
+from belated.published import PublishedModel
+from belated.rewards import Rewards
+
+HERE = Path(__file__).parent
+POLICY = DelayedUCB(3, Bernoulli(), ridge=1.0)
+#: By the name of a bandit, what silence means to it.
+BANDITS: dict[str, Rewards] = {
+    "explicit": Explicit(window=timedelta(days=7)),
+    "default": DefaultAfter(window=timedelta(days=7), value=0.25),
+}
+PARTITIONS = 2
+START = 1_700_000_000_000_000
+HOUR = 3_600_000_000
+#: The last events are not in the snapshots.
+TAIL = 20
+
+
+def happened() -> Iterator[tuple[int, Event]]:
+    """Events of every kind and in every order, each with the time of its record."""
+    rng = np.random.default_rng(1)
+    for n in range(100):
+        now, id = START + 3 * n * HOUR, f"order {n}"
+        x = rng.normal(size=3).astype(np.float32)
+        if n % 10 == 9:
+            yield now, Reward(id, now, 1.0)  # before its decision
+        action = f"offer {n % 4}" if n % 3 else n % 4
+        active = n % 7 != 6
+        yield now, Decision(id, now, action, n % 4, x, 0.5, 0.25 + n % 3 / 4, 7 * n, active)
+        if n % 21 == 6:
+            yield now + HOUR, Activation(id, now + HOUR)
+        if n % 2:
+            reward = Reward(id, now + HOUR, float(rng.integers(2)))
+            yield now + HOUR, reward
+            if n % 11 == 1:
+                yield now + HOUR, reward  # again
+            if n % 5 == 1:
+                yield now + HOUR, Reward(id, now + HOUR, 0.5, revision=1)
+            if n % 13 == 1:
+                yield now + HOUR, Reward(id, now + HOUR, 1.0, "second part")
+        if n % 17 == 5:
+            yield now + HOUR, Void(id, now + HOUR)
+        if n % 20 == 19:
+            yield now + HOUR, Switched(now + HOUR, "freeze" if n % 40 == 19 else "learn", "golden")
+            yield from ((now + HOUR, Settled(p, now + HOUR)) for p in range(PARTITIONS))
+    late = START + 400 * HOUR
+    yield late, Reward("order 0", late, 1.0)
+    yield late, Reward("order 1000", late, 1.0)  # of no decision at all
+
+
+def new_fold(bandit: str) -> Fold:
+    """An empty one."""
+    return Fold(POLICY, BANDITS[bandit], partitions=PARTITIONS)
+
+
+def told(fold: Fold) -> dict[str, Any]:
+    """What the records come to."""
+    return {
+        "digest": fold.digest,
+        "counts": fold.counts,
+        "counters": fold.counters,
+        "theta": fold.learner.estimate.theta.tolist(),
+    }
+
+
+class _Away(MemoryJournal):
+    """Takes nothing, so that all goes to the spool."""
+
+    def append(
+        self, events: Sequence[Event], *, recorded: Sequence[int] | None = None
+    ) -> list[int]:
+        raise JournalUnavailable("gone")
+
+
+def _fill(journal: Journal, bandit: str) -> Fold:
+    identify(journal, POLICY)
+    stamps, events = map(list, zip(*happened(), strict=True))
+    fold = new_fold(bandit)
+    journal.append(events[:-TAIL], recorded=stamps[:-TAIL])
+    fold.catch_up(journal)
+    fold.save(journal)
+    journal.append(events[-TAIL:], recorded=stamps[-TAIL:])
+    fold.catch_up(journal)
+    return fold
+
+
+def make(folder: Path) -> None:
+    """Write all of it into a folder that is new."""
+    folder.mkdir()
+    expected: dict[str, Any] = {"bandits": {}}
+    for bandit in BANDITS:
+        path = folder / "journal.db"
+        with SQLiteJournal(path, bandit=bandit, partitions=PARTITIONS) as journal:
+            fold = _fill(journal, bandit)
+        expected["bandits"][bandit] = told(fold)
+    lines = str(folder / "explicit.jsonl")
+    assert main(["journal", "export", str(path), "--bandit", "explicit", "-o", lines]) == 0
+    waiting = [event for _, event in happened()][:TAIL]
+    with SpoolJournal(_Away(), folder / "spool", wait=None, clock=lambda: START) as spool:
+        for event in waiting:
+            spool.append([event])
+    expected["spool"] = [encode(event).hex() for event in waiting]
+    model = PublishedModel.of(
+        fold.model, POLICY, positions=fold.positions, version=fold.version, at=START
+    )
+    (folder / "model").write_bytes(model.write())
+    expected["model"] = {"theta": fold.model.theta.tolist(), "pending": fold.model.pending}
+    text = json.dumps(expected, indent=1) + "\n"
+    (folder / "expected.json").write_text(text, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    place = HERE / version("belated")
+    make(place)
+    print(place)
