@@ -1,10 +1,14 @@
-"""Loaded by schemathesis: a check that knows what no schema can say of the service."""
+"""Loaded by schemathesis: checks that know what no schema can say of the service."""
 
 from __future__ import annotations
 
+import itertools
+import json
+import os
 import re
 from typing import Any
 
+import requests
 import schemathesis
 
 #: For what a request that conforms to the document may be refused.
@@ -20,10 +24,15 @@ UNSAYABLE = re.compile(
             r"Expected `int.*`, got `float`",  # for a schema 1.0 is a whole number
             r"context age × action price of action .* at most 1e\+08 in size",
             r" is -?10000000\d\.?\d*: a finite number of at most 1e\+08",  # 1e8 as a float32
+            r"the token is not one of this decision",
         ]
     ),
     re.DOTALL,
 )
+#: Who may not ask, where the service asks for keys; none where it does not.
+STRANGERS = json.loads(os.environ.get("BELATED_FUZZ_STRANGERS", "null"))
+_turns = itertools.count()
+_session = requests.Session()
 
 
 @schemathesis.check
@@ -36,3 +45,34 @@ def accepted_or_explained(
     if conforms and 400 <= response.status_code < 500 and response.status_code != 405:
         detail = response.json()["detail"]
         assert UNSAYABLE.search(detail), f"refused with {response.status_code}: {detail}"
+
+
+@schemathesis.check
+def strangers_are_kept_out(
+    ctx: schemathesis.CheckContext, response: schemathesis.Response, case: schemathesis.Case[Any]
+) -> None:
+    """The same bytes from someone who may not: 401 or 403, whatever they are."""
+    security = case.operation.definition.raw.get("security")
+    if STRANGERS is None or not security:
+        return
+    (scope,) = security[0]["key"]
+    about_bandit = "{bandit}" in case.operation.path
+    keys = STRANGERS["keys"] | {"lesser": STRANGERS["without"][scope]}
+    if about_bandit:
+        asking = [list(keys)[next(_turns) % len(keys)]]  # one after the other
+    else:  # there is little to vary; and it takes the scope alone
+        asking = [who for who in keys if who != "foreign"]
+    for who in asking:
+        request = response.request.copy()
+        request.headers.pop("authorization", None)
+        if keys[who] is not None:
+            request.headers["authorization"] = f"Bearer {keys[who]}"
+        for name in STRANGERS["known"]:
+            request.url = str(request.url).replace(f"/v1/{name}", f"/v1/{STRANGERS['place']}", 1)
+        again = _session.send(request, timeout=30)
+        expected = {403} if who in ("foreign", "lesser") else {401}
+        if response.status_code in (400, 404, 405):  # no such route, or no text: nobody is asked
+            expected.add(response.status_code)
+        if who == "nobody" and scope == "reward":  # a token may be in the body: it is read first
+            expected |= {403, response.status_code} - {202}
+        assert again.status_code in expected, f"{who} was answered with {again.status_code}"

@@ -1,7 +1,7 @@
 """The OpenAPI document as it is for one bandit: the width of its rows, or the names it reads.
 
 The service's own document is for all bandits, so that nearly all that is made from it is refused at
-the same place. What is made from these comes further.
+the same place. What is made from these comes further. Half of all texts in it have a canary.
 """
 
 from __future__ import annotations
@@ -10,14 +10,18 @@ from typing import Any
 
 from belated.inputs import MAX_ENTRY
 
+#: Stands in ids, parts, tokens, names, contexts and reasons: it must turn up nowhere else.
+CANARY = "canary7f3a"
+
 #: The largest number that becomes 1e8 as a float32, and the next whole number does not.
 _LARGEST = MAX_ENTRY + 4
 _NUMBER = {"type": "number", "minimum": -_LARGEST, "maximum": _LARGEST}
 _NOTHING = {"type": "null"}
+_MARKED = {"type": "string", "pattern": f"^{CANARY}[a-z0-9]{{0,9}}$"}
 
 
-def for_rows(document: dict[str, Any], bandit: str, dim: int) -> dict[str, Any]:
-    """For a bandit that takes rows, and rewards from 0 to 1."""
+def for_rows(document: dict[str, Any], bandit: str, switched: str, dim: int) -> dict[str, Any]:
+    """For a bandit that takes rows, and rewards from 0 to 1; and for another that is switched."""
     schemas = document["components"]["schemas"]
     row = {"type": "array", "items": _NUMBER, "minItems": dim, "maxItems": dim}
     offer = schemas["Offer"]["properties"]
@@ -27,10 +31,10 @@ def for_rows(document: dict[str, Any], bandit: str, dim: int) -> dict[str, Any]:
     schemas["Offer"]["required"] = ["rows"]
     for name in ("RewardBody", "NamedReward"):
         schemas[name]["properties"]["value"] = {"type": "number", "minimum": 0, "maximum": 1}
-    return _of_bandit(document, bandit)
+    return _of_bandits(document, bandit, switched)
 
 
-def for_features(document: dict[str, Any], bandit: str) -> dict[str, Any]:
+def for_features(document: dict[str, Any], bandit: str, switched: str) -> dict[str, Any]:
     """For a bandit that reads an age from the context, and a price from each action."""
     schema = document["components"]["schemas"]["Offer"]
     offer = schema["properties"]
@@ -38,24 +42,45 @@ def for_features(document: dict[str, Any], bandit: str) -> dict[str, Any]:
     offer["context"] = _record("age")
     offer["actions"] = {
         "type": "object",
+        "propertyNames": {"type": "string", "maxLength": 128},
         "additionalProperties": _record("price"),
         "minProperties": 1,
     }
     schema["required"] = ["context", "actions"]
-    return _of_bandit(document, bandit)
+    return _of_bandits(document, bandit, switched)
 
 
 def _record(name: str) -> dict[str, Any]:
     number = {**_NUMBER, "type": ["number", "boolean"]}
-    return {"type": "object", "properties": {name: number}, "required": [name]}
+    return {
+        "type": "object",
+        "properties": {name: number, CANARY: {}},
+        "required": [name],
+    }
 
 
-def _of_bandit(document: dict[str, Any], bandit: str) -> dict[str, Any]:
-    del document["paths"]["/v1/{bandit}/mode"]  # switched off, it would refuse all the rest
-    for operations in document["paths"].values():
+def _of_bandits(document: dict[str, Any], bandit: str, switched: str) -> dict[str, Any]:
+    for path, operations in document["paths"].items():
+        # What is switched off refuses to decide: that is another bandit.
+        name = switched if path.endswith("/mode") else bandit
         for operation in operations.values():
-            operation["security"] = []  # the service that is fuzzed asks for no keys
             for parameter in operation.get("parameters", []):
                 if parameter["name"] == "bandit":
-                    parameter["schema"] = {"enum": [bandit]}
+                    parameter["schema"] = {"enum": [name]}
+                else:
+                    parameter["schema"] = _marked(parameter["schema"])
+    schemas = document["components"]["schemas"]
+    for sent in ("Offer", "RewardBody", "NamedReward", "ModeBody"):
+        schemas[sent]["properties"] = _marked(schemas[sent]["properties"])
     return document
+
+
+def _marked(schema: Any) -> Any:
+    """A schema in which every text may have the canary, too."""
+    if isinstance(schema, list):
+        return [_marked(one) for one in schema]
+    if not isinstance(schema, dict):
+        return schema
+    if schema.get("type") == "string":
+        return {"anyOf": [schema, _MARKED]}
+    return {name: _marked(one) for name, one in schema.items()}

@@ -1,18 +1,20 @@
 """Whatever is sent: no 5xx, answers as documented, a finite estimate, and the journal's own ledger.
 
 schemathesis makes requests from the OpenAPI document, such as conform to it and such as do not, one
-by one and in chains: the id in an answer goes to whatever can be asked of a decision.
+by one and in chains: the id in an answer goes to whatever can be asked of a decision. It does so
+with a service that anyone may ask, and with one that asks for keys and tokens; there each request
+is sent once more by someone who may not.
 """
 
 from __future__ import annotations
 
 import json
-import logging
 import os
 import re
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
@@ -26,57 +28,117 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from belated import Bernoulli, DelayedThompson, DelayedUCB, Explicit, Gaussian, Shared
+from belated.events import Decision
 from belated.fold import Fold
 from belated.journals import PostgresJournal
 from belated.service import Definition, create_app
 from belated.service.app import AROUND, Service
+from belated.service.keys import SCOPES, new_key
 from belated.service.routes import BANDIT_ROUTES
-from tests.fuzz.documents import for_features, for_rows
+from belated.service.tokens import TokenKeys
+from tests.fuzz.documents import CANARY, for_features, for_rows
+from tests.integration.keyrings import Made, answers, make, revoke
+from tests.integration.listening import listening
 from tests.integration.postgres_server import PostgresServer, require_programs
 from tests.integration.serving import Serving
+from tests.waiting import eventually
 
 # The learner warns of what it is given here, and goes on.
 pytestmark = pytest.mark.filterwarnings("ignore::belated.exceptions.BelatedWarning")
 
 DIM = 4
 SHARED = Shared(context=["age"], action=["price"])
-#: Short spans, so that all that can become of a decision does.
-DEFINITIONS = [
-    Definition(
-        "rows",
+ROUTES = [*BANDIT_ROUTES, *AROUND]
+
+
+def of_rows(name: str, **more: Any) -> Definition:
+    """A bandit with short spans, so that all that can become of a decision does."""
+    return Definition(
+        name,
         DelayedThompson(DIM, Bernoulli()),
         Explicit(timedelta(seconds=2)),
         retention=10_000_000,
         partitions=2,
-    ),
+        **more,
+    )
+
+
+#: Of the service that anyone may ask.
+OPEN = [
+    of_rows("rows"),
     Definition("shared", DelayedUCB(SHARED.dim, Gaussian()), Explicit(), features=SHARED),
+    of_rows("switched"),
 ]
+#: Of the one with keys; what strangers send is about the last.
+KEYED = [of_rows("guarded", tokens="enforce"), of_rows("switchable"), of_rows("untouched")]
+DEFINITIONS = [*OPEN, *KEYED]
 DOCUMENTS: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
-    "rows": lambda document: for_rows(document, "rows", DIM),
-    "shared": lambda document: for_features(document, "shared"),
+    "rows": lambda document: for_rows(document, "rows", "switched", DIM),
+    "shared": lambda document: for_features(document, "shared", "switched"),
+    "guarded": lambda document: for_rows(document, "guarded", "switchable", DIM),
 }
 #: What does not hold here, and need not.
 EXCLUDED = [
     "allow_header_conformance",  # a decision may be called batch: then that path takes DELETE too
-    "ignored_auth",  # nobody has a key here
-    "object_level_authorization",
+    "object_level_authorization",  # a key is for a bandit, not for a decision
     "positive_data_acceptance",  # our own check is for that
     "use_after_free",  # a decision that is void is still told of
 ]
-#: All that may be logged meanwhile: none of it has anything of a request.
-SAID = {"this learner leads", "Invalid HTTP request received."}
+#: All that may be logged meanwhile, but for psycopg's connections: it has nothing of a request.
+SAID = {"this learner leads", "switched", "Invalid HTTP request received."}
 
 
-class Fuzzed(logging.Handler):
-    """A service, and all that it logs."""
+class Fuzzed:
+    """A service, and what its learners made of the journal."""
 
-    def __init__(self, dsn: str) -> None:
-        super().__init__()
-        self.dsn = dsn
-        self.app: Service = create_app(DEFINITIONS, dsn, learn=True)
+    def __init__(self, app: Service) -> None:
+        self.app = app
         self.serving = Serving()
-        self.said: set[str] = set()
+        self.serving.start(app)
+        #: Who may do all with the bandits that are fuzzed; None where nobody is asked.
+        self.key: Made | None = None
+        self.strangers: dict[str, Any] | None = None
         self.folds: dict[str, Fold] = {}
+
+    def ask_for_keys(self, dsn: str) -> None:
+        """Have keys: one that may do all, and others that may not."""
+        fuzzed, place = ["guarded", "switchable"], "untouched"
+        self.key, revoked = make(dsn, *SCOPES, bandits=tuple(fuzzed)), make(dsn, *SCOPES)
+        lesser = {one: make(dsn, *[other for other in SCOPES if other != one]) for one in SCOPES}
+        revoke(dsn, revoked.id)
+        self.strangers = {
+            "place": place,
+            "known": fuzzed,
+            "keys": {
+                "nobody": None,
+                "unknown": new_key()[0],
+                "revoked": revoked.key,
+                "foreign": self.key.key,
+            },
+            "without": {scope: made.key for scope, made in lesser.items()},
+        }
+        used = [self.key, *lesser.values()]
+        eventually(lambda: 401 not in {answers(self.serving.url, one, "/metrics") for one in used})
+
+    @property
+    def secrets(self) -> set[str]:
+        """All keys that are sent to it."""
+        if self.strangers is None:
+            return set()
+        sent = [*self.strangers["keys"].values(), *self.strangers["without"].values()]
+        return {one for one in sent if one is not None}
+
+    def get(self, path: str) -> httpx.Response:
+        """Ask for something, with the key."""
+        headers = None if self.key is None else self.key.header
+        return httpx.get(self.serving.url + path, headers=headers)
+
+    def metrics(self) -> dict[str, set[frozenset[tuple[str, str]]]]:
+        """The sets of labels that there are, by metric."""
+        return {
+            family.name: {frozenset(sample.labels.items()) for sample in family.samples}
+            for family in text_string_to_metric_families(self.get("/metrics").text)
+        }
 
     def stop(self) -> None:
         """Stop it, and keep what its learners had made of the journal."""
@@ -85,54 +147,74 @@ class Fuzzed(logging.Handler):
             self.folds[name] = learner.fold
         self.serving.stop()
 
-    def emit(self, record: logging.LogRecord) -> None:
-        """Keep what was said."""
-        self.said.add(record.getMessage())
+
+class Both:
+    """The two services on one database, and all that they log."""
+
+    def __init__(self, dsn: str, lines: list[str]) -> None:
+        self.dsn = dsn
+        self.lines = lines
+        keys = TokenKeys({"k1": bytes(range(32))})
+        self.open = Fuzzed(create_app(OPEN, dsn, learn=True))
+        self.keyed = Fuzzed(create_app(KEYED, dsn, learn=True, auth="keys", token_keys=keys))
+        self.keyed.ask_for_keys(dsn)
+        self.each = (self.open, self.keyed)
+        eventually(lambda: all(one.get("/readyz").is_success for one in self.each))
+        self.metrics_before = [one.metrics() for one in self.each]
+        lines.clear()  # what is said at the start says where they are
 
     @property
     def failed(self) -> int:
         """How many requests were answered with a 5xx."""
-        counts = self.app.requests.items()
-        return sum(count for (_, _, status), count in counts if status >= 500)
+        counts = sum((one.app.requests for one in self.each), Counter())
+        return sum(count for (_, _, status), count in counts.items() if status >= 500)
 
 
 @pytest.fixture(scope="module")
-def fuzzed() -> Iterator[Fuzzed]:
-    """A service that learns, on a PostgreSQL of its own."""
+def both() -> Iterator[Both]:
+    """Services that learn, on a PostgreSQL of their own."""
     require_programs()
     postgres = PostgresServer()
     try:
         PostgresJournal.create_tables(postgres.dsn)
-        found = Fuzzed(postgres.dsn)
-        found.serving.start(found.app)
-        loggers = [logging.getLogger(name) for name in ("belated", "uvicorn")]
-        for logger in loggers:
-            logger.setLevel(logging.INFO)
-            logger.addHandler(found)
-        yield found
-        for logger in loggers:
-            logger.setLevel(logging.NOTSET)
-            logger.removeHandler(found)
-        found.stop()
+        with listening() as lines:
+            found = Both(postgres.dsn, lines)
+            yield found
+        for one in found.each:
+            one.stop()
     finally:
         postgres.stop()
 
 
-def fuzz(url: str, document: dict[str, Any], folder: Path, seed: int, full: bool) -> dict[str, Any]:
+def fuzz(
+    fuzzed: Fuzzed, document: dict[str, Any], folder: Path, seed: int, examples: int
+) -> dict[str, Any]:
     """Send requests made from a document; returns the report of schemathesis."""
     folder.mkdir()
     (folder / "openapi.json").write_text(json.dumps(document), encoding="utf-8")
     # What does not depend on the seed is sent once.
     phases = "coverage,fuzzing,stateful" if seed == 0 else "fuzzing,stateful"
+    headers = {"user-agent": CANARY, "x-request-id": CANARY, "cookie": f"{CANARY}={CANARY}"}
+    excluded = EXCLUDED
+    if fuzzed.key is None:
+        excluded = [*EXCLUDED, "ignored_auth"]
+    else:
+        headers["Authorization"] = f"Bearer {fuzzed.key.key}"
     done = subprocess.run(
         [
-            sys.executable, "-m", "schemathesis.cli", "run", "openapi.json", "--url", url,
-            "--seed", str(seed), "--phases", phases, "--max-examples", "420" if full else "30",
-            "--exclude-checks", ",".join(EXCLUDED), "--continue-on-failure", "--no-color",
+            sys.executable, "-m", "schemathesis.cli", "run", "openapi.json",
+            "--url", fuzzed.serving.url, "--seed", str(seed), "--phases", phases,
+            "--max-examples", str(examples),
+            *[f"--header={name}: {value}" for name, value in headers.items()],
+            "--exclude-checks", ",".join(excluded), "--continue-on-failure", "--no-color",
             "--report", "json", "--report-json-path", "report.json",
         ],
         cwd=folder,
-        env={**os.environ, "SCHEMATHESIS_HOOKS": str(Path(__file__).with_name("checks.py"))},
+        env=os.environ
+        | {
+            "SCHEMATHESIS_HOOKS": str(Path(__file__).with_name("checks.py")),
+            "BELATED_FUZZ_STRANGERS": json.dumps(fuzzed.strangers),
+        },
         capture_output=True,
         text=True,
         check=False,
@@ -146,16 +228,16 @@ def fuzz(url: str, document: dict[str, Any], folder: Path, seed: int, full: bool
     reason="schemathesis is not installed",
 )
 def test_every_answer_is_as_documented(
-    fuzzed: Fuzzed, full: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    both: Both, full: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """None of them is a 5xx; what the document forbids is refused, what it allows is taken."""
-    url, start = fuzzed.serving.url, time.monotonic()
-    document = httpx.get(f"{url}/openapi.json").content
-    runs = [(bandit, seed) for bandit in DOCUMENTS for seed in range(4 if full else 1)]
+    start = time.monotonic()
+    runs = [(bandit, seed) for bandit in DOCUMENTS for seed in range(3 if full else 1)]
 
     def run(bandit: str, seed: int) -> dict[str, Any]:
-        made = DOCUMENTS[bandit](json.loads(document))
-        return fuzz(url, made, tmp_path / f"{bandit}-{seed}", seed, full)
+        fuzzed = both.keyed if bandit == "guarded" else both.open
+        made = DOCUMENTS[bandit](fuzzed.get("/openapi.json").json())
+        return fuzz(fuzzed, made, tmp_path / f"{bandit}-{seed}", seed, 420 if full else 20)
 
     with ThreadPoolExecutor(len(runs)) as pool:  # all at once, as clients come
         reports = list(pool.map(run, *zip(*runs, strict=True)))
@@ -163,48 +245,82 @@ def test_every_answer_is_as_documented(
     found = sum(one["test_cases"]["unique_failures"] for one in reports if "test_cases" in one)
     with capsys.disabled():
         print(
-            f"\n{cases:,} cases, {fuzzed.failed} answers of 5xx, {found} violations, "
+            f"\n{cases:,} cases, {both.failed} answers of 5xx, {found} violations, "
             f"{time.monotonic() - start:.0f} s"
         )
+    told = "\n".join(report["told"] for report in reports if report["code"] != 0)
+    assert not told, told
     for report in reports:
-        assert report["code"] == 0, report["told"]
         assert report["stop_reason"] == "completed"
         assert report["test_cases"]["errored"] == 0
-    assert found == fuzzed.failed == 0
+    assert found == both.failed == 0
     assert cases >= (20_000 if full else 1_000)
 
 
-def test_labels_of_metrics_are_bounded(fuzzed: Fuzzed) -> None:
+def test_every_route_was_asked_by_those_who_may_and_those_who_may_not(both: Both) -> None:
+    """And what strangers were refused has left nothing."""
+    asked = both.keyed.app.requests
+    for route in ROUTES:
+        assert asked[route.method, route.path, route.status] > 0
+        assert both.open.app.requests[route.method, route.path, route.status] > 0
+        for status in (401, 403):
+            assert (asked[route.method, route.path, status] > 0) == (route.scope is not None)
+            assert both.open.app.requests[route.method, route.path, status] == 0
+    with PostgresJournal(both.dsn, bandit="untouched") as journal:
+        assert [journal.end(partition) for partition in range(journal.partitions)] == [0, 0]
+        assert journal.switched() is None
+
+
+def test_labels_of_metrics_are_bounded(both: Both) -> None:
     """Names of bandits and routes, and words from short lists: nothing that was sent."""
-    routes = [*BANDIT_ROUTES, *AROUND]
     known = {
         "bandit": {one.name for one in DEFINITIONS},
-        "method": {route.method for route in routes} | {"other"},
-        "route": {route.path for route in routes} | {"other"},
+        "method": {route.method for route in ROUTES} | {"other"},
+        "route": {route.path for route in ROUTES} | {"other"},
     }
-    values: dict[str, set[str]] = {}
-    for family in text_string_to_metric_families(httpx.get(f"{fuzzed.serving.url}/metrics").text):
-        for sample in family.samples:
-            for label, value in sample.labels.items():
-                values.setdefault(label, set()).add(value)
-    assert all(values[label] <= known[label] for label in known)
-    # Numbers of bounds and statuses, and words of the ledger.
-    others = set().union(*(values[label] for label in values.keys() - known))
-    assert [one for one in others if not re.fullmatch(r"[a-z0-9.+ -]+|\+Inf", one)] == []
-    assert max(len(found) for found in values.values()) < 50
+    for fuzzed, before in zip(both.each, both.metrics_before, strict=True):
+        after = fuzzed.metrics()
+        pairs = {pair for sets in after.values() for labels in sets for pair in labels}
+        for label, values in known.items():
+            assert {value for name, value in pairs if name == label} <= values
+        # Numbers of bounds and statuses, and words of the ledger.
+        others = {value for name, value in pairs if name not in known}
+        assert [one for one in others if not re.fullmatch(r"[a-z0-9.+ -]+|\+Inf", one)] == []
+        # Requests are counted by route and status, records by bandit and what they meant; all else
+        # was there before the first of them.
+        asked, learned = after.pop("belated_http_requests"), after.pop("belated_learner_events")
+        assert len(asked) <= (len(ROUTES) + 1) * 12
+        assert len(learned) <= len(fuzzed.app.definitions) * 20
+        assert after == {name: before[name] for name in after}
 
 
-def test_the_log_has_nothing_of_what_was_sent(fuzzed: Fuzzed) -> None:
-    """Only what is known to be said; and the service itself never failed."""
-    assert fuzzed.said <= SAID
+def test_neither_log_nor_metrics_have_anything_of_what_was_sent(both: Both) -> None:
+    """Only what is known to be said, and no canary, key or token."""
+    kept = set()
+    for name in ("rows", "shared", "guarded"):
+        with PostgresJournal(both.dsn, bandit=name) as journal:
+            for partition in range(journal.partitions):
+                kept |= {
+                    record.event.id
+                    for record in journal.read(partition, 0, 1_000_000)
+                    if isinstance(record.event, Decision)
+                }
+    assert any(CANARY in id for id in kept)  # so it was sent, and taken
+    said = {json.loads(line)["message"] for line in both.lines}
+    assert {one for one in said if not one.startswith("connection ")} <= SAID
+    told = "\n".join([*both.lines, *(one.get("/metrics").text for one in both.each)])
+    for secret in (CANARY, *both.keyed.secrets):
+        assert secret not in told
+    assert not re.search(r"blt_|k1\.[A-Za-z0-9_=-]{40}", told)
 
 
 @pytest.mark.parametrize("definition", DEFINITIONS, ids=lambda one: one.name)
-def test_the_ledger_is_that_of_the_journal(fuzzed: Fuzzed, definition: Definition) -> None:
+def test_the_ledger_is_that_of_the_journal(both: Both, definition: Definition) -> None:
     """The learner's own equals a fold of the journal from its start; its estimate is finite."""
+    fuzzed = both.open if definition in OPEN else both.keyed
     fuzzed.stop()
     live = fuzzed.folds[definition.name]
-    with PostgresJournal(fuzzed.dsn, bandit=definition.name) as journal:
+    with PostgresJournal(both.dsn, bandit=definition.name) as journal:
         assert live.catch_up(journal) < 100  # what was told or settled at the very end
         fresh = Fold(
             definition.policy,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -11,8 +10,8 @@ import httpx
 import msgspec
 
 from belated.journals import PostgresJournal
-from belated.service.logs import JsonLines
 from belated.service.problems import Problem
+from tests.integration.listening import listening
 
 #: Stands in whatever is sent here, and so must not stand in a log.
 SECRET = "hush-7f3a"
@@ -61,28 +60,9 @@ class Asking:
         return problem.detail
 
 
-class _Lines(logging.Handler):
-    def __init__(self) -> None:
-        super().__init__()
-        self.setFormatter(JsonLines())
-        self.lines: list[str] = []
-
-    def emit(self, record: logging.LogRecord) -> None:
-        self.lines.append(self.format(record))
-
-
 @contextmanager
 def nothing_logged() -> Iterator[None]:
     """Sees that the secret is in no line that would stand on stderr."""
-    handler = _Lines()
-    loggers = [logging.getLogger(name) for name in ("belated", "uvicorn")]
-    for logger in loggers:
-        logger.addHandler(handler)
-        logger.setLevel(logging.DEBUG)
-    try:
+    with listening() as lines:
         yield
-    finally:
-        for logger in loggers:
-            logger.removeHandler(handler)
-            logger.setLevel(logging.NOTSET)
-    assert not [line for line in handler.lines if SECRET in line]
+    assert not [line for line in lines if SECRET in line]

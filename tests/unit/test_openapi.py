@@ -20,8 +20,8 @@ ROUTES = (*BANDIT_ROUTES, *AROUND)
 
 @pytest.fixture(scope="module")
 def described() -> dict[str, Any]:
-    """The document."""
-    return describe(ROUTES)
+    """The document of a service with keys and tokens, which has most in it."""
+    return describe(ROUTES, keys=True, tokens=True)
 
 
 def everything_in(value: Any) -> Iterator[Any]:
@@ -41,9 +41,17 @@ def operations(described: dict[str, Any]) -> list[tuple[str, str, dict[str, Any]
     ]
 
 
+def find_scope(path: str, method: str) -> str | None:
+    """What a key must be for."""
+    scopes = {(route.path, route.method.lower()): route.scope for route in ROUTES}
+    return scopes[path, method]
+
+
 def test_it_is_json_of_openapi_3_1(described: dict[str, Any]) -> None:
     """The bytes that are served say the same."""
-    assert msgspec.json.decode(document(ROUTES)) == msgspec.to_builtins(described, str_keys=True)
+    assert msgspec.json.decode(document(ROUTES, keys=True, tokens=True)) == msgspec.to_builtins(
+        described, str_keys=True
+    )
     assert described["openapi"] == "3.1.0"
     assert {"title", "version"} <= described["info"].keys()
 
@@ -110,9 +118,8 @@ def test_the_id_of_an_answer_leads_on(described: dict[str, Any]) -> None:
 
 def test_problems_are_documented(described: dict[str, Any]) -> None:
     """Of keys where one is needed; of bandits that there is none, or that it cannot now."""
-    scopes = {(route.path, route.method.lower()): route.scope for route in ROUTES}
     for path, method, one in operations(described):
-        scope = scopes[path, method]
+        scope = find_scope(path, method)
         assert one["security"][:1] == ([] if scope is None else [{"key": [scope]}])
         assert ({} in one["security"]) == (scope == "reward")  # where a token will do
         assert {"401", "403", "429"} & one["responses"].keys() == (
@@ -124,6 +131,26 @@ def test_problems_are_documented(described: dict[str, Any]) -> None:
             assert {"400", "422"} <= one["responses"].keys()
     problem = described["components"]["responses"]["Invalid"]["content"]
     assert list(problem) == ["application/problem+json"]
+
+
+@pytest.mark.parametrize("tokens", [False, True])
+def test_where_no_keys_are_asked_for_none_is_documented(tokens: bool) -> None:
+    """A token can still be wrong for its reward; nothing else is refused for who asks."""
+    open_to_all = describe(ROUTES, keys=False, tokens=tokens)
+    assert "securitySchemes" not in open_to_all["components"]
+    for path, method, one in operations(open_to_all):
+        assert "security" not in one
+        refused = {"401", "403", "429"} & one["responses"].keys()
+        reports = find_scope(path, method) == "reward"
+        assert refused == ({"403"} if tokens and reports else set())
+    named = open_to_all["components"]["responses"].keys()
+    assert {"Unauthorized", "Forbidden", "TooOften"} & named == ({"Forbidden"} if tokens else set())
+
+
+def test_without_tokens_every_reward_needs_a_key() -> None:
+    """Where there are none, nothing can stand in place of a key."""
+    for _, _, one in operations(describe(ROUTES, keys=True, tokens=False)):
+        assert {} not in one["security"]
 
 
 @pytest.mark.parametrize("route", BANDIT_ROUTES, ids=lambda route: f"{route.method} {route.path}")

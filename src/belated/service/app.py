@@ -250,7 +250,8 @@ class Service:
 
     @cached_property
     def _document(self) -> bytes:
-        return document([*BANDIT_ROUTES, *AROUND])
+        routes = [*BANDIT_ROUTES, *AROUND]
+        return document(routes, keys=self._auth == "keys", tokens=bool(self.tokens))
 
     # --- the life of the server ------------------------------------------------------------------
 

@@ -29,7 +29,8 @@ _PROBLEMS = {
     500: ("Failed", "Something went wrong in the service."),
     503: ("Away", "The journal cannot be reached now. It is safe to try again, after a second."),
 }
-_OF_KEYS = (401, 403, 429)
+_OF_KEYS = frozenset({401, 403, 429})
+_OF_TOKENS = frozenset({403})
 _ATTRIBUTE = re.compile(r"^    (\w+): (.+\n?(?:     .*\n?)*)", re.MULTILINE)
 _PARAMETERS = {
     "bandit": "The name of the bandit.",
@@ -40,12 +41,18 @@ _PARAMETERS = {
 _PARTS = {"bandit": {"type": "string", "minLength": 1}, "id": msgspec.json.schema(Id)}
 
 
-def document(routes: Sequence[Route]) -> bytes:
-    """The document of some routes, as JSON."""
-    return msgspec.json.encode(describe(routes))
+def document(routes: Sequence[Route], *, keys: bool, tokens: bool) -> bytes:
+    """The document of some routes, as JSON.
+
+    Args:
+        routes: to be described.
+        keys: whether the service asks for keys.
+        tokens: whether it makes tokens of rewards.
+    """
+    return msgspec.json.encode(describe(routes, keys=keys, tokens=tokens))
 
 
-def describe(routes: Sequence[Route]) -> dict[str, Any]:
+def describe(routes: Sequence[Route], *, keys: bool, tokens: bool) -> dict[str, Any]:
     """The same as a value."""
     types = [Problem]
     for route in routes:
@@ -55,9 +62,15 @@ def describe(routes: Sequence[Route]) -> dict[str, Any]:
         if kind.__name__ in components:
             _explain(components[kind.__name__], kind)
     paths: dict[str, dict[str, Any]] = {}
+    refusals: set[int] = set()  # of all routes
     for route in routes:
-        paths.setdefault(route.path, {})[route.method.lower()] = _operation(route, routes)
-    return {
+        refused = _refusals(route, keys, tokens)
+        refusals |= refused
+        operation = _operation(route, routes, refused)
+        if keys:
+            operation["security"] = _security(route, tokens)
+        paths.setdefault(route.path, {})[route.method.lower()] = operation
+    found: dict[str, Any] = {
         "openapi": "3.1.0",
         "info": {
             "title": "belated",
@@ -72,43 +85,58 @@ def describe(routes: Sequence[Route]) -> dict[str, Any]:
             "schemas": components,
             "responses": {
                 name: _response(why, Problem, "application/problem+json")
-                for name, why in _PROBLEMS.values()
-            },
-            "securitySchemes": {
-                "key": {
-                    "type": "http",
-                    "scheme": "bearer",
-                    "bearerFormat": "blt_…",
-                    "description": "Where the service asks for keys: one with the scope named, of "
-                    f"{', '.join(SCOPES)}.",
-                }
+                for status, (name, why) in _PROBLEMS.items()
+                if status in refusals
             },
         },
     }
+    if keys:
+        found["components"]["securitySchemes"] = {
+            "key": {
+                "type": "http",
+                "scheme": "bearer",
+                "bearerFormat": "blt_…",
+                "description": f"One with the scope named, of {', '.join(SCOPES)}.",
+            }
+        }
+    return found
 
 
-def _operation(route: Route, routes: Sequence[Route]) -> dict[str, Any]:
+def _refusals(route: Route, keys: bool, tokens: bool) -> set[int]:
+    """The statuses of the problems that can come of asking for this."""
+    found: set[int] = set()
+    if "{bandit}" in route.path:
+        takes = route.body is not None or "{id}" in route.path
+        found |= _PROBLEMS.keys() - _OF_KEYS - (set() if takes else {422})
+    if keys and route.scope is not None:
+        found |= _OF_KEYS
+    if tokens and route.scope == "reward":
+        found |= _OF_TOKENS
+    return found
+
+
+def _security(route: Route, tokens: bool) -> list[dict[str, list[str]]]:
+    if route.scope is None:
+        return []
+    instead: list[dict[str, list[str]]] = [{}] if tokens and route.scope == "reward" else []
+    return [{"key": [route.scope]}, *instead]  # a token in the body will do
+
+
+def _operation(route: Route, routes: Sequence[Route], refused: set[int]) -> dict[str, Any]:
     about_bandit = "{bandit}" in route.path
     responses = {route.status: _response("As asked for.", route.answer, route.content)}
     if about_bandit and (links := _links(route, routes)):
         responses[route.status]["links"] = links
     for status, kind in route.also.items():
         responses[status] = _response("Not now.", kind)
-    takes = route.body is not None or "{id}" in route.path
-    for status, (name, _) in _PROBLEMS.items():
-        of_keys = route.scope is not None and status in _OF_KEYS
-        of_bandits = about_bandit and status not in _OF_KEYS
-        if of_keys or (of_bandits and (takes or status != 422)):
-            responses[status] = {"$ref": f"#/components/responses/{name}"}
+    for status in refused:
+        responses[status] = {"$ref": f"#/components/responses/{_PROBLEMS[status][0]}"}
     operation: dict[str, Any] = {
         "operationId": _name(route),
         "summary": route.summary,
         "tags": ["bandits" if about_bandit else "service"],
         "responses": {str(status): one for status, one in sorted(responses.items())},
-        "security": [] if route.scope is None else [{"key": [route.scope]}],
     }
-    if route.scope == "reward":
-        operation["security"].append({})  # a token in the body will do
     parameters = [
         {"name": name, "in": "path", "required": True, "schema": _PARTS[name]}
         for name in re.findall(r"{(\w+)}", route.path)
