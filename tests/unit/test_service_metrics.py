@@ -69,7 +69,7 @@ def learner() -> LearningService:
     found.fits.add(1.5)
     found._note_delays(fold.ledgers[0], page)
     found.oldest = fold.ledgers[0].oldest
-    found._clock = lambda: 12_000_000
+    found._now = lambda: 12_000_000  # type: ignore[method-assign]
     return found
 
 

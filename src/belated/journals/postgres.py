@@ -235,6 +235,10 @@ class PostgresJournal(StoredJournal):
         """The stamp of the last record, 0 if there is none."""
         return self._tail(partition, self._session).stamp
 
+    def now(self) -> int:
+        """The server's clock, which stamps records, in microseconds since 1970."""
+        return int(self._session.ask("clock")[0][0])
+
     def identify(self, identity: dict[str, str]) -> dict[str, str]:
         """Store what the bandit is, if nothing is stored yet; give back what is."""
 

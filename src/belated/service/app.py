@@ -126,7 +126,7 @@ class Service:
         self._seed = seed
         self._learners = Learners(
             {
-                name: partial(learning, one, dsn, clock=clock, lease=lease)
+                name: partial(learning, one, dsn, lease=lease)
                 for name, one in self.definitions.items()
                 if learn
             }
@@ -301,7 +301,6 @@ def learning(
     definition: Definition,
     dsn: str,
     *,
-    clock: Callable[[], int] = system_clock,
     lease: float = SECONDS,
 ) -> LearningService:
     """The learner of a bandit."""
@@ -317,7 +316,7 @@ def learning(
         )
 
     board = PostgresBoard(dsn, bandit=definition.name)
-    return LearningService(journal, board, fold, clock=clock, lease=lease)
+    return LearningService(journal, board, fold, lease=lease)
 
 
 def _tokens(

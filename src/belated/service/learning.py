@@ -27,6 +27,8 @@ from belated.service.tallies import DELAYS, SECONDS, Tally
 
 #: Seconds between two models that differ, between two that do not, and between two snapshots.
 PUBLISH, ALIVE, SNAPSHOT = 0.1, 5.0, 30.0
+#: Seconds between two looks at the journal's clock.
+CLOCK = 1.0
 #: Records folded before anything else is looked at.
 PAGE = 2_000
 #: Rewards of a page whose delays are noted.
@@ -52,6 +54,9 @@ class Owned(Journal, Protocol):
     def switched(self) -> Switched | None:
         """The last event that switched the mode of the service."""
 
+    def now(self) -> int:
+        """The clock that stamps records, in microseconds since 1970."""
+
 
 class LearningService:
     """Folds, settles, fits, saves and publishes while it leads; stands by while another does.
@@ -63,7 +68,6 @@ class LearningService:
         journal: of the bandit.
         board: of the bandit.
         fold: makes an empty fold: of the policy and the rewards' semantics.
-        clock: gives microseconds since 1970.
         holder: the name of this learner; one that no other has if None.
         lease: seconds for which the lead is held without being renewed.
     """
@@ -74,7 +78,6 @@ class LearningService:
         board: Board,
         fold: Callable[[], Fold],
         *,
-        clock: Callable[[], int],
         holder: str | None = None,
         lease: float = LEASE,
     ) -> None:
@@ -82,7 +85,6 @@ class LearningService:
         self.board = board
         self.holder = holder or f"{socket.gethostname()}/{os.getpid()}/{secrets.token_hex(4)}"
         self._make = fold
-        self._clock = clock
         self.lease = Lease(board, self.holder, lease)
         #: The fold while this learner leads; None while it stands by.
         self.fold: Fold | None = None
@@ -96,6 +98,8 @@ class LearningService:
         self.delays = Tally(DELAYS)
         #: When the journal took the oldest pending decision; None if there is none.
         self.oldest: int | None = None
+        # What the journal's clock said, and when: that of this machine may be wrong, and jump.
+        self._said, self._said_at = 0, -CLOCK
         self._publish_at = self._save_at = 0.0
         self._published = -1
         # One thread: fits of one bandit follow each other.
@@ -112,7 +116,7 @@ class LearningService:
     def oldest_age(self) -> float:
         """For how long the oldest pending decision has been so, in seconds; 0 if there is none."""
         oldest = self.oldest
-        return 0.0 if oldest is None else max(0.0, (self._clock() - oldest) / 1e6)
+        return 0.0 if oldest is None else max(0.0, (self._now() - oldest) / 1e6)
 
     def step(self) -> int:
         """Do what is due; returns how many records were folded or written, 0 if it can rest."""
@@ -120,6 +124,7 @@ class LearningService:
             if not self._lead():
                 return 0
             assert self.fold is not None
+            self._look_at_clock()
             count = self._fold_some(self.fold) + self._settle(self.fold)
             self._refit(self.fold)
             self._publish(self.fold)
@@ -150,6 +155,15 @@ class LearningService:
             self._take_over(epoch)
         return self.leads()
 
+    def _look_at_clock(self) -> None:
+        if time.monotonic() >= self._said_at + CLOCK:
+            self._said = self.journal.now()
+            self._said_at = time.monotonic()  # afterwards: rather late than early
+
+    def _now(self) -> int:
+        """By the clock that stamps records, in microseconds since 1970."""
+        return self._said + int(1e6 * (time.monotonic() - self._said_at))
+
     def _take_over(self, epoch: int) -> None:
         """Fence whoever led before, then begin where its last snapshot ends."""
         for partition in range(self.journal.partitions):
@@ -173,7 +187,7 @@ class LearningService:
             fold.take_all(partition, page)
             self._note_delays(fold.ledgers[partition], page)
             if page:
-                now = self._clock()
+                now = self._now()
                 self.lag = (now - page[-1].recorded) / 1e6
                 self.lags.add((now - page[0].recorded) / 1e6)
             count += len(page)
@@ -188,7 +202,7 @@ class LearningService:
                 self.delays.add((record.recorded - entry.recorded) / 1e6)
 
     def _settle(self, fold: Fold) -> int:
-        now = self._clock()
+        now = self._now()
         due = [
             Settled(partition, now)
             for partition, ledger in enumerate(fold.ledgers)
@@ -226,7 +240,7 @@ class LearningService:
             fold.learner.policy,
             positions=fold.positions,
             version=fold.version,
-            at=self._clock(),
+            at=self._now(),
         )
         self.board.publish(model.write(), self.epoch)
         self._published = fold.version
