@@ -2,7 +2,7 @@
 
 On two free cores a full run takes about four hours: regret 20 minutes, failures 5, rates 10,
 pending 6, waiting 4, widths 4, posteriors 4, missing 1, defaults 12, priors 5, over HTTP 6, forged
-5, and the peers three hours, for some of them take a minute for a run. The quick check takes about
+8, and the peers three hours, for some of them take a minute for a run. The quick check takes about
 two minutes.
 
 Run: python -m experiments [--quick] [--only regret defaults]

@@ -1,8 +1,8 @@
 """Someone who reports rewards that are not his to report, with values that mislead.
 
 He knows the id of every decision, which actions are good, how tokens are made, and some that were
-made for something else; not the secret that signs them. It stands here to make those, as the service
-would have.
+made for something else; not the secret that signs them. It stands here to make those, as the
+service would have.
 """
 
 from __future__ import annotations

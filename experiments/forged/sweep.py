@@ -1,14 +1,15 @@
 """What do forged rewards do to the regret?
 
-Each run is a bandit of its own in a real service on a real PostgreSQL: 2 problems, 10 seeds, 2,000
+Each run is a bandit of its own in a real service on a real PostgreSQL: 2 problems, 20 seeds, 900
 rounds. Every seed is played five times: twice honestly, and three times with an attacker who adds
 10 % of forged rewards (every kind of token in turn, values that mislead) and some replays, with
 tokens enforced, reported and off. A step of 50 rounds begins when the model knows all that was told
 before, so that two runs which learn the same choose the same. Without this nothing as small as 1 %
-could be seen: of two honest runs of ``experiments.over_http`` under the same delay, on the same
-seed, one has on average 40 % more or less regret than the other. About five minutes.
+could be seen: of two honest runs of ``experiments.over_http`` on the same seed under the same delay
+one had on average 40 % more or less regret than the other (two sweeps of four seeds). About eight
+minutes.
 
-Run: python -m experiments.forged.sweep [--seeds 10]; then -m experiments.forged.analysis
+Run: python -m experiments.forged.sweep [--seeds 20]; then -m experiments.forged.analysis
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ TOGETHER = 2
 
 
 def main() -> None:
-    arguments = parse(__doc__, Path(__file__).parent, seeds=10)
+    arguments = parse(__doc__, Path(__file__).parent, seeds=20)
     cells = list(product(WORLDS, arguments.seeds))
     found = []
     with database() as dsn, tqdm(total=len(cells), unit="seed") as bar:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from belated import delays, environments
 
-#: Rounds of a run; rounds decided with one model, which knows all that was told before.
-HORIZON, STEP = 2_000, 50
+#: Rounds of a run, and rounds decided with one model, which knows all that was told before. After
+#: 1,000 decisions a learner makes its roots anew, but counts from its last snapshot, which comes at
+#: a moment of its own: so there are fewer.
+HORIZON, STEP = 900, 50
 WORLDS = {"fixed": environments.fixed, "users": environments.users}
 DELAY = delays.Geometric(mean=100)
 #: Forged rewards in a step, and rewards in it that are replayed: 5 for 50 decisions are 10 %.
