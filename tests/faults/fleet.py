@@ -37,6 +37,7 @@ class Fleet:
             dsn = "{dsn}"
             [server]
             learn = false
+            lease = "60s"
             drain = "{DRAIN}s"
             spool = "{folder}/spool"
             [bandits.offers]

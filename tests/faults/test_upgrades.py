@@ -28,6 +28,21 @@ from tests.integration.processes import later
 EARLIER = "bb11376bc82c8ba5c62839a48ec6ec55b7e73ff8"
 
 
+@pytest.fixture(params=["present and following", "present alone", "earlier and present"])
+def pair(request: pytest.FixtureRequest, full: bool) -> str:
+    """Two releases; at small size those that need no history of the repository."""
+    if request.param != "present and following" and not full:
+        pytest.skip("the first pair shows the same; --full runs all")
+    return str(request.param)
+
+
+@pytest.fixture
+def full_size(full: bool) -> None:
+    """Only there."""
+    if not full:
+        pytest.skip("test_learning.py has the learner's part of it; --full runs all")
+
+
 @pytest.fixture
 def dsn() -> Iterator[str]:
     """Of a database with nothing in it."""
@@ -37,15 +52,11 @@ def dsn() -> Iterator[str]:
     server.stop()
 
 
-@pytest.mark.parametrize("pair", ["present and following", "present alone", "earlier and present"])
-def test_a_rolling_upgrade_and_back(dsn: str, tmp_path: Path, full: bool, pair: str) -> None:
+def test_a_rolling_upgrade_and_back(pair: str, dsn: str, tmp_path: Path, full: bool) -> None:
     """The tables, the learner, the deciders one by one, what is new; then all the way back.
 
-    Both releases serve on the tables of the newer. One release alone is a rolling restart. At small
-    size there is one pair, which needs no history of the repository.
+    Both releases serve on the tables of the newer. One release alone is a rolling restart.
     """
-    if pair != "present and following" and not full:
-        pytest.skip("the other pair shows the same; --full runs all")
     old = earlier(EARLIER, tmp_path / "earlier") if "earlier" in pair else present()
     new = following(tmp_path / "following") if "following" in pair else present()
     old.migrate(dsn, 0)
@@ -64,10 +75,8 @@ def test_a_rolling_upgrade_and_back(dsn: str, tmp_path: Path, full: bool, pair: 
     check(dsn, load, old)
 
 
-def test_what_is_new_before_learners_know_it(dsn: str, tmp_path: Path, full: bool) -> None:
+def test_what_is_new_before_learners_know_it(full_size: None, dsn: str, tmp_path: Path) -> None:
     """The learner halts, and says where; deciders go on; a newer learner takes over from there."""
-    if not full:
-        pytest.skip("test_learning.py has the learner's part of it")
     old, new = present(), following(tmp_path / "following")
     old.migrate(dsn, 0)
     with closing(Fleet(dsn, tmp_path, old)) as fleet:
