@@ -23,7 +23,6 @@ from pathlib import Path
 from typing import Any
 
 import httpx
-import numpy as np
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -38,6 +37,7 @@ from belated.service.routes import BANDIT_ROUTES
 from belated.service.tokens import TokenKeys
 from tests.fuzz.documents import CANARY, for_features, for_rows
 from tests.integration.keyrings import Made, answers, make, revoke
+from tests.integration.ledgers import check_ledger, folds_of
 from tests.integration.listening import listening
 from tests.integration.postgres_server import PostgresServer, require_programs
 from tests.integration.serving import Serving
@@ -142,9 +142,7 @@ class Fuzzed:
 
     def stop(self) -> None:
         """Stop it, and keep what its learners had made of the journal."""
-        for name, learner in list(self.app._learners.running.items()):
-            assert learner.fold is not None
-            self.folds[name] = learner.fold
+        self.folds |= folds_of(self.app)  # none once it has stopped
         self.serving.stop()
 
 
@@ -319,18 +317,4 @@ def test_the_ledger_is_that_of_the_journal(both: Both, definition: Definition) -
     """The learner's own equals a fold of the journal from its start; its estimate is finite."""
     fuzzed = both.open if definition in OPEN else both.keyed
     fuzzed.stop()
-    live = fuzzed.folds[definition.name]
-    with PostgresJournal(both.dsn, bandit=definition.name) as journal:
-        assert live.catch_up(journal) < 100  # what was told or settled at the very end
-        fresh = Fold(
-            definition.policy,
-            definition.rewards,
-            partitions=journal.partitions,
-            retention=definition.retention,
-        )
-        fresh.catch_up(journal)
-    assert live.digest == fresh.digest
-    assert live.counters == fresh.counters
-    for fold in (live, fresh):
-        for numbers in (fold.model.theta, fold.model.observed, fold.model.decided):
-            assert np.isfinite(numbers).all()
+    check_ledger(fuzzed.folds[definition.name], definition, both.dsn)
