@@ -10,11 +10,15 @@ import httpx
 import msgspec
 
 from belated.journals import PostgresJournal
+from belated.service.openapi import describe
 from belated.service.problems import Problem
+from belated.service.routes import BANDIT_ROUTES, find
 from tests.integration.listening import listening
 
-#: Stands in whatever is sent here, and so must not stand in a log.
+#: Stands in whatever is sent here, and so must not stand in a log or a metric.
 SECRET = "hush-7f3a"
+
+_PATHS = describe(BANDIT_ROUTES, keys=True, tokens=True)["paths"]
 
 
 class Asking:
@@ -26,7 +30,7 @@ class Asking:
         self.base = f"/v1/{bandit}"
 
     def send(
-        self, method: str, path: str, body: bytes | dict[str, Any], **headers: str
+        self, method: str, path: str, body: bytes | dict[str, Any] = b"", **headers: str
     ) -> httpx.Response:
         """As it is; a header's name has hyphens for underscores."""
         content = body if isinstance(body, bytes) else msgspec.json.encode(body)
@@ -37,9 +41,22 @@ class Asking:
         """Ask for a decision."""
         return self.send("POST", "/decisions", body)
 
+    def decide_many(self, *offers: dict[str, Any]) -> httpx.Response:
+        """Ask for several."""
+        return self.send("POST", "/decisions/batch", {"offers": offers})
+
     def reward(self, body: bytes | dict[str, Any], id: str = SECRET) -> httpx.Response:
         """Report a reward."""
         return self.send("PUT", f"/decisions/{id}/reward", body)
+
+    def reward_many(self, *rewards: dict[str, Any]) -> httpx.Response:
+        """Report several."""
+        return self.send("POST", "/rewards/batch", {"rewards": rewards})
+
+    def story(self, id: str) -> dict[str, Any]:
+        """All that is known of a decision."""
+        found: dict[str, Any] = self.send("GET", f"/decisions/{id}").json()
+        return found
 
     @property
     def length(self) -> int:
@@ -47,22 +64,27 @@ class Asking:
         return sum(self.journal.end(partition) for partition in range(self.journal.partitions))
 
     def refused(self, ask: Callable[[], httpx.Response], *statuses: int) -> str:
-        """Ask, and see that it is refused and nothing is kept; gives the detail."""
+        """Ask, and see that it is refused as documented and nothing is kept; gives the detail."""
         before = self.length
         response = ask()
-        assert response.status_code in statuses, response.text
+        assert response.status_code in statuses, response.text[:500]
         assert response.headers["content-type"] == "application/problem+json"
         problem = msgspec.json.decode(response.content, type=Problem)
         assert problem.status == response.status_code
         assert problem.detail
         assert len(problem.detail) < 500
         assert self.length == before
+        if response.status_code not in (404, 405):
+            method, path = response.request.method, response.request.url.raw_path.decode()
+            route = find(method, path.partition("?")[0].split("/")[3:])
+            assert str(response.status_code) in _PATHS[route.path][method.lower()]["responses"]
         return problem.detail
 
 
 @contextmanager
-def nothing_logged() -> Iterator[None]:
-    """Sees that the secret is in no line that would stand on stderr."""
+def nothing_told(http: httpx.Client, *secrets: str) -> Iterator[None]:
+    """Sees that none of these is in a line that would stand on stderr, or in the metrics."""
     with listening() as lines:
         yield
-    assert not [line for line in lines if SECRET in line]
+        lines.append(http.get("/metrics").text)
+    assert not [line for line in lines for secret in secrets if secret in line]

@@ -8,8 +8,14 @@ from contextlib import contextmanager
 
 from belated.service.logs import JsonLines
 
-# Not all loggers: the test's own client tells what it sends.
-_LOGGERS = ("belated", "uvicorn", "asyncio", "psycopg")
+# Not all loggers: the test's own client tells what it sends. That of psycopg has this level by
+# itself, whatever is asked for.
+_LEVELS = {
+    "belated": logging.DEBUG,
+    "uvicorn": logging.DEBUG,
+    "asyncio": logging.DEBUG,
+    "psycopg": logging.WARNING,
+}
 
 
 class _Lines(logging.Handler):
@@ -26,13 +32,13 @@ class _Lines(logging.Handler):
 def listening() -> Iterator[list[str]]:
     """Gives the lines, which come in as they are written."""
     handler = _Lines()
-    loggers = [logging.getLogger(name) for name in _LOGGERS]
-    for logger in loggers:
-        logger.addHandler(handler)
-        logger.setLevel(logging.DEBUG)
+    before = {name: logging.getLogger(name).level for name in _LEVELS}
+    for name, level in _LEVELS.items():
+        logging.getLogger(name).addHandler(handler)
+        logging.getLogger(name).setLevel(level)
     try:
         yield handler.lines
     finally:
-        for logger in loggers:
-            logger.removeHandler(handler)
-            logger.setLevel(logging.NOTSET)
+        for name, level in before.items():
+            logging.getLogger(name).removeHandler(handler)
+            logging.getLogger(name).setLevel(level)

@@ -35,15 +35,20 @@ class Process:
 
     def said(self, message: str) -> dict[str, Any] | None:
         """The first line of its log with this message; every line must be JSON."""
-        whole, _, _ = self._log.read_text(encoding="utf-8").rpartition("\n")
+        whole, _, _ = self.log.rpartition("\n")
         lines = [json.loads(line) for line in whole.splitlines()]
         return next((line for line in lines if line["message"] == message), None)
+
+    @property
+    def log(self) -> str:
+        """All that it has said."""
+        return self._log.read_text(encoding="utf-8")
 
     def heard(self, message: str) -> dict[str, Any]:
         """The same, once it has been said."""
 
         def is_so() -> bool:
-            assert self._process.poll() is None, self._log.read_text(encoding="utf-8")
+            assert self._process.poll() is None, self.log
             return self.said(message) is not None
 
         later(is_so, f"it has not said {message!r}")

@@ -55,7 +55,7 @@ class Serving:
         self._server = server = uvicorn.Server(config)
         self._thread = threading.Thread(target=server.run, name="uvicorn")
         self._thread.start()
-        eventually(lambda: server.started or server.should_exit, "the service did not start")
+        eventually(lambda: server.started or server.should_exit, "the service did not start", 120)
 
     def stop(self) -> None:
         """Answer what is under way, and stop."""

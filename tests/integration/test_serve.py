@@ -72,10 +72,12 @@ def start(dsn: str, tmp_path: Path) -> Iterator[Start]:
 
 def test_from_nothing_to_a_model_that_has_learned(start: Start, dsn: str) -> None:
     """One process decides and learns; told to stop it ends with 0, and another goes on."""
-    service = start("serve", "--create-tables")
+    service = start("serve", "--create-tables", "--log-level", "debug")
     first = service.decide(id="order-1", actions=["blue", "red"])
     assert first == "order-1"
     service.reward(first)
+    assert service.ask("GET", "/v1/offers/decisions/order-1?order-1")[0] == 200
+    assert service.ask("PUT", "/v1/offers/decisions/order-1/reward", {"order-1": 1})[0] == 422
     later(lambda: service.state()["version"] == 2)
     state = service.state()
     assert (state["bandit"], state["n"], state["pending"]) == ("offers", 1, 0)
@@ -84,6 +86,7 @@ def test_from_nothing_to_a_model_that_has_learned(start: Start, dsn: str) -> Non
     service.send(signal.SIGTERM)
     assert service.ended() == 0
     assert service.said("stopped") is not None
+    assert "order-1" not in service.log  # it says all that it can, and nothing of what was sent
 
     again = start("serve")  # on the tables and with the model that are there
     assert again.state()["n"] == 1

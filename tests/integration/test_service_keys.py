@@ -14,7 +14,7 @@ import pytest
 
 from belated import Bernoulli, DelayedUCB, Explicit
 from belated.exceptions import JournalError, ServiceError
-from belated.journals import PostgresKeys
+from belated.journals import PostgresJournal, PostgresKeys
 from belated.service import Client, Definition, create_app
 from belated.service.app import AROUND
 from belated.service.keys import SCOPES, hash_of, new_key
@@ -78,10 +78,13 @@ def test_every_route_for_every_scope(
     wide = make(dsn, scope)
     eventually(lambda: 401 not in {answers(serving.url, key, "/metrics") for key in (narrow, wide)})
     asked = 0
+    journal = PostgresJournal(dsn, bandit="other")
     for route in (*BANDIT_ROUTES, *AROUND):
         may = route.scope in (None, scope)
         for bandit in ("guarded", "other", "nowhere") if "{bandit}" in route.path else ("",):
+            before = journal.end(0)
             with_narrow = ask(http, route, bandit, narrow.header)
+            assert journal.end(0) == before  # it has done nothing to the other
             with_wide = ask(http, route, bandit, wide.header)
             if bandit in ("guarded", "") and may:
                 assert with_narrow.status_code in (200, 201, 202, 503), with_narrow.text
@@ -95,6 +98,7 @@ def test_every_route_for_every_scope(
                 assert with_wide.status_code in (200, 201, 202, 503), with_wide.text
             asked += 1
     assert asked == 3 * len(BANDIT_ROUTES) + len(AROUND)
+    journal.close()
 
 
 def test_whether_a_bandit_exists_is_not_told(
@@ -212,8 +216,6 @@ def test_known_keys_go_on_while_the_database_is_away(start_postgres: StartPostgr
     """Who may ask does not depend on it: 503 for what needs the journal, never 401."""
     server = start_postgres()
     try:
-        from belated.journals import PostgresJournal
-
         PostgresJournal.create_tables(server.dsn)
         key = make(server.dsn, "read", "decide")
         app = create_app(two(), server.dsn, auth="keys")

@@ -1,0 +1,55 @@
+"""A service with keys and tokens that is sent bad input, and must not repeat it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import httpx
+import pytest
+
+from belated.journals import PostgresJournal
+from belated.service import create_app
+from belated.service.app import Service
+from belated.service.tokens import TokenKeys
+from tests.integration.asking import SECRET, Asking, nothing_told
+from tests.integration.bad_inputs.bandits import COIN, DEFINITIONS, FREE, LIMIT
+from tests.integration.keyrings import Made, known
+from tests.integration.serving import Serving, served
+
+
+@pytest.fixture(scope="package")
+def app(dsn: str) -> Service:
+    """It learns too."""
+    keys = TokenKeys({"k1": bytes(range(32))})
+    return create_app(DEFINITIONS, dsn, learn=True, body_limit=LIMIT, auth="keys", token_keys=keys)
+
+
+@pytest.fixture(scope="package")
+def serving(app: Service) -> Iterator[Serving]:
+    """It runs."""
+    with served(app) as found:
+        yield found
+
+
+@pytest.fixture(scope="package")
+def key(dsn: str, serving: Serving) -> Made:
+    """One that may do all."""
+    return known(dsn, serving.url)
+
+
+@pytest.fixture(scope="package")
+def http(serving: Serving, key: Made) -> Iterator[httpx.Client]:
+    """Requests with that key, and with more that is nobody's business."""
+    headers = {"user-agent": SECRET, "x-request-id": SECRET, "cookie": f"{SECRET}={SECRET}"}
+    with httpx.Client(base_url=serving.url, headers=headers | key.header, timeout=30) as found:
+        yield found
+
+
+@pytest.fixture(params=[COIN, FREE])
+def asking(
+    request: pytest.FixtureRequest, http: httpx.Client, key: Made, dsn: str
+) -> Iterator[Asking]:
+    """Each of two bandits; what was sent never stands in a log or a metric."""
+    bandit: str = request.param
+    with nothing_told(http, SECRET, key.key), PostgresJournal(dsn, bandit=bandit) as journal:
+        yield Asking(http, journal, bandit.replace(" ", "%20"))

@@ -1,0 +1,34 @@
+"""The ledger of a learner against that of the journal it has read."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from belated.fold import Fold
+from belated.journals import PostgresJournal
+from belated.service import Definition
+from belated.service.app import Service
+
+
+def folds_of(app: Service) -> dict[str, Fold]:
+    """What the learners of a service have made of their journals, while they run."""
+    found = {name: learner.fold for name, learner in app._learners.running.items()}
+    return {name: fold for name, fold in found.items() if fold is not None}
+
+
+def check_ledger(live: Fold, definition: Definition, dsn: str) -> None:
+    """Equal to a fold of the journal from its start, and finite."""
+    with PostgresJournal(dsn, bandit=definition.name) as journal:
+        assert live.catch_up(journal) < 100  # what was told or settled at the very end
+        fresh = Fold(
+            definition.policy,
+            definition.rewards,
+            partitions=journal.partitions,
+            retention=definition.retention,
+        )
+        fresh.catch_up(journal)
+    assert live.digest == fresh.digest
+    assert live.counters == fresh.counters
+    for fold in (live, fresh):
+        for numbers in (fold.model.theta, fold.model.observed, fold.model.decided):
+            assert np.isfinite(numbers).all()
