@@ -6,14 +6,15 @@ import asyncio
 import json
 import random
 import threading
+from contextlib import nullcontext
+from itertools import chain, cycle
 from typing import NamedTuple, Self
 
-from belated.events import Decision, Reward
-from belated.journals import PostgresJournal
-
 _ROWS = [[1.0, 0.0], [0.0, 1.0]]
-#: Seconds after which a caller gives up.
-GIVE_UP = 5.0
+#: Seconds after which a caller gives an attempt up, and in which it tries again.
+GIVE_UP, GO_ON = 5.0, 60.0
+#: How many of those who try again do so at a time: each needs a socket.
+AT_ONCE = 50
 
 
 class Answer(NamedTuple):
@@ -22,30 +23,50 @@ class Answer(NamedTuple):
     Attributes:
         kind: decision or reward.
         id: of the decision.
-        status: of HTTP; 0 if there was no answer.
+        status: of HTTP, of the last attempt; 0 if there was no answer.
         seconds: since the moment at which the request was due.
+        tries: how many attempts there were.
+        chosen: the index of the action, for a decision that was given.
     """
 
     kind: str
     id: str
     status: int
     seconds: float
+    tries: int
+    chosen: int | None = None
+
+    @property
+    def taken(self) -> bool:
+        """Whether it was acknowledged."""
+        return 200 <= self.status < 300
+
+
+def value_of(id: str) -> float:
+    """The reward of a decision: a function of its name, so that whoever tells it tells the same."""
+    return float(sum(id.encode()) % 2)
 
 
 class Load:
-    """Decisions, and a reward for every other one, at a constant rate, in a thread of its own.
+    """Decisions, and rewards of most of them, at a constant rate, in a thread of its own.
+
+    Callers behave as they do: one that gets no answer, or 503, sends the same again, with the same
+    id; some rewards are told twice, and some before their decision is made.
 
     Args:
-        port: of the service, on loopback.
+        ports: of the deciders, on loopback; they are asked in turn, and the next where one is gone.
         rate: requests a second.
     """
 
-    def __init__(self, port: int, rate: float = 100.0) -> None:
+    def __init__(self, *ports: int, rate: float = 100.0) -> None:
         self.answers: list[Answer] = []
-        self._port = port
+        self._ports = cycle(ports)
         self._rate = rate
-        self._idle: list[tuple[asyncio.StreamReader, asyncio.StreamWriter]] = []
+        self._idle: dict[int, list[tuple[asyncio.StreamReader, asyncio.StreamWriter]]] = {
+            port: [] for port in ports
+        }
         self._open: list[str] = []
+        self._again = asyncio.Semaphore(AT_ONCE)
         self._stopped = threading.Event()
         self._rng = random.Random(0)
         self._thread = threading.Thread(target=lambda: asyncio.run(self._run()), name="load")
@@ -58,28 +79,14 @@ class Load:
         self._stopped.set()
         self._thread.join()
 
-    def acknowledged(self, kind: str) -> set[str]:
-        """Ids of what was taken."""
-        return {one.id for one in self.answers if one.kind == kind and 200 <= one.status < 300}
+    def acknowledged(self, kind: str) -> dict[str, Answer]:
+        """What was taken, by the ids."""
+        return {one.id: one for one in self.answers if one.kind == kind and one.taken}
 
     def share(self, within: float) -> float:
-        """Of the requests, those that were taken in so many seconds."""
-        good = sum(200 <= one.status < 300 and one.seconds <= within for one in self.answers)
+        """Of the requests, those that were taken at once, in so many seconds."""
+        good = sum(one.taken and one.tries == 1 and one.seconds <= within for one in self.answers)
         return good / len(self.answers)
-
-    def lost(self, dsn: str) -> set[tuple[str, str]]:
-        """What was acknowledged, and is not in the journal."""
-        with PostgresJournal(dsn, bandit="offers") as journal:
-            events = [
-                record.event
-                for partition in range(journal.partitions)
-                for record in journal.read(partition, 0, 1_000_000)
-            ]
-        decided = {event.id for event in events if isinstance(event, Decision)}
-        rewarded = {event.id for event in events if isinstance(event, Reward)}
-        return {("decision", id) for id in self.acknowledged("decision") - decided} | {
-            ("reward", id) for id in self.acknowledged("reward") - rewarded
-        }
 
     async def _run(self) -> None:
         loop = asyncio.get_running_loop()
@@ -92,43 +99,78 @@ class Load:
             task.add_done_callback(under_way.discard)
             number += 1
         await asyncio.gather(*under_way)
-        for _, writer in self._idle:
+        for _, writer in chain.from_iterable(self._idle.values()):
             writer.close()
 
     async def _one(self, number: int, due: float) -> None:
-        if number % 3 == 2 and self._open:
-            kind, id = "reward", self._open.pop(self._rng.randrange(len(self._open)))
-            method, path = "PUT", f"/v1/offers/decisions/{id}/reward"
-            body: dict[str, object] = {"value": number % 2}
+        """Decide twice, then tell a reward."""
+        if number % 3 < 2 or not self._open:
+            await self._decide(f"load-{number}", due)
+        elif self._rng.random() < 0.1:
+            await self._reward(f"load-{number + 1}", due)  # which is decided in a moment
         else:
-            kind, id = "decision", f"load-{number}"
-            method, path = "POST", "/v1/offers/decisions"
-            body = {"rows": _ROWS, "id": id, "fresh": True}
-        try:
-            status = await asyncio.wait_for(self._ask(method, path, body), GIVE_UP)
-        except (OSError, asyncio.IncompleteReadError, TimeoutError):
-            status = 0
-        took = asyncio.get_running_loop().time() - due
-        self.answers.append(Answer(kind, id, status, took))
-        if kind == "decision" and status == 201:
+            again = self._rng.random() < 0.1
+            place = self._rng.randrange(len(self._open))
+            await self._reward(self._open[place] if again else self._open.pop(place), due)
+
+    async def _decide(self, id: str, due: float) -> None:
+        body = {"rows": _ROWS, "id": id, "fresh": True}
+        answer = await self._patiently("decision", id, "POST", "/v1/offers/decisions", body, due)
+        if answer.taken:
             self._open.append(id)
 
-    async def _ask(self, method: str, path: str, body: object) -> int:
-        if self._idle:
-            reader, writer = self._idle.pop()
+    async def _reward(self, id: str, due: float) -> None:
+        path = f"/v1/offers/decisions/{id}/reward"
+        await self._patiently("reward", id, "PUT", path, {"value": value_of(id)}, due)
+
+    async def _patiently(
+        self, kind: str, id: str, method: str, path: str, body: dict[str, object], due: float
+    ) -> Answer:
+        """Ask until there is an answer that says more than "try again"."""
+        loop, wait, tries = asyncio.get_running_loop(), 0.1, 0
+        while True:
+            tries += 1
+            status, found = 0, dict[str, int]()
+            try:
+                async with self._again if tries > 1 else nullcontext():
+                    asked = self._ask(next(self._ports), method, path, body)
+                    status, found = await asyncio.wait_for(asked, GIVE_UP)
+            except ConnectionRefusedError:
+                pass  # nobody has seen it
+            except (OSError, asyncio.IncompleteReadError, TimeoutError):
+                body.pop("fresh", None)  # it may have been taken, although nobody said so
+            took = loop.time() - due
+            if status not in (0, 503) or took > GO_ON:
+                break
+            await asyncio.sleep(wait)
+            wait = min(2 * wait, 1.0)
+        answer = Answer(kind, id, status, took, tries, found.get("index"))
+        self.answers.append(answer)
+        return answer
+
+    async def _ask(
+        self, port: int, method: str, path: str, body: object
+    ) -> tuple[int, dict[str, int]]:
+        idle = self._idle[port]
+        while idle:
+            reader, writer = idle.pop()
+            if not reader.at_eof():
+                break
+            writer.close()  # the other side has ended it meanwhile
         else:
-            reader, writer = await asyncio.open_connection("127.0.0.1", self._port)
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
         try:
             data = json.dumps(body).encode()
             head = f"{method} {path} HTTP/1.1\r\nhost: load\r\ncontent-length: {len(data)}\r\n\r\n"
             writer.write(head.encode() + data)
             answer = (await reader.readuntil(b"\r\n\r\n")).decode().lower()
-            await reader.readexactly(int(answer.partition("content-length: ")[2].split("\r")[0]))
+            length = int(answer.partition("content-length: ")[2].split("\r")[0])
+            found = json.loads(await reader.readexactly(length))
         except BaseException:
             writer.close()
             raise
         if "connection: close" in answer:
             writer.close()
         else:
-            self._idle.append((reader, writer))
-        return int(answer.split(" ", 2)[1])
+            idle.append((reader, writer))
+        return int(answer.split(" ", 2)[1]), found
