@@ -1,11 +1,14 @@
-"""What the tests with real kills share: a server to be killed."""
+"""What the tests with real kills share: a server to be killed, and a service on it."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
+from tests.faults.gates import Between, between
+from tests.faults.town import Town
 from tests.integration.postgres_server import PostgresServer, require_programs
 
 
@@ -21,3 +24,23 @@ def doomed() -> Iterator[PostgresServer]:
         yield server
     finally:
         server.stop()
+
+
+@pytest.fixture
+def way(doomed: PostgresServer, tmp_path: Path, full: bool) -> Iterator[Between]:
+    """To the database."""
+    found = between(doomed.port, tmp_path, full)
+    yield found
+    found.close()
+
+
+@pytest.fixture
+def town(doomed: PostgresServer, way: Between, tmp_path: Path) -> Iterator[Town]:
+    """It serves, and has learned a little."""
+    found = Town(doomed, tmp_path, port=way.port)
+    try:
+        found.wait()
+        found.decider.reward(found.decider.decide())
+        yield found
+    finally:
+        found.close()

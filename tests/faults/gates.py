@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import os
-import select
+import selectors
 import shutil
 import socket
 import subprocess
@@ -18,7 +18,7 @@ import time
 import urllib.request
 from contextlib import suppress
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, cast
 from urllib.error import URLError
 
 _PACKAGE = "github.com/Shopify/toxiproxy/v2/cmd/server@v2.5.0"
@@ -181,15 +181,16 @@ class Gate:
 
     def _pass_on(self, client: socket.socket, server: socket.socket) -> None:
         """Both ways, until one end hangs up."""
-        other = {client: server, server: client}
-        with client, server, suppress(OSError):
+        with client, server, selectors.DefaultSelector() as ready, suppress(OSError):
+            ready.register(client, selectors.EVENT_READ, server)
+            ready.register(server, selectors.EVENT_READ, client)
             while True:
-                for source in select.select([client, server], [], [])[0]:
-                    data = source.recv(1 << 16)
+                for source, _ in ready.select():
+                    data = cast(socket.socket, source.fileobj).recv(1 << 16)
                     if not data:
                         return
                     if not self._swallowing:
-                        other[source].sendall(data)
+                        source.data.sendall(data)
 
 
 def _free_port() -> int:

@@ -27,7 +27,7 @@ from belated.ids import key_of
 from belated.journals import PostgresJournal
 from belated.journals.arrivals import route
 from belated.receipts import Story
-from belated.testing.oracle import Oracle
+from belated.testing.simulator.checks import check_oracle
 from tests.faults import writers
 from tests.waiting import eventually
 
@@ -169,7 +169,8 @@ def assert_nothing_lost(crowd: Crowd) -> str:
         # Snapshot and tail, all records from the beginning, and the rules as they are written.
         replayed = writers.replayed(records, bandit.journal.partitions)
         _check_same(bandit, replayed)
-        _check_rules(replayed, records)
+        check_oracle(replayed._fold, by_partition(records, bandit.journal.partitions))
+        assert bandit.estimate.n == bandit.counts["rewarded"]
         stories = {id: replayed.entry(id) for id in {id for _, id, *_ in told}}
         assert sum(bandit.counts.values()) == _check_decisions(stories, told, records)
         _check_rewards(replayed, stories, told)
@@ -183,6 +184,11 @@ def assert_nothing_lost(crowd: Crowd) -> str:
         )
 
 
+def by_partition(records: list[Record], partitions: int) -> list[list[Record]]:
+    """In their order, of each partition."""
+    return [[one for one in records if one.partition == p] for p in range(partitions)]
+
+
 def _check_same(bandit: Bandit, replayed: Bandit) -> None:
     """Counts exactly, sums to rounding, estimates as far as they converge."""
     assert bandit.digest == replayed.digest
@@ -190,28 +196,6 @@ def _check_same(bandit: Bandit, replayed: Bandit) -> None:
     assert same_sums(bandit._fold, replayed._fold)
     np.testing.assert_allclose(bandit.estimate.theta, replayed.estimate.theta, rtol=1e-8, atol=1e-8)
     assert bandit.pending.count == replayed.pending.count
-
-
-def _check_rules(bandit: Bandit, records: list[Record]) -> None:
-    """What the oracle says."""
-    fold = bandit._fold
-    oracles = [
-        Oracle(
-            [record for record in records if record.partition == partition],
-            rewards=bandit.rewards,
-            least=fold.least,
-            most=fold.most,
-        )
-        for partition in range(bandit.journal.partitions)
-    ]
-    counts = Counter[str]()
-    for oracle in oracles:
-        counts.update(oracle.counts)
-    assert bandit.counts == dict(counts)
-    values = [one.value for oracle in oracles for one in oracle.entries.values()]
-    learned = sum(value is not None for value in values)
-    assert bandit.estimate.n == learned == bandit.counts["rewarded"]
-    assert bandit.pending.count == sum(len(oracle.pending) for oracle in oracles)
 
 
 def _check_decisions(

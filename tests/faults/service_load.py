@@ -6,17 +6,18 @@ import asyncio
 import json
 import random
 import threading
-from contextlib import suppress
-from typing import NamedTuple, Self
+from collections.abc import Iterable
+from contextlib import nullcontext
+from itertools import cycle
+from typing import ClassVar, NamedTuple, Self
 
-from belated.events import Decision, Reward
-from belated.journals import PostgresJournal
+from belated.events import Decision, Event, Reward
 
 _ROWS = [[1.0, 0.0], [0.0, 1.0]]
-#: Seconds after which a caller gives up.
-GIVE_UP = 5.0
-#: Seconds between two looks at whether a process is ready.
-LOOK = 0.1
+#: Seconds after which a caller gives an attempt up, and all of them.
+GIVE_UP, GO_ON = 5.0, 60.0
+#: How many of those who try again do so at a time: each needs a socket.
+AT_ONCE = 50
 #: All that goes wrong with a connection.
 BROKEN = (OSError, asyncio.IncompleteReadError, TimeoutError)
 
@@ -27,42 +28,57 @@ class Answer(NamedTuple):
     Attributes:
         kind: decision or reward.
         id: of the decision.
-        status: of HTTP; 0 if there was no answer.
+        status: of HTTP, of the last attempt; 0 if there was no answer.
         seconds: since the moment at which the request was due.
+        tries: how many attempts there were.
+        chosen: the index of the action, for a decision that was given.
     """
 
     kind: str
     id: str
     status: int
     seconds: float
+    tries: int
+    chosen: int | None = None
+
+    @property
+    def taken(self) -> bool:
+        """Whether it was acknowledged."""
+        return 200 <= self.status < 300
+
+
+def value_of(id: str) -> float:
+    """The reward of a decision: a function of its name, so that whoever tells it tells the same."""
+    return float(sum(id.encode()) % 2)
 
 
 class Load:
-    """Decisions, and a reward for every other one, at a constant rate, in a thread of its own.
+    """Decisions, and rewards of most of them, at a constant rate, in a thread of its own.
 
-    With several ports it is a balancer too. It asks each process ten times a second whether it is
-    ready, sends requests in turn to those that are, and a request whose connection is refused to
-    the next. Nothing is sent twice: a connection that breaks later is a request that has failed.
+    Callers behave as they do: one that gets no answer, or 503, sends the same again, with the same
+    id; some rewards are told twice, and some before their decision is made.
 
     Args:
-        ports: of the processes of the service, on loopback.
+        ports: of the deciders, on loopback; they are asked in turn, and the next where one is gone.
         rate: requests a second.
 
     Attributes:
         answers: one for each request.
-        refused: connections that were; their requests went to the next process.
-        taken_out: how often a process that had been ready was not any more.
     """
+
+    #: Seconds in which a caller tries again.
+    patience: ClassVar[float] = GO_ON
 
     def __init__(self, *ports: int, rate: float = 100.0) -> None:
         self.answers: list[Answer] = []
-        self.refused = self.taken_out = 0
-        self._ready = list(ports)
         self._ports = ports
+        self._turns = cycle(ports)
         self._rate = rate
-        self._idle: dict[int, list[tuple[asyncio.StreamReader, asyncio.StreamWriter]]]
-        self._idle = {port: [] for port in ports}
+        self._idle: dict[int, list[tuple[asyncio.StreamReader, asyncio.StreamWriter]]] = {
+            port: [] for port in ports
+        }
         self._open: list[str] = []
+        self._again = asyncio.Semaphore(AT_ONCE)
         self._stopped = threading.Event()
         self._rng = random.Random(0)
         self._thread = threading.Thread(target=lambda: asyncio.run(self._run()), name="load")
@@ -75,39 +91,26 @@ class Load:
         self._stopped.set()
         self._thread.join()
 
-    def acknowledged(self, kind: str) -> set[str]:
-        """Ids of what was taken."""
-        return {one.id for one in self.answers if one.kind == kind and 200 <= one.status < 300}
-
-    @property
-    def failed(self) -> list[Answer]:
-        """Requests that were not taken: refused with any status, cut off, or never answered."""
-        return [one for one in self.answers if not 200 <= one.status < 300]
+    def acknowledged(self, kind: str) -> dict[str, Answer]:
+        """What was taken, by the ids."""
+        return {one.id: one for one in self.answers if one.kind == kind and one.taken}
 
     def share(self, within: float) -> float:
-        """Of the requests, those that were taken in so many seconds."""
-        good = sum(200 <= one.status < 300 and one.seconds <= within for one in self.answers)
+        """Of the requests, those that were taken at once, in so many seconds."""
+        good = sum(one.taken and one.tries == 1 and one.seconds <= within for one in self.answers)
         return good / len(self.answers)
 
-    def lost(self, dsn: str) -> set[tuple[str, str]]:
-        """What was acknowledged, and is not in the journal."""
-        with PostgresJournal(dsn, bandit="offers") as journal:
-            events = [
-                record.event
-                for partition in range(journal.partitions)
-                for record in journal.read(partition, 0, 1_000_000)
-            ]
-        decided = {event.id for event in events if isinstance(event, Decision)}
-        rewarded = {event.id for event in events if isinstance(event, Reward)}
-        return {("decision", id) for id in self.acknowledged("decision") - decided} | {
-            ("reward", id) for id in self.acknowledged("reward") - rewarded
-        }
+    def lost(self, events: Iterable[Event]) -> set[tuple[str, str]]:
+        """What was acknowledged, and is not among the events of the journal."""
+        missing = {(kind, id) for kind in ("decision", "reward") for id in self.acknowledged(kind)}
+        for event in events:
+            if isinstance(event, Decision | Reward):
+                missing.discard((type(event).__name__.lower(), event.id))
+        return missing
 
     async def _run(self) -> None:
         loop = asyncio.get_running_loop()
         start, number, under_way = loop.time(), 0, set()
-        balanced = self._ports if len(self._ports) > 1 else ()
-        looking = [loop.create_task(self._look(port)) for port in balanced]
         while not self._stopped.is_set():
             due = start + number / self._rate
             await asyncio.sleep(max(0.0, due - loop.time()))
@@ -116,24 +119,8 @@ class Load:
             task.add_done_callback(under_way.discard)
             number += 1
         await asyncio.gather(*under_way)
-        for task in looking:
-            task.cancel()
         for port in self._ports:
             self._hang_up(port)
-
-    async def _look(self, port: int) -> None:
-        """Take a process out while it is not ready."""
-        while True:
-            status = 0
-            with suppress(*BROKEN):
-                status = await asyncio.wait_for(self._ask(port, "GET", "/readyz", None), GIVE_UP)
-            if status == 200 and port not in self._ready:
-                self._ready.append(port)
-            elif status != 200 and port in self._ready:
-                self._ready.remove(port)
-                self.taken_out += 1
-                self._hang_up(port)
-            await asyncio.sleep(LOOK)
 
     def _hang_up(self, port: int) -> None:
         while self._idle[port]:
@@ -141,37 +128,63 @@ class Load:
             writer.close()
 
     async def _one(self, number: int, due: float) -> None:
-        if number % 3 == 2 and self._open:
-            kind, id = "reward", self._open.pop(self._rng.randrange(len(self._open)))
-            method, path = "PUT", f"/v1/offers/decisions/{id}/reward"
-            body: dict[str, object] = {"value": number % 2}
+        """Decide twice, then tell a reward."""
+        if number % 3 < 2 or not self._open:
+            await self._decide(f"load-{number}", due)
+        elif self._rng.random() < 0.1:
+            await self._reward(f"load-{number + 1}", due)  # which is decided in a moment
         else:
-            kind, id = "decision", f"load-{number}"
-            method, path = "POST", "/v1/offers/decisions"
-            body = {"rows": _ROWS, "id": id, "fresh": True}
-        try:
-            status = await asyncio.wait_for(self._send(method, path, body), GIVE_UP)
-        except BROKEN:
-            status = 0
-        took = asyncio.get_running_loop().time() - due
-        self.answers.append(Answer(kind, id, status, took))
-        if kind == "decision" and status == 201:
+            again = self._rng.random() < 0.1
+            place = self._rng.randrange(len(self._open))
+            await self._reward(self._open[place] if again else self._open.pop(place), due)
+
+    async def _decide(self, id: str, due: float) -> None:
+        body = {"rows": _ROWS, "id": id, "fresh": True}
+        answer = await self._patiently("decision", id, "POST", "/v1/offers/decisions", body, due)
+        if answer.taken:
             self._open.append(id)
 
-    async def _send(self, method: str, path: str, body: object) -> int:
-        """To the process whose turn it is, or the next that takes connections."""
-        turn = list(self._ready)
-        self._ready = turn[1:] + turn[:1]
-        for port in turn:
-            try:
-                return await self._ask(port, method, path, body)
-            except ConnectionRefusedError:
-                self.refused += 1
-        return 0
+    async def _reward(self, id: str, due: float) -> None:
+        path = f"/v1/offers/decisions/{id}/reward"
+        await self._patiently("reward", id, "PUT", path, {"value": value_of(id)}, due)
 
-    async def _ask(self, port: int, method: str, path: str, body: object) -> int:
-        if self._idle[port]:
-            reader, writer = self._idle[port].pop()
+    async def _patiently(
+        self, kind: str, id: str, method: str, path: str, body: dict[str, object], due: float
+    ) -> Answer:
+        """Ask until there is an answer that says more than "try again"."""
+        loop, wait, tries = asyncio.get_running_loop(), 0.1, 0
+        while True:
+            tries += 1
+            status, found = 0, dict[str, int]()
+            try:
+                async with self._again if tries > 1 else nullcontext():
+                    asked = self._send(method, path, body)
+                    status, found = await asyncio.wait_for(asked, GIVE_UP)
+            except ConnectionRefusedError:
+                pass  # nobody has seen it
+            except BROKEN:
+                body.pop("fresh", None)  # it may have been taken, although nobody said so
+            took = loop.time() - due
+            if status not in (0, 503) or took >= self.patience:
+                break
+            await asyncio.sleep(wait)
+            wait = min(2 * wait, 1.0)
+        answer = Answer(kind, id, status, took, tries, found.get("index"))
+        self.answers.append(answer)
+        return answer
+
+    async def _send(self, method: str, path: str, body: object) -> tuple[int, dict[str, int]]:
+        return await self._ask(next(self._turns), method, path, body)
+
+    async def _ask(
+        self, port: int, method: str, path: str, body: object
+    ) -> tuple[int, dict[str, int]]:
+        idle = self._idle[port]
+        while idle:
+            reader, writer = idle.pop()
+            if not reader.at_eof():
+                break
+            writer.close()  # the other side has ended it meanwhile
         else:
             reader, writer = await asyncio.open_connection("127.0.0.1", port)
         try:
@@ -179,12 +192,13 @@ class Load:
             head = f"{method} {path} HTTP/1.1\r\nhost: load\r\ncontent-length: {len(data)}\r\n\r\n"
             writer.write(head.encode() + data)
             answer = (await reader.readuntil(b"\r\n\r\n")).decode().lower()
-            await reader.readexactly(int(answer.partition("content-length: ")[2].split("\r")[0]))
+            length = int(answer.partition("content-length: ")[2].split("\r")[0])
+            found = json.loads(await reader.readexactly(length))
         except BaseException:
             writer.close()
             raise
         if "connection: close" in answer:
             writer.close()
         else:
-            self._idle[port].append((reader, writer))
-        return int(answer.split(" ", 2)[1])
+            idle.append((reader, writer))
+        return int(answer.split(" ", 2)[1]), found

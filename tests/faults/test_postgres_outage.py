@@ -14,20 +14,12 @@ import pytest
 
 from belated.journals import PostgresJournal, SpoolJournal
 from tests.faults import harness
-from tests.faults.gates import Between, between
+from tests.faults.gates import Between
 from tests.integration.postgres_server import PostgresServer
 from tests.waiting import eventually
 
 #: An empty spool is no larger.
 EMPTY = 100
-
-
-@pytest.fixture
-def way(doomed: PostgresServer, tmp_path: Path, full: bool) -> Iterator[Between]:
-    """To the server."""
-    found = between(doomed.port, tmp_path, full)
-    yield found
-    found.close()
 
 
 @pytest.mark.skipif(not hasattr(signal, "SIGSTOP"), reason="there is no SIGSTOP here")

@@ -1,6 +1,6 @@
 """A service that is restarted, upgraded and taken back while it serves: no caller notices.
 
-Its deciders stand behind a balancer (:class:`~tests.faults.service_load.Load`). A request has
+Its deciders stand behind a balancer (:class:`~tests.faults.balancer.Balanced`). A request has
 failed if the two deciders together gave it no 2xx, whatever the reason.
 """
 
@@ -18,9 +18,9 @@ from belated import Bernoulli, DelayedUCB, Explicit
 from belated.events import Decision, Opaque, Record, Reward
 from belated.fold import Fold
 from belated.journals import PostgresJournal
+from tests.faults.balancer import Balanced
 from tests.faults.fleet import Fleet
 from tests.faults.releases import NOTE, SAVED, Release, earlier, following, present
-from tests.faults.service_load import Load
 from tests.integration.postgres_server import PostgresServer, require_programs
 from tests.integration.processes import later
 
@@ -61,7 +61,7 @@ def test_a_rolling_upgrade_and_back(pair: str, dsn: str, tmp_path: Path, full: b
     new = following(tmp_path / "following") if "following" in pair else present()
     old.migrate(dsn, 0)
     with closing(Fleet(dsn, tmp_path, old)) as fleet:
-        with Load(*fleet.ports) as load:
+        with Balanced(*fleet.ports) as load:
             new.migrate(dsn, old.tables)
             for _ in range(2 if full else 1):
                 fleet.replace_learner(new)
@@ -80,7 +80,7 @@ def test_what_is_new_before_learners_know_it(full_size: None, dsn: str, tmp_path
     old, new = present(), following(tmp_path / "following")
     old.migrate(dsn, 0)
     with closing(Fleet(dsn, tmp_path, old)) as fleet:
-        with Load(*fleet.ports) as load:
+        with Balanced(*fleet.ports) as load:
             new.migrate(dsn, old.tables)
             use_what_is_new(new, dsn, fleet)
             said = fleet.learner.heard("a learner failed and is made anew")
@@ -107,7 +107,7 @@ def use_what_is_new(release: Release, dsn: str, fleet: Fleet) -> None:
         release.run("-c", NOTE, dsn, "offers", name)
 
 
-def check(dsn: str, load: Load, last: Release) -> None:
+def check(dsn: str, load: Balanced, last: Release) -> None:
     """No request failed, nothing is lost, and what was learned is what all records come to."""
     print(
         f"\n{len(load.answers)} requests, {len(load.failed)} failed, {load.taken_out} times a "
@@ -115,8 +115,9 @@ def check(dsn: str, load: Load, last: Release) -> None:
         f"worst {max(one.seconds for one in load.answers):.3f} s"
     )
     assert load.failed == []
-    assert not load.lost(dsn)
     records = read(dsn)
+    events = [one.event for known in records for one in known]
+    assert not load.lost(events)
     fold = Fold(DelayedUCB(2, Bernoulli()), Explicit(), partitions=len(records))
     for partition, known in enumerate(records):
         fold.take_all(partition, [one for one in known if not isinstance(one.event, Opaque)])
@@ -124,7 +125,6 @@ def check(dsn: str, load: Load, last: Release) -> None:
     assert saved["positions"] == [known[-1].position for known in records]
     assert saved["digest"] == fold.digest
     # Each counts once, however often it was sent and folded.
-    events = [one.event for known in records for one in known]
     assert sum(fold.counts.values()) == len({e.id for e in events if isinstance(e, Decision)})
     rewarded = {e.id for e in events if isinstance(e, Reward)}
     assert saved["n"] == fold.model.n == fold.counts["rewarded"] == len(rewarded)

@@ -7,8 +7,11 @@ from collections.abc import Callable
 
 import psycopg
 
+from belated.events import Settled
 from belated.exceptions import JournalError
 from belated.journals import PostgresJournal
+from belated.journals.postgres_arrivals import Arrivals
+from belated.journals.postgres_sql import query
 from tests.waiting import eventually
 
 
@@ -25,6 +28,14 @@ def waits_for_lock(dsn: str, process: int) -> bool:
             "SELECT wait_event_type FROM pg_stat_activity WHERE pid = %s", (process,)
         ).fetchone()
     return found == ("Lock",)
+
+
+def append_in(
+    connection: psycopg.Connection, journal: PostgresJournal, until: int, partition: int = 0
+) -> None:
+    """The append of a journal, in a transaction that is not committed yet."""
+    arrivals = Arrivals(journal._number, [partition], [Settled(partition, until)], None)
+    connection.execute(query("append"), arrivals.values)
 
 
 class Waiting:

@@ -56,6 +56,10 @@ class Process:
         assert found is not None
         return found
 
+    def mentions(self, text: str) -> bool:
+        """Whether this stands anywhere in its log."""
+        return text in self._log.read_text(encoding="utf-8")
+
     def send(self, number: int) -> None:
         """A signal."""
         self._process.send_signal(number)

@@ -9,13 +9,10 @@ test_postgres_journal.py.
 
 from __future__ import annotations
 
-import os
-import subprocess
 import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import suppress
-from pathlib import Path
 
 import numpy as np
 import psycopg
@@ -24,7 +21,9 @@ import pytest
 from belated import Bandit, Bernoulli, DelayedUCB, Explicit
 from belated.exceptions import CorruptEvent, JournalUnavailable, SnapshotWarning
 from belated.journals import PostgresJournal
+from tests.integration.damage import flip, meddle
 from tests.integration.postgres_server import PostgresServer, StartPostgres
+from tests.integration.small_disk import SmallDisk
 from tests.waiting import eventually
 
 DIM = 50
@@ -48,12 +47,6 @@ def journal_of(bandit: Bandit) -> PostgresJournal:
     return bandit.journal
 
 
-def meddle(dsn: str, statement: str, *values: object) -> None:
-    """Past the journal."""
-    with psycopg.connect(dsn, autocommit=True) as connection:
-        connection.execute(statement, values)
-
-
 def assert_whole(bandit: Bandit, decisions: int) -> None:
     """It knows so many decisions, and the journal read from its start says the same."""
     bandit.sync()
@@ -62,32 +55,6 @@ def assert_whole(bandit: Bandit, decisions: int) -> None:
 
 
 # --- no room -----------------------------------------------------------------------------------
-
-
-class SmallDisk:
-    """A file system with room for a server, and not much more."""
-
-    def __init__(self) -> None:
-        self.place = Path(tempfile.mkdtemp(prefix="belated-disk-"))
-        options = "size=160m,mode=0777"
-        command = ["mount", "-t", "tmpfs", "-o", options, "tmpfs", str(self.place)]
-        self.mounted = os.geteuid() == 0 and not subprocess.run(command, check=False).returncode
-
-    def fill(self) -> None:
-        """Leave no byte."""
-        with (self.place / "ballast").open("wb", buffering=0) as ballast, suppress(OSError):
-            while ballast.write(bytes(4096)):
-                pass
-
-    def make_room(self) -> None:
-        """Take away what :meth:`fill` wrote."""
-        (self.place / "ballast").unlink(missing_ok=True)
-
-    def close(self) -> None:
-        """Remove it."""
-        if self.mounted:
-            subprocess.run(["umount", str(self.place)], check=True)
-        self.place.rmdir()
 
 
 @pytest.fixture(scope="module")
@@ -229,14 +196,6 @@ def play(bandit: Bandit, rounds: int) -> list[str]:
         ids.append(bandit.decide(OFFER).id)
         bandit.observe(ids[-1], float(n % 2))
     return ids
-
-
-def flip(dsn: str, column: str, where: str, *values: object) -> None:
-    """One bit in the middle; the same again is the way back."""
-    table = {"event": "record", "data": "piece"}[column]
-    bit = f"4 * length({column})"
-    flipped = f"set_bit({column}, {bit}, 1 - get_bit({column}, {bit}))"
-    meddle(dsn, f"UPDATE belated.{table} SET {column} = {flipped} WHERE {where}", *values)
 
 
 def test_a_fold_stops_at_a_flipped_bit(dsn: str, bandit: str) -> None:

@@ -21,8 +21,7 @@ from belated.events import Event, Settled
 from belated.journals import PostgresJournal
 from belated.journals.postgres_arrivals import Arrivals
 from belated.journals.postgres_session import Talk
-from belated.journals.postgres_sql import query
-from tests.integration.locks import Waiting, waits_for_lock
+from tests.integration.locks import Waiting, append_in, waits_for_lock
 from tests.waiting import eventually
 
 NAIVE = """
@@ -43,12 +42,6 @@ def connected(dsn: str) -> Iterator[psycopg.Connection]:
     """A connection whose transactions begin by themselves and wait for a commit."""
     with psycopg.connect(dsn) as connection:
         yield connection
-
-
-def append_in(connection: psycopg.Connection, journal: PostgresJournal, until: int) -> None:
-    """The append of a journal, in a transaction that is not committed yet."""
-    arrivals = Arrivals(journal._number, [0], [Settled(0, until)], None)
-    connection.execute(query("append"), arrivals.values)
 
 
 # --- one case after the other ------------------------------------------------------------------

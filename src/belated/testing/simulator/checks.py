@@ -14,10 +14,9 @@ from itertools import pairwise
 
 import numpy as np
 
-from belated.events import Activation, Decision, Reward, Settled, Void, encode
+from belated.events import Activation, Decision, Record, Reward, Settled, Switched, Void, encode
 from belated.fold import Fold, retention_us, same_sums
 from belated.ids import key_of
-from belated.statistics import Moments
 from belated.testing.oracle import Oracle
 from belated.testing.simulator.messages import Offer
 from belated.testing.simulator.world import PLAIN, World
@@ -78,20 +77,25 @@ def check_halted(world: World, fold: Fold) -> None:
         raise Disagreement(f"H: a fold halted at {fold.positions}, before {ahead}")
 
 
-def check_oracle(world: World, fold: Fold) -> None:
-    """L: states, values and sums are those of the rules as they are written."""
+def check_oracle(fold: Fold, records: Sequence[Sequence[Record]]) -> None:
+    """L: states, values and sums are those of the rules as they are written.
+
+    Args:
+        fold: to be judged.
+        records: that it has folded, of each partition.
+    """
     oracles = [
         Oracle(
-            world.store.records(partition),
+            one,
             rewards=fold.rewards,
             least=fold.least,
             most=fold.most,
             retention=fold.retention,
         )
-        for partition in range(world.knobs.partitions)
+        for one in records
     ]
-    total = Moments.zero(fold.learner.policy.dim)
     support = fold.learner.policy.family.support
+    learned = []
     for oracle, ledger in zip(oracles, fold.ledgers, strict=True):
         pending = {key_of(id) for id in oracle.pending}
         _same("L", "the oracle", "pending", {key for key, _ in ledger.pending()}, pending)
@@ -100,24 +104,27 @@ def check_oracle(world: World, fold: Fold) -> None:
             found = entry and (entry.state, entry.value, entry.late, entry.conflict)
             wanted = outcome.state, outcome.value, outcome.late, outcome.conflict
             _same("L", "the oracle", id, found, wanted)
-        if learned := oracle.learned:
-            values = np.clip([one.value for one in learned], support.lower, support.upper)
-            total += Moments.of(np.array([one.decision.x for one in learned]), values)
+        learned += oracle.learned
     all_counts = [oracle.counts for oracle in oracles]
     counts = {state: sum(one[state] for one in all_counts) for state in fold.counts}
     _same("L", "the oracle", "counts", fold.counts, counts)
+    # Plainly, with nothing of what the learner adds up with.
+    X = np.array([one.decision.x for one in learned], dtype=np.float64)
+    X = X.reshape(-1, fold.learner.policy.dim)
+    y = np.clip(np.array([one.value for one in learned], float), support.lower, support.upper)
     mine = fold.learner.observed.moments()
-    _same("L", "the oracle", "n", mine.n, total.n)
-    for what in ("gram", "cross", "square"):
-        one, other = getattr(mine, what), getattr(total, what)
-        if not np.allclose(one, other, rtol=1e-9, atol=1e-9 * max(1.0, total.square)):
-            raise Disagreement(f"L: the oracle has another {what}: {other}, not {one}")
+    _same("L", "the oracle", "n", mine.n, len(y))
+    for what, wanted in {"gram": X.T @ X, "cross": y @ X, "square": y @ y}.items():
+        found = getattr(mine, what)
+        if not np.allclose(found, wanted, rtol=1e-9, atol=1e-9 * max(1.0, y @ y)):
+            raise Disagreement(f"L: the oracle has another {what}: {wanted}, not {found}")
 
 
 def check_acknowledged(world: World) -> None:
     """X: acknowledged ⊆ recorded ⊆ sent."""
     records = [record for p in range(world.knobs.partitions) for record in world.store.records(p)]
-    recorded = {_said(record.event) for record in records if not isinstance(record.event, Settled)}
+    records = [one for one in records if not isinstance(one.event, Settled | Switched)]
+    recorded = {_said(record.event) for record in records}
     for what, answer in world.acknowledged:
         for safe in answer if isinstance(answer, list) else [what]:
             if _said(safe) not in recorded:
@@ -126,7 +133,7 @@ def check_acknowledged(world: World) -> None:
     names = {what.name for what in world.sent if isinstance(what, Offer)}
     for record in records:
         event = record.event
-        if isinstance(event, Settled) or _said(event) in sent:
+        if _said(event) in sent:
             continue
         if not isinstance(event, Decision) or (event.id not in names and len(event.id) != 32):
             raise Disagreement(f"X: {event} is in the journal, and nobody sent it")

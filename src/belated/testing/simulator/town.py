@@ -147,9 +147,12 @@ class Town:
         check_stamps(world)
         if rewards.window is not None:
             assert fold.counts["pending"] == fold.counts["dormant"] == 0, "L: not all was settled"
-        for name, status in _STATUSES.items():
-            world.faults.see(name, fold.counters.get(status, 0))
+        self._see_statuses(fold)
         return fold.digest
+
+    def _see_statuses(self, fold: Fold) -> None:
+        for name, status in _STATUSES.items():
+            self.world.faults.see(name, fold.counters.get(status, 0))
 
     def _agree_now(self) -> Fold:
         """L: learners, deciders, a new one, a replay and the oracle."""
@@ -165,7 +168,7 @@ class Town:
             assert process.bandit is not None
             check_counts(process.name, process.bandit._fold)
             check_same("L", process.name, process.bandit._fold, replay)
-        check_oracle(world, replay)
+        check_oracle(replay, [world.store.records(p) for p in range(world.knobs.partitions)])
         world.tell("all", f"agree on {replay.digest}")
         return replay
 

@@ -1,0 +1,75 @@
+"""The load behind a balancer, which sends requests to deciders that are ready, and each once."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from typing import ClassVar
+
+from tests.faults.service_load import BROKEN, GIVE_UP, Answer, Load
+
+#: Seconds between two looks at whether a process is ready.
+LOOK = 0.1
+
+
+class Balanced(Load):
+    """Asks each process ten times a second whether it is ready, and sends to those that are.
+
+    They have their turns; a request whose connection is refused goes to the next. Nothing is sent
+    twice: a connection that breaks later is a request that has failed.
+
+    Attributes:
+        refused: connections that were; their requests went to the next process.
+        taken_out: how often a process that had been ready was not any more.
+    """
+
+    patience: ClassVar = 0.0
+
+    def __init__(self, *ports: int, rate: float = 100.0) -> None:
+        super().__init__(*ports, rate=rate)
+        self.refused = self.taken_out = 0
+        self._ready = list(ports)
+
+    @property
+    def failed(self) -> list[Answer]:
+        """Requests that were not taken: refused with any status, cut off, or never answered."""
+        return [one for one in self.answers if not one.taken]
+
+    async def _run(self) -> None:
+        looking = [asyncio.create_task(self._look(port)) for port in self._ports]
+        await super()._run()
+        for task in looking:
+            task.cancel()
+
+    async def _look(self, port: int) -> None:
+        """Take a process out while it is not ready."""
+        while True:
+            status = 0
+            with suppress(*BROKEN):
+                asked = self._ask(port, "GET", "/readyz", None)
+                status, _ = await asyncio.wait_for(asked, GIVE_UP)
+            if status == 200 and port not in self._ready:
+                self._ready.append(port)
+            elif status != 200 and port in self._ready:
+                self._ready.remove(port)
+                self.taken_out += 1
+                self._hang_up(port)
+            await asyncio.sleep(LOOK)
+
+    async def _one(self, number: int, due: float) -> None:
+        """Decide twice, then tell a reward."""
+        if number % 3 < 2 or not self._open:
+            await self._decide(f"load-{number}", due)
+        else:
+            await self._reward(self._open.pop(self._rng.randrange(len(self._open))), due)
+
+    async def _send(self, method: str, path: str, body: object) -> tuple[int, dict[str, int]]:
+        """To the process whose turn it is, or the next that takes connections."""
+        turn = list(self._ready)
+        self._ready = turn[1:] + turn[:1]
+        for port in turn:
+            try:
+                return await self._ask(port, method, path, body)
+            except ConnectionRefusedError:
+                self.refused += 1
+        return 0, {}

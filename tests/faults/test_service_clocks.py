@@ -1,0 +1,69 @@
+"""A service whose clock jumps by a day: windows end by the time of the journal all the same."""
+
+from __future__ import annotations
+
+import time
+from datetime import timedelta
+from functools import partial
+from itertools import chain
+
+import httpx
+import pytest
+
+from belated import Bernoulli, DefaultAfter, DelayedUCB
+from belated.events import Decision, Settled
+from belated.fold import Fold
+from belated.journals import PostgresJournal
+from belated.journals.arrivals import system_clock
+from belated.service import Definition, create_app
+from tests.faults.town import check_saved
+from tests.integration.postgres_server import PostgresServer
+from tests.integration.serving import served
+from tests.waiting import eventually
+
+#: In microseconds.
+DAY = 86_400_000_000
+POLICY, ROWS = DelayedUCB(2, Bernoulli()), [[1.0, 0.0], [0.0, 1.0]]
+EACH = 10
+
+
+@pytest.mark.parametrize(
+    ("jump", "window", "state"),
+    [(DAY, timedelta(hours=1), "pending"), (-DAY, timedelta(seconds=2), "defaulted")],
+    ids=["ahead", "back"],
+)
+def test_a_clock_that_jumps_by_a_day(
+    doomed: PostgresServer, jump: int, window: timedelta, state: str
+) -> None:
+    """Ahead it ends no window, back it keeps none open; no delay is negative, nothing is lost."""
+    off = 0
+    rewards = DefaultAfter(window)
+    made = Definition("offers", POLICY, rewards, partitions=2)
+    app = create_app([made], doomed.dsn, learn=True, clock=lambda: system_clock() + off)
+    with served(app) as serving, httpx.Client(base_url=serving.url, timeout=30) as http:
+
+        def decide() -> str:
+            answer = http.post("/v1/offers/decisions", json={"rows": ROWS})
+            assert answer.status_code == 201
+            return str(answer.json()["id"])
+
+        ids = [decide() for _ in range(EACH)]
+        off = jump
+        ids += [decide() for _ in range(EACH)]
+        for id in ids[::2]:
+            path = f"/v1/offers/decisions/{id}/reward"
+            assert http.put(path, json={"value": 1.0}).status_code == 202
+        desk = app.desks["offers"]
+        eventually(lambda: desk.decider.model.n == (EACH if state == "pending" else 2 * EACH))
+        time.sleep(1)  # whoever believes such a clock goes on writing that time has passed
+        delays = app._learners.running["offers"].delays
+        assert (delays.cumulative[-1], 0 <= delays.total < 60) == (EACH, True)
+    with PostgresJournal(doomed.dsn, bandit="offers") as journal:
+        fold = partial(Fold, POLICY, rewards, partitions=2)
+        learned, records = check_saved(journal, fold, 3 * EACH)
+    assert learned.counts == dict.fromkeys(learned.counts, 0) | {"rewarded": EACH, state: EACH}
+    events = [record.event for record in chain.from_iterable(records)]
+    times = [event.at for event in events if isinstance(event, Decision)]
+    assert abs(max(times) - min(times) - DAY) < DAY / 100  # so it was that clock
+    settled = [event for event in events if isinstance(event, Settled)]
+    assert len(settled) <= (0 if state == "pending" else 3 * EACH)

@@ -1,0 +1,38 @@
+"""Bits that flip in the database of a service: in a snapshot, and in a record."""
+
+from __future__ import annotations
+
+from contextlib import closing
+
+from belated.journals import PostgresBoard
+from belated.published import PublishedModel
+from tests.faults.service_load import Load
+from tests.faults.town import Town, assert_nothing_lost
+from tests.integration.damage import flip
+from tests.integration.processes import later
+
+
+def test_bits_that_flip(town: Town) -> None:
+    """A snapshot is discarded and made anew. A record stops the learner there, and nothing else."""
+    with Load(town.port) as load:
+        later(lambda: len(load.answers) > 50)
+        town.stop_learner()
+        flip(town.server.dsn, "data", "length(data) > 0")
+        town.start_learner()
+        later(lambda: town.learner.mentions("SnapshotWarning"))
+        town.stop_learner()
+
+        known = len(town.records()[0])
+        later(lambda: len(town.records()[0]) > known + 50)  # that no learner has seen
+        damaged = town.server.dsn, "event", "partition = 0 AND position = %s", known + 20
+        flip(*damaged)
+        town.learner = town.start("learn")
+        later(lambda: town.learner.mentions(f"partition 0, position {known + 20} "))
+        with closing(PostgresBoard(town.server.dsn, bandit="offers")) as board:
+            found = board.published()
+        assert found is not None
+        assert PublishedModel.read(found[1]).positions[0] < known + 20
+        assert town.decider.decide()
+        flip(*damaged)  # as if from a backup
+    assert_nothing_lost(town, load)
+    assert load.share(60.0) >= 0.999

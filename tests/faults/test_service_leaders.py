@@ -1,0 +1,35 @@
+"""Two learners who both believe that they lead: only the one that does can write."""
+
+from __future__ import annotations
+
+import signal
+import time
+
+import psycopg
+
+from tests.faults.service_load import Load
+from tests.faults.town import PARTITIONS, Town, assert_nothing_lost
+
+
+def test_a_learner_that_slept_through_its_lease(town: Town) -> None:
+    """Another leads meanwhile. Awake, the first changes nothing, and stands by."""
+    first = town.learner
+    second = town.start("learn")
+    second.heard("this learner stands by")
+    with Load(town.port) as load:
+        time.sleep(1)
+        first.send(signal.SIGSTOP)
+        led = second.heard("this learner leads")
+        versions = [town.state()["version"]]
+        first.send(signal.SIGCONT)  # in the midst of whatever it did as the leader
+        first.heard("this learner stands by")
+        for _ in range(20):
+            time.sleep(0.05)
+            versions.append(town.state()["version"])
+    assert versions == sorted(versions)
+    assert led["epoch"] == 2
+    with psycopg.connect(town.server.dsn) as connection:
+        epochs = connection.execute("SELECT epoch FROM belated.snapshot").fetchall()
+    assert epochs == [(2,)] * PARTITIONS
+    town.learner = second
+    assert_nothing_lost(town, load)

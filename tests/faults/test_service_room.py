@@ -1,0 +1,122 @@
+"""A service without a spool, whose database has no room, no lock or no connection left for it."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+
+import httpx
+import psycopg
+import pytest
+
+from belated.journals import PostgresJournal
+from tests.faults.town import Town
+from tests.integration.postgres_server import PostgresServer, require_programs
+from tests.integration.processes import ROWS, later
+from tests.integration.small_disk import SmallDisk
+
+#: What a batch has: it does not fit into what a table has left.
+MANY = 500
+
+
+@pytest.fixture(scope="module")
+def disk() -> Iterator[SmallDisk]:
+    """A small one where it can be mounted."""
+    made = SmallDisk()
+    made.place.chmod(0o777)
+    yield made
+    made.close()
+
+
+@pytest.fixture(scope="module")
+def town(disk: SmallDisk, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Town]:
+    """On a server with few connections, and with everything on the small disk."""
+    require_programs()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(tempfile, "tempdir", str(disk.place))
+        server = PostgresServer({"max_connections": "9", "superuser_reserved_connections": "0"})
+    try:
+        PostgresJournal.create_tables(server.dsn)
+        found = Town(server, tmp_path_factory.mktemp("town"), spool=False)
+        try:
+            found.wait()
+            yield found
+        finally:
+            found.close()
+    finally:
+        disk.make_room()
+        server.stop()
+
+
+@contextmanager
+def full(town: Town, disk: SmallDisk) -> Iterator[None]:
+    """While there is no room."""
+    if not disk.mounted:
+        pytest.skip("only root can mount a small disk")
+    disk.fill()
+    yield
+    disk.make_room()
+
+
+@contextmanager
+def locked(town: Town, disk: SmallDisk) -> Iterator[None]:
+    """While another holds a partition: one of those that the batch needs."""
+    with psycopg.connect(town.server.dsn) as other:
+        other.execute("SELECT FROM belated.partition WHERE partition = 1 FOR UPDATE")
+        yield
+
+
+@contextmanager
+def taken(town: Town, disk: SmallDisk) -> Iterator[None]:
+    """While others have all connections, those of the service too."""
+    others: list[psycopg.Connection] = []
+
+    def all_are_ours() -> bool:
+        try:
+            while True:
+                others.append(psycopg.connect(town.server.dsn, autocommit=True))
+        except psycopg.OperationalError:
+            pass
+        ours = [one.info.backend_pid for one in others]
+        ended = others[0].execute(
+            "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity "
+            "WHERE backend_type = 'client backend' AND pid <> ALL (%s)",
+            (ours,),
+        )
+        return not ended.fetchall()
+
+    others.append(psycopg.connect(town.server.dsn, autocommit=True))
+    try:
+        later(all_are_ours)
+        yield
+    finally:
+        for one in others:
+            one.close()
+
+
+@pytest.mark.parametrize("trouble", [full, locked, taken], ids=["disk", "lock", "connections"])
+def test_503_and_nothing_of_a_batch(
+    town: Town,
+    disk: SmallDisk,
+    trouble: Callable[[Town, SmallDisk], AbstractContextManager[None]],
+) -> None:
+    """It says when to come again; then the same process takes the batch, and all is learned."""
+    offers = [{"rows": ROWS, "id": f"{trouble.__name__}-{n}", "fresh": True} for n in range(MANY)]
+
+    def ask() -> httpx.Response:
+        url = f"http://127.0.0.1:{town.port}/v1/offers/decisions/batch"
+        return httpx.post(url, json={"offers": offers}, timeout=30)
+
+    before = town.records()
+    with trouble(town, disk):
+        for _ in range(1 if trouble is locked else 2):  # it waits for 10 s
+            answer = ask()
+            assert answer.status_code == 503, answer.text
+            assert answer.headers["retry-after"] == "1"
+            assert "nothing was taken" in answer.json()["detail"]
+    assert town.records() == before
+    later(lambda: ask().status_code == 201)
+    total = sum(map(len, before)) + MANY
+    assert sum(map(len, town.records())) == total
+    later(lambda: town.state().get("version") == total, "the learner does not go on")

@@ -1,0 +1,211 @@
+"""A decider and learners in processes of their own, and the proof that they have lost nothing."""
+
+from __future__ import annotations
+
+import json
+import signal
+from collections import defaultdict
+from collections.abc import Callable
+from contextlib import suppress
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+from belated import Bernoulli, DelayedUCB, Explicit
+from belated.events import Decision, Record
+from belated.fold import Fold
+from belated.journals import PostgresJournal
+from belated.testing.simulator.checks import check_counts, check_oracle, check_same
+from tests.faults.service_load import Load, value_of
+from tests.integration.postgres_server import PostgresServer
+from tests.integration.processes import Process, later
+from tests.integration.serving import free_port
+
+PARTITIONS = 2
+
+
+class Town:
+    """A decider and a learner, with their files.
+
+    Args:
+        server: of the database.
+        folder: for the files.
+        port: of the way to the database; None for the straight one.
+        spool: whether the decider has one.
+    """
+
+    def __init__(
+        self,
+        server: PostgresServer,
+        folder: Path,
+        *,
+        port: int | None = None,
+        spool: bool = True,
+    ) -> None:
+        self.server = server
+        self.port = free_port()
+        self._folder = folder
+        self._started: list[Process] = []
+        self._file = folder / "belated.toml"
+        self._file.write_text(
+            f"""
+            [database]
+            dsn = "{server.dsn.replace(str(server.port), str(port or server.port))}"
+            [server]
+            port = {self.port}
+            learn = false
+            lease = "3s"
+            {f'spool = "{folder}/spool"' if spool else ""}
+            [bandits.offers]
+            policy = "DelayedUCB(dim=2, family=Bernoulli())"
+            rewards = "Explicit()"
+            partitions = {PARTITIONS}
+            """,
+            encoding="utf-8",
+        )
+        self.decider = self.start("serve")
+        self.learner = self.start("learn")
+
+    def start(self, command: str, *options: str) -> Process:
+        """Another process."""
+        log = self._folder / f"log {len(self._started)}"
+        process = Process(log, command, str(self._file), *options)
+        self._started.append(process)
+        return process
+
+    def start_decider(self) -> None:
+        """Again and again, as a supervisor does, until it serves."""
+        self.decider = self.start("serve")
+        later(self._serves)
+
+    def _serves(self) -> bool:
+        if not self.decider.runs():
+            self.decider = self.start("serve")
+        with suppress(json.JSONDecodeError):  # one that cannot start says why in plain words
+            return self.decider.said("serving") is not None
+        return False
+
+    def start_learner(self) -> None:
+        """Until it leads."""
+        self.learner = self.start("learn")
+        self.learner.heard("this learner leads")
+
+    def stop_learner(self) -> None:
+        """In good order: it saves what it knows."""
+        self.learner.send(signal.SIGTERM)
+        assert self.learner.ended() == 0
+
+    def wait(self) -> None:
+        """Until it decides with a model."""
+        self.decider.heard("serving")
+        self.learner.heard("this learner leads")
+        later(lambda: self.decider.ask("GET", "/readyz")[0] == 200)
+
+    def journal(self) -> PostgresJournal:
+        """By the straight way."""
+        return PostgresJournal(self.server.dsn, bandit="offers")
+
+    def records(self) -> list[list[Record]]:
+        """All there are, of each partition."""
+        with self.journal() as journal:
+            return [journal.read(p, 0, 1_000_000) for p in range(PARTITIONS)]
+
+    def state(self) -> dict[str, Any]:
+        """What the decider says; nothing while it does not answer."""
+        with suppress(OSError):
+            return self.decider.state()
+        return {}
+
+    def lost(self, load: Load) -> set[tuple[str, str]]:
+        """What was acknowledged, and is not in the journal."""
+        return load.lost(record.event for record in chain.from_iterable(self.records()))
+
+    def left_behind(self) -> bool:
+        """Whether a process that was killed had left events in its spool."""
+        said = "what a process had left was handed over"
+        return any(one.said(said) is not None for one in self._started)
+
+    def close(self) -> None:
+        """End all that still runs."""
+        for process in self._started:
+            process.kill()
+
+
+def assert_nothing_lost(town: Town, load: Load) -> str:
+    """All that was acknowledged is in the journal and counts once; learner and decider know it.
+
+    Ends the learner, so that it saves what it knows: that, and not what this process makes of the
+    journal, is compared with the oracle.
+
+    Returns:
+        What was found, in a line.
+    """
+    later(lambda: not town.lost(load), "something was lost")
+    later(lambda: _knows_all(town), "the model does not know all")
+    told = town.state()
+    town.stop_learner()
+    with town.journal() as journal:
+        learned, records = check_saved(journal, _empty, told["version"])
+    assert {"n": learned.model.n, "pending": learned.model.pending}.items() <= told.items()
+    twice = _check_once(load, learned, records)
+    assert not twice or town.left_behind(), f"decided twice: {twice}"
+    return (
+        f"{len(load.acknowledged('decision'))} decisions and "
+        f"{len(load.acknowledged('reward'))} rewards acknowledged, 0 lost; "
+        f"{learned.version} records, {learned.counters}, as the oracle says"
+    )
+
+
+def check_saved(
+    journal: PostgresJournal, make: Callable[[], Fold], version: int
+) -> tuple[Fold, list[list[Record]]]:
+    """What a learner has saved, and what came since, is what the records say: C, H, the oracle.
+
+    Args:
+        journal: with its snapshot.
+        make: an empty fold.
+        version: records that the snapshot must have at least.
+
+    Returns:
+        What it knows, and the records of each partition.
+    """
+    learned, replayed = make(), make()
+    learned.load(journal)
+    assert learned.version >= version
+    learned.catch_up(journal)
+    records = [journal.read(p, 0, learned.positions[p]) for p in range(journal.partitions)]
+    for record in chain.from_iterable(records):
+        replayed.take(record)
+    check_counts("the learner", learned)
+    check_same("H", "the learner", learned, replayed)
+    check_oracle(learned, records)  # sums to 1e-9
+    return learned, records
+
+
+def _empty() -> Fold:
+    return Fold(DelayedUCB(2, Bernoulli()), Explicit(), partitions=PARTITIONS)
+
+
+def _knows_all(town: Town) -> bool:
+    return sum(map(len, town.records())) == town.state().get("version")
+
+
+def _check_once(load: Load, fold: Fold, records: list[list[Record]]) -> set[str]:
+    """X: what was told of a decision is what is kept, and its reward is learned.
+
+    Returns:
+        The ids under which there are two decisions. A caller who tries again after a decider was
+        killed while the first one waited in its spool may be given a second: it is marked as a
+        conflict, and one of the two counts.
+    """
+    made: dict[str, list[tuple[int, int]]] = defaultdict(list)
+    for record in chain.from_iterable(records):
+        if isinstance(record.event, Decision):
+            made[record.event.id].append((record.partition, record.event.index))
+    for id, answer in load.acknowledged("decision").items():
+        assert answer.chosen in [index for _, index in made[id]], f"{id!r} is another decision"
+    for id in load.acknowledged("reward").keys() & made.keys():
+        entry = fold.ledgers[made[id][0][0]].entry(id)
+        assert entry is not None
+        assert (entry.state, entry.value) == ("rewarded", value_of(id))
+    return {id for id, found in made.items() if len(found) > 1}

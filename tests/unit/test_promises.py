@@ -1,0 +1,42 @@
+"""The page that says which test shows what: every test on it exists."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PAGE = ROOT / "docs" / "explanation" / "promises.md"
+#: By the number of a fault, the tests that it names.
+FAULTS = {
+    int(number): re.findall(r"`(tests/[^`]+)`", rest)
+    for number, rest in re.findall(
+        r"^\| (\d+) \|(.*)\|$", PAGE.read_text(encoding="utf-8"), re.MULTILINE
+    )
+}
+
+
+def test_there_are_twelve_faults() -> None:
+    """Each with its number."""
+    assert list(FAULTS) == list(range(1, 13))
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_fault_names_tests_that_exist(fault: int) -> None:
+    """At least one; with the class, where it is in one."""
+    assert FAULTS[fault]
+    for name in FAULTS[fault]:
+        path, *parts = name.split("::")
+        found: ast.AST = ast.parse((ROOT / path).read_text(encoding="utf-8"))
+        for part in parts:
+            inside = {
+                one.name: one
+                for one in ast.iter_child_nodes(found)
+                if isinstance(one, ast.ClassDef | ast.FunctionDef)
+            }
+            assert part in inside, name
+            found = inside[part]
+        assert parts[-1].startswith("test_")
