@@ -11,7 +11,7 @@ from contextlib import nullcontext
 from itertools import cycle
 from typing import ClassVar, NamedTuple, Self
 
-from belated.events import Decision, Event, Reward
+from belated.events import Decision, Event, Opaque, Reward
 
 _ROWS = [[1.0, 0.0], [0.0, 1.0]]
 #: Seconds after which a caller gives an attempt up, and all of them.
@@ -100,7 +100,7 @@ class Load:
         good = sum(one.taken and one.tries == 1 and one.seconds <= within for one in self.answers)
         return good / len(self.answers)
 
-    def lost(self, events: Iterable[Event]) -> set[tuple[str, str]]:
+    def lost(self, events: Iterable[Event | Opaque]) -> set[tuple[str, str]]:
         """What was acknowledged, and is not among the events of the journal."""
         missing = {(kind, id) for kind in ("decision", "reward") for id in self.acknowledged(kind)}
         for event in events:
