@@ -43,8 +43,14 @@ from tests.integration.postgres_server import PostgresServer, require_programs
 from tests.integration.serving import Serving
 from tests.waiting import eventually
 
-# The learner warns of what it is given here, and goes on.
-pytestmark = pytest.mark.filterwarnings("ignore::belated.exceptions.BelatedWarning")
+pytestmark = [
+    # The learner warns of what it is given here, and goes on.
+    pytest.mark.filterwarnings("ignore::belated.exceptions.BelatedWarning"),
+    pytest.mark.skipif(
+        find_spec("schemathesis") is None and not os.environ.get("CI"),
+        reason="schemathesis is not installed",
+    ),
+]
 
 DIM = 4
 SHARED = Shared(context=["age"], action=["price"])
@@ -221,10 +227,6 @@ def fuzz(
     return report | {"code": done.returncode, "told": done.stdout + done.stderr}
 
 
-@pytest.mark.skipif(
-    find_spec("schemathesis") is None and not os.environ.get("CI"),
-    reason="schemathesis is not installed",
-)
 def test_every_answer_is_as_documented(
     both: Both, full: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
