@@ -7,7 +7,7 @@ import json
 import random
 import threading
 from contextlib import nullcontext
-from itertools import chain, cycle
+from itertools import chain, count
 from typing import NamedTuple, Self
 
 _ROWS = [[1.0, 0.0], [0.0, 1.0]]
@@ -60,7 +60,7 @@ class Load:
 
     def __init__(self, *ports: int, rate: float = 100.0) -> None:
         self.answers: list[Answer] = []
-        self._ports = cycle(ports)
+        self._ports, self._turns = ports, count()
         self._rate = rate
         self._idle: dict[int, list[tuple[asyncio.StreamReader, asyncio.StreamWriter]]] = {
             port: [] for port in ports
@@ -127,13 +127,14 @@ class Load:
         self, kind: str, id: str, method: str, path: str, body: dict[str, object], due: float
     ) -> Answer:
         """Ask until there is an answer that says more than "try again"."""
-        loop, wait, tries = asyncio.get_running_loop(), 0.1, 0
+        loop, wait, tries, turn = asyncio.get_running_loop(), 0.1, 0, next(self._turns)
         while True:
             tries += 1
             status, found = 0, dict[str, int]()
             try:
                 async with self._again if tries > 1 else nullcontext():
-                    asked = self._ask(next(self._ports), method, path, body)
+                    port = self._ports[(turn + tries) % len(self._ports)]
+                    asked = self._ask(port, method, path, body)
                     status, found = await asyncio.wait_for(asked, GIVE_UP)
             except ConnectionRefusedError:
                 pass  # nobody has seen it
