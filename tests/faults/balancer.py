@@ -63,11 +63,13 @@ class Balanced(Load):
         else:
             await self._reward(self._open.pop(self._rng.randrange(len(self._open))), due)
 
-    async def _send(self, method: str, path: str, body: object) -> tuple[int, dict[str, int]]:
+    async def _send(
+        self, turn: int, method: str, path: str, body: object
+    ) -> tuple[int, dict[str, int]]:
         """To the process whose turn it is, or the next that takes connections."""
-        turn = list(self._ready)
-        self._ready = turn[1:] + turn[:1]
-        for port in turn:
+        ready = list(self._ready)
+        self._ready = ready[1:] + ready[:1]
+        for port in ready:
             try:
                 return await self._ask(port, method, path, body)
             except ConnectionRefusedError:

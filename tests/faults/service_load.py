@@ -8,7 +8,7 @@ import random
 import threading
 from collections.abc import Iterable
 from contextlib import nullcontext
-from itertools import cycle
+from itertools import count
 from typing import ClassVar, NamedTuple, Self
 
 from belated.events import Decision, Event, Opaque, Reward
@@ -71,8 +71,7 @@ class Load:
 
     def __init__(self, *ports: int, rate: float = 100.0) -> None:
         self.answers: list[Answer] = []
-        self._ports = ports
-        self._turns = cycle(ports)
+        self._ports, self._turns = ports, count()
         self._rate = rate
         self._idle: dict[int, list[tuple[asyncio.StreamReader, asyncio.StreamWriter]]] = {
             port: [] for port in ports
@@ -152,13 +151,13 @@ class Load:
         self, kind: str, id: str, method: str, path: str, body: dict[str, object], due: float
     ) -> Answer:
         """Ask until there is an answer that says more than "try again"."""
-        loop, wait, tries = asyncio.get_running_loop(), 0.1, 0
+        loop, wait, tries, turn = asyncio.get_running_loop(), 0.1, 0, next(self._turns)
         while True:
             tries += 1
             status, found = 0, dict[str, int]()
             try:
                 async with self._again if tries > 1 else nullcontext():
-                    asked = self._send(method, path, body)
+                    asked = self._send(turn + tries, method, path, body)
                     status, found = await asyncio.wait_for(asked, GIVE_UP)
             except ConnectionRefusedError:
                 pass  # nobody has seen it
@@ -173,8 +172,10 @@ class Load:
         self.answers.append(answer)
         return answer
 
-    async def _send(self, method: str, path: str, body: object) -> tuple[int, dict[str, int]]:
-        return await self._ask(next(self._turns), method, path, body)
+    async def _send(
+        self, turn: int, method: str, path: str, body: object
+    ) -> tuple[int, dict[str, int]]:
+        return await self._ask(self._ports[turn % len(self._ports)], method, path, body)
 
     async def _ask(
         self, port: int, method: str, path: str, body: object

@@ -478,12 +478,10 @@ class ServiceTown(Town):
         world = self.world
         for learner in self.learner_actors:  # each leads once, from the snapshot of the one before
             service = learner.service
-            for _ in range(1000):
+            for _ in range(20_000):  # of a second each
                 world.schedule.now += 1_000_000
                 if service.step() == 0 and service.fold is not None and service._fit is None:
                     break
-            world.schedule.now += 10_000_000
-            service.step()  # it pins up what it knows
             assert service.fold is not None, "L: nobody leads"
             ends = [world.store.end(p) for p in range(world.knobs.partitions)]
             fold, replay = service.fold, replayed(world, ends)

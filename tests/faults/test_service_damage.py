@@ -17,16 +17,13 @@ def test_bits_that_flip(town: Town) -> None:
     with Load(town.port) as load:
         later(lambda: len(load.answers) > 50)
         town.stop_learner()
-        flip(town.server.dsn, "data", "length(data) > 0")
-        town.start_learner()
-        later(lambda: town.learner.mentions("SnapshotWarning"))
-        town.stop_learner()
-
         known = len(town.records()[0])
         later(lambda: len(town.records()[0]) > known + 50)  # that no learner has seen
+        flip(town.server.dsn, "data", "length(data) > 0")
         damaged = town.server.dsn, "event", "partition = 0 AND position = %s", known + 20
         flip(*damaged)
         town.learner = town.start("learn")
+        later(lambda: town.learner.mentions("SnapshotWarning"))
         later(lambda: town.learner.mentions(f"partition 0, position {known + 20} "))
         with closing(PostgresBoard(town.server.dsn, bandit="offers")) as board:
             found = board.published()

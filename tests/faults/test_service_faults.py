@@ -48,7 +48,7 @@ def test_callers_do_not_notice_that_the_database_is_away(
     town: Town, way: Between, kind: str, full: bool
 ) -> None:
     """They are answered within a second; afterwards all is in the journal, without a restart."""
-    seconds = 60.0 if full else 10.0
+    seconds = 60.0 if full else 5.0
     with Load(town.port) as load:
         time.sleep(2)
         with outages(town, way)[kind]:
@@ -84,7 +84,7 @@ def test_one_of_two_deciders_is_killed_while_the_database_is_away(
     town: Town, way: Between, full: bool
 ) -> None:
     """Callers go to the other, which hands over what the first has left."""
-    seconds = 60.0 if full else 4.0
+    seconds = 60.0 if full else 3.0
     port = free_port()
     other = town.start("serve", "--port", str(port))
     later(lambda: other.ask("GET", "/readyz")[0] == 200)

@@ -37,12 +37,13 @@ def test_a_run_is_its_seed() -> None:
     """Line by line the same in processes that hash text in different ways."""
     seeds = [str(seed) for seed in range(1000, 1005)]
     command = [sys.executable, "-m", "tests.faults.service_simulation", *seeds]
-    one, other = (
-        subprocess.run(
-            command, env={**os.environ, "PYTHONHASHSEED": hashing}, capture_output=True, check=True
-        ).stdout
+    started = [
+        subprocess.Popen(
+            command, env={**os.environ, "PYTHONHASHSEED": hashing}, stdout=subprocess.PIPE
+        )
         for hashing in ("1", "2")
-    )
+    ]
+    one, other = (process.communicate()[0] for process in started)
     assert one.count(b"agree on") == 2 * len(seeds)
     assert one == other
 
