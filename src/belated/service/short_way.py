@@ -9,7 +9,7 @@ answered alike: both ways call the same steps of the service.
 from __future__ import annotations
 
 import threading
-from asyncio import Future
+from asyncio import Future, TimerHandle
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
@@ -19,8 +19,6 @@ from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 from belated.service.app import Service
 from belated.service.exchange import JSON, PROBLEM, encode, too_large
 from belated.service.routes import Route
-
-_SHORT = (b"POST", b"PUT")
 
 
 def protocol_for(app: object) -> type[HttpToolsProtocol]:
@@ -37,13 +35,23 @@ class ShortWay(HttpToolsProtocol):
         super().__init__(config, *arguments, **more)
         assert isinstance(config.app, Service)  # protocol_for has seen to it
         self.service = config.app
+        self._idle_since: float | None = None
+        self._watch: TimerHandle | None = None
+
+    def on_message_begin(self) -> None:
+        """A request begins; what ASGI wants to know of it is only put together if it goes there."""
+        self.url = b""
+        self.headers = []
+        self.expect_100_continue = False
+        self._idle_since = None
 
     def on_headers_complete(self) -> None:
         """Take a request the short way, if nothing speaks against it."""
         url, parser = self.url, self.parser
+        method = parser.get_method()
         if (
-            url.startswith(b"/v1/")
-            and parser.get_method() in _SHORT
+            (method == b"POST" or method == b"PUT")
+            and url.startswith(b"/v1/")
             and url.isascii()
             and b"?" not in url
             and b"#" not in url
@@ -53,8 +61,12 @@ class ShortWay(HttpToolsProtocol):
             and not parser.should_upgrade()
         ):
             self.cycle = _Exchange(self, parser.should_keep_alive())
-            self.cycle.begin(parser.get_method().decode("ascii"), url)
+            self.cycle.begin("POST" if method == b"POST" else "PUT", url)
         else:
+            headers, expects = self.headers, self.expect_100_continue
+            super().on_message_begin()
+            self.url, self.expect_100_continue = url, expects
+            self.headers += headers
             super().on_headers_complete()
 
     def on_body(self, body: bytes) -> None:
@@ -70,6 +82,33 @@ class ShortWay(HttpToolsProtocol):
             self.cycle.end()
         else:
             super().on_message_complete()
+
+    def answered(self) -> None:
+        """An answer has gone out by the short way.
+
+        uvicorn starts a timer after each, and stops it with the next request. Here there is one for
+        as long as the connection lives, which looks again when it is too early.
+        """
+        if self.pipeline:
+            self.on_response_complete()
+            return
+        self.server_state.total_requests += 1
+        self._idle_since = self.loop.time()
+        if self._watch is None:
+            self._watch = self.loop.call_later(self.timeout_keep_alive, self._look)
+
+    def _look(self) -> None:
+        idle = 0.0 if self._idle_since is None else self.loop.time() - self._idle_since
+        if idle >= self.timeout_keep_alive:
+            self.timeout_keep_alive_handler()
+        else:
+            self._watch = self.loop.call_later(self.timeout_keep_alive - idle, self._look)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """The other side has gone, or this one has closed it."""
+        if self._watch is not None:
+            self._watch.cancel()
+        super().connection_lost(exc)
 
 
 class _Exchange:
@@ -180,4 +219,4 @@ class _Exchange:
         connection.transport.write(b"".join(parts))
         if not self.keep_alive:
             connection.transport.close()
-        connection.on_response_complete()
+        connection.answered()
