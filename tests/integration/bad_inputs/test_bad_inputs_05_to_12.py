@@ -278,6 +278,7 @@ def test_bad_input_11_rows_of_another_width(asking: Asking, width: int) -> None:
     asking.refused(lambda: asking.decide({"rows": [ROW, [1.0] * width, ROW]}), 422)
     if width % DIM:
         asking.refused(lambda: asking.decide({"rows": packed(*[1.0] * width)}), 422)
+    asking.refused(lambda: asking.decide({"rows": "AAAA"}), 422)  # not even one number
 
 
 @shared
