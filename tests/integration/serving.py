@@ -53,9 +53,10 @@ class Serving:
             timeout_graceful_shutdown=5,
         )  # fmt: skip
         self._server = server = uvicorn.Server(config)
-        self._thread = threading.Thread(target=server.run, name="uvicorn")
-        self._thread.start()
-        eventually(lambda: server.started or server.should_exit, "the service did not start", 120)
+        self._thread = thread = threading.Thread(target=server.run, name="uvicorn")
+        thread.start()
+        eventually(lambda: server.started or not thread.is_alive(), seconds=120)
+        assert server.started, "the service did not start: the log says why"
 
     def stop(self) -> None:
         """Answer what is under way, and stop."""

@@ -22,8 +22,9 @@ from tests.integration.serving import Serving, served
 from tests.waiting import eventually
 
 LIMIT = 5_000
-OFFERS = Definition("offers", DelayedUCB(2, Bernoulli()), Explicit(), partitions=2)
-PATH = "/v1/offers/decisions"
+NAME = "both-ways"
+OFFERS = Definition(NAME, DelayedUCB(2, Bernoulli()), Explicit(), partitions=2)
+PATH = f"/v1/{NAME}/decisions"
 OFFER = b'{"rows":[[1,0],[0,1]]}'
 
 
@@ -49,7 +50,7 @@ CASES = {
     "decide many": request(BATCH, start=f"POST {PATH}/batch HTTP/1.1"),
     "reward": reward("order-1") + reward("nobody%2Fknows") + reward("%ff"),
     "rewards": request(
-        b'{"rewards":[{"id":"order-1","value":1}]}', start="POST /v1/offers/rewards/batch HTTP/1.1"
+        b'{"rewards":[{"id":"order-1","value":1}]}', start=f"POST /v1/{NAME}/rewards/batch HTTP/1.1"
     ),
     "several in one piece": request() + reward("a") + request(b"{}") + reward("b") + request(),
     "an activation with a time": request(
@@ -74,7 +75,7 @@ CASES = {
     ),
     "compressed": request(OFFER, "Content-Encoding: gzip"),
     "of no bandit": request(start="POST /v1/nothing/decisions HTTP/1.1"),
-    "of no route": request(start="POST /v1/offers/nothing HTTP/1.1"),
+    "of no route": request(start=f"POST /v1/{NAME}/nothing HTTP/1.1"),
     "of another method": request(start=f"PATCH {PATH} HTTP/1.1"),
     "no body where one is needed": request(b""),
     "malformed": request(b'{"rows":[['),
@@ -220,7 +221,7 @@ def test_what_is_under_way_is_answered_before_it_stops(dsn: str) -> None:
         connection = socket.create_connection(("127.0.0.1", serving.port), timeout=10)
         connection.sendall(request())
         assert connection.recv(65_536).startswith(b"HTTP/1.1 201 ")
-        held = app.desks["offers"].commits._changed
+        held = app.desks[NAME].commits._changed
         with held:  # no commit can begin
             connection.sendall(request())
             server = serving._server
