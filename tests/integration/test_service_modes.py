@@ -16,6 +16,7 @@ from belated.cli.main import main
 from belated.events import Decision, Switched
 from belated.fold import Fold
 from belated.journals import PostgresJournal
+from belated.published import PublishedModel
 from belated.service import Definition, create_app
 from belated.service.app import Service
 from tests.integration.serving import served
@@ -192,3 +193,25 @@ def test_the_command(
     assert one.decide()["action"] == "b"
     assert main(["switch", "nobody", "off", str(file)]) == 2
     assert "there is no bandit 'nobody'" in capsys.readouterr().err
+
+
+def test_a_model_that_takes_long_is_taken_rarely(
+    one: Decider, made: Definition, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So that requests hardly ever wait for it; a switch is heeded as soon as ever."""
+    desk = one.app.desks[made.name]
+    take = desk.decider.take
+
+    def slowly(published: PublishedModel) -> None:
+        time.sleep(0.03)
+        take(published)
+
+    monkeypatch.setattr(desk.decider, "take", slowly)
+    before, start = desk.seen.models, time.monotonic()
+    while time.monotonic() - start < 2.0:
+        one.reward(one.decide()["id"])  # so that there is a newer one all the time
+    assert desk.seen.models - before <= 2
+    one.switch("freeze")
+    within_a_second((one,), "freeze")
+    one.switch("learn")
+    eventually(lambda: desk.decider.version > 0 and desk.seen.models - before > 2)

@@ -50,6 +50,9 @@ log = logging.getLogger("belated.service")
 
 #: Seconds between two looks at the board, and at the mode.
 LOOK, LOOK_AT_MODE = 0.05, 0.25
+#: How much of the event loop's time models may take: the further the learner is behind, the more
+#: decisions each of them has to be told of, while all requests wait.
+MOST_TAKING = 0.01
 #: In microseconds.
 DAY = 86_400_000_000
 
@@ -146,6 +149,7 @@ class Desk:
         self._gathering = Gathering(self.decider, self.commits, loop)
         self._lookups = LookUps(self._reader, self.decider, self._spool)
         self._number = 0
+        self._model_due = 0.0
         #: When the model was made, in microseconds since 1970; None before the first one.
         self.model_at: int | None = None
         self._stopped = threading.Event()
@@ -362,6 +366,7 @@ class Desk:
         return PublishedModel.read(data)
 
     def _take(self, published: PublishedModel) -> None:
+        start = time.monotonic()
         try:
             self.decider.take(published)
         except Exception as error:  # of another policy, or damaged: go on with the one there is
@@ -369,6 +374,8 @@ class Desk:
             return
         self.model_at = published.at
         self.seen.models += 1
+        now = time.monotonic()
+        self._model_due = now + (now - start) / MOST_TAKING
 
     def _switch(self, event: Switched | None) -> None:
         if event is None or event == self._switched:
@@ -388,7 +395,7 @@ class Desk:
                 if time.monotonic() > looked + LOOK_AT_MODE:
                     self._loop.call_soon_threadsafe(self._switch, self._reader.switched())
                     looked = time.monotonic()
-                published = self._newer()
+                published = self._newer() if time.monotonic() >= self._model_due else None
             except JournalError as error:  # it is away: go on with the model there is
                 self._note("board", error)
                 self._stopped.wait(0.2)
