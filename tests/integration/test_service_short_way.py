@@ -82,7 +82,7 @@ CASES = {
     "wrong": request(b'{"rows":[[1]]}') + reward("a", b'{"value":7}'),
     "a head": request(b"", start=f"HEAD {PATH} HTTP/1.1"),
     "a header that is none": request(OFFER, "What is this"),
-    "an upgrade": request(OFFER, "Connection: upgrade", "Upgrade: websocket"),
+    "an upgrade": request(OFFER, "Connection: upgrade, close", "Upgrade: websocket"),
 }
 #: The parser itself ends these: what is sent after that may take the answer with it.
 ENDED = ("a path that is no text", "a header that is none", "an upgrade")
@@ -187,6 +187,17 @@ def test_who_has_no_key_is_refused_before_anything_is_sent(dsn: str) -> None:
         assert said(serving, request()).startswith(b"HTTP/1.1 401 ")
         header = f"Authorization: Bearer {made.key}"
         assert said(serving, request(OFFER, header)).startswith(b"HTTP/1.1 201 ")
+
+
+def test_a_body_in_tiny_pieces_takes_no_longer(dsn: str) -> None:
+    """Else a request could keep everyone waiting."""
+    count = 1_000_000
+    body = b"1\r\n \r\n" * count + b"0\r\n\r\n"
+    with served(create_app([OFFERS], dsn)) as serving:
+        start = time.process_time()  # of this process, which is the server's too
+        answer = said(serving, request(body, "Transfer-Encoding: chunked", length=False))
+        assert answer.startswith(b"HTTP/1.1 400 ")
+        assert time.process_time() - start < 10.0
 
 
 def test_one_who_goes_spoils_nothing(short: Serving) -> None:

@@ -196,7 +196,7 @@ class Service:
         return keyed
 
     def ask(
-        self, name: str, route: Route, id: str, keyed: bool, body: bytes, query: bytes
+        self, name: str, route: Route, id: str, keyed: bool, body: bytes | bytearray, query: bytes
     ) -> Asking:
         """Have it done."""
         read = route.read(body)

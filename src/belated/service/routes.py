@@ -70,7 +70,7 @@ class Route:
     scope: KeyScope | None = field(kw_only=True)
 
     @cached_property
-    def read(self) -> Callable[[bytes], Any]:
+    def read(self) -> Callable[[bytes | bytearray], Any]:
         """From the bytes of a body to its type."""
         if self.body is None:
             return lambda data: None

@@ -141,7 +141,7 @@ class _Exchange:
     def __init__(self, connection: ShortWay, keep_alive: bool) -> None:
         self._connection = connection
         self._route: Route | None = None
-        self._body = b""
+        self._body = bytearray()
         self.keep_alive = keep_alive
         self.response_complete = False
         self.disconnected = False
@@ -159,17 +159,17 @@ class _Exchange:
         """Take a part of the body; their bytes are counted."""
         if self.response_complete:
             return
-        self._body = self._body + part if self._body else part
+        self._body += part
         limit = self._connection.service.body_limit
         if len(self._body) > limit:
-            self._body = b""
+            self._body = bytearray()
             self._refuse(too_large(limit))
 
     def end(self) -> None:
         """Ask; the answer comes later."""
         if self.response_complete:
             return
-        body, self._body = self._body, b""
+        body, self._body = self._body, bytearray()
         connection = self._connection
         try:
             assert self._route is not None
@@ -181,6 +181,8 @@ class _Exchange:
             return
         if not isinstance(waiting, Future):
             waiting = connection.loop.create_task(waiting)
+            connection.tasks.add(waiting)  # a task that nobody holds may vanish
+            waiting.add_done_callback(connection.tasks.discard)
         waiting.add_done_callback(self._tell_all)
 
     def _tell_all(self, found: Future[Any]) -> None:
