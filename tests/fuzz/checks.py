@@ -25,6 +25,7 @@ UNSAYABLE = re.compile(
             r"context age × action price of action .* at most 1e\+08 in size",
             r" is -?10000000\d\.?\d*: a finite number of at most 1e\+08",  # 1e8 as a float32
             r"the token is not one of this decision",
+            r"the token has ended",  # one that was answered may be sent too late
         ]
     ),
     re.DOTALL,
