@@ -23,10 +23,11 @@ from pathlib import Path
 
 import numpy as np
 from service_apps import ARMS, DIM, OFFERS
-from service_processes import Server, postgres
+from service_processes import Server
 
 # Found by what service_processes.py adds to the path.
 from tests.integration.keyrings import make
+from tests.integration.postgres_server import database
 
 #: What is measured: the case, connections, the goal for requests/s, and for CPU, against the echo.
 GOALS = {
@@ -101,7 +102,7 @@ def main() -> None:
     arguments = parser.parse_args()
     with (
         tempfile.TemporaryDirectory() as name,
-        postgres() as dsn,
+        database() as dsn,
         Server("echo", dsn) as echo,
         Server("service", dsn) as service,
         Server("guarded", dsn) as guarded,

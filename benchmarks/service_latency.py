@@ -27,11 +27,14 @@ import uvloop
 from open_loop import Caller, at_rate, quantiles
 from service import POST, Load, rows
 from service_apps import DIM, OFFERS
-from service_processes import Server, postgres
+from service_processes import Server
 
 from belated.events import Decision, Reward
 from belated.ids import new_id
 from belated.journals import PostgresJournal
+
+# Found by what service_processes.py adds to the path.
+from tests.integration.postgres_server import database
 
 #: Batches a second beside single decisions.
 BATCHES = 5
@@ -141,7 +144,7 @@ def main() -> None:
     parser.add_argument("--rewards", type=int, default=1_000_000, help="0: without the learner")
     parser.add_argument("--together", action="store_true", help="learn in the decider's process")
     arguments = parser.parse_args()
-    with tempfile.TemporaryDirectory() as name, postgres() as dsn:
+    with tempfile.TemporaryDirectory() as name, database() as dsn:
         if arguments.rewards:
             fill(dsn, arguments.rewards)
         with ExitStack() as stack:

@@ -7,30 +7,14 @@ import re
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Self
 from urllib.request import urlopen
 
-from belated.journals import PostgresJournal
-
 HERE = Path(__file__).parent
 sys.path.append(str(HERE.parent))
 
-from tests.integration.postgres_server import PostgresServer  # noqa: E402
 from tests.integration.serving import free_port  # noqa: E402
-
-
-@contextmanager
-def postgres() -> Iterator[str]:
-    """A server with the tables; where it is."""
-    server = PostgresServer()
-    try:
-        PostgresJournal.create_tables(server.dsn)
-        yield server.dsn
-    finally:
-        server.stop()
 
 
 class Server:

@@ -19,7 +19,10 @@ import numpy as np
 import uvloop
 from open_loop import Answer, Caller, at_rate, quantiles
 from service import rows
-from service_processes import Server, postgres
+from service_processes import Server
+
+# Found by what service_processes.py adds to the path.
+from tests.integration.postgres_server import database
 
 #: Seconds between two lines, and the mean delay of a reward.
 EVERY, DELAY = 10, 10.0
@@ -106,7 +109,7 @@ def main() -> None:
     parser.add_argument("--rate", type=float, default=1000, help="decisions a second")
     arguments = parser.parse_args()
     with (
-        postgres() as dsn,
+        database() as dsn,
         Server("service", dsn) as one,
         Server("service", dsn) as other,
         Server("learner", dsn) as learner,

@@ -1,4 +1,4 @@
-"""A service for experiments: a database, ``belated serve`` in a process, and calls to it."""
+"""A service for experiments: ``belated serve`` in a process, and calls to it."""
 
 from __future__ import annotations
 
@@ -11,20 +11,7 @@ from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any
 
-from belated.journals import PostgresJournal
-from tests.integration.postgres_server import PostgresServer
 from tests.integration.processes import Process, later
-
-
-@contextmanager
-def database() -> Iterator[str]:
-    """A real PostgreSQL with the tables; its address."""
-    postgres = PostgresServer()
-    try:
-        PostgresJournal.create_tables(postgres.dsn)
-        yield postgres.dsn
-    finally:
-        postgres.stop()
 
 
 @contextmanager

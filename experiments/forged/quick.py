@@ -17,7 +17,7 @@ import sys
 from experiments.forged.analysis import broken, forged_taken
 from experiments.forged.runs import Run, play_all
 from experiments.forged.worlds import ENFORCED, HONEST, REPORTED, WORLDS
-from experiments.serving import database
+from tests.integration.postgres_server import database
 
 SEED, ROUNDS = 1000, 500
 

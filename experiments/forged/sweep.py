@@ -27,7 +27,7 @@ from tqdm import tqdm
 from experiments.forged.runs import Run, play_all
 from experiments.forged.worlds import HORIZON, WAYS, WORLDS
 from experiments.runs import parse, write
-from experiments.serving import database
+from tests.integration.postgres_server import database
 
 #: Seeds at a time, each in every way: each run takes some connections of the database.
 TOGETHER = 2

@@ -27,7 +27,8 @@ from belated import DelayedUCB, simulate
 from experiments.over_http.player import play
 from experiments.over_http.worlds import DELAYS, EMBEDDED, HORIZON, PACE, SERVED, WORLDS
 from experiments.runs import parse, write
-from experiments.serving import database, serving
+from experiments.serving import serving
+from tests.integration.postgres_server import database
 
 #: Runs at a time: each takes some connections of the database.
 TOGETHER = 8

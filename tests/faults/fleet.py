@@ -6,6 +6,7 @@ import signal
 from pathlib import Path
 
 from tests.faults.releases import Release
+from tests.faults.town import write_config
 from tests.integration.processes import Process, later
 from tests.integration.serving import free_port
 
@@ -30,22 +31,8 @@ class Fleet:
         self.ports = [free_port(), free_port()]
         self._folder = folder
         self._started: list[Process] = []
-        self.file = folder / "belated.toml"
-        self.file.write_text(
-            f"""
-            [database]
-            dsn = "{dsn}"
-            [server]
-            learn = false
-            lease = "60s"
-            drain = "{DRAIN}s"
-            spool = "{folder}/spool"
-            [bandits.offers]
-            policy = "DelayedUCB(dim=2, family=Bernoulli())"
-            rewards = "Explicit()"
-            partitions = 2
-            """,
-            encoding="utf-8",
+        self.file = write_config(
+            folder, dsn, 'lease = "60s"', f'drain = "{DRAIN}s"', f'spool = "{folder}/spool"'
         )
         try:
             self.learner = self.start_learner(release)

@@ -38,7 +38,7 @@ from belated.exceptions import (
     SnapshotWarning,
     UnknownEvent,
 )
-from belated.fold import Fold, retention_us
+from belated.fold import Fold
 from belated.ids import key_of, partition_of
 from belated.journals import Journal
 from belated.journals.spool import SpoolJournal
@@ -53,6 +53,7 @@ from belated.testing.simulator.checks import (
     check_oracle,
     check_same,
     check_stamps,
+    empty_fold,
     replayed,
 )
 from belated.testing.simulator.clients import Client
@@ -235,15 +236,8 @@ class LearnerActor(Actor):
 
     def empty(self) -> Fold:
         """Nothing is known yet."""
-        knobs = self.world.knobs
-        fold = Fold(
-            knobs.policy,
-            knobs.rewards,
-            partitions=knobs.partitions,
-            retention=retention_us(knobs.retention, knobs.rewards),
-            using=PLAIN,
-        )
-        fold.learner._limit = knobs.batch
+        fold = empty_fold(self.world)
+        fold.learner._limit = self.world.knobs.batch
         return fold
 
     def work(self) -> None:

@@ -24,6 +24,24 @@ from tests.integration.serving import free_port
 PARTITIONS = 2
 
 
+def write_config(folder: Path, dsn: str, *server: str) -> Path:
+    """The file of a service whose learner is a process of its own; more lines for ``[server]``."""
+    lines = (
+        "[database]",
+        f'dsn = "{dsn}"',
+        "[server]",
+        "learn = false",
+        *server,
+        "[bandits.offers]",
+        'policy = "DelayedUCB(dim=2, family=Bernoulli())"',
+        'rewards = "Explicit()"',
+        f"partitions = {PARTITIONS}",
+    )
+    file = folder / "belated.toml"
+    file.write_text("\n".join(lines), encoding="utf-8")
+    return file
+
+
 class Town:
     """A decider and a learner, with their files.
 
@@ -46,22 +64,12 @@ class Town:
         self.port = free_port()
         self._folder = folder
         self._started: list[Process] = []
-        self._file = folder / "belated.toml"
-        self._file.write_text(
-            f"""
-            [database]
-            dsn = "{server.dsn.replace(str(server.port), str(port or server.port))}"
-            [server]
-            port = {self.port}
-            learn = false
-            lease = "3s"
-            {f'spool = "{folder}/spool"' if spool else ""}
-            [bandits.offers]
-            policy = "DelayedUCB(dim=2, family=Bernoulli())"
-            rewards = "Explicit()"
-            partitions = {PARTITIONS}
-            """,
-            encoding="utf-8",
+        self._file = write_config(
+            folder,
+            server.dsn.replace(str(server.port), str(port or server.port)),
+            f"port = {self.port}",
+            'lease = "3s"',
+            *([f'spool = "{folder}/spool"'] if spool else []),
         )
         self.decider = self.start("serve")
         self.learner = self.start("learn")

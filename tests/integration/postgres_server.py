@@ -19,7 +19,8 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -193,6 +194,19 @@ def main() -> None:
         sys.stdin.read()
     except KeyboardInterrupt:
         pass
+    finally:
+        server.stop()
+
+
+@contextmanager
+def database() -> Iterator[str]:
+    """A server with the tables; its address."""
+    from belated.journals import PostgresJournal
+
+    server = PostgresServer()
+    try:
+        PostgresJournal.create_tables(server.dsn)
+        yield server.dsn
     finally:
         server.stop()
 

@@ -51,19 +51,24 @@ def check_same(law: str, who: str, one: Fold, other: Fold) -> None:
 
 def replayed(world: World, positions: Sequence[int]) -> Fold:
     """All records up to these positions, one by one and from the beginning."""
+    fold = empty_fold(world)
+    for partition, position in enumerate(positions):
+        for record in world.store.records(partition):
+            if record.position <= position:
+                fold.take(record)
+    return fold
+
+
+def empty_fold(world: World) -> Fold:
+    """Nothing is known yet."""
     knobs = world.knobs
-    fold = Fold(
+    return Fold(
         knobs.policy,
         knobs.rewards,
         partitions=knobs.partitions,
         retention=retention_us(knobs.retention, knobs.rewards),
         using=PLAIN,
     )
-    for partition, position in enumerate(positions):
-        for record in world.store.records(partition):
-            if record.position <= position:
-                fold.take(record)
-    return fold
 
 
 def check_halted(world: World, fold: Fold) -> None:
