@@ -29,7 +29,7 @@ from policies import report
 from belated import Bandit, Bernoulli, DelayedUCB, Explicit, kernels
 from belated.estimators import Online
 from belated.events import Decision, Event, Reward
-from belated.fold import Fold
+from belated.learner.fold import Fold
 from belated.ids import new_id
 from belated.inputs import Matrix
 from belated.journals import MemoryJournal, SQLiteJournal

@@ -24,7 +24,7 @@ import numpy as np
 
 from belated import Bernoulli, DelayedUCB, Explicit
 from belated.events import Decision, Record, Reward, Settled
-from belated.fold import Fold
+from belated.learner.fold import Fold
 from belated.ids import new_id
 
 DIM = 50

@@ -40,7 +40,7 @@ from tqdm import tqdm
 
 from belated import Bernoulli, DelayedUCB, kernels
 from belated.events import Decision, Event, encode
-from belated.fold import PAGE, Fold
+from belated.learner.fold import PAGE, Fold
 from belated.ids import new_id
 from belated.journals import Journal, MemoryJournal, PostgresJournal
 from belated.journals.postgres import _check, _mark

@@ -21,7 +21,7 @@ import numpy as np
 
 from belated import Bernoulli, DelayedUCB, Explicit
 from belated.events import Decision, Event, Reward
-from belated.fold import Fold, same_sums
+from belated.learner.fold import Fold, same_sums
 from belated.ids import new_id
 from belated.journals import PostgresJournal
 

@@ -1,63 +1,67 @@
-"""The object users hold: decide now, be told later."""
+"""Contextual bandit: decide now, observe rewards later."""
 
 from __future__ import annotations
 
+import os
+import threading
 import warnings
+import weakref
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, get_args
 
 import numpy as np
 
-from belated.ahead import Ahead
+from belated.decider import UNIFORM, Decider, Mode, ParsedRequest, check_same
 from belated.estimators import Estimate
-from belated.events import Activation, Decision, Event, Record, Reward, Settled, Void
+from belated.events import Activation, Decision, Switched, Void
 from belated.exceptions import (
+    FallbackWarning,
     InvalidInput,
     JournalAway,
-    JournalError,
     JournalUnavailable,
     ReadOnly,
     RewardConflict,
-    SnapshotConflict,
-    SnapshotWarning,
 )
-from belated.features import Actions, Features, as_actions
-from belated.fold import PAGE, Fold, retention_us
+from belated.features import Actions, Features, action_names
 from belated.identity import identify
-from belated.ids import check_id, key_of, new_id, partition_of
-from belated.inputs import Row, as_reward, as_rows, outside
+from belated.ids import check_id, key_of, partition_of
+from belated.inputs import Row, as_event_time, as_moment, as_rows
 from belated.journals import Journal, MemoryJournal
 from belated.journals.arrivals import route, system_clock
 from belated.kernels import Kernels
+from belated.learner.fold import Fold
+from belated.learner.follower import Follower
+from belated.learner.live import LiveModel
 from belated.ledger import Entry
 from belated.policies import Policy
 from belated.receipts import Pending, Receipt, Story
-from belated.rewards import ConversionsOnly, Rewards
-
-#: Records folded in one call while the bandit is behind.
-AT_ONCE = 500
-#: Records folded after which a snapshot is saved.
-SNAPSHOT_EVERY = 100_000
+from belated.rewards import Rewards, check_default, check_semantics, reported_reward, retention_us
+from belated.tuning import USUAL, Tuning
 
 
 class Bandit:
-    """Decides, is told rewards whenever they come, and learns; every fact is in its journal.
+    """Decides, learns from rewards whenever they come, and keeps every fact in its journal.
 
     Opening a journal that has records resumes where they end. Several processes may hold the same
-    bandit on one SQLite file: each sees what the others wrote at its next call.
+    bandit on one SQLite file or database: each sees what the others wrote at its next call. Threads
+    may share a bandit: calls take turns. After ``fork()`` the child draws its own randomness. A
+    mode that another process sets is obeyed once this one has read it: at its second call.
 
     Args:
         policy: how actions are chosen.
-        rewards: what silence means. There is no default: only you can know.
+        rewards: what a missing reward means. There is no default: only you can know.
         journal: where facts are kept; in memory if None.
-        features: from a context and actions to rows; without them rows are given.
-        retention: for how long after a decision its reward may come; None: for ever.
+        features: from a context and actions to rows; without them you pass rows.
+        retention: how long after a decision its reward is accepted; None: for ever.
         seed: of the choices, or a generator.
         clock: gives microseconds since 1970; the system's if None.
+        baseline: how to choose if the mode says so, or the policy fails: the name of an action,
+            ``"first"`` or ``"uniform"``.
         using: kernels to use instead of the best available.
+        tuning: sizes that only tests change.
 
     >>> from belated import Bernoulli, DelayedUCB, Explicit
     >>> bandit = Bandit(
@@ -84,41 +88,64 @@ class Bandit:
         retention: timedelta | None = None,
         seed: int | np.random.Generator | None = None,
         clock: Callable[[], int] | None = None,
+        baseline: int | str = UNIFORM,
         using: Kernels | None = None,
+        tuning: Tuning = USUAL,
     ) -> None:
         check_semantics(rewards)
         assert rewards is not None
         if features is not None and features.dim != policy.dim:
             message = f"features of {features.dim} numbers and a policy for rows of {policy.dim}"
             raise InvalidInput(message, features)
+        check_default(rewards, policy.family.support)
         self.policy = policy
         self.rewards = rewards
         self.features = features
         self.retention = retention
+        self._retention = retention_us(retention, rewards)
         self._clock = clock or system_clock
         self.journal: Journal = MemoryJournal(clock=clock) if journal is None else journal
         self._using = using
-        self._fold = Fold(
-            policy,
-            rewards,
-            partitions=self.journal.partitions,
-            retention=retention_us(retention, rewards),
-            using=using,
-        )
-        self._fold.check_default()
+        self._tuning = tuning
+        fold = self._new_fold()
         # Only now: whatever was refused above must leave no trace.
         identify(self.journal, policy, features)
-        self._fold.load(self.journal)
-        self._fold.catch_up(self.journal)
-        self._snapshot_at = self._fold.version + SNAPSHOT_EVERY
+        fold.load(self.journal)
+        fold.catch_up(self.journal)
+        self._lock = threading.RLock()
         self._read_only = False
-        self._behind = False  # whether the journal was away, and not all of it is folded since
-        self._ahead = Ahead(self._fold.learner)
+        self._use(fold, baseline)
         if isinstance(seed, np.random.Generator):
             self._rng = seed
         else:  # neither a restart nor a second process repeats draws
-            entropy = None if seed is None else [seed, *self._fold.positions]
+            entropy = None if seed is None else [seed, *fold.positions]
             self._rng = np.random.default_rng(entropy)
+        _open_bandits.add(self)
+
+    def _new_fold(self, until: int | None = None) -> Fold:
+        return Fold(
+            self.policy,
+            self.rewards,
+            partitions=self.journal.partitions,
+            retention=self._retention,
+            until=until,
+            using=self._using,
+            tuning=self._tuning,
+        )
+
+    def _use(self, fold: Fold, baseline: int | str) -> None:
+        """Decide with what a fold has learned."""
+        self._fold = fold
+        self._baseline = baseline
+        self._decider = Decider(
+            self.policy,
+            LiveModel(fold, using=self._using),
+            partitions=self.journal.partitions,
+            baseline=baseline,
+            tuning=self._tuning,
+        )
+        self._follower = Follower(fold, self.journal, self._clock, self._decider)
+        self._obey()
 
     # --- deciding ------------------------------------------------------------------------------
 
@@ -130,87 +157,99 @@ class Bandit:
         id: str | None = None,
         activated: bool = True,
     ) -> Decision:
-        """Choose an action, and write the choice down before it is told.
+        """Choose an action; the choice is durable before this returns.
 
         Args:
-            rows: one row per action; or the context, where the bandit has features.
-            actions: the actions, in the order of the rows; needed where the bandit has features.
-            id: your own name for the decision. The same id again gives the same decision back.
-            activated: False if the outcome clock starts only with :meth:`activate`.
+            rows: one row per action; or the context, if the bandit has features.
+            actions: the actions, in the order of the rows; needed if the bandit has features.
+            id: your own decision id. The same id again returns the same decision.
+            activated: False if the window starts only with :meth:`activate`.
+
+        Raises:
+            BanditOff: the bandit's mode is ``off``.
         """
-        self._check_open()
-        if id is not None:
-            check_id(id)
-            self._look()  # another process may have used it
-            known = self._known(id)
-            if known is not None:
+        with self._lock:
+            self._check_open()
+            if id is not None:
+                check_id(id)
+                self._look()  # another process may have used it
+                known = self._known(id)
+                if known is not None:
+                    return self._again(known, rows, actions)
+            request, table = self._read(rows, actions, id, activated)
+            (event,) = self._choose([request], table)
+            if self._follower.append_one(event) == "conflict":  # another process was faster
+                known = self._known(event.id)
+                assert known is not None
                 return self._again(known, rows, actions)
-        event = self._choose(rows, actions, id, activated)
-        if self._append_one(event) == "conflict":  # another process was faster
-            known = self._known(event.id)
-            assert known is not None
-            return self._again(known, rows, actions)
-        return event
+            return event
 
     def decide_many(self, offers: Sequence[Any], *, activated: bool = True) -> list[Decision]:
-        """Choose for many offers, each as if the ones before it were pending; one append for all.
+        """Choose for many requests, each as if those before it were pending; one append for all.
 
         Args:
-            offers: rows for each; or (context, actions) for each, where the bandit has features.
-            activated: False if the outcome clock starts only with :meth:`activate`.
+            offers: rows for each; or (context, actions) for each, if the bandit has features.
+            activated: False if the window starts only with :meth:`activate`.
         """
-        self._check_open()
-        found: list[Decision] = []
-        made = Ahead(self._fold.learner)  # until the journal has them
-        try:
+        with self._lock:
+            self._check_open()
+            requests, tables = [], []
             for offer in offers:
                 rows, actions = offer if self.features is not None else (offer, None)
-                event = self._choose(rows, actions, None, activated)
-                made.add(event)
-                found.append(event)
-        finally:  # also where an offer was refused
-            made.clear()
-        if found:
-            self._append(found)
-        return found
+                request, table = self._read(rows, actions, None, activated)
+                requests.append(request)
+                tables.append(table)
+            if not requests:
+                return []
+            made = self._choose(requests, np.concatenate(tables))
+            self._follower.append(made)
+            return made
 
-    def _choose(
+    def _read(
         self, rows: Any, actions: Actions | None, id: str | None, activated: bool
-    ) -> Decision:
+    ) -> tuple[ParsedRequest, Row]:
         if type(activated) is not bool:
             raise InvalidInput(f"activated is {activated!r}: True or False was expected", activated)
-        rows = self._rows(rows, actions)
-        fold = self._fold
-        choice = self.policy.choose(fold.model, rows, self._rng)
-        index = choice.index
-        action = index if actions is None else name_of(actions, index, len(rows))
-        now = self._clock()
-        return Decision(
-            id or new_id(now),
-            now,
-            action,
-            index,
-            rows[index].copy(),
-            choice.mean,
-            choice.propensity,
-            fold.version,
-            activated,
-        )
+        table = self._rows(rows, actions)
+        count = len(table)
+        if not count:
+            raise InvalidInput(f"rows has shape {table.shape}: at least one row was expected", rows)
+        names = None if actions is None else action_names(actions, count)
+        return ParsedRequest(count, names, id, activated=activated), table
 
     def _rows(self, rows: Any, actions: Actions | None) -> Row:
-        """The offer as a table of float32: a replay sees the same numbers."""
+        """Return the rows as float32: a replay sees the same numbers."""
         if self.features is None:
             return as_rows(rows, self.policy.dim)
         if actions is None:
             raise InvalidInput("actions are missing: which ones are offered?", actions)
         return self.features.rows(rows, actions)
 
+    def _choose(self, requests: Sequence[ParsedRequest], table: Row) -> list[Decision]:
+        decider = self._decider
+        if decider.mode == "off":  # it may have been switched on elsewhere
+            self._read_new()
+        if self._fold.mode != decider.mode:
+            self._obey()
+        made = decider.choose(requests, table, now=self._clock(), rng=self._rng, hold=False)
+        if decider.failure is not None:
+            message = f"the policy could not choose ({decider.failure}): the baseline decided"
+            decider.failure = None
+            warnings.warn(message, FallbackWarning, stacklevel=4)
+        return made
+
+    def _obey(self) -> None:
+        """Decide as the journal says."""
+        for mode in get_args(Mode):
+            if mode == self._fold.mode:
+                self._decider.change_mode(mode)
+
     def _look(self) -> None:
         """Fold all that is new, unless the journal is away and takes events all the same."""
-        if not self._behind:
+        if not self._follower.behind:
             with suppress(JournalAway):
-                self._catch_up()
-        elif self._follow() and self._behind:
+                self._follower.catch_up()
+        elif self._follower.follow() and self._follower.behind:
             message = (
                 "the bandit is catching up with its journal after an outage, and does not know yet "
                 "whether this id was used: try again in a moment, or decide without an id"
@@ -219,15 +258,15 @@ class Bandit:
 
     def _known(self, id: str) -> Decision | None:
         """The decision that was made under an id, here or elsewhere."""
-        entry = self._entry(id)
-        return self._ahead.get(id) if entry is None else self._decision(id, entry)
+        entry = self._fold.entry(id)
+        return self._decider.unapplied.find(id) if entry is None else self._decision(id, entry)
 
     def _again(self, known: Decision, rows: Any, actions: Actions | None) -> Decision:
         """A retry gets the decision that was made; another decision under its id is refused."""
         check_same(known, self._rows(rows, actions))
         return known
 
-    # --- being told ----------------------------------------------------------------------------
+    # --- rewards -------------------------------------------------------------------------------
 
     def observe(
         self,
@@ -240,221 +279,157 @@ class Bandit:
     ) -> Receipt:
         """Report the reward of a decision, or one part of it.
 
-        To report the same again is safe. A higher revision of a part replaces it.
+        Retries are safe. A higher revision of a part replaces it.
 
         Args:
-            id: of the decision.
+            id: decision id.
             value: the reward.
             at: when it happened, in microseconds since 1970; now if None.
-            part: of the reward, where it comes in several.
+            part: of the reward, if it comes in several.
             revision: of this part.
 
         Raises:
             RewardConflict: another value is known for this part and revision.
         """
-        self._check_open()
-        check_id(id)
-        value = as_reward(value)
-        fold = self._fold
-        if not fold.least <= value <= fold.most:
-            raise outside(value, fold.least, fold.most)
-        if part != "" or type(revision) is not int or revision:
-            check_part(part, revision)
-        event = Reward(id, self._time(at), value, part, revision)
-        meaning = fold.ledgers[route(event, self.journal.partitions)].meaning(event)
-        if meaning == "conflict":
-            raise RewardConflict(id, value, part, revision)
-        if meaning == "duplicate":  # the journal has it
-            return Receipt(id, "duplicate")
-        return Receipt(id, self._append_one(event))
+        with self._lock:
+            self._check_open()
+            fold = self._fold
+            when = self._clock() if at is None else as_event_time(at)
+            event = reported_reward(
+                id, value, when, part, revision, least=fold.least, most=fold.most
+            )
+            meaning = fold.ledgers[route(event, self.journal.partitions)].meaning(event)
+            if meaning == "conflict":
+                raise RewardConflict(id, event.value, part, revision)
+            if meaning == "duplicate":  # the journal has it
+                return Receipt(id, "duplicate")
+            return Receipt(id, self._follower.append_one(event))
 
     def activate(self, id: str, *, at: int | None = None) -> Receipt:
-        """The decision took effect: its window starts."""
-        return self._tell(Activation(check_id(id), self._time(at)))
+        """Report that a decision took effect: its window starts."""
+        return self._append(Activation(check_id(id), self._time(at)))
 
     def void(self, id: str, *, at: int | None = None) -> Receipt:
-        """The decision was never carried out: nothing is learned from it."""
-        return self._tell(Void(check_id(id), self._time(at)))
+        """Report that a decision was never carried out: nothing is learned from it."""
+        return self._append(Void(check_id(id), self._time(at)))
 
-    def _tell(self, event: Activation | Void) -> Receipt:
-        self._check_open()
-        return Receipt(event.id, self._append_one(event))
+    def _append(self, event: Activation | Void) -> Receipt:
+        with self._lock:
+            self._check_open()
+            return Receipt(event.id, self._follower.append_one(event))
 
     def _time(self, at: int | None) -> int:
-        return self._clock() if at is None else check_at(at)
+        return self._clock() if at is None else as_event_time(at)
 
     def settle(self) -> int:
         """Settle all that is due by now; returns how many decisions that were."""
-        self._check_open()
-        self._catch_up()
-        before = self._fold.counts
-        events = [event for p in range(self.journal.partitions) for event in self._due(p)]
-        if events:
-            self._append(events)
-        after = self._fold.counts
-        return sum(before[state] - after[state] for state in ("dormant", "pending"))
+        with self._lock:
+            self._check_open()
+            self._follower.catch_up()
+            before = self._fold.counts
+            partitions = range(self.journal.partitions)
+            events = [event for p in partitions for event in self._follower.due(p)]
+            if events:
+                self._follower.append(events)
+            after = self._fold.counts
+            return sum(before[state] - after[state] for state in ("dormant", "pending"))
 
-    def _due(self, partition: int) -> list[Event]:
-        if self._behind:  # what is known of the partition is old, and one such event is enough
-            return []
-        now = self._clock()
-        return [Settled(partition, now)] if self._fold.ledgers[partition].is_due(now) else []
+    @property
+    def mode(self) -> str:
+        """How the bandit decides: ``learn``, ``freeze``, ``baseline`` or ``off``."""
+        with self._lock:
+            self._read_new()
+            return self._fold.mode
 
-    def _append(self, events: Sequence[Event]) -> None:
-        """Append, then fold everything new, one's own events included."""
-        if self._behind:
-            self._follow()
-        positions = self.journal.append(events)
-        if self._behind or not all(positions):
-            self._accept(events)
-            return
-        try:
-            self._catch_up()
-        except JournalUnavailable:  # but they are safe
-            self._accept(events)
-            return
-        self._ahead.clear()
-        self._save_in_passing()
+    def change_mode(self, mode: Mode, reason: str = "") -> None:
+        """Decide in another way from now on, in every process that holds this bandit.
 
-    def _append_one(self, event: Event) -> str:
-        """The same for one event, and with it whatever is due; returns what the event meant."""
-        journal, fold = self.journal, self._fold
-        partition = route(event, journal.partitions)
-        if self._behind:
-            self._follow()
-        positions = journal.append([*self._due(partition), event])
-        if self._behind or not positions[-1]:
-            return self._accept([event])
-        status = "duplicate"  # where the journal had the event already, and so had the fold
-        try:
-            if fold.is_much(max(positions) - fold.positions[partition]):  # others were busy
-                with fold.learner.bulk():
-                    status = self._fold_to(partition, positions) or status
-            else:
-                status = self._fold_to(partition, positions) or status
-            if journal.partitions > 1:
-                fold.catch_up(journal)
-        except JournalUnavailable:  # but the event is safe
-            return self._accept([event])
-        if self._ahead:  # a position says that nothing waits any longer
-            self._ahead.clear()
-        self._save_in_passing()
-        return status
-
-    def _fold_to(self, partition: int, positions: Sequence[int]) -> str:
-        """Fold a partition up to some events; returns what the last meant, if it was new."""
-        fold, status = self._fold, ""
-        while fold.positions[partition] < max(positions):
-            for record in self.journal.read(partition, fold.positions[partition], PAGE):
-                meaning = self._take(record)
-                if record.position == positions[-1]:
-                    status = meaning
-        return status
-
-    def _accept(self, events: Sequence[Event]) -> str:
-        """Events are safe, and folded when the journal is back; live decisions count already."""
-        for event in events:
-            if isinstance(event, Decision) and self._entry(event.id) is None:
-                self._ahead.add(event, counts=event.activated)
-        self._behind = True
-        return "accepted"
-
-    def _follow(self) -> bool:
-        """Fold a part of what is new: no caller shall wait for all that an outage held up.
-
-        Returns whether the journal could be read.
+        Args:
+            mode: ``learn``: with the newest model. ``freeze``: with the model of now.
+                ``baseline``: without a model. ``off``: not at all; rewards are accepted.
+            reason: why, for whoever asks later.
         """
-        try:
-            self._behind = not self._fold_some()
-        except JournalAway:
-            return False
-        self._save_in_passing()
-        return True
-
-    def _catch_up(self) -> None:
-        """Fold everything new."""
-        self._behind = True  # until it has answered
-        if self._ahead:
-            while not self._fold_some():
-                pass
-        else:
-            self._fold.catch_up(self.journal)
-        self._behind = False
-
-    def _fold_some(self) -> bool:
-        """Fold some of what is new; returns whether that was all."""
-        left = AT_ONCE
-        for partition, position in enumerate(self._fold.positions):
-            page = self.journal.read(partition, position, left)
-            for record in page:
-                self._take(record)
-            left -= len(page)
-            if not left:
-                return False
-        return True
-
-    def _take(self, record: Record) -> str:
-        """Fold one record; if it was counted ahead, it is no longer."""
-        if self._ahead and isinstance(record.event, Decision):
-            self._ahead.drop(record.event.id)
-        return self._fold.take(record)
+        if mode not in get_args(Mode):
+            modes = ", ".join(get_args(Mode))
+            raise InvalidInput(f"mode is {mode!r}: one of {modes} was expected", mode)
+        with self._lock:
+            self._check_open()
+            self._follower.append([Switched(self._clock(), mode, reason)])
 
     # --- what is known -------------------------------------------------------------------------
 
+    # Each of these reads what other processes wrote; while the journal cannot be reached, it says
+    # what was known before.
+
     @property
     def pending(self) -> Pending:
-        """The decisions whose rewards are out."""
-        return Pending(self._fold, self._fold.model.pending)
+        """The pending decisions."""
+        with self._lock:
+            self._read_new()
+            return Pending(self._fold, self._fold.model.pending, self._lock)
 
     @property
     def estimate(self) -> Estimate:
         """A converged fit of all that has arrived: a function of the set of rewards alone."""
-        return self._fold.learner.estimate
+        with self._lock:
+            self._read_new()
+            return self._fold.learner.estimate
 
     @property
     def counts(self) -> dict[str, int]:
         """Decisions by state; they add up to all decisions ever made."""
-        return self._fold.counts
+        with self._lock:
+            self._read_new()
+            return self._fold.counts
 
     @property
     def counters(self) -> dict[str, int]:
         """Events by what they meant; they add up to all events."""
-        return self._fold.counters
+        with self._lock:
+            self._read_new()
+            return self._fold.counters
 
     @property
     def digest(self) -> str:
         """Names the state of every decision: equal for equal journals, however they are split."""
-        return self._fold.digest
+        with self._lock:
+            self._read_new()
+            return self._fold.digest
+
+    def _read_new(self) -> None:
+        if not self._read_only:
+            with suppress(JournalUnavailable):
+                if self._follower.behind:
+                    self._follower.follow()
+                else:
+                    self._follower.catch_up()
 
     def entry(self, id: str) -> Story:
         """All that is known of one decision."""
         check_id(id)
-        entry = self._entry(id)
-        if entry is None:
-            return Story(id, "unknown")
-        return Story(
-            id=id,
-            state=entry.state,
-            decision=self._decision(id, entry),
-            value=entry.value,
-            late=entry.late,
-            conflict=entry.conflict,
-            recorded=entry.recorded,
-            due=entry.due,
-            told=entry.told,
-        )
-
-    def _entry(self, id: str) -> Entry | None:
-        return self._fold.ledgers[self._partition(id)].entry(id)
+        with self._lock:
+            self._read_new()
+            entry = self._fold.entry(id)
+            if entry is None:
+                return Story(id, "unknown")
+            return Story(
+                id=id,
+                state=entry.state,
+                decision=self._decision(id, entry),
+                value=entry.value,
+                late=entry.late,
+                conflict=entry.conflict,
+                recorded=entry.recorded,
+                due=entry.due,
+                told=entry.told,
+            )
 
     def _decision(self, id: str, entry: Entry) -> Decision:
         """A decision that is remembered, as it was made."""
-        record = self.journal.read(self._partition(id), entry.position - 1, 1)[0]
+        partition = partition_of(key_of(id), self.journal.partitions)
+        record = self.journal.read(partition, entry.position - 1, 1)[0]
         assert isinstance(record.event, Decision)
         return record.event
-
-    def _partition(self, id: str) -> int:
-        return partition_of(key_of(id), self.journal.partitions)
 
     def as_of(self, when: datetime | int) -> Bandit:
         """The bandit as it was known at a moment: read-only, rebuilt from the journal.
@@ -462,18 +437,13 @@ class Bandit:
         Args:
             when: a time with its zone, or microseconds since 1970.
         """
-        self._check_journal()
+        self.journal.end(0)  # raises if it is closed
         past = object.__new__(Bandit)
         past.__dict__.update(self.__dict__)
-        past._fold = Fold(
-            self.policy,
-            self.rewards,
-            partitions=self.journal.partitions,
-            retention=self._fold.retention,
-            until=as_moment(when),
-            using=self._using,
-        )
-        past._fold.catch_up(self.journal)
+        past._lock = threading.RLock()
+        fold = self._new_fold(until=as_moment(when))
+        fold.catch_up(self.journal)
+        past._use(fold, self._baseline)
         past._read_only = True
         return past
 
@@ -481,38 +451,25 @@ class Bandit:
 
     def sync(self) -> int:
         """Fold what others wrote, and settle what is due; returns how many records that were."""
-        self._check_open()
-        before = self._fold.version
-        self.settle()
-        return self._fold.version - before
+        with self._lock:
+            self._check_open()
+            before = self._fold.version
+            self.settle()
+            return self._fold.version - before
 
     def save(self) -> None:
         """Store a snapshot, so that the next opening is quick."""
-        self._check_open()
-        self._snapshot_at = self._fold.version + SNAPSHOT_EVERY
-        try:
-            self._fold.save(self.journal)
-        except SnapshotConflict:  # another process saved since: what it left is not ours
-            self._fold.save(self.journal, whole=True)
-
-    def _save_in_passing(self) -> None:
-        """A snapshot is a shortcut: that it failed is no reason to fail what is in the journal."""
-        if self._fold.version >= self._snapshot_at:
-            self._try_to_save()
-
-    def _try_to_save(self) -> None:
-        try:
-            self.save()
-        except JournalError as error:
-            message = f"no snapshot was saved ({error}); the next opening reads more of the journal"
-            warnings.warn(message, SnapshotWarning, stacklevel=4)
+        with self._lock:
+            self._check_open()
+            self._follower.save()
 
     def close(self) -> None:
         """Save a snapshot and close the journal."""
-        if not self._read_only:
-            self._try_to_save()
-            self._read_only = True
-            self.journal.close()
+        with self._lock:
+            if not self._read_only:
+                self._follower.try_to_save()
+                self._read_only = True
+                self.journal.close()
 
     def __enter__(self) -> Self:
         return self
@@ -529,75 +486,16 @@ class Bandit:
         if self._read_only:
             raise ReadOnly("this bandit is closed, or a view of the past: it takes no events")
 
-    def _check_journal(self) -> None:
-        self.journal.end(0)  # raises if it is closed
+
+_open_bandits: weakref.WeakSet[Bandit] = weakref.WeakSet()
 
 
-def check_semantics(rewards: Any) -> None:
-    """Refuse a bandit that was not told what silence means."""
-    if rewards is None:
-        raise InvalidInput(
-            "rewards is missing: say what it means when no reward comes, as in"
-            " rewards=Explicit(window=timedelta(days=7)) or DefaultAfter(timedelta(hours=1))",
-            rewards,
-        )
-    if isinstance(rewards, ConversionsOnly):
-        raise InvalidInput(
-            "ConversionsOnly has no estimator in this release: use DefaultAfter(window), which"
-            " takes a conversion whenever it comes",
-            rewards,
-        )
-    if not isinstance(rewards, Rewards):
-        message = f"rewards is {rewards!r}: Explicit(...) or DefaultAfter(...) was expected"
-        raise InvalidInput(message, rewards)
+def _after_fork() -> None:
+    """In the child: draw other numbers than the parent, and wait for none of its threads."""
+    for bandit in _open_bandits:
+        bandit._rng = np.random.default_rng()
+        bandit._lock = threading.RLock()
 
 
-def check_same(known: Decision, rows: Row) -> None:
-    """Refuse what is not a retry: another decision under the id of a known one."""
-    width = len(known.x)  # less than that of a row where features have grown since
-    if known.index < len(rows):
-        row = rows[known.index]
-        if np.array_equal(row[:width], known.x) and not row[width:].any():
-            return
-    message = f"the id {known.id!r} was used for another decision: ids name one decision each"
-    raise InvalidInput(message, known.id)
-
-
-def check_part(part: Any, revision: Any) -> None:
-    """Refuse what cannot name a part of a reward."""
-    if not isinstance(part, str) or part:
-        check_id(part, "the part")
-    whole = isinstance(revision, int) and not isinstance(revision, bool)
-    if not whole or not 0 <= revision < 1 << 63:
-        message = f"revision is {revision!r}: a whole number of at least 0 was expected"
-        raise InvalidInput(message, revision)
-
-
-def check_at(at: Any) -> int:
-    """Refuse what is no time in microseconds since 1970."""
-    whole = isinstance(at, int | np.integer) and not isinstance(at, bool)
-    if not whole or not -(1 << 63) <= at < 1 << 63:
-        message = f"at is {at!r}: microseconds since 1970 were expected, as a whole number"
-        raise InvalidInput(message, at)
-    return int(at)
-
-
-def name_of(actions: Actions, index: int, count: int) -> int | str:
-    """The name of a chosen action."""
-    ids = as_actions(actions)
-    if len(ids) != count:
-        message = f"{len(ids)} actions for {count} rows: one for each was expected"
-        raise InvalidInput(message, actions)
-    return ids[index]
-
-
-def as_moment(when: datetime | int) -> int:
-    """A moment in microseconds since 1970."""
-    if isinstance(when, datetime):
-        if when.tzinfo is None:
-            raise InvalidInput(f"{when} has no time zone: use datetime(..., tzinfo=UTC)", when)
-        return (when - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1)
-    if not isinstance(when, int | np.integer) or isinstance(when, bool):
-        message = f"{when!r} is no moment: a datetime, or microseconds since 1970, was expected"
-        raise InvalidInput(message, when)
-    return int(when)
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)

@@ -10,6 +10,8 @@
     ├── UnknownHandle     (LookupError)   no such observation, or it was removed
     ├── RewardConflict    (ValueError)    another value was reported under this part and revision
     ├── ReadOnly          (ValueError)    the bandit is closed, or a view of the past
+    ├── BanditOff         (RuntimeError)  the bandit's mode is ``off``: it makes no decisions
+    ├── PolicyFailure     (RuntimeError)  a policy could not choose; carries the ``reason``
     ├── ServiceError      (RuntimeError)  a service refused or failed; carries its ``problem``
     │   └── ServiceUnavailable (OSError)  it could not be reached in time: try again
     ├── MissingExtra      (ImportError)   an optional dependency is needed; names the pip command
@@ -27,6 +29,7 @@
     BelatedWarning        (UserWarning)
     ├── ConvergenceWarning                an estimate is finite, but not the optimum
     ├── DelayWarning                      rewards may be missing for a reason, or for ever
+    ├── FallbackWarning                   the policy failed, and the baseline decided
     ├── InterceptWarning                  0/1 rewards are learned as Gaussian without an intercept
     ├── ScaleWarning                      the prior says nothing sensible about rows of this size
     └── SnapshotWarning                   a damaged snapshot was discarded; the journal is read anew
@@ -144,6 +147,31 @@ class RewardConflict(BelatedError, ValueError):
 
 class ReadOnly(BelatedError, ValueError):
     """The bandit takes no events: it was closed, or shows the past."""
+
+
+class BanditOff(BelatedError, RuntimeError):
+    """The bandit was switched off: it makes no decisions; rewards are accepted."""
+
+    def __init__(self) -> None:
+        super().__init__("the bandit is switched off: it makes no decisions until its mode changes")
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), ()
+
+
+class PolicyFailure(BelatedError, RuntimeError):
+    """A policy could not choose, or what it chose makes no sense.
+
+    Attributes:
+        reason: ``error`` or ``not finite``; short, for a metric.
+    """
+
+    def __init__(self, reason: str, detail: str) -> None:
+        super().__init__(detail)
+        self.reason = reason
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.reason, str(self))
 
 
 class ServiceError(BelatedError, RuntimeError):
@@ -273,6 +301,10 @@ class InterceptWarning(BelatedWarning):
 
 class DelayWarning(BelatedWarning):
     """Delays depend on the reward, or most rewards do not come: what is learned may mislead."""
+
+
+class FallbackWarning(BelatedWarning):
+    """The policy could not choose, and the baseline decided instead."""
 
 
 class ScaleWarning(BelatedWarning):

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
 
 import msgspec
 
 from belated.events import Decision
-from belated.fold import Fold
+from belated.learner.fold import Fold
 from belated.ledger import Told
 
 
@@ -57,12 +58,13 @@ class Story(msgspec.Struct, frozen=True):
 class Pending:
     """The decisions whose rewards are out: their count, the oldest, and each of them.
 
-    >>> Pending(Fold.__new__(Fold), count=0).count
+    >>> Pending(Fold.__new__(Fold), 0, RLock()).count
     0
     """
 
-    def __init__(self, fold: Fold, count: int) -> None:
+    def __init__(self, fold: Fold, count: int, lock: AbstractContextManager[object]) -> None:
         self._fold = fold
+        self._lock = lock
         #: G_t.
         self.count = count
 
@@ -79,6 +81,6 @@ class Pending:
         for key, recorded in self._all():
             yield key.hex(), recorded
 
-    def _all(self) -> Iterator[tuple[bytes, int]]:
-        for ledger in self._fold.ledgers:
-            yield from ledger.pending()
+    def _all(self) -> list[tuple[bytes, int]]:
+        with self._lock:
+            return [one for ledger in self._fold.ledgers for one in ledger.pending()]

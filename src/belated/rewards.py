@@ -18,9 +18,11 @@ from dataclasses import KW_ONLY, dataclass
 from datetime import timedelta
 from typing import Any, ClassVar, Literal
 
+from belated.events import Reward
 from belated.exceptions import InvalidInput
 from belated.families import Interval
-from belated.inputs import MAX_REWARD, as_reward
+from belated.ids import check_id
+from belated.inputs import MAX_REWARD, as_reward, outside
 
 Reduce = Literal["latest", "sum", "max"]
 
@@ -169,3 +171,78 @@ def as_duration(value: Any, name: str) -> int:
     if span <= 0:
         raise InvalidInput(f"{name} is {value!r}: a time span above 0 was expected", value)
     return span
+
+
+def check_semantics(rewards: Any) -> None:
+    """Refuse a bandit that was not told what a missing reward means."""
+    if rewards is None:
+        raise InvalidInput(
+            "rewards is missing: say what it means when no reward comes, as in"
+            " rewards=Explicit(window=timedelta(days=7)) or DefaultAfter(timedelta(hours=1))",
+            rewards,
+        )
+    if isinstance(rewards, ConversionsOnly):
+        raise InvalidInput(
+            "ConversionsOnly has no estimator in this release: use DefaultAfter(window), which"
+            " takes a conversion whenever it comes",
+            rewards,
+        )
+    if not isinstance(rewards, Rewards):
+        message = f"rewards is {rewards!r}: Explicit(...) or DefaultAfter(...) was expected"
+        raise InvalidInput(message, rewards)
+
+
+def check_default(rewards: Rewards, support: Interval) -> None:
+    """Refuse a default that is not a reward of the family."""
+    least, most = rewards.range(support)
+    if rewards.silent == "defaulted" and not least <= rewards.default <= most:
+        bounds = f"[{least:g}, {most:g}]"
+        message = f"the default value {rewards.default} is outside {bounds}: choose one within"
+        raise InvalidInput(message, rewards.default)
+
+
+def retention_us(retention: object, rewards: Rewards) -> int | None:
+    """Return the retention in microseconds, if it makes sense with the window."""
+    if retention is None:
+        return None
+    span = as_duration(retention, "retention")
+    if rewards.window_us is not None and span < rewards.window_us:
+        message = f"retention {retention} is shorter than the window {rewards.window}"
+        raise InvalidInput(f"{message}: rewards would expire before they are late", retention)
+    return span
+
+
+def reported_reward(
+    id: str, value: Any, at: int, part: Any, revision: Any, *, least: float, most: float
+) -> Reward:
+    """Return a reward as somebody reports it, checked.
+
+    Args:
+        id: decision id.
+        value: the reward.
+        at: event time, in microseconds since 1970.
+        part: the part of the reward; empty for all of it.
+        revision: of this part.
+        least: the least reward that is accepted.
+        most: the greatest.
+
+    Raises:
+        InvalidInput: one of them is not what it should be.
+    """
+    check_id(id)
+    value = as_reward(value)
+    if not least <= value <= most:
+        raise outside(value, least, most)
+    if part != "" or type(revision) is not int or revision:
+        check_part(part, revision)
+    return Reward(id, at, value, part, revision)
+
+
+def check_part(part: Any, revision: Any) -> None:
+    """Refuse what cannot name a part of a reward, or a revision of it."""
+    if not isinstance(part, str) or part:
+        check_id(part, "the part")
+    whole = isinstance(revision, int) and not isinstance(revision, bool)
+    if not whole or not 0 <= revision < 1 << 63:
+        message = f"revision is {revision!r}: a whole number of at least 0 was expected"
+        raise InvalidInput(message, revision)

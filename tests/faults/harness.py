@@ -22,10 +22,10 @@ import psycopg
 
 from belated import Bandit
 from belated.events import Decision, Record, encode
-from belated.fold import same_sums
 from belated.ids import key_of
 from belated.journals import PostgresJournal
 from belated.journals.arrivals import route
+from belated.learner.fold import same_sums
 from belated.receipts import Story
 from belated.testing.simulator.checks import check_oracle
 from tests.faults import writers

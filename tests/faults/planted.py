@@ -12,9 +12,9 @@ import msgspec
 import pytest
 
 from belated.events import Settled
-from belated.fold import Fold
 from belated.journals import Journal
 from belated.learner import Account
+from belated.learner.fold import Fold
 from belated.ledger import Ledger, Told, entries
 from belated.ledger.parked import Parked
 from belated.rewards import Rewards

@@ -31,7 +31,7 @@ with PostgresJournal(sys.argv[1], bandit=sys.argv[2]) as journal:
 SAVED = """
 import json, sys
 from belated import Bernoulli, DelayedUCB, Explicit
-from belated.fold import Fold
+from belated.learner.fold import Fold
 from belated.journals import PostgresJournal
 with PostgresJournal(sys.argv[1], bandit=sys.argv[2]) as journal:
     fold = Fold(DelayedUCB(2, Bernoulli()), Explicit(), partitions=journal.partitions)

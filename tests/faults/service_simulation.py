@@ -38,10 +38,10 @@ from belated.exceptions import (
     SnapshotWarning,
     UnknownEvent,
 )
-from belated.fold import Fold
 from belated.ids import key_of, partition_of
 from belated.journals import Journal
 from belated.journals.spool import SpoolJournal
+from belated.learner.fold import Fold
 from belated.published import PublishedModel
 from belated.service.decider import MODES, Asked, Decider, NoChoice
 from belated.service.learning import LearningService

@@ -12,9 +12,9 @@ import pytest
 
 from belated import Bernoulli, DefaultAfter, DelayedUCB
 from belated.events import Decision, Settled
-from belated.fold import Fold
 from belated.journals import PostgresJournal
 from belated.journals.arrivals import system_clock
+from belated.learner.fold import Fold
 from belated.service import Definition, create_app
 from tests.faults.town import check_saved
 from tests.integration.postgres_server import PostgresServer

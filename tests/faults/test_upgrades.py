@@ -16,8 +16,8 @@ import pytest
 
 from belated import Bernoulli, DelayedUCB, Explicit
 from belated.events import Decision, Opaque, Record, Reward
-from belated.fold import Fold
 from belated.journals import PostgresJournal
+from belated.learner.fold import Fold
 from tests.faults.balancer import Balanced
 from tests.faults.fleet import Fleet
 from tests.faults.releases import NOTE, SAVED, Release, earlier, following, present

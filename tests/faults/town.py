@@ -13,8 +13,8 @@ from typing import Any
 
 from belated import Bernoulli, DelayedUCB, Explicit
 from belated.events import Decision, Record
-from belated.fold import Fold
 from belated.journals import PostgresJournal
+from belated.learner.fold import Fold
 from belated.testing.simulator.checks import check_counts, check_oracle, check_same
 from tests.faults.service_load import Load, value_of
 from tests.integration.postgres_server import PostgresServer

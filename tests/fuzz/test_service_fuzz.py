@@ -28,8 +28,8 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from belated import Bernoulli, DelayedThompson, DelayedUCB, Explicit, Gaussian, Shared
 from belated.events import Decision
-from belated.fold import Fold
 from belated.journals import PostgresJournal
+from belated.learner.fold import Fold
 from belated.service import Definition, create_app
 from belated.service.app import AROUND, Service
 from belated.service.keys import SCOPES, new_key

@@ -29,9 +29,9 @@ from belated.events import (
     encode,
 )
 from belated.exceptions import JournalUnavailable
-from belated.fold import Fold
 from belated.identity import identify
 from belated.journals import Journal, MemoryJournal, SpoolJournal, SQLiteJournal
+from belated.learner.fold import Fold
 from belated.published import PublishedModel
 from belated.rewards import Rewards
 

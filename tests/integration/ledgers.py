@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from belated.fold import Fold
 from belated.journals import PostgresJournal
+from belated.learner.fold import Fold
 from belated.service import Definition
 from belated.service.app import Service
 

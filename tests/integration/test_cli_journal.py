@@ -31,9 +31,9 @@ from belated.events import (
 )
 from belated.exceptions import InvalidInput
 from belated.families import Family
-from belated.fold import Fold
 from belated.ids import key_of, partition_of
 from belated.journals import Journal, MemoryJournal, Snapshot, SQLiteJournal
+from belated.learner.fold import Fold
 from belated.policies import Greedy
 from belated.testing import ManualClock
 from tests.command_line import Command

@@ -13,9 +13,9 @@ import pytest
 from belated import Bandit, Bernoulli, DefaultAfter, DelayedUCB, Explicit
 from belated.events import Decision, Opaque, Record, Void
 from belated.exceptions import JournalError, OwnerSuperseded, UnknownEvent
-from belated.fold import Fold, same_sums
 from belated.journals import PostgresBoard, PostgresJournal
 from belated.journals.arrivals import system_clock
+from belated.learner.fold import Fold, same_sums
 from belated.published import PublishedModel
 from belated.rewards import Rewards
 from belated.service import learning as module

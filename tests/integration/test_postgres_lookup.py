@@ -12,9 +12,9 @@ import pytest
 from belated import Bernoulli, DelayedUCB, Explicit
 from belated.events import Activation, Decision, Event, Record, Reward, Settled, Void
 from belated.exceptions import CorruptEvent
-from belated.fold import Fold
 from belated.ids import key_of, new_id, partition_of
 from belated.journals import PostgresJournal, postgres
+from belated.learner.fold import Fold
 from belated.testing import ManualClock
 
 ROW = np.array([1.0, 0.5], dtype=np.float32)

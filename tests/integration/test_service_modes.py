@@ -14,8 +14,8 @@ import pytest
 from belated import Bernoulli, DelayedUCB, Explicit
 from belated.cli.main import main
 from belated.events import Decision, Switched
-from belated.fold import Fold
 from belated.journals import PostgresJournal
+from belated.learner.fold import Fold
 from belated.published import PublishedModel
 from belated.service import Definition, create_app
 from belated.service.app import Service

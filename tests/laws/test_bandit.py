@@ -8,7 +8,6 @@ from datetime import timedelta
 from hashlib import blake2b
 from itertools import count
 from typing import Any
-from unittest.mock import patch
 
 import numpy as np
 from hypothesis import given, note, settings
@@ -36,15 +35,16 @@ from belated import (
 from belated.events import Activation, Decision, Record, Reward, Void
 from belated.exceptions import RewardConflict
 from belated.families import Family
-from belated.fold import Fold, retention_us, same_sums
 from belated.ids import key_of
 from belated.inputs import Matrix, Vector
 from belated.journals import Journal, MemoryJournal
+from belated.learner import Fold, same_sums
 from belated.policies import Policy
-from belated.rewards import Rewards
+from belated.rewards import Rewards, retention_us
 from belated.statistics import Observations
 from belated.testing import ManualClock
 from belated.testing.oracle import Oracle
+from belated.tuning import USUAL, Tuning
 
 DIM = 3
 #: Names of callers, some of which end up in each partition.
@@ -64,7 +64,7 @@ class Settings:
     rewards: Rewards
     retention: timedelta | None
 
-    def open(self, journal: Journal, clock: ManualClock) -> Bandit:
+    def open(self, journal: Journal, clock: ManualClock, tuning: Tuning = USUAL) -> Bandit:
         """On a journal."""
         return Bandit(
             policy=self.policy,
@@ -73,6 +73,7 @@ class Settings:
             journal=journal,
             clock=clock,
             seed=1,
+            tuning=tuning,
         )
 
     def fold(self, journal: Journal, until: int | None = None) -> Fold:
@@ -198,22 +199,17 @@ class Lives(RuleBasedStateMachine):
         self.settings = settings
         self.clock = ManualClock()
         self.journal = MemoryJournal(partitions=partitions, clock=self.clock)
-        self.bandits = [settings.open(self.journal, self.clock) for _ in range(2)]
-        self.ids: list[str] = [*NAMES]
-        self.rng = np.random.default_rng(0)
         # Ids from the system's randomness would make failures impossible to repeat.
         made = (blake2b(b"%d" % n, digest_size=16).hexdigest() for n in count())
-        self.patches: list[Any] = [
-            patch("belated.bandit.new_id", lambda _: next(made)),
-            patch("belated.ledger.ledger._DROPPED", 2),  # forgotten decisions leave at once
-        ]
-        for one in self.patches:
-            one.start()
+        # Forgotten decisions leave at once.
+        self.tuning = Tuning(new_id=lambda _: next(made), dropped=2)
+        self.bandits = [self.open() for _ in range(2)]
+        self.ids: list[str] = [*NAMES]
+        self.rng = np.random.default_rng(0)
 
-    def teardown(self) -> None:
-        """As it was."""
-        for one in getattr(self, "patches", []):
-            one.stop()
+    def open(self) -> Bandit:
+        """One more process."""
+        return self.settings.open(self.journal, self.clock, tuning=self.tuning)
 
     @rule(span=st.integers(1, 30))
     def wait(self, span: int) -> None:
@@ -308,7 +304,7 @@ class Lives(RuleBasedStateMachine):
         """From the snapshot and the records after it: nothing has changed."""
         before = self.bandits[who]
         before._fold.catch_up(self.journal)
-        after = self.settings.open(self.journal, self.clock)
+        after = self.open()
         assert_same(after._fold, before._fold)
         self.bandits[who] = after
 

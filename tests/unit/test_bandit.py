@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from typing import Any
@@ -543,7 +544,7 @@ def test_a_burst_of_others_is_folded_in_bulk_unless_a_fit_of_all_costs_more(
     assert idle.observe(first.id, 1.0).status == "rewarded"
     assert fits == [601]  # after 1,201 records
     assert idle.digest == opened(clock, journal=journal, rewards=Explicit()).digest
-    monkeypatch.setattr("belated.fold.MANY", 10)
+    idle._fold.tuning = replace(idle._fold.tuning, bulk=10)
     burst(12)
     fits.clear()
     idle.decide(ROWS, id="last")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Sequence
 from itertools import count
 from typing import Any
 
@@ -11,31 +9,57 @@ import numpy as np
 import pytest
 
 from belated import Bernoulli, DelayedThompson, DelayedUCB
+from belated.decider import Decider, LoadedModel, ParsedRequest
 from belated.events import Decision
-from belated.exceptions import CorruptJournal, InvalidInput
+from belated.exceptions import BanditOff, CorruptJournal
 from belated.inputs import Row
-from belated.journals import MemoryJournal
 from belated.learner import Learner
 from belated.policies.policy import Choice
 from belated.published import PublishedModel
-from belated.service.decider import Asked, Decider, NoChoice
-from belated.service.gathering import Gathering
-from belated.service.group_commit import GroupCommit
+from belated.tuning import Tuning
 
 DIM = 3
 ROWS: Row = np.eye(DIM, dtype=np.float32)
 
 
-def decider(policy: DelayedUCB | None = None, partitions: int = 1) -> Decider:
+class Served(Decider):
+    """A decider with a loaded model, a clock that ticks, and draws of its own."""
+
+    def __init__(self, policy: Any = None, *, partitions: int = 1, **more: Any) -> None:
+        policy = policy or DelayedUCB(DIM, Bernoulli())
+        self.source = LoadedModel(policy)
+        super().__init__(policy, self.source, partitions=partitions, **more)
+        self.ticks = count(1_700_000_000_000_000)
+        self.rng = np.random.default_rng(1)
+
+    def take(self, published: PublishedModel) -> None:
+        """Load a model."""
+        self.source.load(published, self.unapplied)
+
+    @property
+    def version(self) -> int:
+        """Of the model."""
+        return self.source.version
+
+    @property
+    def ahead(self) -> int:
+        """How many decisions the model has not read."""
+        return len(self.unapplied)
+
+    def many(self, tables: list[Row], requests: list[ParsedRequest]) -> list[Decision]:
+        """Choose and hold."""
+        table = np.concatenate(tables)
+        return self.choose(requests, table, now=next(self.ticks), rng=self.rng, hold=True)
+
+
+def decider(policy: Any = None, partitions: int = 1) -> Served:
     """With a clock that ticks."""
-    ticks = count(1_700_000_000_000_000)
-    chosen = policy or DelayedUCB(DIM, Bernoulli())
-    return Decider(chosen, partitions=partitions, clock=lambda: next(ticks), seed=1)
+    return Served(policy, partitions=partitions)
 
 
-def choose(one: Decider, **offer: Any) -> Decision:
-    """For one offer."""
-    (decision,) = one.choose_all([Asked(ROWS.tobytes(), **offer)])
+def choose(one: Served, **request: Any) -> Decision:
+    """For one request."""
+    (decision,) = one.many([ROWS], [ParsedRequest(DIM, **request)])
     return decision
 
 
@@ -59,7 +83,7 @@ def test_what_a_model_does_not_know_is_added_to_it() -> None:
     one = decider(policy)
     made = [choose(one) for _ in range(4)]
     for position, decision in enumerate(made[:3], start=1):
-        one.written(decision.id, position)
+        one.unapplied.mark_durable(decision.id, position)
     learner = Learner(policy)
     for decision in made[:2]:  # it has read up to position 2
         x = decision.x.astype(np.float64)
@@ -74,7 +98,7 @@ def test_what_a_model_does_not_know_is_added_to_it() -> None:
     covariance = one.model.decided @ one.model.decided.T
     np.testing.assert_allclose(covariance, learner.model.decided @ learner.model.decided.T)
     one.take(published(policy, [3], learner))
-    one.written(made[3].id, 4)
+    one.unapplied.mark_durable(made[3].id, 4)
     assert one.ahead == 1
     one.take(published(policy, [4], learner))
     assert (one.ahead, one.model.pending) == (0, 4)
@@ -86,8 +110,8 @@ def test_positions_are_those_of_partitions() -> None:
     one = decider(policy, partitions=2)
     made = [choose(one) for _ in range(40)]
     for decision in made:
-        one.written(decision.id, 5)
-    homes = [own.partition for own in one._own.values()]
+        one.unapplied.mark_durable(decision.id, 5)
+    homes = [own.partition for own in one.unapplied]
     assert set(homes) == {0, 1}
     one.take(published(policy, [5, 4], Learner(policy)))
     assert one.ahead == homes.count(1)
@@ -109,13 +133,13 @@ def test_what_was_refused_never_counted(policy: DelayedUCB) -> None:
     first = choose(one)
     before = one.model.decided.copy()
     second = choose(one)
-    one.dropped(second.id)
-    one.dropped(second.id)  # again does nothing
+    one.release(second.id)
+    one.release(second.id)  # again does nothing
     assert (one.model.pending, one.model.decisions, one.ahead) == (1, 1, 1)
     np.testing.assert_allclose(
         one.model.decided @ one.model.decided.T, before @ before.T, rtol=1e-9, atol=1e-12
     )
-    one.dropped(first.id)
+    one.release(first.id)
     assert (one.model.pending, one.model.decisions, one.ahead) == (0, 0, 0)
 
 
@@ -137,7 +161,7 @@ def test_a_dormant_decision_is_not_pending() -> None:
     one = decider()
     decision = choose(one, activated=False)
     assert (one.model.pending, one.ahead) == (0, 1)
-    one.dropped(decision.id)
+    one.release(decision.id)
     assert (one.model.pending, one.ahead) == (0, 0)
 
 
@@ -150,16 +174,53 @@ def test_actions_have_their_names() -> None:
     assert choose(one).action in (0, 1, 2)
 
 
-def test_without_a_learner_the_oldest_are_let_go(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Memory has an end, and so has what a new model makes a decider do."""
-    monkeypatch.setattr("belated.service.decider.MOST_AHEAD", 5)
-    policy = DelayedUCB(DIM, Bernoulli())
-    one = decider(policy)
-    made = [choose(one) for _ in range(9)]
-    assert one.model.pending == 9
-    assert list(one._own) == [decision.id for decision in made[4:]]
-    one.take(published(policy, [0], Learner(policy)))
-    assert one.model.pending == 5
+@pytest.mark.parametrize("share", [0.0, 0.5, 1.0])
+@pytest.mark.parametrize("metric", ["hessian", "gram"])
+def test_without_a_learner_nothing_is_dropped(share: float, metric: Any) -> None:
+    """However many there are: the oldest are summed, and count in every model as before."""
+    policy = DelayedUCB(DIM, Bernoulli(), pending_weight=share, metric=metric)
+    few = Served(policy, tuning=Tuning(max_unapplied=5, unapplied_block=2))
+    all_of_them = Served(policy)
+    for position in range(1, 41):
+        for one in (few, all_of_them):
+            one.unapplied.mark_durable(choose(one, id=f"d{position}").id, position)
+    assert few.ahead == few.model.pending == 40
+    assert len(list(few.unapplied)) <= 7  # the others are sums
+    for read in (0, 0, 33, 40):
+        for one in (few, all_of_them):
+            one.take(published(policy, [read], Learner(policy)))
+        assert few.model.pending == few.model.decisions
+        if read in (0, 40):
+            assert few.ahead == all_of_them.ahead == few.model.pending == 40 - read
+            np.testing.assert_allclose(
+                few.model.decided @ few.model.decided.T,
+                all_of_them.model.decided @ all_of_them.model.decided.T,
+                rtol=1e-9,
+            )
+        else:  # a sum leaves when its last decision was read: rather too many than too few
+            assert all_of_them.ahead <= few.ahead <= all_of_them.ahead + 7
+
+
+def test_what_waits_in_a_spool_is_never_summed() -> None:
+    """Its position is not known, and its id must be found."""
+    one = Served(tuning=Tuning(max_unapplied=2, unapplied_block=1))
+    made = [choose(one, id=f"d{n}") for n in range(9)]
+    for decision in made:
+        one.unapplied.mark_durable(decision.id, 0)
+    choose(one)
+    assert [one.unapplied.find(decision.id) for decision in made] == made
+    assert one.ahead == one.model.pending == 10
+
+
+def test_a_choice_that_is_not_held_leaves_the_model_alone() -> None:
+    """It is about to be folded; still each counts for those after it."""
+    one = decider()
+    before = one.model.decided.copy()
+    requests = [ParsedRequest(DIM)] * DIM
+    made = one.choose(requests, np.tile(ROWS, (DIM, 1)), now=5, rng=one.rng, hold=False)
+    assert sorted(decision.index for decision in made) == [0, 1, 2]
+    np.testing.assert_array_equal(one.model.decided, before)
+    assert (one.model.pending, one.model.decisions, one.ahead) == (0, 0, 0)
 
 
 @pytest.mark.parametrize(
@@ -178,10 +239,13 @@ def test_many_at_once_are_chosen_one_after_the_other(policy: Any) -> None:
     """The same choices, and the same model after them, as by requests that follow each other."""
     rng = np.random.default_rng(5)
     tables = [rng.normal(size=(rng.integers(1, 6), DIM)).astype(np.float32) for _ in range(30)]
-    offers = [Asked(rows.tobytes(), activated=n % 4 != 3) for n, rows in enumerate(tables)]
+    requests = [ParsedRequest(len(rows), activated=n % 4 != 3) for n, rows in enumerate(tables)]
     together, one_by_one = decider(policy), decider(policy)
-    all_at_once = together.choose_all(offers)
-    in_turn = [one_by_one.choose_all([offer])[0] for offer in offers]
+    all_at_once = together.many(tables, requests)
+    in_turn = [
+        one_by_one.many([rows], [request])[0]
+        for rows, request in zip(tables, requests, strict=True)
+    ]
     assert [one.index for one in all_at_once] == [one.index for one in in_turn]
     for rows, one, other in zip(tables, all_at_once, in_turn, strict=True):
         np.testing.assert_array_equal(one.x, rows[one.index])
@@ -191,45 +255,40 @@ def test_many_at_once_are_chosen_one_after_the_other(policy: Any) -> None:
     assert together.ahead == one_by_one.ahead == 30
 
 
-@pytest.mark.parametrize("kind", [DelayedUCB, DelayedThompson])
-def test_all_or_none_of_them_are_chosen(kind: Any) -> None:
-    """One that cannot be decided leaves no trace of those before it."""
-    one = decider(kind(DIM, Bernoulli()))
-    before = one.model.decided.copy()
-    bad = np.full((2, DIM), np.nan, dtype=np.float32).tobytes()
-    with pytest.raises(InvalidInput, match="finite"):
-        one.choose_all([Asked(ROWS.tobytes()), Asked(bad)])
-    np.testing.assert_array_equal(one.model.decided, before)
-    assert (one.model.pending, one.model.decisions, one.ahead) == (0, 0, 0)
-
-
 def test_what_waits_in_a_spool_counts_until_its_position_is_known() -> None:
     """Whichever of the two is told first; a model that has read it counts it itself."""
     policy = DelayedUCB(DIM, Bernoulli())
     one = decider(policy)
     first, second = choose(one, id="first"), choose(one, id="second")
-    assert one.kept("first") is None  # it is not safe yet
-    one.written("first", 0)
-    assert one.kept("first", waiting=True) == one.kept("first") == first
-    one.written("second", 7)  # it was handed over before anyone was told that it waits
-    one.written("second", 0)
-    assert (one.kept("second", waiting=True), one.kept("second")) == (None, second)
+    assert one.unapplied.find("first") is None  # it is not safe yet
+    one.unapplied.mark_durable("first", 0)
+    assert one.unapplied.find("first", spooled=True) == one.unapplied.find("first") == first
+    one.unapplied.mark_durable(
+        "second", 7
+    )  # it was handed over before anyone was told that it waits
+    one.unapplied.mark_durable("second", 0)
+    assert (one.unapplied.find("second", spooled=True), one.unapplied.find("second")) == (
+        None,
+        second,
+    )
     one.take(published(policy, [7], Learner(policy)))
     assert (one.ahead, one.model.pending) == (1, 1)
-    one.written("first", 8)
+    one.unapplied.mark_durable("first", 8)
     one.take(published(policy, [8], Learner(policy)))
-    assert (one.ahead, one.kept("first")) == (0, None)
+    assert (one.ahead, one.unapplied.find("first")) == (0, None)
 
 
 # --- without a model -----------------------------------------------------------------------------
 
 
 class Broken(DelayedUCB):
-    """A policy that cannot choose."""
+    """A policy that cannot choose from rows that begin with a 1."""
 
-    def choose_all(self, *_: Any) -> list[Choice]:
+    def choose_all(self, model: Any, rows: Any, ends: Any, *more: Any) -> list[Choice]:
         """It fails."""
-        raise ZeroDivisionError("of a policy")
+        if any(rows[start, 0] == 1.0 for start in [0, *ends[:-1]]):
+            raise ZeroDivisionError("of a policy")
+        return super().choose_all(model, rows, ends, *more)
 
 
 def spoilt(one: Decider) -> None:
@@ -246,46 +305,37 @@ def test_a_model_that_is_not_finite_chooses_nothing(policy: Any) -> None:
     one = decider(policy)
     choose(one)
     spoilt(one)
-    offers = [Asked(ROWS.tobytes())]
-    with pytest.raises(NoChoice) as caught:
-        one.choose_all(offers)
-    (decision,) = one.fall_back(offers, caught.value)
+    decision = choose(one)
     assert (decision.propensity, decision.mean) == (1 / DIM, 0.5)
     assert sum(one.fallbacks.values()) == 1
-    assert np.isfinite(one.model.decided).all()  # as it came, with what is ahead
+    assert np.isfinite(one.model.decided).all()  # as it came, with what is unapplied
     assert choose(one).propensity > 0
+    assert sum(one.fallbacks.values()) == 1
     assert one.ahead == 3
 
 
-def test_a_policy_that_fails_is_told_once_and_never_the_callers_fault(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    """Whoever asked gets a decision; a wrong offer among them is refused all the same."""
+def test_a_policy_that_fails_for_one_request_chooses_for_the_others() -> None:
+    """Those it cannot choose for are decided by the baseline, and counted."""
+    one = Served(Broken(DIM, Bernoulli()), baseline="b")
+    others = ROWS[[1, 2, 0]]
+    tables = [others, ROWS, others, ROWS]
+    made = one.many(tables, [ParsedRequest(DIM, ["a", "b", "c"]) for _ in tables])
+    assert [made[1].action, made[3].action] == ["b", "b"]
+    assert made[1].propensity == made[3].propensity == 1.0
+    assert made[0].index != made[2].index  # the first was pending when the third was chosen
+    assert one.fallbacks == {"error": 2}
+    assert str(one.failure) == "ZeroDivisionError: of a policy"
+    assert (one.ahead, one.model.pending) == (4, 4)
 
-    async def story() -> None:
-        loop = asyncio.get_running_loop()
-        one = Decider(
-            Broken(DIM, Bernoulli()), partitions=1, clock=lambda: 5, baseline="b", bandit="offers"
-        )
-        journal = MemoryJournal()
-        commits = GroupCommit(journal, loop)
-        gathering = Gathering(one, commits, loop)
-        told: list[Sequence[Decision]] = []
-        offer = Asked(ROWS.tobytes(), ["a", "b", "c"])
-        good = [gathering.decide([offer], told.append) for _ in range(4)]
-        wrong = Asked(np.full((1, DIM), np.nan, np.float32).tobytes())
-        bad = gathering.decide([wrong], told.append)
-        made = [decision for (decision,) in await asyncio.gather(*good)]
-        assert {(decision.action, decision.propensity) for decision in made} == {("b", 1.0)}
-        with pytest.raises(InvalidInput, match="finite"):
-            await bad
-        assert one.fallbacks == {"error": 4}
-        assert [decision for (decision,) in told] == made
-        await asyncio.to_thread(commits.close)
 
-    asyncio.run(story())
-    told = [record for record in caplog.records if "baseline" in record.message]
-    assert [record.__dict__["why"] for record in told] == ["ZeroDivisionError: of a policy"]
+def test_a_bandit_that_is_off_decides_nothing() -> None:
+    """Until its mode changes."""
+    one = decider()
+    one.change_mode("off")
+    with pytest.raises(BanditOff, match="switched off"):
+        choose(one)
+    one.change_mode("learn")
+    choose(one)
 
 
 def test_a_model_with_numbers_that_are_not_finite_is_not_taken() -> None:
@@ -304,17 +354,17 @@ def test_a_frozen_model_does_not_change() -> None:
     policy = DelayedUCB(DIM, Bernoulli())
     one = decider(policy)
     first = choose(one)
-    one.switch("freeze")
+    one.change_mode("freeze")
     before = one.model.decided.copy()
     made = [choose(one) for _ in range(5)]
-    one.dropped(made[0].id)
+    one.release(made[0].id)
     np.testing.assert_array_equal(one.model.decided, before)
     assert (one.model.pending, one.ahead) == (0, 5)
-    one.dropped(first.id)  # it was counted in the model of before
+    one.release(first.id)  # it was counted in the model of before
     assert one.model.pending == 0
-    one.switch("learn")
+    one.change_mode("learn")
     assert (one.model.pending, one.ahead) == (4, 4)
-    one.dropped(made[1].id)
+    one.release(made[1].id)
     assert one.model.pending == 3
 
 
@@ -327,12 +377,12 @@ def test_the_baseline_has_its_true_propensity() -> None:
         ("first", ["a", "b", "c"], ("a", 1.0)),
         (2, None, (2, 1.0)),
     ):
-        one = Decider(DelayedUCB(DIM, Bernoulli()), partitions=1, clock=int, baseline=baseline)
-        one.switch("baseline")
+        one = Served(baseline=baseline)
+        one.change_mode("baseline")
         decision = choose(one, actions=actions)
         assert (decision.action, decision.propensity) == expected
     one = decider()
-    one.switch("baseline")
+    one.change_mode("baseline")
     for _ in range(3000):
         decision = choose(one)
         assert decision.propensity == 1 / 3

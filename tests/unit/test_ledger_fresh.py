@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 from datetime import timedelta
-from typing import Any
 
 import numpy as np
 import pytest
@@ -12,10 +11,11 @@ import pytest
 from belated import DelayedUCB, Gaussian
 from belated.events import Activation, Decision, Event, Record, Reward, Settled, Void
 from belated.ids import new_id
-from belated.learner import Account, Learner, account
-from belated.ledger import Ledger, ledger
+from belated.learner import Account, Learner
+from belated.ledger import Ledger
 from belated.rewards import DefaultAfter
 from belated.testing import Oracle
+from belated.tuning import Tuning
 
 WEEK = DefaultAfter(timedelta(microseconds=400), value=0.0)
 
@@ -45,23 +45,21 @@ def history(count: int = 700, seed: int = 3) -> list[Record]:
     return [Record(0, n, max(at, 0), event) for n, (at, event) in enumerate(later, 1)]
 
 
-def folded(records: list[Record]) -> tuple[Ledger, Learner, list[str]]:
+def folded(records: list[Record], recent: int) -> tuple[Ledger, Learner, list[str]]:
     """What they come to."""
+    tuning = Tuning(recent=recent)
     learner = Learner(DelayedUCB(2, Gaussian(0.25)))
-    book = Ledger(WEEK, Account(learner), least=-10.0, most=10.0, retention=900)
+    account = Account(learner, tuning=tuning)
+    book = Ledger(WEEK, account, least=-10.0, most=10.0, retention=900, tuning=tuning)
     return book, learner, [book.fold(record) for record in records]
 
 
 @pytest.mark.parametrize("most", [1, 2, 37, 256, 10**6])
-def test_when_decisions_are_put_away_changes_nothing(most: int, monkeypatch: Any) -> None:
+def test_when_decisions_are_put_away_changes_nothing(most: int) -> None:
     """Statuses, counts, digest and sums are those of putting each away at once."""
     records = history()
-    monkeypatch.setattr(ledger, "MOST", 1)
-    monkeypatch.setattr(account, "MOST", 1)
-    at_once, learned, statuses = folded(records)
-    monkeypatch.setattr(ledger, "MOST", most)
-    monkeypatch.setattr(account, "MOST", most)
-    book, learner, said = folded(records)
+    at_once, learned, statuses = folded(records, recent=1)
+    book, learner, said = folded(records, recent=most)
     assert said == statuses
     assert (book.counts, book.digest) == (at_once.counts, at_once.digest)
     np.testing.assert_array_equal(learner.estimate.theta, learned.estimate.theta)

@@ -16,8 +16,8 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from belated import Bernoulli, DelayedUCB, Explicit
 from belated.events import Decision, Record, Reward
-from belated.fold import Fold
 from belated.journals import SpoolStatus
+from belated.learner.fold import Fold
 from belated.service.desk import Seen
 from belated.service.learners import Learners
 from belated.service.learning import SAMPLED, LearningService

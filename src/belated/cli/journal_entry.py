@@ -21,11 +21,10 @@ from belated.cli.progress import Progress
 from belated.cli.text import moment, pairs, several
 from belated.events import Record
 from belated.exceptions import InvalidInput
-from belated.fold import retention_us
 from belated.ids import check_id, key_of, partition_of
 from belated.journals import Journal
 from belated.ledger import Telling
-from belated.rewards import Rewards
+from belated.rewards import Rewards, retention_us
 
 EXAMPLE = "belated journal entry 018bcfe568007005ab1c2d3e4f506172 offers.db --window 7d"
 

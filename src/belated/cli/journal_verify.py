@@ -29,10 +29,10 @@ from belated.cli.progress import Progress
 from belated.cli.text import pairs, several, wrapped
 from belated.events import Opaque, Record
 from belated.exceptions import CorruptEvent, CorruptJournal, InvalidInput, SnapshotWarning
-from belated.fold import Fold, retention_us, same_sums
 from belated.journals import Journal
+from belated.learner import Fold, same_sums
 from belated.policies import Greedy
-from belated.rewards import Rewards
+from belated.rewards import Rewards, retention_us
 
 EXAMPLE = "belated journal verify offers.db --window 7d"
 

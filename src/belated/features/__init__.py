@@ -23,7 +23,7 @@ from belated.features.hashed import Hashed
 from belated.features.intercept import warn_missing_intercept
 from belated.features.per_arm import PerArm
 from belated.features.protocol import Features
-from belated.features.records import Actions, Context, as_actions
+from belated.features.records import Actions, Context, action_names, as_actions
 from belated.features.shared import Shared
 from belated.features.transform import FromTransform
 
@@ -35,6 +35,7 @@ __all__ = [
     "Hashed",
     "PerArm",
     "Shared",
+    "action_names",
     "as_actions",
     "warn_missing_intercept",
 ]

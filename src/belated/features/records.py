@@ -43,6 +43,15 @@ def as_actions(actions: Actions) -> tuple[int | str, ...]:
     return ids
 
 
+def action_names(actions: Actions, count: int) -> tuple[int | str, ...]:
+    """Return the ids of the actions, one for each of ``count`` rows."""
+    ids = as_actions(actions)
+    if len(ids) != count:
+        message = f"{len(ids)} actions for {count} rows: one for each was expected"
+        raise InvalidInput(message, actions)
+    return ids
+
+
 def as_ids(actions: Any, what: str) -> tuple[int | str, ...]:
     """Plain ids, as many as there are."""
     if isinstance(actions, _LISTS):

@@ -1,10 +1,15 @@
-"""From changes to sums, to an estimate, to the model.
+"""From changes to sums, to an estimate, to the model; and the fold over a journal.
 
-``learner`` keeps the model of a policy; an ``account`` keeps, for one partition of a journal, which
-decision is pending with which row and which reward it was learned with.
+* ``learner`` keeps the model of a policy; an ``account`` keeps, for one partition of a journal,
+  which decision is pending with which row and which reward it was learned with.
+* ``fold`` is the state of a bandit: a ledger and an account for each partition, one learner.
+* ``follower`` keeps a fold up to date with its journal; ``live`` is its model for a decider.
 """
 
 from belated.learner.account import Account
+from belated.learner.fold import Fold, same_sums
+from belated.learner.follower import Follower
 from belated.learner.learner import Learner
+from belated.learner.live import LiveModel
 
-__all__ = ["Account", "Learner"]
+__all__ = ["Account", "Fold", "Follower", "Learner", "LiveModel", "same_sums"]

@@ -12,8 +12,8 @@ from belated.exceptions import JournalMismatch
 from belated.inputs import Row, Vector
 from belated.learner.learner import Learner
 from belated.learner.rows import Rows
-from belated.ledger.fresh import MOST
 from belated.memory import Table
+from belated.tuning import USUAL, Tuning
 
 #: In ``place`` and ``handle``.
 NOWHERE = -1
@@ -37,10 +37,12 @@ class Account:
     Args:
         learner: to be told.
         lane: of its observations.
+        tuning: sizes.
     """
 
-    def __init__(self, learner: Learner, lane: int = 0) -> None:
+    def __init__(self, learner: Learner, lane: int = 0, tuning: Tuning = USUAL) -> None:
         self.learner = learner
+        self._recent = tuning.recent
         self.lane = lane
         self.base = 0
         family = learner.policy.family
@@ -66,7 +68,7 @@ class Account:
             if expected:
                 self.decisions += 1
                 self.learner.expect(row, weight)
-            if len(self._fresh) == MOST:
+            if len(self._fresh) == self._recent:
                 self._put_away()
         else:
             i = self._at(number)

@@ -24,6 +24,7 @@ from belated.kernels import MAX_WEIGHT, Kernels
 from belated.models import Model, root_of
 from belated.policies.policy import Policy
 from belated.statistics import Information, Joined, Observations, Seen
+from belated.tuning import USUAL, Tuning
 
 #: Rows, rewards, and the weights the rows had before and have now.
 _Came = tuple[list[Vector], list[float], list[float], list[float]]
@@ -58,7 +59,14 @@ class Learner:
     array([0.191, 0.383])
     """
 
-    def __init__(self, policy: Policy, *, lanes: int = 1, using: Kernels | None = None) -> None:
+    def __init__(
+        self,
+        policy: Policy,
+        *,
+        lanes: int = 1,
+        using: Kernels | None = None,
+        tuning: Tuning = USUAL,
+    ) -> None:
         self.policy = policy
         #: True if a fit that is due is left to whoever calls :meth:`begin_fit`.
         self.defers = False
@@ -69,7 +77,7 @@ class Learner:
         self._gram = policy.metric == "gram"
         self._spectral = self._gram and getattr(policy, "spectral", False)
         self._next_fit = 1.0 if self._fits else math.inf
-        self._limit = max(1000, 10 * policy.dim)
+        self._limit = tuning.batch or max(1000, 10 * policy.dim)
         # Precisions: of what arrived, the same in the policy's metric, and of what is pending.
         self._observed: Matrix = policy.start.precision
         self._counted: Matrix = policy.start.precision
@@ -208,6 +216,13 @@ class Learner:
         finally:
             self._bulk = False
             self.fit()
+
+    def refresh(self) -> None:
+        """Bring the model up to date, also within :meth:`bulk`."""
+        if self._bulk:
+            self._bulk = False
+            self.fit()
+            self._bulk = True
 
     def pack(self, lane: int) -> dict[str, bytes]:
         """The observations of a lane as bytes, and where to start the next fit."""

@@ -11,9 +11,6 @@ import msgspec
 from belated.ledger.columns import NONE
 from belated.ledger.entries import State
 
-#: How many wait before they are put away.
-MOST = 256
-
 
 class Fresh(msgspec.Struct, gc=False):
     """One of them, as the columns will have it.

@@ -44,15 +44,14 @@ from belated.ledger.entries import (
     same_value,
     with_one_more,
 )
-from belated.ledger.fresh import MOST, Fresh
+from belated.ledger.fresh import Fresh
 from belated.ledger.parked import Parked
 from belated.rewards import Rewards
+from belated.tuning import USUAL, Tuning
 
 DORMANT, PENDING, REWARDED = State.DORMANT, State.PENDING, State.REWARDED
 #: Beyond any time that fits into a column.
 _LONG = 1 << 63
-#: Forgotten decisions at the front leave when there are this many, and a third of all.
-_DROPPED = 1024
 
 
 class Ledger(Book):
@@ -64,6 +63,7 @@ class Ledger(Book):
         least: the least reward that is taken.
         most: the greatest.
         retention: for how long after its record a decision takes rewards, in microseconds.
+        tuning: sizes.
     """
 
     def __init__(
@@ -74,8 +74,12 @@ class Ledger(Book):
         least: float,
         most: float,
         retention: int | None = None,
+        tuning: Tuning = USUAL,
     ) -> None:
         super().__init__(rewards, changes, retention)
+        self._recent = tuning.recent
+        # Forgotten decisions at the front leave when there are this many, and a third of all.
+        self._dropped = tuning.dropped
         #: Events by status.
         self.counters: Counter[str] = Counter()
         self._least, self._most = least, most
@@ -141,7 +145,7 @@ class Ledger(Book):
                 self._soonest = due
             elif self._soonest == math.inf:  # nothing was to come; see again
                 self._soonest = recorded
-            if len(fresh) == MOST:
+            if len(fresh) == self._recent:
                 self._put_away()
         else:
             self._put_away()
@@ -343,7 +347,7 @@ class Ledger(Book):
         self.counters["parked"] -= orphaned
         self.counters["orphaned"] += orphaned
         gone = min(self._stragglers, default=self._forgotten) - rows.base
-        if gone >= _DROPPED and 3 * gone >= len(rows):
+        if gone >= self._dropped and 3 * gone >= len(rows):
             rows.drop(gone)
             self._index.drop(gone)
             self.changes.drop(gone)

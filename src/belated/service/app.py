@@ -12,10 +12,10 @@ from typing import Any
 from urllib.parse import quote, unquote
 
 from belated.exceptions import InvalidInput
-from belated.fold import Fold
 from belated.identity import identify
 from belated.journals import PostgresBoard, PostgresJournal, PostgresKeys
 from belated.journals.arrivals import system_clock
+from belated.learner.fold import Fold
 from belated.service.bodies import Alive, Ready
 from belated.service.desk import Definition, Desk
 from belated.service.exchange import (

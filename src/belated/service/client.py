@@ -12,13 +12,13 @@ from urllib.parse import quote
 import msgspec
 import numpy as np
 
-from belated.bandit import check_at, check_part
 from belated.exceptions import InvalidInput, ServiceError
 from belated.features import Actions, as_actions
 from belated.ids import check_id, new_id
-from belated.inputs import as_numbers, as_reward, as_rows
+from belated.inputs import as_event_time, as_numbers, as_reward, as_rows
 from belated.journals.arrivals import system_clock
 from belated.receipts import Receipt
+from belated.rewards import check_part
 from belated.service.bodies import (
     MOST_AT_ONCE,
     Accepted,
@@ -303,7 +303,7 @@ def _timed(reward: Said) -> Said:
 
 
 def _time(at: int | None) -> int:
-    return system_clock() if at is None else check_at(at)
+    return system_clock() if at is None else as_event_time(at)
 
 
 def _place(id: str) -> str:

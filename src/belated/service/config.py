@@ -11,16 +11,12 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any, TypeVar, get_args
 
-from belated import kernels
-from belated.bandit import check_semantics
+from belated.decider import UNIFORM
 from belated.exceptions import InvalidConfig, InvalidInput
 from belated.expressions import as_features, as_semantics, as_span, as_whole_policy
-from belated.fold import Fold, retention_us
 from belated.ids import check_partitions
-from belated.policies import Policy
-from belated.rewards import Rewards
+from belated.rewards import check_default, check_semantics, retention_us
 from belated.service.app import BODY
-from belated.service.baselines import UNIFORM
 from belated.service.desk import Definition
 from belated.service.guard import Auth, auth_at
 from belated.service.lease import SECONDS
@@ -222,7 +218,7 @@ def _definition(name: str, table: Table, makes_tokens: bool) -> Definition | Non
         return None
     retention = table.checked("retention", lambda: retention_us(span, rewards))
     table.checked("rewards", lambda: check_semantics(rewards))
-    table.checked("rewards", lambda: _fold(policy, rewards).check_default())
+    table.checked("rewards", lambda: check_default(rewards, policy.family.support))
     if features is not None and features.dim != policy.dim:
         message = f"they give rows of {features.dim} numbers, and the policy is for {policy.dim}"
         table.refuse("features", message)
@@ -231,10 +227,6 @@ def _definition(name: str, table: Table, makes_tokens: bool) -> Definition | Non
         name, policy, rewards, features, retention, partitions,
         tokens=tokens, token_lifetime=lasts, baseline=baseline,
     )  # fmt: skip
-
-
-def _fold(policy: Policy, rewards: Rewards) -> Fold:
-    return Fold(policy, rewards, using=kernels.plain())  # nothing need be compiled to check it
 
 
 # --- how values are read -------------------------------------------------------------------------

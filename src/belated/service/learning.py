@@ -17,8 +17,8 @@ from typing import Protocol
 from belated.estimators import Estimate
 from belated.events import Record, Reward, Settled, Switched
 from belated.exceptions import JournalError, OwnerSuperseded
-from belated.fold import Fold
 from belated.journals import Journal
+from belated.learner.fold import Fold
 from belated.ledger import Ledger
 from belated.published import PublishedModel
 from belated.service.lease import SECONDS as LEASE

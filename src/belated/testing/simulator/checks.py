@@ -15,8 +15,9 @@ from itertools import pairwise
 import numpy as np
 
 from belated.events import Activation, Decision, Record, Reward, Settled, Switched, Void, encode
-from belated.fold import Fold, retention_us, same_sums
 from belated.ids import key_of
+from belated.learner import Fold, same_sums
+from belated.rewards import retention_us
 from belated.testing.oracle import Oracle
 from belated.testing.simulator.messages import Offer
 from belated.testing.simulator.world import PLAIN, World

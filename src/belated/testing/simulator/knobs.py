@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 from itertools import count
-from unittest.mock import patch
 
 from belated.estimators import Laplace, Online
 from belated.families import Bernoulli, Family, Gaussian, Poisson
 from belated.policies import DelayedThompson, DelayedUCB, Policy, Uniform
 from belated.rewards import DefaultAfter, Explicit, Reduce, Rewards
 from belated.testing.simulator.schedule import DAY, HOUR, MINUTE, stream
+from belated.tuning import Tuning
 
 
 @dataclass(frozen=True)
@@ -32,13 +30,7 @@ class Knobs:
         decisions: how many each client wants.
         owned: whether learners acquire partitions before they save, or everyone saves as it likes.
         spooled: whether deciders have a local spool.
-        page: records that are read at a time.
-        at_once: records that a bandit folds in one call while it is behind.
-        many: records from which on they are folded in bulk.
-        fresh: decisions that wait before the ledger puts them into its columns.
-        dropped: forgotten decisions that leave memory together.
-        batch: changes that wait before the learner adds them to its sums.
-        snapshot_every: records after which a bandit saves by itself.
+        tuning: sizes, mostly so small that their boundaries are crossed; ids that repeat.
         span: how long clients are active, in microseconds.
     """
 
@@ -53,13 +45,7 @@ class Knobs:
     decisions: int
     owned: bool
     spooled: bool
-    page: int
-    at_once: int
-    many: int
-    fresh: int
-    dropped: int
-    batch: int
-    snapshot_every: int
+    tuning: Tuning
     span: int
 
     @classmethod
@@ -94,37 +80,35 @@ class Knobs:
             decisions=rng.choice([2, 4, 6]),
             owned=owned,
             spooled=rng.random() < 0.5,
-            page=rng.choice([1, 3, 10_000]),
-            at_once=rng.choice([1, 10, 500]),
-            many=rng.choice([1, 20, 1_000, 1_000]),
-            fresh=rng.choice([1, 4, 256]),
-            dropped=rng.choice([1, 3, 1024]),
-            batch=rng.choice([1, 5, 1000]),
-            snapshot_every=100_000 if owned else rng.choice([1, 20, 100_000]),
+            tuning=Tuning(
+                page=rng.choice([1, 3, 10_000]),
+                follow=rng.choice([1, 10, 500]),
+                bulk=rng.choice([1, 20, 1_000, 1_000]),
+                recent=rng.choice([1, 4, 256]),
+                dropped=rng.choice([1, 3, 1024]),
+                batch=rng.choice([1, 5, 1000]),
+                snapshot_every=100_000 if owned else rng.choice([1, 20, 100_000]),
+                max_unapplied=rng.choice([1, 4, 20_000]),
+                unapplied_block=rng.choice([1, 3]),
+                new_id=_Ids(seed),
+            ),
             span=rng.choice([MINUTE, HOUR, 3 * HOUR]),
         )
 
-    @contextmanager
-    def applied(self) -> Iterator[None]:
-        """The library with these settings where it has constants, and with ids that repeat."""
-        ids, numbers = stream(self.seed, "ids"), count()
 
-        def new_id(now_us: int) -> str:
-            return (
-                f"{now_us // 1000 % (1 << 48):012x}7{ids.getrandbits(12):03x}{next(numbers):016x}"
-            )
+class _Ids:
+    """Makes ids that are the same in every run of a seed."""
 
-        with ExitStack() as stack:
-            for place, value in {
-                "belated.fold.PAGE": self.page,
-                "belated.bandit.PAGE": self.page,
-                "belated.bandit.AT_ONCE": self.at_once,
-                "belated.fold.MANY": self.many,
-                "belated.ledger.ledger.MOST": self.fresh,
-                "belated.learner.account.MOST": self.fresh,
-                "belated.ledger.ledger._DROPPED": self.dropped,
-                "belated.bandit.SNAPSHOT_EVERY": self.snapshot_every,
-                "belated.bandit.new_id": new_id,
-            }.items():
-                stack.enter_context(patch(place, value))
-            yield
+    def __init__(self, seed: int) -> None:
+        self._seed = seed
+        self._rng, self._numbers = stream(seed, "ids"), count()
+
+    def __call__(self, now_us: int) -> str:
+        slot, number = self._rng.getrandbits(12), next(self._numbers)
+        return f"{now_us // 1000 % (1 << 48):012x}7{slot:03x}{number:016x}"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Ids) and other._seed == self._seed
+
+    def __hash__(self) -> int:
+        return hash(self._seed)

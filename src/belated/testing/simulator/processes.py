@@ -72,7 +72,7 @@ class Process:
 
     def _open(self) -> Bandit:
         knobs = self.world.knobs
-        bandit = Bandit(
+        return Bandit(
             policy=knobs.policy,
             rewards=knobs.rewards,
             retention=knobs.retention,
@@ -80,9 +80,8 @@ class Process:
             seed=self.world.seed,
             clock=self._clock,
             using=PLAIN,
+            tuning=knobs.tuning,
         )
-        bandit._fold.learner._limit = knobs.batch
-        return bandit
 
     def _journal(self) -> Journal:
         return SimulatedJournal(self.world.store, self.world.faults)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from belated.exceptions import SnapshotWarning
-from belated.fold import Fold
+from belated.learner.fold import Fold
 from belated.testing.simulator.checks import (
     check_acknowledged,
     check_counts,
@@ -61,7 +61,7 @@ def run(seed: int, listen: Callable[[str], object] | None = None) -> Result:
     True
     """
     world = World(seed, listen)
-    with world.knobs.applied(), warnings.catch_warnings():
+    with warnings.catch_warnings():
         warnings.simplefilter("ignore", SnapshotWarning)  # they are counted
         town = Town(world)
         town.live()

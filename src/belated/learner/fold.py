@@ -11,21 +11,25 @@ from hashlib import blake2b
 
 import numpy as np
 
-from belated.events import Record
-from belated.exceptions import BelatedError, InvalidInput
+from belated.events import Record, Switched
+from belated.exceptions import BelatedError
+from belated.ids import key_of, partition_of
 from belated.journals import Journal, Snapshot
 from belated.kernels import Kernels
-from belated.learner import Account, Learner
-from belated.ledger import Ledger, State
+from belated.learner.account import Account
+from belated.learner.learner import Learner
+from belated.ledger import Entry, Ledger, State
 from belated.ledger.packing import VERSION, pack, unpack
 from belated.models import Model
 from belated.policies import Policy
-from belated.rewards import Rewards, as_duration
+from belated.published import PublishedModel
+from belated.rewards import Rewards
+from belated.tuning import USUAL, Tuning
 
-#: Records read at a time.
-PAGE = 10_000
-#: So many records, and this share of all observations, are folded in bulk: one fit at the end.
-MANY, SHARE = 1_000, 0.05
+#: This share of all observations, and at least ``Tuning.bulk``, are folded in bulk.
+SHARE = 0.05
+#: Pieces of a snapshot: the mode, and the model it froze.
+_MODE, _FROZEN = "mode", "frozen model"
 
 
 class Fold:
@@ -38,6 +42,11 @@ class Fold:
         retention: for how long a decision takes rewards, in microseconds.
         until: records stamped later are not there; None for all.
         using: kernels to use instead of the best available.
+        tuning: sizes.
+
+    Attributes:
+        mode: how the bandit decides, by the last event that said so.
+        frozen: the model of the moment the mode became ``freeze``; None in any other mode.
     """
 
     def __init__(
@@ -49,29 +58,32 @@ class Fold:
         retention: int | None = None,
         until: int | None = None,
         using: Kernels | None = None,
+        tuning: Tuning = USUAL,
     ) -> None:
-        self.learner = Learner(policy, lanes=partitions, using=using)
+        self.learner = Learner(policy, lanes=partitions, using=using, tuning=tuning)
+        self.tuning = tuning
         self.rewards = rewards
         self.retention = retention
         self.until = until
         self.least, self.most = rewards.range(policy.family.support)
-        self.accounts = [Account(self.learner, lane) for lane in range(partitions)]
+        self.accounts = [Account(self.learner, lane, tuning) for lane in range(partitions)]
         self.ledgers = [
-            Ledger(rewards, account, least=self.least, most=self.most, retention=retention)
+            Ledger(
+                rewards,
+                account,
+                least=self.least,
+                most=self.most,
+                retention=retention,
+                tuning=tuning,
+            )
             for account in self.accounts
         ]
         self.positions = [0] * partitions
         #: Records folded so far, over all partitions: the version of the model.
         self.version = 0
+        self.mode = "learn"
+        self.frozen: PublishedModel | None = None
         self._saved: list[frozenset[str]] = [frozenset()] * partitions
-
-    def check_default(self) -> None:
-        """Refuse a default that is no reward of this family."""
-        rewards = self.rewards
-        if rewards.silent == "defaulted" and not self.least <= rewards.default <= self.most:
-            bounds = f"[{self.least:g}, {self.most:g}]"
-            message = f"the default value {rewards.default} is outside {bounds}: choose one within"
-            raise InvalidInput(message, rewards.default)
 
     @property
     def model(self) -> Model:
@@ -83,21 +95,30 @@ class Fold:
         status = self.ledgers[record.partition].fold(record)
         self.positions[record.partition] = record.position
         self.version += 1
+        if status == "switched":
+            self._change_mode(record)
         return status
 
     def is_much(self, new: int) -> bool:
         """Whether so many records are sooner folded in bulk, though it ends with a fit of all."""
-        return new >= max(MANY, SHARE * self.learner.model.n)
+        return new >= max(self.tuning.bulk, SHARE * self.learner.model.n)
 
     def catch_up(self, journal: Journal) -> int:
         """Fold all that is new in every partition; returns how many records that were."""
-        start = self.version
-        behind = [journal.end(p) - position for p, position in enumerate(self.positions)]
-        # One fit at the end, however many partitions there are.
-        with self.learner.bulk() if self.is_much(sum(behind)) else nullcontext():
-            for partition, new in enumerate(behind):
-                while new and (page := self._page(journal, partition)):
+        start, size = self.version, self.tuning.page
+        # How many records are new is not known before they are read: positions may have gaps.
+        pages: dict[int, list[Record]] = {}
+        for partition in range(journal.partitions):
+            pages[partition] = self._page(journal, partition)
+            if bulk := self.is_much(sum(map(len, pages.values()))):
+                break
+        with self.learner.bulk() if bulk else nullcontext():  # one fit at the end for all
+            for partition in range(journal.partitions):
+                page = pages.pop(partition, None)
+                page = self._page(journal, partition) if page is None else page
+                while page:
                     self.take_all(partition, page)
+                    page = self._page(journal, partition) if len(page) == size else []
         return self.version - start
 
     def take_all(self, partition: int, page: list[Record]) -> None:
@@ -105,18 +126,47 @@ class Fold:
         fold, count = self.ledgers[partition].fold, 0
         try:
             for record in page:
-                fold(record)
+                status = fold(record)
                 count += 1
+                if status == "switched":
+                    self._change_mode(record)
         finally:  # of a record that cannot be folded nothing was taken, and all before it was
             if count:
                 self.positions[partition] = page[count - 1].position
                 self.version += count
 
+    def _change_mode(self, record: Record) -> None:
+        assert isinstance(record.event, Switched)
+        self.mode = record.event.mode
+        if self.mode != "freeze":
+            self.frozen = None
+        elif self.frozen is None:
+            self.learner.refresh()
+            self.frozen = self.publish(record.recorded)
+
+    def publish(self, at: int) -> PublishedModel:
+        """Return a copy of the model that travels.
+
+        Args:
+            at: the time, in microseconds since 1970.
+        """
+        return PublishedModel.of(
+            self.model,
+            self.learner.policy,
+            positions=self.positions,
+            version=self.version,
+            at=at,
+        )
+
     def _page(self, journal: Journal, partition: int) -> list[Record]:
-        page = journal.read(partition, self.positions[partition], PAGE)
+        page = journal.read(partition, self.positions[partition], self.tuning.page)
         if self.until is not None and page and page[-1].recorded > self.until:
             page = [record for record in page if record.recorded <= self.until]
         return page
+
+    def entry(self, id: str) -> Entry | None:
+        """Return what a remembered decision has come to."""
+        return self.ledgers[partition_of(key_of(id), len(self.ledgers))].entry(id)
 
     # --- what it comes to ----------------------------------------------------------------------
 
@@ -165,6 +215,10 @@ class Fold:
             zip(self.ledgers, self.accounts, strict=True)
         ):
             pieces = pack(ledger) | account.pack()
+            if partition == 0:  # where the events are that change the mode
+                pieces[_MODE] = self.mode.encode()
+                if self.frozen is not None:
+                    pieces[_FROZEN] = self.frozen.write()
             lasting = frozenset(name for name in pieces if _lasting(name))
             kept = frozenset() if whole else lasting & self._saved[partition]
             given = {name: data for name, data in pieces.items() if name not in kept}
@@ -190,6 +244,10 @@ class Fold:
             message = "a snapshot with the right checksum could not be read"
             raise BelatedError(f"{message}: {error}") from error
         account.expect_all(ledger.numbers(State.PENDING))
+        if _MODE in snapshot.pieces:
+            self.mode = snapshot.pieces[_MODE].decode()
+        if _FROZEN in snapshot.pieces:
+            self.frozen = PublishedModel.read(snapshot.pieces[_FROZEN])
         self.positions[partition] = snapshot.position
         self.version += sum(ledger.counters.values())
         self._saved[partition] = frozenset(name for name in snapshot.pieces if _lasting(name))
@@ -197,17 +255,6 @@ class Fold:
 
 def _lasting(name: str) -> bool:
     return name.startswith("rows ") and not name.endswith("so far")
-
-
-def retention_us(retention: object, rewards: Rewards) -> int | None:
-    """The retention in microseconds, where it makes sense with the window."""
-    if retention is None:
-        return None
-    span = as_duration(retention, "retention")
-    if rewards.window_us is not None and span < rewards.window_us:
-        message = f"retention {retention} is shorter than the window {rewards.window}"
-        raise InvalidInput(f"{message}: rewards would expire before they are late", retention)
-    return span
 
 
 def same_sums(one: Fold, other: Fold, tolerance: float = 1e-9) -> bool:

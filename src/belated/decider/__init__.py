@@ -1,0 +1,24 @@
+"""Choose, count what no model has read yet, look up, modes and baseline: deciding without I/O.
+
+One :class:`Decider` is behind everything that decides: a :class:`~belated.Bandit` is a decider
+with a fold and a journal, a served bandit is a decider with asynchronous commits, and the fault
+simulator runs both. Time and randomness are arguments.
+"""
+
+from belated.decider.baselines import FIRST, UNIFORM
+from belated.decider.decider import Decider, ModelSource
+from belated.decider.loaded import LoadedModel
+from belated.decider.modes import MODES, Mode
+from belated.decider.requests import ParsedRequest, check_same
+
+__all__ = [
+    "FIRST",
+    "MODES",
+    "UNIFORM",
+    "Decider",
+    "LoadedModel",
+    "Mode",
+    "ModelSource",
+    "ParsedRequest",
+    "check_same",
+]

@@ -1,0 +1,319 @@
+"""The decider: chooses with a model that others keep, and knows what it has chosen."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+from typing import Protocol
+
+import numpy as np
+
+from belated.decider.baselines import UNIFORM, choose_baseline
+from belated.decider.modes import Mode
+from belated.decider.requests import ParsedRequest
+from belated.decider.unapplied import SPOOLED, Unapplied, UnappliedDecisions
+from belated.events import Decision
+from belated.exceptions import BanditOff, PolicyFailure
+from belated.ids import key_of, partition_of
+from belated.inputs import Matrix, Row, Vector
+from belated.kernels import Kernels
+from belated.models import Model
+from belated.policies import Policy
+from belated.policies.policy import Choice
+from belated.tuning import USUAL, Tuning
+
+
+class ModelSource(Protocol):
+    """Where a decider has its model from: a live learner, or one that was loaded."""
+
+    @property
+    def model(self) -> Model:
+        """What chooses now."""
+
+    @property
+    def version(self) -> int:
+        """Records that were folded into it."""
+
+    def add_pending(self, x: Vector, weight: float) -> None:
+        """Count a decision that the model has not read as pending."""
+
+    def remove_pending(self, x: Vector, weight: float) -> None:
+        """Count it no longer."""
+
+    def change_mode(self, mode: Mode, unapplied: UnappliedDecisions) -> None:
+        """Choose as the mode says from now on."""
+
+    def repair(self, unapplied: UnappliedDecisions) -> None:
+        """The model could not choose: make it anew."""
+
+
+class Decider:
+    """Chooses, and counts its decisions as pending until a model has read them.
+
+    So a burst does not repeat one choice while the learner is behind.
+
+    Args:
+        policy: how actions are chosen.
+        source: of the model.
+        partitions: of the journal.
+        baseline: how to choose without the model: the name of an action, ``first`` or ``uniform``.
+        tuning: sizes, and how ids are made.
+
+    >>> from belated import Bernoulli, DelayedUCB
+    >>> from belated.decider import LoadedModel
+    >>> policy = DelayedUCB(2, Bernoulli())
+    >>> decider = Decider(policy, LoadedModel(policy), partitions=1)
+    >>> rows, rng = np.eye(2, dtype=np.float32), np.random.default_rng(7)
+    >>> request = ParsedRequest(2, ["red", "blue"])
+    >>> (decision,) = decider.choose([request], rows, now=5, rng=rng, hold=True)
+    >>> decider.model.pending
+    1
+    """
+
+    def __init__(
+        self,
+        policy: Policy,
+        source: ModelSource,
+        *,
+        partitions: int,
+        baseline: int | str = UNIFORM,
+        tuning: Tuning = USUAL,
+    ) -> None:
+        self.policy = policy
+        self.mode: Mode = "learn"
+        self.unapplied = UnappliedDecisions(policy.dim, policy.share, tuning)
+        #: Decisions by the baseline because the policy failed, by the reason.
+        self.fallbacks: Counter[str] = Counter()
+        #: What the policy failed with last.
+        self.failure: PolicyFailure | None = None
+        self._source = source
+        self._partitions = partitions
+        self._baseline = baseline
+        self._new_id = tuning.new_id
+        self._repaired = False  # once, until a model is loaded or chooses again
+
+    @property
+    def model(self) -> Model:
+        """The model that chooses."""
+        return self._source.model
+
+    def choose(
+        self,
+        requests: Sequence[ParsedRequest],
+        table: Row,
+        *,
+        now: int,
+        rng: np.random.Generator,
+        hold: bool,
+    ) -> list[Decision]:
+        """Choose for one request after the other, each as if the choices before it were pending.
+
+        If the policy fails, the baseline decides.
+
+        Args:
+            requests: in the order of their rows.
+            table: checked rows of all requests, one after the other.
+            now: the time, in microseconds since 1970.
+            rng: source of randomness.
+            hold: count the decisions as pending from now on; False if they are about to be folded.
+
+        Raises:
+            BanditOff: the bandit is switched off.
+        """
+        if self.mode == "off":
+            raise BanditOff()
+        # A frozen model is not changed by what is decided with it.
+        counts = self.mode == "learn" and (hold or len(requests) > 1)
+        if self.mode == "baseline":  # what it decides is counted once a model is used again
+            choices = self._choose_baseline(requests, table, rng)
+        else:
+            try:
+                choices = self._choose_policy(requests, table, rng, counts, hold)
+                self._repaired = False
+            except PolicyFailure as failure:
+                self._repair()
+                if len(requests) > 1:
+                    return self._one_by_one(requests, table, now, rng, hold)
+                self.failure = failure
+                self.fallbacks[failure.reason] += 1
+                choices = self._choose_baseline(requests, table, rng)
+                counts = counts and requests[0].activated and self._count(choices[0], table)
+        return self._decide(requests, table, choices, now, counts and hold, hold)
+
+    def hold(self, decision: Decision, position: int = SPOOLED) -> None:
+        """Count a decision as pending until a model has read it.
+
+        Args:
+            decision: that is durable.
+            position: in its partition; 0 if it waits in a spool.
+        """
+        weight = self.model.weight_at(decision.mean)
+        counted = decision.activated and self.mode != "freeze"
+        if counted:
+            self._source.add_pending(decision.x.astype(np.float64), weight)
+        partition = partition_of(key_of(decision.id), self._partitions)
+        self.unapplied.add(Unapplied(decision, weight, partition, counted, position))
+
+    def release(self, id: str) -> None:
+        """A decision was folded, or never came to be; nothing happens if it is not held."""
+        one = self.unapplied.remove(id)
+        if one is not None and one.counted:
+            self._source.remove_pending(one.decision.x.astype(np.float64), one.weight)
+
+    def release_all(self) -> None:
+        """All decisions that were held are folded."""
+        for one in list(self.unapplied):
+            self.release(one.decision.id)
+
+    @property
+    def holds(self) -> bool:
+        """Whether any decision is held."""
+        return len(self.unapplied) > 0
+
+    def change_mode(self, mode: Mode) -> None:
+        """Decide in another way from now on."""
+        if mode != self.mode:
+            self.mode = mode
+            self._source.change_mode(mode, self.unapplied)
+
+    def loaded(self) -> None:
+        """The source has another model: one that fails may be repaired again."""
+        self._repaired = False
+
+    # --- the parts -------------------------------------------------------------------------------
+
+    def _choose_policy(
+        self,
+        requests: Sequence[ParsedRequest],
+        table: Row,
+        rng: np.random.Generator,
+        counts: bool,
+        hold: bool,
+    ) -> list[Choice]:
+        model = self._source.model
+        if counts:  # all are chosen, or none; and if they are not held, the model stays as it is
+            before = model.decided.copy(), model.pending, model.decisions
+        try:
+            choices = self.policy.choose_all(
+                model,
+                table.astype(np.float64),
+                _ends(requests),
+                [counts and request.activated for request in requests],
+                rng,
+            )
+            for choice in choices:
+                if not (0.0 < choice.propensity <= 1.0 and math.isfinite(choice.mean)):
+                    raise PolicyFailure("not finite", f"the policy returned {choice}")
+        except Exception as error:
+            if counts:
+                model.decided, model.pending, model.decisions = before
+            if isinstance(error, PolicyFailure):
+                raise
+            raise PolicyFailure("error", f"{type(error).__name__}: {error}") from error
+        if counts and not hold:
+            model.decided, model.pending, model.decisions = before
+        return choices
+
+    def _count(self, choice: Choice, table: Row) -> bool:
+        """Count what the baseline chose, if the model can still count."""
+        try:
+            self._source.add_pending(table[choice.index].astype(np.float64), choice.weight)
+        except Exception:
+            return False
+        return True
+
+    def _one_by_one(
+        self,
+        requests: Sequence[ParsedRequest],
+        table: Row,
+        now: int,
+        rng: np.random.Generator,
+        hold: bool,
+    ) -> list[Decision]:
+        """Some may still be chosen by the policy."""
+        made, start = [], 0
+        for request in requests:
+            end = start + request.n_rows
+            made += self.choose([request], table[start:end], now=now, rng=rng, hold=hold)
+            start = end
+        return made
+
+    def _choose_baseline(
+        self, requests: Sequence[ParsedRequest], table: Row, rng: np.random.Generator
+    ) -> list[Choice]:
+        choices, start = [], 0
+        for request in requests:
+            index, share = choose_baseline(self._baseline, request.actions, request.n_rows, rng)
+            mean, weight = self._predict(table[start + index].astype(np.float64))
+            choices.append(Choice(index, share, mean, weight))
+            start += request.n_rows
+        return choices
+
+    def _predict(self, row: Vector) -> tuple[float, float]:
+        """Mean and weight by the model; by the prior if the model is of no use."""
+        try:
+            mean, weight = self.model.predict(row)
+            if math.isfinite(mean + weight):
+                return mean, weight
+        except Exception:
+            pass  # it was reported when the policy failed
+        return Model(self.policy.start, self.policy.family).predict(row)
+
+    def _decide(
+        self,
+        requests: Sequence[ParsedRequest],
+        table: Row,
+        choices: Sequence[Choice],
+        now: int,
+        counted: bool,
+        hold: bool,
+    ) -> list[Decision]:
+        start, made, version = 0, [], self._source.version
+        for request, choice in zip(requests, choices, strict=True):
+            index, id = choice.index, request.id
+            if id is None:
+                id = self._new_id(now)
+            decision = Decision(
+                id,
+                now,
+                index if request.actions is None else request.actions[index],
+                index,
+                table[start + index].copy(),  # so that the other rows need not be kept
+                choice.mean,
+                choice.propensity,
+                version,
+                request.activated,
+            )
+            if hold:
+                partition = partition_of(key_of(id), self._partitions)
+                pending = counted and request.activated
+                self.unapplied.add(Unapplied(decision, choice.weight, partition, pending))
+            made.append(decision)
+            start += request.n_rows
+        self.unapplied.compact()
+        return made
+
+    def _repair(self) -> None:
+        if not self._repaired:  # it takes a while
+            self._repaired = True
+            self._source.repair(self.unapplied)
+
+
+def warm_up(policy: Policy, using: Kernels | None = None) -> None:
+    """Compile the kernels now, so that no caller waits for it."""
+    model = Model(policy.start, policy.family, using=using)
+    rows: Matrix = np.zeros((2, policy.dim))
+    policy.choose_all(model, rows, [2], [True], np.random.default_rng(0))
+    model.expect_all(rows, np.array([0.25, 0.25]))
+    model.expect(rows[0], 0.25)
+    model.withdraw(rows[0], 0.25)
+
+
+def _ends(requests: Sequence[ParsedRequest]) -> list[int]:
+    """Where the rows of each request end in the table of all."""
+    end, ends = 0, []
+    for request in requests:
+        end += request.n_rows
+        ends.append(end)
+    return ends

@@ -1,0 +1,101 @@
+"""A published model that a decider has loaded, with what was decided here since."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from belated.decider.modes import Mode
+from belated.decider.unapplied import UnappliedDecisions
+from belated.inputs import Vector
+from belated.kernels import Kernels
+from belated.models import Model, root_of
+from belated.policies import Policy
+from belated.published import PublishedModel
+from belated.statistics import Information
+
+
+class LoadedModel:
+    """The newest published model; it counts decisions that its learner had not read.
+
+    Args:
+        policy: what chooses; the learner must have the same one.
+        using: kernels to use instead of the best available.
+
+    >>> from belated import Bernoulli, DelayedUCB
+    >>> LoadedModel(DelayedUCB(2, Bernoulli())).version
+    0
+    """
+
+    def __init__(self, policy: Policy, *, using: Kernels | None = None) -> None:
+        self._policy = policy
+        self._using = using
+        self._published: PublishedModel | None = None
+        self._frozen = False
+        #: What chooses: the prior before the first model is loaded.
+        self.model = self._as_published()
+        #: Records that the learner had folded when it made the model.
+        self.version = 0
+
+    def load(self, published: PublishedModel, unapplied: UnappliedDecisions) -> None:
+        """Replace the model.
+
+        Raises:
+            JournalMismatch: it was made for another policy.
+            CorruptJournal: it holds numbers that are not finite.
+        """
+        model = published.model(self._policy, using=self._using)
+        self.model, self._published, self.version = model, published, published.version
+        unapplied.forget_read(published.positions)
+        self._count(unapplied)
+
+    def change_mode(self, mode: Mode, unapplied: UnappliedDecisions) -> None:
+        """A frozen model is not changed by what is decided with it either."""
+        self._frozen = mode == "freeze"
+        self.repair(unapplied)
+
+    def repair(self, unapplied: UnappliedDecisions) -> None:
+        """Start again from the model as it was published."""
+        self.model = self._as_published()
+        self._count(unapplied)
+
+    def add_pending(self, x: Vector, weight: float) -> None:
+        """Count a decision as pending."""
+        self._policy.expect(self.model, x, weight)
+
+    def remove_pending(self, x: Vector, weight: float) -> None:
+        """Count a decision no longer: it never came to be."""
+        self.model.decisions -= 1
+        if self._policy.pending_weight == 0.0:
+            self.model.pending -= 1
+        else:
+            self.model.withdraw(x, self._policy.share(weight))
+
+    def _as_published(self) -> Model:
+        if self._published is None:
+            return Model(self._policy.start, self._policy.family, using=self._using)
+        return self._published.model(self._policy, using=self._using)
+
+    def _count(self, unapplied: UnappliedDecisions) -> None:
+        """Count in a new model what it has not read."""
+        for one in unapplied:
+            one.counted = one.decision.activated and not self._frozen
+        if self._frozen:
+            return
+        model, policy = self.model, self._policy
+        rows, shares, summed = unapplied.pending()
+        if policy.pending_weight == 0.0:
+            model.pending += len(rows) + summed.count
+            model.decisions += len(rows) + summed.count
+            return
+        if summed.count:
+            _add(model, summed)
+        if len(rows):
+            model.expect_all(rows, shares)
+
+
+def _add(model: Model, summed: Information) -> None:
+    """Count a sum: H of the model plus the sum, and a root of that."""
+    inverse = np.linalg.inv(model.decided)
+    model.decided = root_of(inverse.T @ inverse + summed.matrix)
+    model.pending += summed.count
+    model.decisions += summed.count

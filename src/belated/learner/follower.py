@@ -1,0 +1,194 @@
+"""A fold that keeps up with its journal: append, read back, settle, save."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from belated.events import Decision, Event, Record, Settled
+from belated.exceptions import (
+    JournalAway,
+    JournalError,
+    JournalUnavailable,
+    SnapshotConflict,
+    SnapshotWarning,
+)
+from belated.journals import Journal
+from belated.journals.arrivals import route
+from belated.learner.fold import Fold
+
+
+class Holder(Protocol):
+    """Counts decisions that are durable and cannot be folded yet: see :class:`Decider`."""
+
+    def hold(self, decision: Decision) -> None:
+        """Count it as pending."""
+
+    def release(self, id: str) -> None:
+        """It is folded now."""
+
+    def release_all(self) -> None:
+        """All of them are."""
+
+    @property
+    def holds(self) -> bool:
+        """Whether there are any."""
+
+
+class Follower:
+    """Appends events, and folds everything new, one's own events included.
+
+    While the journal is away and a spool accepts events, the fold is *behind*: each call then
+    folds a part of what is new, so that no caller waits for all that an outage held up.
+
+    Args:
+        fold: the state.
+        journal: what it is a fold of.
+        clock: gives microseconds since 1970.
+        holder: counts the decisions that are durable, and cannot be folded yet.
+    """
+
+    def __init__(
+        self,
+        fold: Fold,
+        journal: Journal,
+        clock: Callable[[], int],
+        holder: Holder,
+    ) -> None:
+        self.fold = fold
+        self.journal = journal
+        self._clock = clock
+        self._holder = holder
+        #: Whether the journal was away, and not all of it is folded since.
+        self.behind = False
+        self._snapshot_at = fold.version + fold.tuning.snapshot_every
+
+    def append(self, events: Sequence[Event]) -> None:
+        """Append, then fold everything new."""
+        if self.behind:
+            self.follow()
+        positions = self.journal.append(events)
+        if self.behind or not all(positions):
+            self._accept(events)
+            return
+        try:
+            self.catch_up()
+        except JournalUnavailable:  # but they are durable
+            self._accept(events)
+            return
+        self._holder.release_all()  # positions say that nothing waits in a spool any longer
+        self._save_in_passing()
+
+    def append_one(self, event: Event) -> str:
+        """Append one event, and with it whatever is due; returns what the event meant."""
+        journal, fold = self.journal, self.fold
+        partition = route(event, journal.partitions)
+        if self.behind:
+            self.follow()
+        positions = journal.append([*self.due(partition), event])
+        if self.behind or not positions[-1]:
+            return self._accept([event])
+        try:
+            # If the journal had the event already, so had the fold.
+            status = self._fold_to(partition, positions) or "duplicate"
+            if journal.partitions > 1:
+                fold.catch_up(journal)
+        except JournalUnavailable:  # but the event is durable
+            return self._accept([event])
+        if self._holder.holds:
+            self._holder.release_all()
+        self._save_in_passing()
+        return status
+
+    def due(self, partition: int) -> list[Event]:
+        """Return what settles a partition, if anything is due."""
+        if self.behind:  # what is known of the partition is old, and one such event is enough
+            return []
+        now = self._clock()
+        return [Settled(partition, now)] if self.fold.ledgers[partition].is_due(now) else []
+
+    def catch_up(self) -> None:
+        """Fold everything new."""
+        self.behind = True  # until it has answered
+        if self._holder.holds:
+            while not self._fold_some():
+                pass
+        else:
+            self.fold.catch_up(self.journal)
+        self.behind = False
+
+    def follow(self) -> bool:
+        """Fold a part of what is new; returns whether the journal could be read."""
+        try:
+            self.behind = not self._fold_some()
+        except JournalAway:
+            return False
+        self._save_in_passing()
+        return True
+
+    def save(self) -> None:
+        """Save a snapshot of every partition."""
+        self._snapshot_at = self.fold.version + self.fold.tuning.snapshot_every
+        try:
+            self.fold.save(self.journal)
+        except SnapshotConflict:  # another process saved since: what it left is not ours
+            self.fold.save(self.journal, whole=True)
+
+    def try_to_save(self) -> None:
+        """A snapshot is a shortcut: that it failed is no reason to fail what is in the journal."""
+        try:
+            self.save()
+        except JournalError as error:
+            message = f"no snapshot was saved ({error}); the next opening reads more of the journal"
+            warnings.warn(message, SnapshotWarning, stacklevel=5)
+
+    def _save_in_passing(self) -> None:
+        if self.fold.version >= self._snapshot_at:
+            self.try_to_save()
+
+    def _fold_to(self, partition: int, positions: Sequence[int]) -> str:
+        """Fold a partition up to some events; returns what the last meant, if it was new."""
+        fold, last, status = self.fold, max(positions), ""
+        while fold.positions[partition] < last:
+            page = self.journal.read(partition, fold.positions[partition], fold.tuning.page)
+            if len(page) > len(positions) and fold.is_much(len(page)):  # others were busy
+                with fold.learner.bulk():
+                    status = self._take_page(page, positions[-1]) or status
+            else:
+                status = self._take_page(page, positions[-1]) or status
+        return status
+
+    def _take_page(self, page: Sequence[Record], own: int) -> str:
+        status = ""
+        for record in page:
+            meaning = self._take(record)
+            if record.position == own:
+                status = meaning
+        return status
+
+    def _fold_some(self) -> bool:
+        """Fold some of what is new; returns whether that was all."""
+        left = self.fold.tuning.follow
+        for partition, position in enumerate(self.fold.positions):
+            page = self.journal.read(partition, position, left)
+            for record in page:
+                self._take(record)
+            left -= len(page)
+            if not left:
+                return False
+        return True
+
+    def _take(self, record: Record) -> str:
+        if self._holder.holds and isinstance(record.event, Decision):
+            self._holder.release(record.event.id)
+        return self.fold.take(record)
+
+    def _accept(self, events: Sequence[Event]) -> str:
+        """Events are durable, and folded when the journal is back."""
+        for event in events:
+            # One that was folded before a read failed counts by itself.
+            if isinstance(event, Decision) and self.fold.entry(event.id) is None:
+                self._holder.hold(event)
+        self.behind = True
+        return "accepted"

@@ -1,0 +1,42 @@
+"""Sizes that change speed and memory, never what is decided or learned."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from belated.ids import new_id
+
+
+@dataclass(frozen=True)
+class Tuning:
+    """The library's own constants in one value: nobody needs to change them but tests.
+
+    The fault simulator draws them small, so that every boundary is crossed in a short run.
+
+    Attributes:
+        page: records read at a time.
+        follow: records folded in one call while a bandit is behind its journal.
+        bulk: from so many new records on they are folded in bulk, with one fit at the end.
+        snapshot_every: records folded after which a bandit saves a snapshot.
+        recent: decisions that a ledger keeps as objects before it puts them into columns.
+        dropped: forgotten decisions that leave memory together.
+        batch: changes that wait before a learner adds them to its sums; None: by the dimension.
+        max_unapplied: durable decisions that a decider counts one by one.
+        unapplied_block: decisions beyond those that are summed together.
+        new_id: makes a decision id of the time in microseconds since 1970.
+    """
+
+    page: int = 10_000
+    follow: int = 500
+    bulk: int = 1_000
+    snapshot_every: int = 100_000
+    recent: int = 256
+    dropped: int = 1_024
+    batch: int | None = None
+    max_unapplied: int = 20_000
+    unapplied_block: int = 1_000
+    new_id: Callable[[int], str] = new_id
+
+
+USUAL = Tuning()
