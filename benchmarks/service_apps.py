@@ -15,14 +15,14 @@ from typing import ClassVar
 from belated import Bernoulli, DelayedUCB, Explicit
 from belated.learner import Learner
 from belated.service import Definition, create_app
-from belated.service.app import learning
-from belated.service.exchange import Receive, Scope, Send, answer_bytes, body_of
-from belated.service.learners import Learners
-from belated.service.logs import start_logging
-from belated.service.metrics import Metrics
-from belated.service.server import serve
-from belated.service.spools import SpoolFolder
-from belated.service.tokens import TokenKeys
+from belated.service.http.app import learning
+from belated.service.http.asgi_io import Receive, Scope, Send, answer_bytes, body_of
+from belated.service.learning.learners import Learners
+from belated.service.operating.logs import start_logging
+from belated.service.operating.metrics import Metrics
+from belated.service.http.server import serve
+from belated.service.serving.spools import SpoolFolder
+from belated.service.access.tokens import TokenKeys
 
 DIM, ARMS = 20, 10
 OFFERS = Definition(

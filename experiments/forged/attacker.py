@@ -14,7 +14,7 @@ from itertools import cycle
 import numpy as np
 
 from belated.events import Decision
-from belated.service.tokens import RewardTokens, TokenKeys
+from belated.service.access.tokens import RewardTokens, TokenKeys
 from experiments.serving import Caller
 
 #: The name of the service's key and its secret, and what is guessed instead of it.

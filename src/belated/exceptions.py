@@ -12,6 +12,11 @@
     ├── ReadOnly          (ValueError)    the bandit is closed, or a view of the past
     ├── BanditOff         (RuntimeError)  the bandit's mode is ``off``: it makes no decisions
     ├── PolicyFailure     (RuntimeError)  a policy could not choose; carries the ``reason``
+    ├── AccessDenied      (PermissionError)
+    │   ├── Unauthenticated               no credential that works
+    │   ├── Forbidden                     a credential that does not allow this
+    │   └── RateLimited                   too many requests; carries ``retry_after``
+    ├── UnknownBandit     (LookupError)   the service has no bandit of this name
     ├── ServiceError      (RuntimeError)  a service refused or failed; carries its ``problem``
     │   └── ServiceUnavailable (OSError)  it could not be reached in time: try again
     ├── MissingExtra      (ImportError)   an optional dependency is needed; names the pip command
@@ -172,6 +177,37 @@ class PolicyFailure(BelatedError, RuntimeError):
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (self.reason, str(self))
+
+
+class AccessDenied(BelatedError, PermissionError):
+    """A service refuses to do this for whoever asks."""
+
+
+class Unauthenticated(AccessDenied):
+    """No API key and no reward token, or none that works."""
+
+
+class Forbidden(AccessDenied):
+    """The API key or reward token works, and does not allow this."""
+
+
+class RateLimited(AccessDenied):
+    """The API key asks too often.
+
+    Attributes:
+        retry_after: seconds to wait.
+    """
+
+    def __init__(self, message: str, retry_after: float) -> None:
+        super().__init__(message)
+        self.retry_after = retry_after
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (str(self), self.retry_after)
+
+
+class UnknownBandit(BelatedError, LookupError):
+    """The service has no bandit of this name."""
 
 
 class ServiceError(BelatedError, RuntimeError):

@@ -43,8 +43,8 @@ from belated.journals import Journal
 from belated.journals.spool import SpoolJournal
 from belated.learner.fold import Fold
 from belated.published import PublishedModel
-from belated.service.decider import MODES, Asked, Decider, NoChoice
-from belated.service.learning import LearningService
+from belated.decider import MODES, Asked, Decider, NoChoice
+from belated.service.learning.learning_service import LearningService
 from belated.testing.simulator.checks import (
     Disagreement,
     check_acknowledged,
@@ -532,11 +532,11 @@ def without_threads(world: World) -> Iterator[None]:
     threads = SimpleNamespace(Thread=NoThread, Lock=threading.Lock, Event=threading.Event)
     with ExitStack() as stack:
         for place, value in {
-            "belated.service.learning.time": time,
-            "belated.service.learning.ThreadPoolExecutor": Steps,
-            "belated.service.learning.PAGE": world.knobs.page,
-            "belated.service.lease.threading": threads,
-            "belated.service.decider.new_id": vars(bandit)["new_id"],
+            "belated.service.learning.learning_service.time": time,
+            "belated.service.learning.learning_service.ThreadPoolExecutor": Steps,
+            "belated.service.learning.learning_service.PAGE": world.knobs.page,
+            "belated.service.learning.lease.threading": threads,
+            "belated.decider.new_id": vars(bandit)["new_id"],
         }.items():
             stack.enter_context(patch(place, value))
         yield

@@ -11,7 +11,7 @@ from collections.abc import Callable
 import pytest
 
 from belated.published import PublishedModel
-from belated.service.decider import Decider
+from belated.decider import Decider
 from belated.testing.simulator.faults import STRIKES
 from tests.faults.service_simulation import Board, ServiceJournal, simulate_service
 

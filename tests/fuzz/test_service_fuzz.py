@@ -31,10 +31,10 @@ from belated.events import Decision
 from belated.journals import PostgresJournal
 from belated.learner.fold import Fold
 from belated.service import Definition, create_app
-from belated.service.app import AROUND, Service
-from belated.service.keys import SCOPES, new_key
-from belated.service.routes import BANDIT_ROUTES
-from belated.service.tokens import TokenKeys
+from belated.service.http.app import AROUND, Service
+from belated.service.access.keys import SCOPES, new_key
+from belated.service.http.routes import BANDIT_ROUTES
+from belated.service.access.tokens import TokenKeys
 from tests.fuzz.documents import CANARY, for_features, for_rows
 from tests.integration.keyrings import Made, answers, make, revoke
 from tests.integration.ledgers import check_ledger, folds_of

@@ -10,9 +10,9 @@ import httpx
 import msgspec
 
 from belated.journals import PostgresJournal
-from belated.service.openapi import describe
-from belated.service.problems import Problem
-from belated.service.routes import BANDIT_ROUTES, find
+from belated.service.http.openapi import describe
+from belated.service.http.problems import Problem
+from belated.service.http.routes import BANDIT_ROUTES, find
 from tests.integration.listening import listening
 
 #: Stands in whatever is sent here, and so must not stand in a log or a metric.

@@ -7,7 +7,7 @@ import numpy as np
 from belated.journals import PostgresJournal
 from belated.learner.fold import Fold
 from belated.service import Definition
-from belated.service.app import Service
+from belated.service.http.app import Service
 
 
 def folds_of(app: Service) -> dict[str, Fold]:

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from belated.service.logs import JsonLines
+from belated.service.operating.logs import JsonLines
 
 # Not all loggers: the test's own client tells what it sends. That of psycopg has this level by
 # itself, whatever is asked for.

@@ -11,8 +11,8 @@ from typing import Any
 import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from belated.service.app import Service
-from belated.service.short_way import protocol_for
+from belated.service.http.app import Service
+from belated.service.http.fast_path import protocol_for
 from tests.waiting import eventually
 
 

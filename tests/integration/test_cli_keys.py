@@ -9,7 +9,7 @@ import pytest
 
 from belated.cli.main import main
 from belated.journals import PostgresKeys
-from belated.service.keys import hash_of, looks_whole
+from belated.service.access.keys import hash_of, looks_whole
 
 Say = Callable[..., tuple[int, str, str]]
 

@@ -14,8 +14,8 @@ from belated.events import Event, Void
 from belated.exceptions import JournalUnavailable
 from belated.journals import MemoryJournal, PostgresBoard, PostgresJournal, SpoolJournal
 from belated.service import doctor
-from belated.service.doctor import examine
-from belated.service.findings import Finding
+from belated.service.operating.doctor import examine
+from belated.service.operating.findings import Finding
 from tests.integration.postgres_server import StartPostgres
 
 

@@ -19,10 +19,10 @@ from belated.learner.fold import Fold, same_sums
 from belated.published import PublishedModel
 from belated.rewards import Rewards
 from belated.service import learning as module
-from belated.service.app import learning
-from belated.service.decider import Asked
-from belated.service.desk import Definition, Desk
-from belated.service.learning import LearningService
+from belated.service.http.app import learning
+from belated.decider import Asked
+from belated.service.serving.served_bandit import Definition, Desk
+from belated.service.learning.learning_service import LearningService
 from tests.waiting import eventually
 
 DIM = 3
@@ -303,7 +303,7 @@ def test_one_that_is_stuck_loses_the_lead(
     play(writer, 5)
     stuck, other = (learning(definition(bandit), dsn, lease=0.3) for _ in range(2))
     until_idle(stuck)
-    monkeypatch.setattr("belated.service.lease.PATIENCE", 0.2)
+    monkeypatch.setattr("belated.service.learning.lease.PATIENCE", 0.2)
     deadline = time.monotonic() + 10
     while not other.leads():
         other.step()

@@ -12,7 +12,7 @@ import psycopg
 from belated import Bernoulli, DelayedUCB, Explicit
 from belated.journals import PostgresJournal
 from belated.service import Definition, create_app
-from belated.service.spools import SpoolFolder
+from belated.service.serving.spools import SpoolFolder
 from tests.integration.postgres_server import PostgresServer, find_programs
 from tests.integration.serving import served
 from tests.waiting import eventually

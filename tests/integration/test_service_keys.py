@@ -16,10 +16,10 @@ from belated import Bernoulli, DelayedUCB, Explicit
 from belated.exceptions import JournalError, ServiceError
 from belated.journals import PostgresJournal, PostgresKeys
 from belated.service import Client, Definition, create_app
-from belated.service.app import AROUND
-from belated.service.keys import SCOPES, hash_of, new_key
-from belated.service.problems import Problem
-from belated.service.routes import BANDIT_ROUTES, Route
+from belated.service.http.app import AROUND
+from belated.service.access.keys import SCOPES, hash_of, new_key
+from belated.service.http.problems import Problem
+from belated.service.http.routes import BANDIT_ROUTES, Route
 from tests.integration.keyrings import answers, make, revoke
 from tests.integration.postgres_server import StartPostgres
 from tests.integration.serving import Serving, served

@@ -18,7 +18,7 @@ from belated.journals import PostgresJournal
 from belated.learner.fold import Fold
 from belated.published import PublishedModel
 from belated.service import Definition, create_app
-from belated.service.app import Service
+from belated.service.http.app import Service
 from tests.integration.serving import served
 from tests.waiting import eventually
 

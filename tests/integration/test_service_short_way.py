@@ -15,8 +15,8 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from belated import Bernoulli, DelayedUCB, Explicit
 from belated.service import Definition, create_app
-from belated.service.app import Service
-from belated.service.short_way import ShortWay, _Exchange
+from belated.service.http.app import Service
+from belated.service.http.fast_path import ShortWay, _Exchange
 from tests.integration.keyrings import Made, known
 from tests.integration.serving import Serving, served
 from tests.waiting import eventually

@@ -14,8 +14,8 @@ from belated import Bernoulli, DelayedUCB, Explicit
 from belated.events import Decision, Reward, Void
 from belated.journals import PostgresJournal, SpoolJournal
 from belated.service import Definition, create_app
-from belated.service.app import Service
-from belated.service.spools import SpoolFolder
+from belated.service.http.app import Service
+from belated.service.serving.spools import SpoolFolder
 from tests.faults.gates import Gate
 from tests.integration.postgres_server import PostgresServer
 from tests.integration.serving import served

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from belated.service.decider import MODES
-from belated.service.learners import Learners
-from belated.service.metrics import OF_DESKS, OF_LEARNERS, Metrics
-from belated.service.spools import LIMIT
+from belated.decider import MODES
+from belated.service.learning.learners import Learners
+from belated.service.operating.metrics import OF_DESKS, OF_LEARNERS, Metrics
+from belated.service.serving.spools import LIMIT
 
 yaml = pytest.importorskip("yaml")
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from belated.service.config import Config, parse_config
+from belated.service.operating.config import Config, parse_config
 
 yaml = pytest.importorskip("yaml")
 

@@ -12,7 +12,7 @@ from belated.events import Event, Void
 from belated.exceptions import JournalClosed, JournalUnavailable
 from belated.journals import MemoryJournal
 from belated.service import group_commit
-from belated.service.group_commit import GroupCommit
+from belated.service.serving.group_commit import GroupCommit
 
 
 class Gated(MemoryJournal):

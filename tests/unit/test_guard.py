@@ -13,9 +13,9 @@ import pytest
 
 from belated.exceptions import JournalUnavailable
 from belated.journals.postgres_keys import LiveKey
-from belated.service.guard import Guard
-from belated.service.keys import hash_of, new_key
-from belated.service.problems import ProblemError
+from belated.service.access.authorizer import Guard
+from belated.service.access.keys import hash_of, new_key
+from belated.service.http.problems import ProblemError
 from tests.waiting import eventually
 
 

@@ -10,8 +10,8 @@ import pytest
 
 from belated.exceptions import InvalidInput
 from belated.service import Client
-from belated.service.guard import auth_at
-from belated.service.keys import (
+from belated.service.access.authorizer import auth_at
+from belated.service.access.keys import (
     LENGTH,
     SCOPES,
     Key,

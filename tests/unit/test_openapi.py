@@ -9,11 +9,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from belated.service.app import AROUND
-from belated.service.bodies import Decided, Offer
-from belated.service.openapi import describe, document
-from belated.service.problems import ProblemError
-from belated.service.routes import BANDIT_ROUTES, Route, find
+from belated.service.http.app import AROUND
+from belated.service.wire.schemas import Decided, Offer
+from belated.service.http.openapi import describe, document
+from belated.service.http.problems import ProblemError
+from belated.service.http.routes import BANDIT_ROUTES, Route, find
 
 ROUTES = (*BANDIT_ROUTES, *AROUND)
 

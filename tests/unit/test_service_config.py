@@ -12,8 +12,8 @@ import pytest
 from belated import Bernoulli, DefaultAfter, DelayedThompson, DelayedUCB, Explicit, PerArm
 from belated.cli.main import main
 from belated.exceptions import InvalidConfig, InvalidInput
-from belated.service.config import Server, parse_config, read_config
-from belated.service.spools import SpoolFolder
+from belated.service.operating.config import Server, parse_config, read_config
+from belated.service.serving.spools import SpoolFolder
 
 DATABASE = '[database]\ndsn = "postgresql://localhost/belated"\n'
 OFFERS = """[bandits.offers]
@@ -287,7 +287,7 @@ class TestTheCommand:
     ) -> None:
         """Before anything else is looked at."""
         monkeypatch.setitem(sys.modules, module, None)
-        monkeypatch.delitem(sys.modules, "belated.service.server", raising=False)
+        monkeypatch.delitem(sys.modules, "belated.service.http.server", raising=False)
         assert main([command, str(tmp_path / "none.toml")]) == 2
         message = f"belated: belated {command} needs an extra: pip install 'belated[service]'\n"
         assert capsys.readouterr().err == message

@@ -10,8 +10,8 @@ import pytest
 
 from belated.exceptions import JournalUnavailable, UnknownEvent
 from belated.service import learners as module
-from belated.service.learners import Learners
-from belated.service.learning import LearningService
+from belated.service.learning.learners import Learners
+from belated.service.learning.learning_service import LearningService
 from tests.waiting import eventually
 
 

@@ -7,7 +7,7 @@ import logging
 import subprocess
 import sys
 
-from belated.service.logs import JsonLines
+from belated.service.operating.logs import JsonLines
 
 
 def line(**fields: object) -> dict[str, object]:
@@ -49,7 +49,7 @@ def test_warnings_and_the_death_of_a_thread_are_lines_too() -> None:
     """Nothing is said in another form."""
     code = """
 import threading, warnings
-from belated.service.logs import start_logging
+from belated.service.operating.logs import start_logging
 start_logging("warning")
 warnings.warn("beware")
 thread = threading.Thread(target=lambda: 1 / 0, name="writer")

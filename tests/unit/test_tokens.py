@@ -12,9 +12,9 @@ import pytest
 
 from belated.events import Decision
 from belated.exceptions import InvalidInput
-from belated.service.bodies import RewardBody
-from belated.service.problems import ProblemError
-from belated.service.tokens import LIFETIME, NOBODY, RewardTokens, TokenKeys, TokenMode
+from belated.service.wire.schemas import RewardBody
+from belated.service.http.problems import ProblemError
+from belated.service.access.tokens import LIFETIME, NOBODY, RewardTokens, TokenKeys, TokenMode
 
 NOW = 1_700_000_000_000_000
 SECOND = 1_000_000

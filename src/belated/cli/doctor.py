@@ -26,8 +26,8 @@ def run(options: argparse.Namespace) -> int:
     """Run the command."""
     check_extra("belated doctor")
 
-    from belated.service.doctor import examine
-    from belated.service.findings import lines
+    from belated.service.operating.doctor import examine
+    from belated.service.operating.findings import lines
 
     findings = examine(options.file)
     sound = all(one.state != "wrong" for one in findings)

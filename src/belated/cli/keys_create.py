@@ -42,7 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Run the command."""
-    from belated.service.keys import ALL, SCOPES, check_rate, check_scope, hash_of, new_key
+    from belated.service.access.keys import ALL, SCOPES, check_rate, check_scope, hash_of, new_key
 
     name = check_id(options.name, "the name")
     bandits = sorted(set(options.bandits))

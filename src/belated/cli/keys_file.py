@@ -11,7 +11,7 @@ from belated.cli.service import check_extra, read
 from belated.journals import PostgresKeys
 
 if TYPE_CHECKING:
-    from belated.service.config import Config
+    from belated.service.operating.config import Config
 
 
 def add_file(parser: argparse.ArgumentParser) -> None:

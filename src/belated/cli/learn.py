@@ -18,7 +18,7 @@ from belated.cli.service import add_config, prepared
 from belated.exceptions import InvalidInput
 
 if TYPE_CHECKING:
-    from belated.service.learners import Learners
+    from belated.service.learning.learners import Learners
 
 EXAMPLE = "belated learn belated.toml --metrics 9090"
 
@@ -37,8 +37,8 @@ def run(options: argparse.Namespace) -> int:
     """Run the command, until SIGTERM or SIGINT."""
     config = prepared(options, "belated learn")
 
-    from belated.service.app import learning
-    from belated.service.learners import Learners
+    from belated.service.http.app import learning
+    from belated.service.learning.learners import Learners
 
     told: list[int] = []
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -63,7 +63,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _tell_metrics(where: str, learners: Learners) -> Callable[[], None]:
-    from belated.service.metrics import Metrics
+    from belated.service.operating.metrics import Metrics
 
     host, _, port = where.rpartition(":")
     if not port.isascii() or not port.isdigit() or not 0 < int(port) < 65_536:

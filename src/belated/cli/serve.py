@@ -30,8 +30,8 @@ def run(options: argparse.Namespace) -> int:
         return _check(options.file)
 
     from belated.service import create_app
-    from belated.service.guard import auth_at
-    from belated.service.server import serve
+    from belated.service.access.authorizer import auth_at
+    from belated.service.http.server import serve
 
     config = prepared(options, "belated serve")
     server = config.server
@@ -51,7 +51,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _check(file: str) -> int:
-    from belated.service.config import read_config
+    from belated.service.operating.config import read_config
 
     try:
         config = read_config(file)

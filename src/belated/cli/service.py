@@ -9,7 +9,7 @@ from belated.exceptions import BelatedError, InvalidConfig, MissingExtra
 from belated.journals import PostgresJournal
 
 if TYPE_CHECKING:
-    from belated.service.config import Config
+    from belated.service.operating.config import Config
 
 
 def add_config(parser: argparse.ArgumentParser) -> None:
@@ -33,7 +33,7 @@ def prepared(options: argparse.Namespace, command: str) -> Config:
     check_extra(command)
     config = read(options.file)
 
-    from belated.service.logs import start_logging
+    from belated.service.operating.logs import start_logging
 
     start_logging(options.log_level)
     dsn = config.database.dsn
@@ -46,7 +46,7 @@ def prepared(options: argparse.Namespace, command: str) -> Config:
 
 def read(file: str) -> Config:
     """The configuration in a file; of several mistakes the first is told."""
-    from belated.service.config import read_config
+    from belated.service.operating.config import read_config
 
     try:
         return read_config(file)

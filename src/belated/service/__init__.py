@@ -1,13 +1,22 @@
-"""The decision service: HTTP in front, a journal in PostgreSQL behind.
+"""The decision service: HTTP in front, a store behind.
 
-*Deciders* (:func:`create_app`) hold the latest model, choose, and have every decision and reward
-kept before they answer. One *learner* (:class:`LearningService`) at a time folds the journal and
+*Deciders* (:func:`create_app`) hold the newest model, choose, and answer once every decision and
+reward is durable. One *learner* (:class:`LearningService`) at a time folds the journal and
 publishes models. One process can be both. :class:`Client` has the verbs of a bandit, over HTTP.
+
+* ``wire``: what client and server send each other.
+* ``serving``: one bandit at one decider process.
+* ``learning``: learners, and the lease of the one that leads.
+* ``access``: API keys and reward tokens.
+* ``http``: routes, problems and status codes; the only room that knows them.
+* ``operating``: configuration, logs, metrics, doctor.
+* ``client``: the client.
+* ``runtime``: time and threads, real ones; the fault simulator has others.
 """
 
-from belated.service.app import create_app
-from belated.service.client import Client
-from belated.service.desk import Definition
-from belated.service.learning import LearningService
+from belated.service.client.client import Client
+from belated.service.http.app import create_app
+from belated.service.learning.learning_service import LearningService
+from belated.service.serving.definition import Definition
 
 __all__ = ["Client", "Definition", "LearningService", "create_app"]

@@ -17,7 +17,7 @@ import msgspec
 import numpy as np
 import pytest
 
-from belated.service.routes import find
+from belated.service.http.routes import find
 from tests.integration.asking import SECRET, Asking
 from tests.integration.bad_inputs.bandits import LIMIT, ROW, packed
 from tests.waiting import eventually

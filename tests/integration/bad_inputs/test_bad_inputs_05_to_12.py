@@ -16,7 +16,7 @@ import httpx
 import numpy as np
 import pytest
 
-from belated.service.app import Service
+from belated.service.http.app import Service
 from tests.integration.asking import SECRET, Asking, nothing_told
 from tests.integration.bad_inputs.bandits import (
     COIN,

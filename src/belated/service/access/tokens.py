@@ -1,0 +1,188 @@
+"""Tokens of rewards: whoever has the one of a decision may report its reward, without a key.
+
+A token is the name of the key that signed it, a dot, and 72 letters: the time it ends, the range of
+the reward, and the HMAC-SHA256 of both with the bandit and the decision. Nothing is kept of it: it
+is checked by being made again.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hmac
+import re
+import struct
+from collections.abc import Callable, Mapping
+from typing import Literal
+
+from belated.events import Decision
+from belated.exceptions import Forbidden, InvalidInput, Unauthenticated
+from belated.journals.arrivals import system_clock
+from belated.service.wire.schemas import RewardBody
+
+#: What is done with tokens: none are made; they are counted; they are asked for.
+TokenMode = Literal["off", "report", "enforce"]
+#: How long a token is good for where nothing says how late a reward may come, in microseconds.
+LIFETIME = 30 * 86_400_000_000
+#: What a token can turn out to be.
+VERDICTS = ("valid", "missing", "forged", "expired", "range", "part")
+
+_FORM = 1  # so that another one can come later
+_PAYLOAD = struct.Struct(">BIBdd")  # form, end in seconds (high 32 bits and low 8), range
+_KEY = re.compile(r"([A-Za-z0-9_-]{1,16}):([A-Za-z0-9+/=_-]+)")
+_LEAST_BYTES = 32
+
+
+class TokenKeys:
+    """The secrets that sign and verify: the first signs, all verify.
+
+    Args:
+        secrets: by their ids.
+
+    >>> TokenKeys.read("b:" + "B" * 43 + "=,a:" + "A" * 43 + "=")
+    TokenKeys('b', 'a')
+    """
+
+    def __init__(self, secrets: Mapping[str, bytes]) -> None:
+        self.secrets = dict(secrets)
+
+    @classmethod
+    def read(cls, text: str) -> TokenKeys:
+        """Keys as they are written in the environment: ``id:base64``, with commas between."""
+        secrets: dict[str, bytes] = {}
+        for number, part in enumerate(text.split(","), start=1):
+            form = _KEY.fullmatch(part.strip())
+            if form is None or form[1] in secrets:
+                message = f"token key {number} is not written id:base64, with an id of its own"
+                raise InvalidInput(message)
+            try:
+                secret = base64.b64decode(form[2].replace("-", "+").replace("_", "/"))
+            except binascii.Error:
+                raise InvalidInput(f"the secret of token key {form[1]!r} is no base64") from None
+            if len(secret) < _LEAST_BYTES:
+                message = f"the secret of token key {form[1]!r} has {len(secret)} bytes: make one "
+                raise InvalidInput(f"{message}of {_LEAST_BYTES} with `openssl rand -base64 32`")
+            secrets[form[1]] = secret
+        return cls(secrets)
+
+    def __repr__(self) -> str:
+        return f"TokenKeys({', '.join(map(repr, self.secrets))})"
+
+
+class RewardTokens:
+    """Makes and checks the tokens of one bandit.
+
+    Args:
+        keys: that sign and verify.
+        bandit: its name.
+        mode: what is done about rewards without a good token.
+        guarded: whether the service asks for keys; then one stands for a token.
+        lifetime: of a token, in microseconds since the decision.
+        least: the least reward that can be reported.
+        most: the greatest.
+        clock: gives microseconds since 1970.
+    """
+
+    def __init__(
+        self,
+        keys: TokenKeys,
+        bandit: str,
+        *,
+        mode: TokenMode,
+        guarded: bool,
+        lifetime: int = LIFETIME,
+        least: float,
+        most: float,
+        clock: Callable[[], int] = system_clock,
+    ) -> None:
+        # Begun with the secret once: a copy is quicker than to begin again for every token.
+        self._macs = {
+            name: hmac.new(secret, digestmod="sha256") for name, secret in keys.secrets.items()
+        }
+        self._signer = next(iter(keys.secrets), "")
+        name = bandit.encode()
+        self._bandit = struct.pack(">H", len(name)) + name
+        self._mode = mode
+        self._guarded = guarded
+        self._lifetime = lifetime
+        self._range = least, most
+        self._clock = clock
+        #: How many rewards came, by what their token was.
+        self.seen = dict.fromkeys(VERDICTS, 0)
+
+    def of(self, decision: Decision) -> str:
+        """The token of a decision: the same each time it is asked for."""
+        ends = -(-(decision.at + self._lifetime) // 1_000_000)
+        payload = _PAYLOAD.pack(_FORM, ends >> 8 & 0xFFFFFFFF, ends & 0xFF, *self._range)
+        return self._sign(self._signer, payload, decision.id).decode()
+
+    def check(self, id: str, reward: RewardBody, keyed: bool) -> None:
+        """Refuse a reward that is not vouched for.
+
+        Args:
+            id: of the decision.
+            reward: as it was sent.
+            keyed: whether it came with a key for rewards.
+
+        Raises:
+            Unauthenticated: there is neither a key nor a token, and one is needed.
+            Forbidden: the token is not for this reward.
+        """
+        verdict = self._verdict(id, reward, keyed)
+        self.seen[verdict] += 1
+        if verdict == "valid" or (keyed and verdict == "missing"):
+            return
+        if self._mode == "report" and (keyed or not self._guarded):
+            return
+        if verdict == "missing" and self._guarded:
+            raise Unauthenticated("a key is needed, or the token that came with the decision")
+        raise Forbidden(_WHY[verdict])
+
+    def _verdict(self, id: str, reward: RewardBody, keyed: bool) -> str:
+        if reward.token is None:
+            return "missing"
+        found = self._genuine(reward.token, id)
+        if found is None:
+            return "forged"
+        ends, least, most = found
+        if self._clock() >= ends * 1_000_000:
+            return "expired"
+        if not least <= reward.value <= most:
+            return "range"
+        # Of two rewards that contradict each other the one that happened first counts: with a time
+        # of his own, whoever gets hold of a token could overturn what was told before.
+        if not keyed and (reward.part or reward.revision or reward.at is not None):
+            return "part"
+        return "valid"
+
+    def _genuine(self, token: str, id: str) -> tuple[int, float, float] | None:
+        """The end and the range in a token, if it was made here for this decision."""
+        signer, _, text = token.partition(".")
+        try:
+            payload = base64.urlsafe_b64decode(text)[: _PAYLOAD.size]
+            form, high, low, least, most = _PAYLOAD.unpack(payload)
+        except (ValueError, struct.error):  # of base64: binascii.Error
+            return None
+        if signer not in self._macs or form != _FORM:
+            return None
+        # The whole text is compared, so that there is one way only to write a token.
+        if not hmac.compare_digest(self._sign(signer, payload, id), token.encode()):
+            return None
+        return high << 8 | low, least, most
+
+    def _sign(self, signer: str, payload: bytes, id: str) -> bytes:
+        mac = self._macs[signer].copy()
+        mac.update(payload + self._bandit + id.encode())
+        return signer.encode() + b"." + base64.urlsafe_b64encode(payload + mac.digest())
+
+
+#: For a bandit that makes no tokens, or that is not here: none is genuine.
+NOBODY = RewardTokens(TokenKeys({}), "", mode="enforce", guarded=True, least=0.0, most=0.0)
+
+_WHY = {
+    "missing": "this reward needs the token that came with its decision",
+    "forged": "the token is not one of this decision",
+    "expired": "the token has ended: a key is needed to report this reward",
+    "range": "the reward is outside the range that the token is for",
+    "part": "with a token alone a reward has neither part, revision nor time",
+}

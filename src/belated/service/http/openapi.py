@@ -1,0 +1,224 @@
+"""The OpenAPI document: made from the routes and the types that serve them."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Iterable, Sequence
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+
+import msgspec
+
+from belated.service.access.keys import SCOPES
+from belated.service.wire.problem import Problem
+from belated.service.http.routes import Route
+from belated.service.wire.schemas import Id, ManyDecided
+
+_REF = "#/components/schemas/{name}"
+#: By status, what kind of problem it is and why it is answered.
+_PROBLEMS = {
+    400: ("Malformed", "The request is no JSON, or holds text that is not UTF-8."),
+    401: ("Unauthorized", "There is no key, or it does not work."),
+    403: ("Forbidden", "The key is not for this, or the token is not for this reward."),
+    404: ("NotFound", "There is no such bandit."),
+    413: ("TooLarge", "The body is too large."),
+    415: ("Compressed", "The body is compressed: send it as it is."),
+    422: ("Invalid", "Something in the request is wrong: the detail says what. Nothing was taken."),
+    429: ("TooOften", "The key asks more often than it may; it is safe to try again later."),
+    500: ("Failed", "Something went wrong in the service."),
+    503: ("Away", "The journal cannot be reached now. It is safe to try again, after a second."),
+}
+_OF_KEYS = frozenset({401, 403, 429})
+_OF_TOKENS = frozenset({403})
+_ATTRIBUTE = re.compile(r"^    (\w+): (.+\n?(?:     .*\n?)*)", re.MULTILINE)
+_PARAMETERS = {
+    "bandit": "The name of the bandit.",
+    "id": "Of the decision; what is not a letter, a digit or one of -._~ is percent-encoded.",
+    "at": "When it happened; now if it is not given.",
+}
+#: What may stand in a path.
+_PARTS = {"bandit": {"type": "string", "minLength": 1}, "id": msgspec.json.schema(Id)}
+
+
+def document(routes: Sequence[Route], *, keys: bool, tokens: bool) -> bytes:
+    """The document of some routes, as JSON.
+
+    Args:
+        routes: to be described.
+        keys: whether the service asks for keys.
+        tokens: whether it makes tokens of rewards.
+    """
+    return msgspec.json.encode(describe(routes, keys=keys, tokens=tokens))
+
+
+def describe(routes: Sequence[Route], *, keys: bool, tokens: bool) -> dict[str, Any]:
+    """The same as a value."""
+    types = [Problem]
+    for route in routes:
+        types += [one for one in (route.body, route.answer, *route.also.values()) if one]
+    _, components = msgspec.json.schema_components(types, ref_template=_REF)
+    for kind in _structs(types):
+        if kind.__name__ in components:
+            _explain(components[kind.__name__], kind)
+    paths: dict[str, dict[str, Any]] = {}
+    refusals: set[int] = set()  # of all routes
+    for route in routes:
+        refused = _refusals(route, keys, tokens)
+        refusals |= refused
+        operation = _operation(route, routes, refused)
+        if keys:
+            operation["security"] = _security(route, tokens)
+        paths.setdefault(route.path, {})[route.method.lower()] = operation
+    found: dict[str, Any] = {
+        "openapi": "3.1.0",
+        "info": {
+            "title": "belated",
+            "summary": "Contextual bandits for rewards that come late.",
+            "description": "Whatever is sent again is safe: a retry changes nothing. "
+            "Of a key that stands twice in an object the last counts.",
+            "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
+            "version": _version(),
+        },
+        "paths": paths,
+        "components": {
+            "schemas": components,
+            "responses": {
+                name: _response(why, Problem, "application/problem+json")
+                for status, (name, why) in _PROBLEMS.items()
+                if status in refusals
+            },
+        },
+    }
+    if keys:
+        found["components"]["securitySchemes"] = {
+            "key": {
+                "type": "http",
+                "scheme": "bearer",
+                "bearerFormat": "blt_…",
+                "description": f"One with the scope named, of {', '.join(SCOPES)}.",
+            }
+        }
+    return found
+
+
+def _refusals(route: Route, keys: bool, tokens: bool) -> set[int]:
+    """The statuses of the problems that can come of asking for this."""
+    found: set[int] = set()
+    if "{bandit}" in route.path:
+        takes = route.body is not None or "{id}" in route.path
+        found |= _PROBLEMS.keys() - _OF_KEYS - (set() if takes else {422})
+    if keys and route.scope is not None:
+        found |= _OF_KEYS
+    if tokens and route.scope == "reward":
+        found |= _OF_TOKENS
+    return found
+
+
+def _security(route: Route, tokens: bool) -> list[dict[str, list[str]]]:
+    if route.scope is None:
+        return []
+    instead: list[dict[str, list[str]]] = [{}] if tokens and route.scope == "reward" else []
+    return [{"key": [route.scope]}, *instead]  # a token in the body will do
+
+
+def _operation(route: Route, routes: Sequence[Route], refused: set[int]) -> dict[str, Any]:
+    about_bandit = "{bandit}" in route.path
+    responses = {route.status: _response("As asked for.", route.answer, route.content)}
+    if about_bandit and (links := _links(route, routes)):
+        responses[route.status]["links"] = links
+    for status, kind in route.also.items():
+        responses[status] = _response("Not now.", kind)
+    for status in refused:
+        responses[status] = {"$ref": f"#/components/responses/{_PROBLEMS[status][0]}"}
+    operation: dict[str, Any] = {
+        "operationId": _name(route),
+        "summary": route.summary,
+        "tags": ["bandits" if about_bandit else "service"],
+        "responses": {str(status): one for status, one in sorted(responses.items())},
+    }
+    parameters = [
+        {"name": name, "in": "path", "required": True, "schema": _PARTS[name]}
+        for name in re.findall(r"{(\w+)}", route.path)
+    ] + [
+        {"name": name, "in": "query", "schema": msgspec.json.schema(kind)}
+        for name, kind in route.query.items()
+    ]
+    if parameters:
+        operation["parameters"] = [
+            one | {"description": _PARAMETERS[str(one["name"])]} for one in parameters
+        ]
+    if route.body is not None:
+        operation["requestBody"] = {
+            "required": True,
+            "content": {"application/json": {"schema": _schema(route.body)}},
+        }
+    return operation
+
+
+def _links(route: Route, routes: Sequence[Route]) -> dict[str, Any]:
+    """What can be asked next of the decision that an answer names."""
+    place = _place_of_id(route.answer)
+    if place is None:
+        return {}
+    parameters = {"bandit": "$request.path.bandit", "id": f"$response.body#{place}"}
+    return {
+        _name(other): {"operationId": _name(other), "parameters": parameters}
+        for other in routes
+        if "{id}" in other.path
+    }
+
+
+def _place_of_id(kind: Any) -> str | None:
+    """Where an answer names a decision, or the first of many, as a JSON pointer."""
+    if kind is ManyDecided:
+        return "/decisions/0/id"
+    return "/id" if "id" in kind.__struct_fields__ else None
+
+
+def _name(route: Route) -> str:
+    return str(route.handler.__name__).strip("_")
+
+
+def _response(why: str, kind: Any, content: str = "application/json") -> dict[str, Any]:
+    media = {} if kind is None else {"schema": _schema(kind)}
+    return {"description": why, "content": {content.partition(";")[0]: media}}
+
+
+def _schema(kind: Any) -> dict[str, str]:
+    return {"$ref": _REF.format(name=kind.__name__)}
+
+
+def _structs(types: Iterable[Any]) -> set[Any]:
+    """These types, and those of their fields."""
+    found: set[Any] = set()
+
+    def visit(one: Any) -> None:
+        if isinstance(one, msgspec.inspect.StructType) and one.cls not in found:
+            found.add(one.cls)
+            for field in one.fields:
+                visit(field.type)
+        visit_all = [getattr(one, "item_type", None), *getattr(one, "types", ())]
+        for inner in filter(None, visit_all):
+            visit(inner)
+
+    for one in types:
+        visit(msgspec.inspect.type_info(one))
+    return found
+
+
+def _explain(schema: dict[str, Any], kind: type) -> None:
+    """Move what docstrings say of each field to that field."""
+    for one in reversed(kind.__mro__):  # those of its parents are its own too
+        about, _, attributes = (inspect.getdoc(one) or "").partition("\n\nAttributes:\n")
+        schema["description"] = " ".join(about.split())
+        for name, said in _ATTRIBUTE.findall(attributes):
+            if name in schema.get("properties", {}):
+                schema["properties"][name]["description"] = " ".join(said.split())
+
+
+def _version() -> str:
+    try:
+        return version("belated")
+    except PackageNotFoundError:
+        return "0"

@@ -1,0 +1,93 @@
+"""From the bodies of requests to what the core takes: checked, and nothing of HTTP in it."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import struct
+from collections.abc import Sequence
+
+from belated.decider import ParsedRequest
+from belated.events import Reward
+from belated.exceptions import InvalidInput
+from belated.features import action_names
+from belated.ids import check_id
+from belated.inputs import as_rows
+from belated.rewards import reported_reward
+from belated.service.serving.definition import Definition
+from belated.service.serving.served_bandit import ServedBandit
+from belated.service.wire.schemas import MOST_ACTIONS, Offer, RewardBody, RewardsBody
+
+
+def parse_request(offer: Offer, definition: Definition) -> tuple[ParsedRequest, bytes]:
+    """Return a decision request and its rows, float32 numbers row after row.
+
+    Raises:
+        InvalidInput: it is not a request that this bandit can decide.
+    """
+    features, dim = definition.features, definition.policy.dim
+    if offer.id is not None:
+        check_id(offer.id)
+    if features is None:
+        if offer.context is not None:
+            raise InvalidInput("this bandit has no features: send rows instead of a context")
+        rows = _packed_rows(offer, dim)
+    else:
+        if (offer.rows, offer.dim) != (None, None) or offer.actions is None:
+            raise InvalidInput("this bandit has features: send a context and actions, no rows")
+        rows = features.rows(offer.context, offer.actions).tobytes()
+    count = len(rows) // (4 * dim)
+    names = None if offer.actions is None else action_names(offer.actions, count)
+    return ParsedRequest(count, names, offer.id, offer.fresh, offer.activated), rows
+
+
+def parse_rewards(rewards: Sequence[tuple[str, RewardBody]], bandit: ServedBandit) -> list[Reward]:
+    """Return rewards as they are reported.
+
+    Raises:
+        InvalidInput: one of them cannot be a reward of this bandit.
+    """
+    least, most = bandit.reward_range
+    return [
+        reported_reward(
+            id, one.value, bandit.event_time(one.at), one.part, one.revision, least=least, most=most
+        )
+        for id, one in rewards
+    ]
+
+
+def rewards_in(id: str, body: RewardBody | RewardsBody) -> list[tuple[str, RewardBody]]:
+    """Return the rewards that a request reports, each with its decision id."""
+    if isinstance(body, RewardsBody):
+        return [(one.id, one) for one in body.rewards]
+    return [(id, body)]
+
+
+def _packed_rows(offer: Offer, dim: int) -> bytes:
+    """The rows of an offer as float32 numbers, one row after the other."""
+    given = offer.rows
+    if given is None:
+        raise InvalidInput("rows is missing: a row of numbers for each action", None)
+    if offer.dim not in (None, dim):
+        raise InvalidInput(f"rows of {offer.dim} numbers: {dim} were expected", offer.dim)
+    if isinstance(given, str):
+        try:
+            data = base64.b64decode(given, validate=True)
+        except (binascii.Error, ValueError):
+            raise InvalidInput("rows is a text, but no base64", None) from None
+        if not data or len(data) % (4 * dim):
+            message = f"rows has {len(data)} bytes: a multiple of {4 * dim} was expected"
+            raise InvalidInput(message, None)
+        if len(data) > 4 * dim * MOST_ACTIONS:
+            count = len(data) // (4 * dim)
+            raise InvalidInput(f"{count:,} rows: an offer may have {MOST_ACTIONS:,}", count)
+        return data
+    if set(map(len, given)) != {dim}:
+        raise InvalidInput(f"rows: rows of {dim} numbers were expected, and at least one", None)
+    numbers: list[float] = []
+    for row in given:
+        numbers += row
+    try:
+        return struct.pack(f"<{len(numbers)}f", *numbers)
+    except OverflowError:  # beyond float32, and so beyond what a row may hold: this says where
+        return as_rows(given, dim).tobytes()

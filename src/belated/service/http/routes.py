@@ -1,0 +1,296 @@
+"""The routes: what can be asked, by whom it is answered, and what the OpenAPI document says of it.
+
+One table for all of it, so that the document and what is served cannot disagree.
+"""
+
+from __future__ import annotations
+
+from asyncio import Future
+from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, NamedTuple
+from urllib.parse import parse_qs
+
+import msgspec
+
+from belated.events import Activation, Decision, Switched, Void
+from belated.exceptions import InvalidInput
+from belated.ids import check_id
+from belated.service.access.keys import KeyScope
+from belated.service.access.tokens import RewardTokens
+from belated.service.http.parsing import parse_request, parse_rewards, rewards_in
+from belated.service.http.problems import ProblemError
+from belated.service.serving.served_bandit import ServedBandit
+from belated.service.wire.schemas import (
+    Accepted,
+    BanditState,
+    Decided,
+    DecisionStory,
+    ManyAccepted,
+    ManyDecided,
+    Microseconds,
+    ModeBody,
+    Offer,
+    Offers,
+    RewardBody,
+    RewardsBody,
+    Switch,
+)
+
+
+@dataclass(frozen=True)
+class Route:
+    """What can be asked.
+
+    Attributes:
+        method: of HTTP.
+        path: a part in braces stands for whatever is there.
+        handler: gives the answer.
+        summary: in a few words.
+        answer: the type of the answer, None where it is no JSON.
+        status: of the answer.
+        body: the type of the request's body, None if it has none.
+        query: parameters after the question mark, each with its type; none must be given.
+        also: the type of the answer for further statuses that are no problems.
+        content: the content type of the answer.
+        scope: what a key must be for; None if all may ask. There is no default, so that none is
+            forgotten.
+    """
+
+    method: str
+    path: str
+    handler: Callable[..., Any]
+    summary: str
+    answer: Any
+    status: int = 200
+    body: Any = None
+    query: dict[str, Any] = field(default_factory=dict)
+    also: dict[int, Any] = field(default_factory=dict)
+    content: str = "application/json"
+    scope: KeyScope | None = field(kw_only=True)
+
+    #: From the bytes of a body to its type. Made at once: msgspec resolves the annotations of a
+    #: type when it first meets it, and two threads that do so at the same time can crash.
+    read: Callable[[bytes | bytearray], Any] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        read = _nothing if self.body is None else msgspec.json.Decoder(self.body).decode
+        object.__setattr__(self, "read", read)
+
+
+def _nothing(data: bytes | bytearray) -> None:
+    """There is no body to read."""
+
+
+class Call(NamedTuple):
+    """A request for one bandit.
+
+    Attributes:
+        bandit: it is about.
+        id: in its path, empty if there is none.
+        body: as the route has it.
+        query: what stands after the question mark.
+        tokens: of the bandit, where it makes any.
+    """
+
+    bandit: ServedBandit
+    id: str
+    body: Any
+    query: bytes
+    tokens: RewardTokens | None
+
+
+class DeferredResponse(NamedTuple):
+    """What a handler answers.
+
+    Attributes:
+        waiting: for what was asked to be done; nothing that was sent is held by it.
+        render: makes the response of the result.
+    """
+
+    waiting: Future[Any] | Coroutine[Any, Any, Any]
+    render: Callable[[Any], Any]
+
+
+def _decide(call: Call) -> DeferredResponse:
+    request, rows = parse_request(call.body, call.bandit.definition)
+    return DeferredResponse(call.bandit.decide([request], [rows]), partial(_decided, call.tokens))
+
+
+def _decided(tokens: RewardTokens | None, made: Sequence[Decision]) -> Decided:
+    (decision,) = made
+    return Decided.of(decision, None if tokens is None else tokens.of(decision))
+
+
+def _decide_many(call: Call) -> DeferredResponse:
+    definition = call.bandit.definition
+    parsed = [parse_request(offer, definition) for offer in call.body.offers]
+    deciding = call.bandit.decide([one for one, _ in parsed], [rows for _, rows in parsed])
+    return DeferredResponse(deciding, partial(_many_decided, call.tokens))
+
+
+def _many_decided(tokens: RewardTokens | None, made: Sequence[Decision]) -> ManyDecided:
+    return ManyDecided([_decided(tokens, [one]) for one in made])
+
+
+def _reward(call: Call) -> DeferredResponse:
+    rewards = parse_rewards([(call.id, call.body)], call.bandit)
+    return DeferredResponse(call.bandit.report(rewards), partial(_accepted, call.id))
+
+
+def _accepted(id: str, _: Any) -> Accepted:
+    return Accepted(id)
+
+
+def _reward_many(call: Call) -> DeferredResponse:
+    rewards = parse_rewards(rewards_in(call.id, call.body), call.bandit)
+    return DeferredResponse(call.bandit.report(rewards), lambda _: ManyAccepted(len(rewards)))
+
+
+def _activate(call: Call) -> DeferredResponse:
+    event = Activation(check_id(call.id), _at(call))
+    return DeferredResponse(call.bandit.append_event(event), partial(_accepted, call.id))
+
+
+def _void(call: Call) -> DeferredResponse:
+    event = Void(check_id(call.id), _at(call))
+    return DeferredResponse(call.bandit.append_event(event), partial(_accepted, call.id))
+
+
+def _story(call: Call) -> DeferredResponse:
+    return DeferredResponse(call.bandit.details(call.id), DecisionStory.of)
+
+
+def _state(call: Call) -> DeferredResponse:
+    return DeferredResponse(_at_once(_state_of(call.bandit)), _as_it_is)
+
+
+def _state_of(bandit: ServedBandit) -> BanditState:
+    model = bandit.decider.model
+    return BanditState(
+        bandit=bandit.definition.name,
+        policy=repr(bandit.definition.policy),
+        version=bandit.version,
+        n=model.n,
+        pending=model.pending,
+        age=bandit.age,
+        mode=bandit.decider.mode,
+    )
+
+
+async def _at_once(content: Any) -> Any:
+    return content
+
+
+def _switch(call: Call) -> DeferredResponse:
+    return DeferredResponse(call.bandit.change_mode(call.body.mode, call.body.reason), _switched)
+
+
+def _switched(event: Switched) -> Switch:
+    return Switch(event.mode, event.reason, event.at)
+
+
+def _as_it_is(content: Any) -> Any:
+    return content
+
+
+def _at(call: Call) -> int:
+    """When it happened: as the caller says, or now."""
+    text = call.query.decode("latin-1")
+    try:  # more than these are not taken apart: a query may be longer than a body
+        given = parse_qs(text, keep_blank_values=True, max_num_fields=10)
+    except ValueError:
+        raise InvalidInput("the query has more than 10 parameters: at is the only one") from None
+    if given.keys() - {"at"}:
+        raise InvalidInput(f"{sorted(given)} in the query: nothing but at can be there")
+    if not given:
+        return call.bandit.event_time(None)
+    if len(given["at"]) > 1:
+        raise InvalidInput("at stands in the query more than once")
+    try:
+        at = msgspec.convert(given["at"][0], Microseconds, strict=False)
+    except msgspec.ValidationError as error:
+        raise InvalidInput(f"at in the query: {error}") from None
+    return call.bandit.event_time(at)
+
+
+_DECISIONS = "/v1/{bandit}/decisions"
+_AT = {"at": Microseconds}
+
+#: What can be asked of a bandit. Whoever decides also says whether that was carried out.
+BANDIT_ROUTES = (
+    Route(
+        "POST", _DECISIONS, _decide, "Choose one of some actions", Decided, 201, Offer,
+        scope="decide",
+    ),
+    Route(
+        "POST", f"{_DECISIONS}/batch", _decide_many, "Choose for many offers", ManyDecided, 201,
+        Offers, scope="decide",
+    ),
+    Route(
+        "PUT", f"{_DECISIONS}/{{id}}/reward", _reward, "Report the reward of a decision", Accepted,
+        202, RewardBody, scope="reward",
+    ),
+    Route(
+        "POST", "/v1/{bandit}/rewards/batch", _reward_many, "Report many rewards", ManyAccepted,
+        202, RewardsBody, scope="reward",
+    ),
+    Route(
+        "PUT", f"{_DECISIONS}/{{id}}/activation", _activate,
+        "Say that a decision took effect: its window starts", Accepted, 202, query=_AT,
+        scope="decide",
+    ),
+    Route(
+        "DELETE", f"{_DECISIONS}/{{id}}", _void,
+        "Say that a decision was never carried out: nothing is learned from it", Accepted, 202,
+        query=_AT, scope="decide",
+    ),
+    Route(
+        "GET", f"{_DECISIONS}/{{id}}", _story, "Tell all of one decision", DecisionStory,
+        scope="read",
+    ),
+    Route(
+        "GET", "/v1/{bandit}", _state, "Tell how a bandit stands", BanditState, scope="read"
+    ),
+    Route(
+        "PUT", "/v1/{bandit}/mode", _switch,
+        "Learn on, freeze the model, do without it, or decide nothing", Switch, 200, ModeBody,
+        scope="admin",
+    ),
+)  # fmt: skip
+
+#: By method and the parts of the path after the bandit.
+_TABLE = {(route.method, *route.path.split("/")[3:]): route for route in BANDIT_ROUTES}
+_METHODS = sorted({route.method for route in BANDIT_ROUTES})
+
+
+def find(method: str, parts: list[str]) -> Route:
+    """The route of a request.
+
+    Args:
+        method: of the request.
+        parts: of the path, after the bandit.
+
+    >>> find("PUT", ["decisions", "a1", "reward"]).path
+    '/v1/{bandit}/decisions/{id}/reward'
+    """
+    found = _find(method, parts)
+    if found is None:
+        others = [other for other in _METHODS if _find(other, parts)]
+        if others:
+            raise ProblemError(
+                405,
+                "Method not allowed",
+                f"this takes {' or '.join(others)}, not {method}",
+                headers={"allow": ", ".join(others)},
+            )
+        raise ProblemError(404, "Not found", f"there is no …/{'/'.join(parts)}")
+    return found
+
+
+def _find(method: str, parts: list[str]) -> Route | None:
+    found = _TABLE.get((method, *parts))
+    if found is None and len(parts) >= 2 and parts[0] == "decisions":
+        found = _TABLE.get((method, "decisions", "{id}", *parts[2:]))
+    return found

@@ -1,0 +1,1 @@
+"""Learners: fold, settle, fit, save and publish while they lead."""

@@ -1,0 +1,222 @@
+"""The learner of the service: one at a time folds a bandit's journal, and publishes its model."""
+
+from __future__ import annotations
+
+import math
+import os
+import secrets
+import socket
+from collections.abc import Callable
+from concurrent.futures import Future
+from contextlib import suppress
+from itertools import islice
+
+from belated.estimators import Estimate
+from belated.events import Record, Reward, Settled
+from belated.exceptions import JournalError, OwnerSuperseded
+from belated.journals import CoordinationStore, Journal
+from belated.learner.fold import Fold
+from belated.ledger import Ledger
+from belated.service.learning.lease import SECONDS as LEASE
+from belated.service.learning.lease import Lease
+from belated.service.operating.histogram import DELAYS, SECONDS, Histogram
+from belated.service.runtime import Runtime, ThreadRuntime
+
+#: Seconds between two models that differ, between two that do not, and between two snapshots.
+PUBLISH, ALIVE, SNAPSHOT = 0.1, 5.0, 30.0
+#: Seconds between two looks at the journal's clock.
+CLOCK = 1.0
+#: Records folded before anything else is looked at.
+PAGE = 2_000
+#: Rewards of a page whose delays are noted.
+SAMPLED = 32
+
+
+class LearningService:
+    """Folds, settles, fits, saves and publishes while it leads; stands by while another does.
+
+    Call :meth:`step` again and again. A leader that was cut off, and is slow rather than dead, can
+    neither save nor publish any longer once another leads: it starts anew from the snapshot.
+
+    Args:
+        journal: of the bandit.
+        coordination: where learners agree on who leads, and models are published.
+        fold: makes an empty fold: of the policy and the rewards' semantics.
+        holder: the name of this learner; one that no other has if None.
+        lease: seconds for which the lead is held without being renewed.
+        runtime: time and threads; real ones if None.
+    """
+
+    def __init__(
+        self,
+        journal: Journal,
+        coordination: CoordinationStore,
+        fold: Callable[[], Fold],
+        *,
+        holder: str | None = None,
+        lease: float = LEASE,
+        runtime: Runtime | None = None,
+    ) -> None:
+        runtime = runtime or ThreadRuntime()
+        self.journal = journal
+        self.coordination = coordination
+        self._monotonic = runtime.monotonic
+        self.holder = holder or f"{socket.gethostname()}/{os.getpid()}/{secrets.token_hex(4)}"
+        self._make = fold
+        self.lease = Lease(coordination, self.holder, lease, runtime)
+        #: The fold while this learner leads; None while it stands by.
+        self.fold: Fold | None = None
+        self.epoch = 0
+        #: How long ago the last record that was folded had been committed, in seconds.
+        self.lag = 0.0
+        #: The same of the oldest record of each page; and how long fits took, in seconds.
+        self.lags = Histogram(SECONDS)
+        self.fits = Histogram(SECONDS)
+        #: How long rewards took, in seconds by the journal's stamps; of a crowd only some.
+        self.delays = Histogram(DELAYS)
+        #: When the journal took the oldest pending decision; None if there is none.
+        self.oldest: int | None = None
+        # What the journal's clock said, and when: that of this machine may be wrong, and jump.
+        self._said, self._said_at = 0, -math.inf
+        self._publish_at = self._save_at = 0.0
+        self._published = -1
+        self._fitter = runtime.start_background("belated fit")
+        self._fit: Future[Estimate] | None = None
+        self._fit_at = 0.0
+
+    def leads(self) -> bool:
+        """Whether it is this one that learns."""
+        return self.fold is not None
+
+    def oldest_age(self) -> float:
+        """For how long the oldest pending decision has been so, in seconds; 0 if there is none."""
+        oldest = self.oldest
+        return 0.0 if oldest is None else max(0.0, (self._now() - oldest) / 1e6)
+
+    def step(self) -> int:
+        """Do what is due; returns how many records were folded or written, 0 if it can rest."""
+        try:
+            if not self._lead():
+                return 0
+            assert self.fold is not None
+            self._look_at_clock()
+            count = self._fold_some(self.fold) + self._settle(self.fold)
+            self._refit(self.fold)
+            self._publish(self.fold)
+            self._save(self.fold)
+        except OwnerSuperseded:
+            self._stand_by()
+            return 0
+        return count
+
+    def close(self) -> None:
+        """Save, leave the lead to others, and let go of everything."""
+        if self.fold is not None:
+            with suppress(JournalError):
+                self.fold.save(self.journal)
+        self.lease.close()
+        self._stand_by()
+        self._fitter.stop()
+        self.journal.close()
+        self.coordination.close()
+
+    # --- what is due -----------------------------------------------------------------------------
+
+    def _lead(self) -> bool:
+        epoch = self.lease.renew_or_acquire()
+        if epoch is None or epoch != self.epoch:
+            self._stand_by()
+        if epoch is not None and self.fold is None:
+            self._take_over(epoch)
+        return self.leads()
+
+    def _look_at_clock(self) -> None:
+        if self._monotonic() >= self._said_at + CLOCK:
+            self._said = self.journal.now()
+            self._said_at = self._monotonic()  # afterwards: rather late than early
+
+    def _now(self) -> int:
+        """By the clock that stamps records, in microseconds since 1970."""
+        return self._said + int(1e6 * (self._monotonic() - self._said_at))
+
+    def _take_over(self, epoch: int) -> None:
+        """Fence whoever led before, then begin where its last snapshot ends."""
+        for partition in range(self.journal.partitions):
+            self.journal.acquire(partition)
+        fold = self._make()
+        fold.load(self.journal)
+        fold.learner.defers = True
+        self.fold, self.epoch, self._published = fold, epoch, -1
+        self._save_at = self._monotonic() + SNAPSHOT
+
+    def _stand_by(self) -> None:
+        if self._fit is not None:
+            self._fit.cancel()
+        self.fold = self._fit = None
+        self.epoch = 0
+
+    def _fold_some(self, fold: Fold) -> int:
+        count = 0
+        for partition, position in enumerate(fold.positions):
+            page = self.journal.read(partition, position, min(PAGE, fold.tuning.page))
+            fold.take_all(partition, page)
+            self._note_delays(fold.ledgers[partition], page)
+            if page:
+                now = self._now()
+                self.lag = (now - page[-1].recorded) / 1e6
+                self.lags.add((now - page[0].recorded) / 1e6)
+            count += len(page)
+        return count
+
+    def _note_delays(self, ledger: Ledger, page: list[Record]) -> None:
+        rewards = (record for record in page if isinstance(record.event, Reward))
+        for record in islice(rewards, SAMPLED):
+            assert isinstance(record.event, Reward)
+            entry = ledger.entry(record.event.id)
+            if entry is not None:
+                self.delays.add((record.recorded - entry.recorded) / 1e6)
+
+    def _settle(self, fold: Fold) -> int:
+        now = self._now()
+        due = [
+            Settled(partition, now)
+            for partition, ledger in enumerate(fold.ledgers)
+            if ledger.is_due(now)
+        ]
+        if due:
+            self.journal.append(due)
+        return len(due)
+
+    def _refit(self, fold: Fold) -> None:
+        """Beside the fold: rewards that come meanwhile are learned by steps, and added after it."""
+        learner = fold.learner
+        if self._fit is not None:
+            if self._fit.done():
+                learner.finish_fit(self._fit.result())
+                self.fits.add(self._monotonic() - self._fit_at)
+                self._fit = None
+                self._published = -1
+        elif learner.fit_is_due():
+            self._fit_at = self._monotonic()
+            self._fit = self._fitter.submit(learner.begin_fit())
+
+    def _publish(self, fold: Fold) -> None:
+        now = self._monotonic()
+        wait = 0.0 if fold.version != self._published else ALIVE - PUBLISH
+        if now < self._publish_at + wait:
+            return
+        self.oldest = min((t for ledger in fold.ledgers if (t := ledger.oldest)), default=None)
+        mode = self.journal.mode()
+        if mode is not None and mode.mode == "freeze":  # the last model stays
+            self._published, self._publish_at = -1, now + PUBLISH
+            return
+        model = fold.publish(self._now())
+        self.coordination.publish(model.write(), self.epoch)
+        self._published = fold.version
+        self._publish_at = now + PUBLISH
+
+    def _save(self, fold: Fold) -> None:
+        now = self._monotonic()
+        if now >= self._save_at:
+            fold.save(self.journal)
+            self._save_at = now + SNAPSHOT

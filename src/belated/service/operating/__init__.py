@@ -1,0 +1,1 @@
+"""For operators: configuration, logs, metrics, doctor."""

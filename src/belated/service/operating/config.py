@@ -1,0 +1,302 @@
+"""What is served, read from a file of TOML; every mistake is named with its key and line."""
+
+from __future__ import annotations
+
+import os
+import re
+import tomllib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, TypeVar, get_args
+
+from belated.decider import UNIFORM
+from belated.exceptions import InvalidConfig, InvalidInput
+from belated.expressions import as_features, as_semantics, as_span, as_whole_policy
+from belated.ids import check_partitions
+from belated.rewards import check_default, check_semantics, retention_us
+from belated.service.access.authorizer import Auth, auth_at
+from belated.service.access.tokens import TokenKeys, TokenMode
+from belated.service.http.app import BODY
+from belated.service.learning.lease import SECONDS
+from belated.service.operating.toml_tables import Mistakes, Table
+from belated.service.serving.definition import Definition
+from belated.service.serving.spools import LIMIT, SpoolFolder
+
+T = TypeVar("T")
+
+_OFF: TokenMode = "off"
+#: What can name a bandit: it stands in addresses as it is.
+_NAME = re.compile(r"[A-Za-z0-9._~-]{1,128}")
+
+
+@dataclass(frozen=True)
+class Database:
+    """Where the journals are.
+
+    Attributes:
+        dsn: as libpq takes it; it may hold a password, so it is not shown.
+    """
+
+    dsn: str = field(repr=False)
+
+
+@dataclass(frozen=True)
+class Server:
+    """How requests are taken, and whether this process learns too.
+
+    Attributes:
+        host: the address to listen on.
+        port: 0 for any that is free.
+        learn: learn in this process too; else ``belated learn`` does, elsewhere.
+        body_limit: how many bytes a request may have.
+        lease: for how many seconds a learner that has died is missed.
+        auth: whether every request must come with a key; None if it is not said.
+        spool: where events wait while the database is away; None to refuse them then.
+        drain: for how many seconds it goes on, not ready any more, when it is told to stop.
+    """
+
+    host: str = "127.0.0.1"
+    port: int = 8080
+    learn: bool = True
+    body_limit: int = BODY
+    lease: float = SECONDS
+    auth: Auth | None = None
+    spool: SpoolFolder | None = None
+    drain: float = 0.0
+
+
+@dataclass(frozen=True)
+class Config:
+    """All of a file.
+
+    Attributes:
+        database: where the journals are.
+        server: how requests are taken.
+        bandits: that are served.
+        token_keys_env: the environment variable with the keys that sign tokens.
+    """
+
+    database: Database
+    server: Server
+    bandits: tuple[Definition, ...]
+    token_keys_env: str | None = None
+
+    def token_keys(self, environment: Mapping[str, str] = os.environ) -> TokenKeys | None:
+        """What signs tokens; only a service needs it, and learners need not know it."""
+        if self.token_keys_env is None:
+            return None
+        text = environment.get(self.token_keys_env)
+        if not text:
+            message = f"the environment has no {self.token_keys_env}: set it to id:base64, with"
+            raise InvalidInput(f"{message} a secret of `openssl rand -base64 32`")
+        return TokenKeys.read(text)
+
+
+def read_config(path: str | Path) -> Config:
+    """The configuration in a file.
+
+    Raises:
+        InvalidConfig: something in it is wrong.
+    """
+    data = Path(path).read_bytes()
+    try:
+        text = data.decode()
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise InvalidConfig([f"{path}, line {line}: it is no text in UTF-8"]) from None
+    return parse_config(text, file=str(path))
+
+
+def parse_config(
+    text: str, *, file: str = "belated.toml", environment: Mapping[str, str] = os.environ
+) -> Config:
+    """The configuration in a text.
+
+    Args:
+        text: in TOML.
+        file: its name, for messages.
+        environment: where ``dsn_env`` is looked up.
+
+    Raises:
+        InvalidConfig: something in it is wrong.
+
+    >>> config = parse_config('''
+    ... [database]
+    ... dsn = "postgresql://localhost/belated"
+    ...
+    ... [bandits.offers]
+    ... policy = "DelayedUCB(dim=20, family=Bernoulli())"
+    ... rewards = "Explicit(window='7d')"
+    ... ''')
+    >>> config.server.port, config.bandits[0].name
+    (8080, 'offers')
+    """
+    try:
+        values = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise InvalidConfig([f"{file}: it is not written in TOML: {error}"]) from None
+    mistakes = Mistakes(file, text)
+    top = Table(mistakes, (), values)
+    database = _database(top.table("database"), environment)
+    server = _server(top.table("server"))
+    tokens = top.table("tokens")
+    keys_env = tokens.take("keys_env", _text, None)
+    tokens.finish()
+    bandits = _bandits(top.table("bandits"), makes_tokens=keys_env is not None)
+    top.finish()
+    mistakes.check()
+    assert database is not None
+    return Config(database, server, bandits, keys_env)
+
+
+def _database(table: Table, environment: Mapping[str, str]) -> Database | None:
+    variable = table.take("dsn_env", _text, None)
+    if variable is None:
+        dsn = table.take("dsn", _text, example='"postgresql://localhost/belated"')
+    else:
+        dsn = environment.get(variable)
+        if not dsn:
+            table.refuse("dsn_env", f"the environment has no {variable}: set it")
+        if table.take("dsn", _text, None) is not None:
+            table.refuse("dsn_env", "there is a dsn too: keep one of the two")
+    table.finish()
+    return None if dsn is None else Database(dsn)
+
+
+def _server(table: Table) -> Server:
+    usual = Server()
+    server = Server(
+        host=table.take("host", _text, usual.host),
+        port=table.take("port", _whole(0, 65_535), usual.port),
+        learn=table.take("learn", _switch, usual.learn),
+        body_limit=table.take("body_limit", _whole(1, 1 << 30), usual.body_limit),
+        lease=table.take("lease", _seconds, usual.lease),
+        auth=table.take("auth", _auth, usual.auth),
+        spool=_spool(table),
+        drain=table.take("drain", _drain, usual.drain),
+    )
+    table.finish()
+    table.checked("host", lambda: auth_at(server.host, server.auth))
+    return server
+
+
+def _spool(table: Table) -> SpoolFolder | None:
+    path = table.take("spool", _text, None)
+    limit = table.take("spool_limit", _whole(1 << 10, 1 << 40), None)
+    if path is not None:
+        return SpoolFolder(Path(path), LIMIT if limit is None else limit)
+    if limit is not None:
+        table.refuse("spool_limit", "there is no spool: add spool, the path of a folder")
+    return None
+
+
+def _bandits(tables: Table, *, makes_tokens: bool) -> tuple[Definition, ...]:
+    made = [_definition(name, tables.table(name), makes_tokens) for name in tables.names]
+    if not made:
+        tables.refuse(None, "there is none: add a table [bandits.offers], with policy and rewards")
+    return tuple(one for one in made if one is not None)
+
+
+def _definition(name: str, table: Table, makes_tokens: bool) -> Definition | None:
+    if not _NAME.fullmatch(name):
+        table.refuse(None, f"{name!r} is no name for a bandit: letters, digits and -._~ only")
+    policy = table.take("policy", _written(as_whole_policy), example='"DelayedUCB(dim=20, …)"')
+    rewards = table.take("rewards", _written(as_semantics), example="\"Explicit(window='7d')\"")
+    features = table.take("features", _written(as_features), None)
+    span = table.take("retention", _span, None)
+    partitions = table.take("partitions", _partitions, None)
+    tokens = table.take("tokens", _token_mode, _OFF)
+    lifetime = table.take("token_lifetime", _span, None)
+    baseline = table.take("baseline", _action, UNIFORM)
+    table.finish()
+    if tokens != "off" and not makes_tokens:
+        message = 'nothing signs them: add keys_env = "BELATED_TOKEN_KEYS" under [tokens]'
+        table.refuse("tokens", message)
+    if policy is None or rewards is None:
+        return None
+    retention = table.checked("retention", lambda: retention_us(span, rewards))
+    table.checked("rewards", lambda: check_semantics(rewards))
+    table.checked("rewards", lambda: check_default(rewards, policy.family.support))
+    if features is not None and features.dim != policy.dim:
+        message = f"they give rows of {features.dim} numbers, and the policy is for {policy.dim}"
+        table.refuse("features", message)
+    lasts = None if lifetime is None else lifetime // timedelta(microseconds=1)
+    return Definition(
+        name, policy, rewards, features, retention, partitions,
+        tokens=tokens, token_lifetime=lasts, baseline=baseline,
+    )  # fmt: skip
+
+
+# --- how values are read -------------------------------------------------------------------------
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise InvalidInput(f"a text in quotes was expected, not {value!r}", value)
+    return value
+
+
+def _switch(value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise InvalidInput(f"true or false was expected, not {value!r}", value)
+    return value
+
+
+def _whole(least: int, most: int) -> Callable[[Any], int]:
+    def read(value: Any) -> int:
+        if type(value) is not int or not least <= value <= most:
+            message = f"a whole number from {least:,} to {most:,} was expected, not {value!r}"
+            raise InvalidInput(message, value)
+        return value
+
+    return read
+
+
+def _partitions(value: Any) -> int:
+    return check_partitions(_whole(1, 4096)(value))
+
+
+def _action(value: Any) -> int | str:
+    if type(value) not in (int, str):
+        message = "the name of an action, 'first' or 'uniform' was expected"
+        raise InvalidInput(f"{message}, not {value!r}", value)
+    return value  # type: ignore[no-any-return]  # it was looked at
+
+
+def _span(value: Any) -> timedelta:
+    return as_span(_text(value))
+
+
+def _seconds(value: Any) -> float:
+    seconds = _span(value).total_seconds()
+    if not 1 <= seconds <= 3600:
+        raise InvalidInput(f"from 1s to 1h was expected, not {value!r}", value)
+    return seconds
+
+
+def _auth(value: Any) -> Auth:
+    if value == "keys":
+        return "keys"
+    if value == "off":
+        return "off"
+    raise InvalidInput(f'"keys" or "off" was expected, not {value!r}', value)
+
+
+def _token_mode(value: Any) -> TokenMode:
+    for mode in get_args(TokenMode):
+        if value == mode:
+            return mode  # type: ignore[no-any-return]
+    raise InvalidInput(f'"off", "report" or "enforce" was expected, not {value!r}', value)
+
+
+def _drain(value: Any) -> float:
+    seconds = _span(value).total_seconds()
+    if not 0 <= seconds <= 300:
+        raise InvalidInput(f"from 0s to 5m was expected, not {value!r}", value)
+    return seconds
+
+
+def _written(read: Callable[[str], T]) -> Callable[[Any], T]:
+    return lambda value: read(_text(value))

@@ -1,0 +1,106 @@
+"""An examination of all that the promises of the service rest on."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from belated.exceptions import BelatedError, InvalidConfig
+from belated.service.operating.config import Config, read_config
+from belated.service.operating.doctor_database import examine_database
+from belated.service.operating.findings import Finding, ok, warning, wrong
+from belated.service.serving.spools import SpoolFolder
+
+#: Files that a process may have open at least: a connection is one.
+FILES = 4096
+#: A sync that takes less, in seconds, has hardly reached a disk.
+SYNC = 20e-6
+
+
+def examine(file: str | Path) -> list[Finding]:
+    """All findings; the database is asked, and nothing in it is changed."""
+    try:
+        config = read_config(file)
+    except InvalidConfig as error:
+        return [wrong("config", one, "correct the file") for one in error.mistakes]
+    return [
+        ok("config", f"it names {', '.join(one.name for one in config.bandits)}"),
+        *examine_database(config),
+        *_spool(config),
+        *_process(),
+    ]
+
+
+def _spool(config: Config) -> Iterator[Finding]:
+    folder = config.server.spool
+    if folder is None:
+        mend = "set server.spool to a folder on a local disk"
+        yield warning("spool", "there is none: requests fail while the database is away", mend)
+        return
+    try:
+        folder.path.mkdir(parents=True, exist_ok=True)
+        seconds = _sync_time(folder.path)
+    except OSError as error:
+        mend = "give the user of the service a folder it may write to, on a local disk"
+        yield wrong("spool", f"{folder.path} cannot be written to: {error.strerror}", mend)
+        return
+    if seconds < SYNC:
+        mend = "choose a folder on a real disk: this may be memory, which a restart empties"
+        yield warning("spool", f"a sync in {folder.path} takes {1e6 * seconds:.0f} µs", mend)
+    else:
+        yield ok("spool", f"{folder.path} can be written to, a sync takes {1e3 * seconds:.1f} ms")
+    free, needed = shutil.disk_usage(folder.path).free, folder.limit * len(config.bandits)
+    if free < needed:
+        what = f"{free >> 20} MiB are free, and the spools of one process may grow to"
+        mend = "make room, or set server.spool_limit lower"
+        yield warning("spool room", f"{what} {needed >> 20} MiB", mend)
+    else:
+        yield ok("spool room", f"{free >> 20} MiB are free")
+    for one in config.bandits:
+        yield _left(folder, one.name)
+
+
+def _left(folder: SpoolFolder, bandit: str) -> Finding:
+    check = f"spool of {bandit}"
+    try:
+        left = folder.left(bandit)
+    except BelatedError as error:
+        return wrong(check, str(error), "see who owns the files")
+    damaged = [str(path) for path, waiting in left.items() if waiting < 0]
+    if damaged:
+        mend = "open it with belated.journals.SpoolJournal, which says where it is damaged"
+        return wrong(check, f"{', '.join(damaged)} cannot be read", mend)
+    if left:
+        what = f"{sum(left.values())} events of processes that have died wait in {len(left)} files"
+        return warning(check, what, "start a service with this folder: it hands them over")
+    return ok(check, "nothing was left there by processes that have died")
+
+
+def _sync_time(folder: Path) -> float:
+    """The least time that a few syncs took."""
+    with tempfile.NamedTemporaryFile(dir=folder) as file:
+        times = []
+        for _ in range(5):
+            file.write(b"x" * 4096)
+            file.flush()
+            start = time.perf_counter()
+            os.fsync(file.fileno())
+            times.append(time.perf_counter() - start)
+    return min(times)
+
+
+def _process() -> Iterator[Finding]:
+    try:
+        import resource
+    except ImportError:  # not a system of the POSIX kind
+        return
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != resource.RLIM_INFINITY and soft < FILES:
+        what = f"{soft} may be open at once, and every connection is one"
+        yield warning("open files", what, f"raise the limit to {FILES} (ulimit -n, LimitNOFILE)")
+    else:
+        yield ok("open files", f"{soft} may be open at once")

@@ -1,0 +1,308 @@
+"""Metrics for Prometheus: counted where things happen, put into its format when it asks.
+
+Names, units and what to do about each are in the how-to on metrics. Labels are names of bandits,
+paths of routes, and words from short lists: never an id.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from belated.decider import MODES
+from belated.exceptions import MissingExtra
+from belated.service.access.authorizer import Authorizer
+from belated.service.access.tokens import RewardTokens
+from belated.service.learning.learners import Learners
+from belated.service.learning.learning_service import LearningService
+from belated.service.operating.histogram import Histogram
+from belated.service.serving.served_bandit import ServedBandit
+
+try:
+    from prometheus_client import CollectorRegistry, ProcessCollector
+    from prometheus_client.core import (
+        CounterMetricFamily,
+        GaugeMetricFamily,
+        HistogramMetricFamily,
+        Metric,
+    )
+    from prometheus_client.exposition import generate_latest, start_http_server
+except ModuleNotFoundError:
+    raise MissingExtra("the service", "service") from None
+
+
+@dataclass(frozen=True)
+class Measure:
+    """What is told of each bandit.
+
+    Attributes:
+        kind: of the metric.
+        name: of the metric, without ``_total``.
+        help: what it is.
+        read: gives its value; by a further label where it has one; None if there is none now.
+        label: the further label.
+    """
+
+    kind: Callable[..., Any]
+    name: str
+    help: str
+    read: Callable[[Any], float | Histogram | Mapping[str, float] | None]
+    label: str = ""
+
+
+def _of_bandit(
+    kind: Callable[..., Any],
+    name: str,
+    help: str,
+    read: Callable[[ServedBandit], float | Histogram | Mapping[str, float] | None],
+    label: str = "",
+) -> Measure:
+    return Measure(kind, name, help, read, label)
+
+
+def _of_learner(
+    kind: Callable[..., Any],
+    name: str,
+    help: str,
+    read: Callable[[LearningService], float | Histogram | Mapping[str, float] | None],
+    label: str = "",
+) -> Measure:
+    return Measure(kind, name, help, read, label)
+
+
+_COUNTER, _GAUGE, _HISTOGRAM = CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
+
+#: What every process that decides can tell.
+OF_BANDITS = (
+    _of_bandit(
+        _COUNTER, "belated_decisions", "Decisions made here.", lambda bandit: bandit.stats.decisions
+    ),
+    _of_bandit(_COUNTER, "belated_rewards", "Rewards taken here.", lambda bandit: bandit.stats.rewards),
+    _of_bandit(
+        _COUNTER, "belated_notices", "Activations and voids taken here.",
+        lambda bandit: bandit.stats.activations_voids,
+    ),
+    _of_bandit(
+        _COUNTER, "belated_choice_entropy_nats",
+        "Sum of -log p of the choices; divided by the decisions, how much is explored.",
+        lambda bandit: bandit.stats.entropy,
+    ),
+    _of_bandit(
+        _HISTOGRAM, "belated_decide_seconds",
+        "From the request to the answer, the commit included.", lambda bandit: bandit.stats.seconds,
+    ),
+    _of_bandit(
+        _HISTOGRAM, "belated_commit_seconds", "Duration of a commit.",
+        lambda bandit: bandit.commits.seconds,
+    ),
+    _of_bandit(
+        _HISTOGRAM, "belated_commit_events", "Events in a commit.",
+        lambda bandit: bandit.commits.sizes,
+    ),
+    _of_bandit(
+        _GAUGE, "belated_model_age_seconds", "Since the model that chooses here was made.",
+        lambda bandit: bandit.age,
+    ),
+    _of_bandit(
+        _GAUGE, "belated_model_version", "Records that this model has learned from.",
+        lambda bandit: bandit.version,
+    ),
+    _of_bandit(_COUNTER, "belated_models", "Models taken here.", lambda bandit: bandit.stats.models),
+    _of_bandit(
+        _GAUGE, "belated_decisions_ahead", "Decisions made here that the model does not know yet.",
+        lambda bandit: len(bandit.decider.unapplied),
+    ),
+    _of_bandit(
+        _GAUGE, "belated_mode", "1 for how the bandit decides here: learn, freeze, baseline, off.",
+        lambda bandit: {mode: float(mode == bandit.decider.mode) for mode in MODES}, "mode",
+    ),
+    _of_bandit(
+        _COUNTER, "belated_fallback_decisions",
+        "Decisions by the baseline because the model could not choose, by the reason.",
+        lambda bandit: {"error": 0, "not finite": 0} | bandit.decider.fallbacks, "reason",
+    ),
+    _of_bandit(
+        _GAUGE, "belated_journal_away",
+        "1 while the database is away and events wait on the local disk, else 0.",
+        lambda bandit: None if bandit.spool is None else float(bandit.spool.away),
+    ),
+    _of_bandit(
+        _GAUGE, "belated_spool_events", "Events that wait on the local disk.",
+        lambda bandit: None if bandit.spool is None else bandit.spool.waiting,
+    ),
+    _of_bandit(
+        _GAUGE, "belated_spool_bytes", "Bytes they take.",
+        lambda bandit: None if bandit.spool is None else bandit.spool.size,
+    ),
+    _of_bandit(
+        _GAUGE, "belated_spool_oldest_seconds", "Since the oldest of them came; 0 if none waits.",
+        lambda bandit: None if bandit.spool is None else _age(bandit, bandit.spool.oldest),
+    ),
+    _of_bandit(
+        _COUNTER, "belated_failures",
+        "Failures behind the requests: of a commit, or of taking a model (board, model).",
+        lambda bandit: {"commit": bandit.commits.failures, "board": 0, "model": 0}
+        | bandit.stats.failures, "kind",
+    ),
+)  # fmt: skip
+
+#: What a process that learns can tell.
+OF_LEARNERS = (
+    _of_learner(
+        _GAUGE, "belated_learner_leads", "1 if this process learns the bandit, 0 if it stands by.",
+        lambda learner: float(learner.leads()),
+    ),
+    _of_learner(
+        _GAUGE, "belated_learner_lag_seconds",
+        "From the commit of a record to its folding, of the last one.",
+        lambda learner: learner.lag if learner.leads() else None,
+    ),
+    _of_learner(
+        _HISTOGRAM, "belated_fold_delay_seconds",
+        "From the commit of a record to its folding, of the oldest of those read together.",
+        lambda learner: learner.lags,
+    ),
+    _of_learner(
+        _HISTOGRAM, "belated_fit_seconds", "Duration of a fit of all rewards, beside the folding.",
+        lambda learner: learner.fits,
+    ),
+    _of_learner(
+        _COUNTER, "belated_learner_events", "Events by what they meant, over the whole journal.",
+        lambda learner: _counted(learner, parked=False), "status",
+    ),
+    _of_learner(
+        _GAUGE, "belated_parked_events", "Events whose decision is not known.",
+        lambda learner: _counted(learner, parked=True).get("parked", 0.0)
+        if learner.leads() else None,
+    ),
+    _of_learner(
+        _GAUGE, "belated_learner_decisions", "Decisions by state, over the whole journal.",
+        lambda learner: learner.fold.counts if learner.fold is not None else {}, "state",
+    ),
+    _of_learner(
+        _GAUGE, "belated_pending_decisions", "Decisions whose reward is out.",
+        lambda learner: learner.fold.model.pending if learner.fold is not None else None,
+    ),
+    _of_learner(
+        _GAUGE, "belated_pending_oldest_seconds", "Age of the oldest of them.",
+        lambda learner: learner.oldest_age() if learner.leads() else None,
+    ),
+    _of_learner(
+        _HISTOGRAM, "belated_reward_delay_seconds",
+        "From the record of a decision to that of its reward; of a crowd only some.",
+        lambda learner: learner.delays,
+    ),
+)  # fmt: skip
+
+
+class Metrics:
+    """A registry of its own, which looks at what is there when it is asked.
+
+    Args:
+        bandits: by the name of the bandit.
+        learners: that run in this process.
+        requests: how many there were, by method and path of their route and status.
+        guard: gives what knows the keys, if anything does.
+        tokens: by the name of the bandit.
+    """
+
+    def __init__(
+        self,
+        bandits: Mapping[str, ServedBandit],
+        learners: Learners,
+        requests: Mapping[tuple[str, str, int], int],
+        guard: Callable[[], Authorizer | None] = lambda: None,
+        tokens: Mapping[str, RewardTokens] | None = None,
+    ) -> None:
+        self._bandits = bandits
+        self._learners = learners
+        self._requests = requests
+        self._guard = guard
+        self._tokens = tokens or {}
+        self.registry = CollectorRegistry()
+        ProcessCollector(registry=self.registry)
+        self.registry.register(self)
+
+    def text(self) -> bytes:
+        """All of them, as Prometheus reads them."""
+        return generate_latest(self.registry)
+
+    def listen(self, port: int, host: str = "127.0.0.1") -> Callable[[], None]:
+        """Answer Prometheus on a port of its own: in a process that serves nothing else.
+
+        Returns:
+            What ends it.
+        """
+        server, thread = start_http_server(port, addr=host, registry=self.registry)
+
+        def stop() -> None:
+            server.shutdown()
+            server.server_close()
+            thread.join()
+
+        return stop
+
+    def collect(self) -> Iterator[Metric]:
+        """What the registry asks for."""
+        for measure in OF_BANDITS:
+            yield _family(measure, dict(self._bandits))
+        for measure in OF_LEARNERS:
+            yield _family(measure, dict(self._learners.running))
+        failures = _COUNTER(
+            "belated_learner_failures",
+            "Learners that failed and were made anew.",
+            labels=["bandit"],
+        )
+        for name in self._learners.names:
+            failures.add_metric([name], self._learners.failures[name])
+        yield failures
+        requests = _COUNTER(
+            "belated_http_requests", "Requests.", labels=["method", "route", "status"]
+        )
+        for (method, route, status), count in list(self._requests.items()):
+            requests.add_metric([method, route, str(status)], count)
+        yield requests
+        known = _GAUGE("belated_keys", "Keys that work.")
+        age = _GAUGE("belated_keys_age_seconds", "Since the keys were last looked at.")
+        if (guard := self._guard()) is not None:
+            known.add_metric([], guard.known)
+            age.add_metric([], guard.age)
+        tokens = _COUNTER(
+            "belated_reward_tokens", "Rewards by what their token was.", labels=["bandit", "token"]
+        )
+        for name, one in self._tokens.items():
+            for verdict, count in one.seen.items():
+                tokens.add_metric([name, verdict], count)
+        yield from (known, age, tokens)
+
+
+def _family(measure: Measure, subjects: Mapping[str, Any]) -> Metric:
+    labels = ["bandit", measure.label] if measure.label else ["bandit"]
+    family = measure.kind(measure.name, measure.help, labels=labels)
+    for name, subject in subjects.items():
+        value = measure.read(subject)
+        if isinstance(value, Histogram):
+            counts = value.cumulative
+            bounds = [*(f"{bound:g}" for bound in value.bounds), "+Inf"]
+            family.add_metric([name], list(zip(bounds, counts, strict=True)), value.total)
+        elif isinstance(value, Mapping):
+            for label, one in value.items():
+                family.add_metric([name, label], one)
+        elif value is not None:
+            family.add_metric([name], value)
+    return family  # type: ignore[no-any-return]
+
+
+def _age(bandit: ServedBandit, since: int | None) -> float:
+    return 0.0 if since is None else max(0.0, (bandit.now() - since) / 1e6)
+
+
+def _counted(learner: LearningService, *, parked: bool) -> dict[str, float]:
+    """Events by status. Those that are parked leave again, so that they are no counter."""
+    total: dict[str, float] = {}
+    for ledger in () if learner.fold is None else learner.fold.ledgers:
+        for status, count in dict(ledger.counters).items():  # a copy: it is counted on meanwhile
+            if (status == "parked") is parked:
+                total[status] = total.get(status, 0.0) + count
+    return total

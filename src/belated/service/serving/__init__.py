@@ -1,0 +1,1 @@
+"""One bandit at one decider process: batch, choose, commit, answer; look up; spool."""

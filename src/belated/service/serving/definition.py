@@ -1,0 +1,38 @@
+"""A bandit as the configuration defines it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from belated.decider import UNIFORM
+from belated.features import Features
+from belated.policies import Policy
+from belated.rewards import Rewards
+from belated.service.access.tokens import TokenMode
+
+
+@dataclass(frozen=True)
+class Definition:
+    """What a served bandit is.
+
+    Attributes:
+        name: it stands in the address of every request.
+        policy: how actions are chosen.
+        rewards: what a missing reward means.
+        features: from a context and actions to rows; None if requests have rows.
+        retention: how long a decision accepts rewards, in microseconds; None: for ever.
+        partitions: of its journal; None for as many as there are, and 1 in a new one.
+        tokens: whether decisions come with a reward token, and whether rewards need it.
+        token_lifetime: of a reward token, in microseconds; None: as long as rewards are learned.
+        baseline: how to choose without a model: the name of an action, ``first`` or ``uniform``.
+    """
+
+    name: str
+    policy: Policy
+    rewards: Rewards
+    features: Features | None = None
+    retention: int | None = None
+    partitions: int | None = None
+    tokens: TokenMode = "off"
+    token_lifetime: int | None = None
+    baseline: int | str = UNIFORM

@@ -1,0 +1,176 @@
+"""Many callers, one commit: what gathers while a commit is under way goes into the next one."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from belated.events import Event
+from belated.exceptions import JournalClosed
+from belated.journals import Log
+from belated.service.operating.histogram import SECONDS, SIZES, Histogram
+from belated.service.runtime import Runtime
+
+#: Events in one commit: larger ones only make everyone in it wait.
+MAX_COMMIT = 1_000
+
+
+class Append(Protocol):
+    """Events of one caller, who hears on the event loop what became of them."""
+
+    @property
+    def events(self) -> Sequence[Event]:
+        """What is to be appended."""
+
+    def durable(self, positions: Sequence[int]) -> None:
+        """They are durable; the position of each, as of :meth:`Log.append`."""
+
+    def failed(self, error: Exception) -> None:
+        """They are not, or nobody knows."""
+
+
+class GroupCommit:
+    """A worker that appends, so that the event loop never waits for a disk.
+
+    There is nothing to tune: a commit begins when the one before it has ended, with all that has
+    come meanwhile. Alone a caller waits for one commit, in a crowd for two at most.
+
+    Args:
+        log: for events; used by this worker alone.
+        loop: of the callers.
+        runtime: time and threads.
+    """
+
+    def __init__(self, log: Log, loop: asyncio.AbstractEventLoop, runtime: Runtime) -> None:
+        self._log = log
+        self._loop = loop
+        self._monotonic = runtime.monotonic
+        self._waiting: list[Append] = []
+        self._noticed = False
+        self._lock = threading.Lock()
+        self._closing = False
+        #: For metrics: how long commits took, how many events each had, and how many failed.
+        self.seconds = Histogram(SECONDS)
+        self.sizes = Histogram(SIZES)
+        self.failures = 0
+        self._worker = runtime.start_worker("belated commits", self._step)
+
+    @property
+    def commits(self) -> int:
+        """How many there were."""
+        return self.sizes.cumulative[-1]
+
+    @property
+    def events(self) -> int:
+        """How many they had in all."""
+        return int(self.sizes.total)
+
+    def append(
+        self, events: Sequence[Event], counted: Callable[[int], None]
+    ) -> asyncio.Future[Sequence[int]]:
+        """Append events; the result has the position of each, as of :meth:`Log.append`.
+
+        Args:
+            events: of one caller.
+            counted: is told how many they are, once they are durable.
+        """
+        append = _Append(events, counted, self._loop.create_future())
+        self.append_all([append])
+        return append.answer
+
+    def append_all(self, appends: Sequence[Append]) -> None:
+        """Append for several callers at once, each of whom is told by itself."""
+        with self._lock:
+            closing = self._closing
+            if not closing:
+                self._waiting += appends
+        if closing:
+            for append in appends:
+                append.failed(JournalClosed("the service is stopping: retry elsewhere"))
+        elif not self._noticed:  # wake the worker once for all that comes in this turn of the loop
+            self._noticed = True
+            self._loop.call_soon(self._notice)
+
+    def _notice(self) -> None:
+        self._noticed = False
+        self._worker.wake()
+
+    def close(self) -> None:
+        """Commit all that waits, then close the log."""
+        with self._lock:
+            self._closing = True
+        self._worker.stop()
+        while self._step() is not None:
+            pass
+        self._log.close()
+
+    def _step(self) -> float | None:
+        with self._lock:
+            taken = self._take()
+        if not taken:
+            return None
+        self._commit(taken)
+        return 0.0
+
+    def _take(self) -> list[Append]:
+        """Return the first that fit into one commit, and at least one."""
+        size = count = 0
+        for one in self._waiting:
+            size += len(one.events)
+            if count and size > MAX_COMMIT:
+                break
+            count += 1
+        taken, self._waiting = self._waiting[:count], self._waiting[count:]
+        return taken
+
+    def _commit(self, taken: list[Append]) -> None:
+        events = [event for one in taken for event in one.events]
+        found: list[int] | Exception
+        start = self._monotonic()
+        try:
+            found = self._log.append(events)
+            self.seconds.add(self._monotonic() - start)
+            self.sizes.add(len(events))
+        except Exception as error:  # whatever it is, each caller hears of it, and the worker lives
+            found = error
+            self.failures += 1
+        self._loop.call_soon_threadsafe(_answer, taken, found)
+
+
+class _Append:
+    """Events of a caller who awaits an answer."""
+
+    __slots__ = ("_counted", "answer", "events")
+
+    def __init__(
+        self,
+        events: Sequence[Event],
+        counted: Callable[[int], None],
+        answer: asyncio.Future[Sequence[int]],
+    ) -> None:
+        self.events = events
+        self.answer = answer
+        self._counted = counted
+
+    def durable(self, positions: Sequence[int]) -> None:
+        self._counted(len(positions))
+        if not self.answer.done():  # the caller may have gone
+            self.answer.set_result(positions)
+
+    def failed(self, error: Exception) -> None:
+        if not self.answer.done():
+            self.answer.set_exception(error)
+
+
+def _answer(taken: Sequence[Append], found: list[int] | Exception) -> None:
+    if isinstance(found, Exception):
+        for one in taken:
+            one.failed(found)
+        return
+    start = 0
+    for one in taken:
+        end = start + len(one.events)
+        one.durable(found[start:end])
+        start = end

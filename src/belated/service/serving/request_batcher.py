@@ -1,0 +1,128 @@
+"""Requests that come at the same time are decided together, which is quicker than one by one."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from belated.decider import Decider, ParsedRequest
+from belated.events import Decision
+from belated.inputs import Row, as_rows
+from belated.service.runtime import Runtime
+from belated.service.serving.group_commit import GroupCommit
+
+
+class RequestBatcher:
+    """Chooses for all requests of one turn of the event loop, and commits the decisions.
+
+    Args:
+        decider: chooses; used by the event loop alone.
+        commits: makes the decisions durable.
+        loop: of the callers.
+        runtime: the clock of the decisions.
+        rng: randomness of the choices.
+    """
+
+    def __init__(
+        self,
+        decider: Decider,
+        commits: GroupCommit,
+        loop: asyncio.AbstractEventLoop,
+        runtime: Runtime,
+        rng: np.random.Generator,
+    ) -> None:
+        self._decider = decider
+        self._commits = commits
+        self._loop = loop
+        self._clock = runtime.clock
+        self._rng = rng
+        self._waiting: list[_Batch] = []
+
+    def decide(
+        self,
+        requests: Sequence[ParsedRequest],
+        rows: Sequence[bytes],
+        counted: Callable[[Sequence[Decision]], None],
+    ) -> asyncio.Future[list[Decision]]:
+        """Decide; the result comes once all decisions are durable.
+
+        Args:
+            requests: of one caller.
+            rows: of each, float32 numbers row after row.
+            counted: is told the decisions then.
+        """
+        batch = _Batch(requests, rows, self._decider, counted, self._loop.create_future())
+        if not self._waiting:
+            self._loop.call_soon(self._choose)
+        self._waiting.append(batch)
+        return batch.answer
+
+    def _choose(self) -> None:
+        batches, self._waiting = self._waiting, []
+        try:
+            made = self._decide(
+                [request for batch in batches for request in batch.requests],
+                [rows for batch in batches for rows in batch.rows],
+            )
+        except Exception:  # of one of them: each is tried by itself, and hears what is wrong
+            for batch in batches:
+                try:
+                    batch.events = self._decide(batch.requests, batch.rows)
+                except Exception as error:
+                    batch.refuse(error)
+        else:
+            start = 0
+            for batch in batches:
+                end = start + len(batch.requests)
+                batch.events = made[start:end]
+                start = end
+        self._commits.append_all([batch for batch in batches if batch.events])
+
+    def _decide(self, requests: Sequence[ParsedRequest], rows: Sequence[bytes]) -> list[Decision]:
+        table = table_of(rows, self._decider.policy.dim)
+        return self._decider.choose(requests, table, now=self._clock(), rng=self._rng, hold=True)
+
+
+class _Batch:
+    """The requests of one caller, which are decided all or none."""
+
+    __slots__ = ("_counted", "_decider", "answer", "events", "requests", "rows")
+
+    def __init__(
+        self,
+        requests: Sequence[ParsedRequest],
+        rows: Sequence[bytes],
+        decider: Decider,
+        counted: Callable[[Sequence[Decision]], None],
+        answer: asyncio.Future[list[Decision]],
+    ) -> None:
+        self.requests = requests
+        self.rows = rows
+        self.answer = answer
+        self.events: list[Decision] = []
+        self._decider = decider
+        self._counted = counted
+
+    def durable(self, positions: Sequence[int]) -> None:
+        unapplied = self._decider.unapplied
+        for event, position in zip(self.events, positions, strict=True):
+            unapplied.mark_durable(event.id, position)
+        self._counted(self.events)
+        if not self.answer.done():  # the caller may have gone
+            self.answer.set_result(self.events)
+
+    def failed(self, error: Exception) -> None:
+        for event in self.events:
+            self._decider.release(event.id)
+        self.refuse(error)
+
+    def refuse(self, error: Exception) -> None:
+        if not self.answer.done():
+            self.answer.set_exception(error)
+
+
+def table_of(rows: Sequence[bytes], dim: int) -> Row:
+    """Return rows as one table, checked."""
+    return as_rows(np.frombuffer(b"".join(rows), np.float32).reshape(-1, dim), dim)

@@ -1,0 +1,384 @@
+"""One bandit at one decider process: choose, commit, then answer."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+from asyncio import Future
+from collections import Counter
+from collections.abc import Coroutine, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from belated.decider import MODES, Decider, LoadedModel, Mode, ParsedRequest, check_same
+from belated.decider.decider import warm_up
+from belated.events import Activation, Decision, Event, Reward, Switched, Void
+from belated.exceptions import BanditOff, CorruptJournal, InvalidInput, JournalError, NewerFormat
+from belated.identity import identify
+from belated.ids import check_id, key_of, partition_of
+from belated.journals import Journal, SpoolJournal, SpoolStatus, Store
+from belated.kernels import Kernels
+from belated.ledger import Telling
+from belated.published import PublishedModel
+from belated.service.operating.histogram import SECONDS, Histogram
+from belated.service.runtime import Runtime
+from belated.service.serving.definition import Definition
+from belated.service.serving.group_commit import GroupCommit
+from belated.service.serving.lookups import LookUps
+from belated.service.serving.request_batcher import RequestBatcher, table_of
+from belated.service.serving.spools import WAIT, Spools
+from belated.tuning import USUAL, Tuning
+
+#: Seconds between two looks for a model, and for a mode; and after a failure.
+POLL_SECONDS, MODE_SECONDS, RETRY_SECONDS = 0.05, 0.25, 0.2
+#: The share of the event loop's time that loading models may take.
+MAX_LOADING = 0.01
+#: Seconds between two log lines about a policy that fails.
+FALLBACK_LOG_SECONDS = 60.0
+#: How far ahead of the clock an event may have happened, in microseconds.
+DAY = 86_400_000_000
+
+log = logging.getLogger("belated.service")
+
+
+@dataclass
+class RequestStats:
+    """What has happened, for metrics: counters only ever grow."""
+
+    decisions: int = 0
+    rewards: int = 0
+    activations_voids: int = 0
+    models: int = 0
+    entropy: float = 0.0  # Σ -log p of the choices
+    seconds: Histogram = field(default_factory=lambda: Histogram(SECONDS))  # of answers to decide
+    failures: Counter[str] = field(default_factory=Counter)  # by what failed
+    errors: list[str] = field(default_factory=list)  # the last ones
+
+
+class ServedBandit:
+    """Takes the requests for one bandit; all but :meth:`close` on the event loop.
+
+    Args:
+        definition: of the bandit.
+        store: of its journal.
+        loop: the requests' event loop.
+        runtime: time and threads.
+        spools: where events wait while the store is unavailable; None to refuse them then.
+        seed: of the choices.
+        kernels: to use instead of the best available.
+        tuning: sizes, and how ids are made.
+    """
+
+    def __init__(
+        self,
+        definition: Definition,
+        store: Store,
+        loop: asyncio.AbstractEventLoop,
+        runtime: Runtime,
+        *,
+        spools: Spools | None = None,
+        seed: int | None = None,
+        kernels: Kernels | None = None,
+        tuning: Tuning = USUAL,
+    ) -> None:
+        self.definition = definition
+        self.stats = RequestStats()
+        self._runtime = runtime
+        policy, name = definition.policy, definition.name
+        self._least, self._most = definition.rewards.range(policy.family.support)
+        self._loop = loop
+        wait = 10.0 if spools is None else WAIT
+        journal = store.journal(name, partitions=definition.partitions, wait=wait)
+        identify(journal, policy, definition.features)
+        self._reader = store.journal(name, wait=wait)
+        self._coordination = store.coordination(name, wait=wait)
+        self._source = LoadedModel(policy, using=kernels)
+        self.decider = Decider(
+            policy,
+            self._source,
+            partitions=journal.partitions,
+            baseline=definition.baseline,
+            tuning=tuning,
+        )
+        warm_up(policy, kernels)
+        self._spool: SpoolJournal | None = None
+        self._recovery = None
+        if spools is not None:
+            self._spool = spools.open(journal, self._delivered)
+            self._recovery = spools.recover(store, name, runtime)
+        self.commits = GroupCommit(self._spool or journal, loop, runtime)
+        rng = np.random.default_rng(seed)
+        self._batcher = RequestBatcher(self.decider, self.commits, loop, runtime, rng)
+        self._lookups = LookUps(self._reader, self.decider, self._spool, loop)
+        self._number = 0
+        self._model_due = 0.0
+        self._mode_due = runtime.monotonic() + MODE_SECONDS
+        self._fallback_log_due = -math.inf
+        #: When the model was made, in microseconds since 1970; None before the first one.
+        self.model_at: int | None = None
+        self._switched: Switched | None = None
+        self._change_mode(self._reader.mode())
+        try:
+            if (published := self._newer()) is not None:  # it starts with the last model there is
+                self._load(published)
+        except (NewerFormat, CorruptJournal) as error:  # one may come that can be read here
+            self._note("board", error)
+        self._poller = runtime.start_worker("belated models", self._poll)
+
+    # --- deciding --------------------------------------------------------------------------------
+
+    def decide(
+        self, requests: Sequence[ParsedRequest], rows: Sequence[bytes]
+    ) -> Future[list[Decision]] | Coroutine[Any, Any, list[Decision]]:
+        """Decide, in one commit for all; the result comes once it is durable.
+
+        Args:
+            requests: of one caller, who gets all decisions or none.
+            rows: of each, float32 numbers row after row.
+
+        Raises:
+            BanditOff: the bandit is switched off.
+        """
+        if self.decider.mode == "off":
+            raise BanditOff()
+        start = self._runtime.monotonic()
+        ids = [one.id for one in requests if one.id is not None]
+        if ids:
+            return self._decide_named(requests, rows, ids, start)
+        return self._batcher.decide(requests, rows, partial(self._answered, start))
+
+    async def _decide_named(
+        self,
+        requests: Sequence[ParsedRequest],
+        rows: Sequence[bytes],
+        ids: Sequence[str],
+        start: float,
+    ) -> list[Decision]:
+        if len(set(ids)) < len(ids):
+            raise InvalidInput("an id stands twice in this request: ids name one decision each")
+        # Under an id that is sent for the first time there is nothing yet; and if it is sent again
+        # before this is answered, then nobody waits for this answer any more.
+        retried = [one.id for one in requests if one.id is not None and not one.first_attempt]
+        known = await self._lookups.decisions(retried) if retried else {}
+        self._check_same(requests, rows, known)
+        new = [n for n, one in enumerate(requests) if one.id not in known]
+        made: list[Decision] = []
+        if new:
+            made = await self._batcher.decide(
+                [requests[n] for n in new], [rows[n] for n in new], self._count
+            )
+        first = iter(made)
+        chosen = [known[one.id] if one.id in known else next(first) for one in requests]
+        if retried:
+            # Another decider may have been asked the same meanwhile: one of the two stands.
+            standing = await self._lookups.decisions(retried)
+            self._check_same(requests, rows, standing)
+            chosen = [standing.get(event.id, event) for event in chosen]
+        self.stats.seconds.add(self._runtime.monotonic() - start)
+        return chosen
+
+    def _check_same(
+        self,
+        requests: Sequence[ParsedRequest],
+        rows: Sequence[bytes],
+        known: Mapping[str, Decision],
+    ) -> None:
+        """Refuse what is not a retry: a decision for other rows is of no use to the caller."""
+        for one, data in zip(requests, rows, strict=True):
+            if one.id is not None and one.id in known:
+                check_same(known[one.id], table_of([data], self.definition.policy.dim))
+
+    def _answered(self, start: float, made: Sequence[Decision]) -> None:
+        self._count(made)
+        self.stats.seconds.add(self._runtime.monotonic() - start)
+
+    def _count(self, made: Sequence[Decision]) -> None:
+        for event in made:
+            self.stats.entropy -= math.log(event.propensity)
+        self.stats.decisions += len(made)
+        if self.decider.failure is not None:
+            self._log_fallback()
+
+    def _log_fallback(self) -> None:
+        failure, self.decider.failure = self.decider.failure, None
+        now = self._runtime.monotonic()
+        if now >= self._fallback_log_due:
+            self._fallback_log_due = now + FALLBACK_LOG_SECONDS
+            extra = {"bandit": self.definition.name, "why": str(failure)}
+            log.error("decisions fall back to the baseline", extra=extra)
+
+    # --- rewards, activations, voids -------------------------------------------------------------
+
+    def report(self, rewards: Sequence[Reward]) -> Future[Sequence[int]]:
+        """Append rewards: one commit for all."""
+        return self.commits.append(rewards, self._rewarded)
+
+    def append_event(self, event: Activation | Void) -> Future[Sequence[int]]:
+        """Append an activation or a void."""
+        return self.commits.append([event], self._noted)
+
+    def _rewarded(self, count: int) -> None:
+        self.stats.rewards += count
+
+    def _noted(self, count: int) -> None:
+        self.stats.activations_voids += count
+
+    @property
+    def reward_range(self) -> tuple[float, float]:
+        """The least and the greatest reward that is accepted."""
+        return self._least, self._most
+
+    def event_time(self, at: int | None) -> int:
+        """When something happened: as the caller says, or now; in microseconds since 1970.
+
+        A caller's clock may be wrong; by a day at most it is not worth a refusal.
+        """
+        now = self._runtime.clock()
+        if at is None:
+            return now
+        if at > now + DAY:
+            raise InvalidInput(f"at is {at}, which is more than a day ahead of now, {now}", at)
+        return at
+
+    # --- how it stands ---------------------------------------------------------------------------
+
+    async def details(self, id: str) -> Telling:
+        """Return all that the journal knows of a decision, by the rules of the ledger."""
+        check_id(id)
+        return await self._lookups.ask(partial(self._read_history, id))
+
+    def _read_history(self, id: str, reader: Journal) -> Telling:
+        made = self.definition
+        # First these: what they settle must not be settled without a record that came before.
+        settles = made.rewards.window_us is not None or made.retention is not None
+        partition = partition_of(key_of(id), reader.partitions)
+        records = reader.settlements(partition) if settles else []
+        records += reader.records_of([id])
+        history = Telling(
+            id, made.rewards, least=self._least, most=self._most, retention=made.retention
+        )
+        for record in sorted(records, key=lambda one: one.position):
+            history.take(record)
+        return history
+
+    async def change_mode(self, mode: Mode, reason: str) -> Switched:
+        """Decide in another way, at all deciders, within a second."""
+        event = Switched(self._runtime.clock(), mode, reason)
+        await self._lookups.ask(lambda journal: journal.append([event]))
+        return event
+
+    @property
+    def spool(self) -> SpoolStatus | None:
+        """What waits on the local disk; None if there is no spool."""
+        return None if self._spool is None else self._spool.status
+
+    def is_stale(self, seconds: float) -> bool:
+        """Whether the model is older than that, and a newer one could be had elsewhere."""
+        if self.decider.mode in ("baseline", "off"):
+            return False  # it needs none
+        if self.age is None:
+            return True
+        if self.decider.mode == "freeze":
+            return False
+        # While the store is unavailable no decider has a newer one: all go on with what they have.
+        away = self._spool is not None and self._spool.status.away
+        return self.age > seconds and not away
+
+    def now(self) -> int:
+        """Return the time by this process' clock, in microseconds since 1970."""
+        return self._runtime.clock()
+
+    @property
+    def version(self) -> int:
+        """Records that the model has learned from."""
+        return self._source.version
+
+    @property
+    def age(self) -> float | None:
+        """The age of the model in seconds; None before the first one."""
+        return None if self.model_at is None else (self._runtime.clock() - self.model_at) / 1e6
+
+    def close(self) -> None:
+        """Commit what waits, and let go of the store."""
+        self.commits.close()
+        if self._recovery is not None:
+            self._recovery.stop(2 * WAIT)
+        self._poller.stop()
+        self._reader.close()
+        self._coordination.close()
+
+    # --- models and modes ------------------------------------------------------------------------
+
+    def _delivered(self, events: Sequence[Event], positions: Sequence[int]) -> None:
+        """What waited in the spool has its position now; called by the worker of the spool."""
+        found = [
+            (event.id, position)
+            for event, position in zip(events, positions, strict=True)
+            if isinstance(event, Decision)
+        ]
+        with suppress(RuntimeError):  # the loop has ended, and its decider with it
+            self._loop.call_soon_threadsafe(self._mark_durable, found)
+
+    def _mark_durable(self, found: Sequence[tuple[str, int]]) -> None:
+        for id, position in found:
+            self.decider.unapplied.mark_durable(id, position)
+
+    def _newer(self) -> PublishedModel | None:
+        """Return the published model, if there is a newer one."""
+        found = self._coordination.published(self._number)
+        if found is None:
+            return None
+        self._number, data = found
+        return PublishedModel.read(data)
+
+    def _load(self, published: PublishedModel) -> None:
+        start = self._runtime.monotonic()
+        try:
+            self._source.load(published, self.decider.unapplied)
+        except Exception as error:  # of another policy, or damaged: go on with the one there is
+            self._note("model", error)
+            return
+        self.decider.loaded()
+        self.model_at = published.at
+        self.stats.models += 1
+        now = self._runtime.monotonic()
+        self._model_due = now + (now - start) / MAX_LOADING
+
+    def _change_mode(self, event: Switched | None) -> None:
+        if event is None or event == self._switched:
+            return
+        self._switched = event
+        for mode in MODES:
+            if mode == event.mode:
+                self.decider.change_mode(mode)
+                # Its reason stands in the journal: nothing that was sent stands in a log.
+                extra = {"bandit": self.definition.name, "mode": mode}
+                log.info("mode changed", extra=extra)
+                return
+        self._note("mode", InvalidInput(f"a newer release knows the mode {event.mode!r}"))
+
+    def _poll(self) -> float:
+        """Look for a newer model, and now and then for another mode."""
+        now = self._runtime.monotonic()
+        try:
+            if now >= self._mode_due:
+                self._loop.call_soon_threadsafe(self._change_mode, self._reader.mode())
+                self._mode_due = now + MODE_SECONDS
+            published = self._newer() if now >= self._model_due else None
+        except JournalError as error:  # it is unavailable: go on with the model there is
+            self._note("board", error)
+            return RETRY_SECONDS
+        if published is not None:
+            self._loop.call_soon_threadsafe(self._load, published)
+        return POLL_SECONDS
+
+    def _note(self, what: str, error: Exception) -> None:
+        self.stats.failures[what] += 1
+        if str(error) not in self.stats.errors[-1:]:  # once, while it stays the same
+            log.warning("no new model", extra={"bandit": self.definition.name, "why": str(error)})
+        self.stats.errors = [*self.stats.errors[-9:], str(error)]

@@ -1,0 +1,121 @@
+"""Where events wait while the store is unavailable: a folder on a local disk, a file a process.
+
+A process takes the first file of its bandit that nobody holds and in which nothing waits. What a
+process that died has left in another one is delivered by any that lives (``spool_recovery``).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import count
+from pathlib import Path
+from typing import Protocol
+from urllib.parse import quote
+
+from belated.events import Event
+from belated.exceptions import JournalError, JournalUnavailable
+from belated.journals import Journal, SpoolJournal, Store
+from belated.journals.spool_disk import DiskStore
+from belated.journals.spool_file import SpoolFile, beginning_of
+from belated.service.runtime import Runtime, Worker
+
+#: How many bytes a process may leave there for each bandit: some five million events.
+LIMIT = 1 << 30
+#: Seconds to wait for a store that has a spool before it: as long as it hangs, it is not tried.
+WAIT = 2.0
+
+Delivered = Callable[[Sequence[Event], Sequence[int]], None]
+
+
+class Spools(Protocol):
+    """Gives each served bandit a spool: see :class:`SpoolFolder`."""
+
+    def open(self, journal: Journal, delivered: Delivered) -> SpoolJournal:
+        """Put a spool before a journal."""
+
+    def recover(self, store: Store, bandit: str, runtime: Runtime) -> Worker:
+        """Deliver what other processes have left."""
+
+
+@dataclass(frozen=True)
+class SpoolFolder:
+    """A folder with the spools of some bandits.
+
+    Args:
+        path: of the folder, on a local disk; made if it is not there.
+        limit: how many bytes each file may have.
+    """
+
+    path: Path
+    limit: int = LIMIT
+
+    def open(
+        self,
+        journal: Journal,
+        delivered: Delivered | None = None,
+    ) -> SpoolJournal:
+        """A spool before a journal, in a file of its own.
+
+        Raises:
+            JournalUnavailable: there can be no file.
+        """
+        self._make()
+        for number in count():
+            path = self.path / f"{quote(journal.bandit, safe='')}.{number}.spool"
+            store = self._hold(path)
+            if store is None:
+                continue
+            if self._waiting(store, path, journal.bandit) == 0:
+                return SpoolJournal(journal, store, limit=self.limit, delivered=delivered)
+            store.close()  # it is for those who hand over
+        raise AssertionError("there are as many numbers as processes")
+
+    def recover(self, store: Store, bandit: str, runtime: Runtime) -> Worker:
+        """Deliver what other processes have left, again and again."""
+        from belated.service.serving.spool_recovery import SpoolRecovery
+
+        recovery = SpoolRecovery(self, store, bandit)
+        return runtime.start_worker("belated spool recovery", recovery.step)
+
+    def files(self, bandit: str) -> list[Path]:
+        """The files of a bandit, whoever holds them."""
+        name = re.compile(rf"{re.escape(quote(bandit, safe=''))}\.\d+\.spool")
+        return sorted(path for path in self.path.glob("*.spool") if name.fullmatch(path.name))
+
+    def left(self, bandit: str) -> dict[Path, int]:
+        """How many events wait in files that nobody holds; -1 for one that cannot be read."""
+        found = {}
+        empty = len(beginning_of(bandit))
+        for path in self.files(bandit):
+            if path.stat().st_size <= empty:
+                continue
+            store = self._hold(path)
+            if store is not None:
+                waiting = self._waiting(store, path, bandit)
+                store.close()
+                if waiting:
+                    found[path] = waiting
+        return found
+
+    def _hold(self, path: Path) -> DiskStore | None:
+        try:
+            return DiskStore(path)
+        except JournalUnavailable:
+            if path.exists():  # another process has it
+                return None
+            raise
+
+    def _waiting(self, store: DiskStore, path: Path, bandit: str) -> int:
+        try:
+            return SpoolFile(store, repr(str(path)), bandit=bandit, limit=self.limit).waiting
+        except JournalError:  # it is damaged, or something else
+            return -1
+
+    def _make(self) -> None:
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            message = f"the folder of the spools, {str(self.path)!r}, cannot be made"
+            raise JournalUnavailable(f"{message}: {error.strerror}") from error

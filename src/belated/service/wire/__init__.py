@@ -1,0 +1,1 @@
+"""What client and server send each other."""

@@ -1,0 +1,338 @@
+"""What is sent and answered over HTTP: the types behind the routes and the OpenAPI document."""
+
+from __future__ import annotations
+
+import math
+from typing import Annotated, Any, Literal
+
+import msgspec
+
+from belated.events import Activation, Decision, Record, Reward, Void
+from belated.features.records import MAX_ID
+from belated.inputs import MAX_ENTRY, MAX_REWARD
+from belated.ledger import Telling
+
+#: How many offers, or rewards, may be in one request; more would make others wait.
+MOST_AT_ONCE = 1_000
+
+#: How many actions may be in one offer.
+MOST_ACTIONS = 1_000
+#: The year 2000: what is less was meant in seconds or milliseconds.
+_EARLIEST = 946_684_800_000_000
+
+# What stands in `extra_json_schema` is for readers of the document: others check it.
+_NO_NUL = {"pattern": "^[^\\u0000]*$"}
+Number = Annotated[
+    float, msgspec.Meta(extra_json_schema={"minimum": -MAX_ENTRY, "maximum": MAX_ENTRY})
+]
+Rows = Annotated[
+    list[list[Number]], msgspec.Meta(max_length=MOST_ACTIONS, extra_json_schema={"minItems": 1})
+]
+Packed = Annotated[str, msgspec.Meta(extra_json_schema={"contentEncoding": "base64"})]
+Id = Annotated[
+    str,
+    msgspec.Meta(
+        min_length=1, max_length=128, description="names a decision", extra_json_schema=_NO_NUL
+    ),
+]
+Name = Annotated[str, msgspec.Meta(max_length=128, description="names an action")]
+Action = Annotated[int, msgspec.Meta(extra_json_schema={"minimum": -MAX_ID, "maximum": MAX_ID})]
+Actions = Annotated[
+    list[Action | Name],
+    msgspec.Meta(max_length=MOST_ACTIONS, extra_json_schema={"minItems": 1, "uniqueItems": True}),
+]
+Records = Annotated[
+    dict[Name, Any],
+    msgspec.Meta(max_length=MOST_ACTIONS, extra_json_schema={"minProperties": 1}),
+]
+Value = Annotated[
+    float, msgspec.Meta(extra_json_schema={"minimum": -MAX_REWARD, "maximum": MAX_REWARD})
+]
+Microseconds = Annotated[
+    int, msgspec.Meta(ge=_EARLIEST, le=(1 << 63) - 1, description="microseconds since 1970")
+]
+
+
+class Offer(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """Actions to choose from.
+
+    Attributes:
+        rows: a row of numbers for each action; or all of them as float32 numbers, row after row,
+            little-endian, in base64.
+        dim: how many numbers a row has: say it with base64, so that rows of another width are
+            noticed.
+        context: instead of rows, where the bandit has features.
+        actions: a name for each action, needed with a context; or names with a record each, where
+            the features read them.
+        id: your own name for the decision: the same id again gives the same decision.
+        fresh: true if the id is a new UUID that was never sent before: then it is not looked up,
+            which is quicker. A retry must not say so.
+        activated: false if the outcome clock starts only with an activation.
+    """
+
+    rows: Rows | Packed | None = None
+    dim: int | None = None
+    context: dict[str, Any] | list[float] | None = None
+    actions: Actions | Records | None = None
+    id: Id | None = None
+    fresh: bool = False
+    activated: bool = True
+
+
+class Offers(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Many at once, each as if the decisions before it were pending."""
+
+    offers: Annotated[list[Offer], msgspec.Meta(min_length=1, max_length=MOST_AT_ONCE)]
+
+
+class Decided(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A decision, safely kept before it was answered.
+
+    Attributes:
+        id: under which its reward is reported.
+        action: the name of the chosen action, or its index where none were given.
+        index: its place among those offered.
+        propensity: the probability with which it was chosen.
+        mean: its predicted reward.
+        model: the version of the model that chose.
+        at: when.
+        token: that may be sent with the reward in place of a key, where the bandit makes them.
+    """
+
+    id: str
+    action: int | str
+    index: int
+    propensity: float
+    mean: float
+    model: int
+    at: int
+    token: str | None = None
+
+    @classmethod
+    def of(cls, event: Decision, token: str | None = None) -> Decided:
+        """What is told of a decision."""
+        return cls(
+            event.id,
+            event.action,
+            event.index,
+            event.propensity,
+            event.mean,
+            event.model,
+            event.at,
+            token,
+        )
+
+
+class ManyDecided(msgspec.Struct, frozen=True):
+    """Decisions, in the order of their offers."""
+
+    decisions: list[Decided]
+
+
+class RewardBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """The reward of a decision, or one part of it.
+
+    Attributes:
+        value: the reward.
+        at: when it happened; now if it is not given.
+        part: of the reward, where it comes in several.
+        revision: of this part: a higher one replaces it.
+        token: that came with the decision, where one is needed; it alone allows neither at, part
+            nor revision.
+    """
+
+    value: Value
+    at: Microseconds | None = None
+    part: Annotated[str, msgspec.Meta(max_length=128, extra_json_schema=_NO_NUL)] = ""
+    revision: Annotated[int, msgspec.Meta(ge=0, le=(1 << 63) - 1)] = 0
+    token: Annotated[str, msgspec.Meta(max_length=256)] | None = None
+
+
+class NamedReward(RewardBody, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """The same, with the id of its decision."""
+
+    id: Id
+
+
+class RewardsBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Many rewards at once."""
+
+    rewards: Annotated[list[NamedReward], msgspec.Meta(min_length=1, max_length=MOST_AT_ONCE)]
+
+
+class Accepted(msgspec.Struct, frozen=True):
+    """It is safe. What it means is known to the learner, and told by GET.
+
+    The answer is the same for every id, also for one that nobody knows.
+    """
+
+    id: str
+    status: str = "accepted"
+
+
+class ManyAccepted(msgspec.Struct, frozen=True):
+    """All of them are safe."""
+
+    accepted: int
+
+
+class Chosen(Decided, frozen=True, kw_only=True):
+    """A decision with its row.
+
+    Attributes:
+        x: the row that was chosen.
+        activated: false if the outcome clock starts only with an activation.
+    """
+
+    x: list[float]
+    activated: bool
+
+
+class Happened(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A record of a decision.
+
+    Attributes:
+        kind: decision, activation, reward or void.
+        recorded: when the journal took it.
+        at: when it happened, by the clock of whoever told it.
+        meant: what it was when it came: decided, rewarded, duplicate, revised, late, …
+        value: of a reward.
+        part: of a reward.
+        revision: of a reward.
+    """
+
+    kind: str
+    recorded: int
+    at: int
+    meant: str
+    value: float | None = None
+    part: str = ""
+    revision: int = 0
+
+    @classmethod
+    def of(cls, record: Record, meant: str) -> Happened:
+        """What is told of a record."""
+        event = record.event
+        assert isinstance(event, Decision | Activation | Reward | Void)
+        kind = type(event).__name__.lower()
+        if isinstance(event, Reward):
+            value = event.value if math.isfinite(event.value) else None
+            return cls(kind, record.recorded, event.at, meant, value, event.part, event.revision)
+        return cls(kind, record.recorded, event.at, meant)
+
+
+class DecisionStory(msgspec.Struct, frozen=True, omit_defaults=True):
+    """All that is known of one decision, from the records of the journal.
+
+    Attributes:
+        id: of the decision.
+        state: dormant, pending, rewarded, defaulted, censored or voided; parked if something was
+            told of it, but no decision is known; unknown if nothing was.
+        decision: as it was made.
+        value: what it is learned with, null if it is not.
+        late: whether its reward came after the window.
+        conflict: whether two rewards or two decisions contradict each other.
+        forgotten: whether its retention has ended.
+        due: when its window ends.
+        records: all of them, in their order.
+    """
+
+    id: str
+    state: str
+    decision: Chosen | None = None
+    value: float | None = None
+    late: bool = False
+    conflict: bool = False
+    forgotten: bool = False
+    due: int | None = None
+    records: list[Happened] = []
+
+    @classmethod
+    def of(cls, telling: Telling) -> DecisionStory:
+        """What was read of a decision."""
+        entry, event = telling.entry, telling.decision
+        chosen = None
+        if event is not None:
+            chosen = Chosen(
+                **msgspec.structs.asdict(Decided.of(event)),
+                x=event.x.tolist(),
+                activated=event.activated,
+            )
+        return cls(
+            telling.id,
+            telling.state,
+            chosen,
+            telling.value,
+            late=entry is not None and entry.late,
+            conflict=entry is not None and entry.conflict,
+            forgotten=telling.forgotten,
+            due=None if entry is None else entry.due,
+            records=[Happened.of(*told) for told in telling.records],
+        )
+
+
+class Alive(msgspec.Struct, frozen=True):
+    """The process runs."""
+
+    status: str = "alive"
+
+
+class Ready(msgspec.Struct, frozen=True):
+    """Whether requests should come here.
+
+    Attributes:
+        status: ready, stale, or draining: it will stop soon.
+        of: the bandits whose model is too old; not told where the service asks for keys.
+    """
+
+    status: str
+    of: list[str]
+
+
+class BanditState(msgspec.Struct, frozen=True):
+    """How it stands with a bandit, by the model that chooses now.
+
+    Attributes:
+        bandit: its name.
+        policy: how it chooses.
+        version: records that the model has learned from.
+        n: rewards it knows.
+        pending: decisions whose reward is out, those of this decider included.
+        age: of the model, in seconds; null before the first one.
+        mode: how it decides: learn, freeze, baseline or off.
+    """
+
+    bandit: str
+    policy: str
+    version: int
+    n: int
+    pending: int
+    age: float | None
+    mode: str
+
+
+class ModeBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """How a bandit is to decide from now on.
+
+    Attributes:
+        mode: learn: as usual. freeze: with the model of now, which does not change any more.
+            baseline: without a model. off: not at all; rewards are taken.
+        reason: why, for whoever asks later.
+    """
+
+    mode: Literal["learn", "freeze", "baseline", "off"]
+    reason: Annotated[str, msgspec.Meta(max_length=1000)] = ""
+
+
+class Switch(msgspec.Struct, frozen=True):
+    """How a bandit decides within a second.
+
+    Attributes:
+        mode: as asked for.
+        reason: likewise.
+        at: when it was switched, in microseconds since 1970.
+    """
+
+    mode: str
+    reason: str
+    at: int
