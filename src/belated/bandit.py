@@ -26,11 +26,11 @@ from belated.exceptions import (
 )
 from belated.features import Actions, Features, as_actions
 from belated.fold import PAGE, Fold, retention_us
-from belated.identity import identify
 from belated.ids import check_id, key_of, new_id, partition_of
 from belated.inputs import Row, as_reward, as_rows, outside
 from belated.journals import Journal, MemoryJournal
 from belated.journals.arrivals import route, system_clock
+from belated.journals.identity import identify
 from belated.kernels import Kernels
 from belated.ledger import Entry
 from belated.policies import Policy
@@ -107,7 +107,7 @@ class Bandit:
         )
         self._fold.check_default()
         # Only now: whatever was refused above must leave no trace.
-        identify(self.journal, policy, features)
+        identify(self.journal, family=repr(policy.family), dim=policy.dim, features=features)
         self._fold.load(self.journal)
         self._fold.catch_up(self.journal)
         self._snapshot_at = self._fold.version + SNAPSHOT_EVERY

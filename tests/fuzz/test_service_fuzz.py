@@ -268,7 +268,7 @@ def test_every_route_was_asked_by_those_who_may_and_those_who_may_not(both: Both
             assert both.open.app.requests[route.method, route.path, status] == 0
     with PostgresJournal(both.dsn, bandit="untouched") as journal:
         assert [journal.end(partition) for partition in range(journal.partitions)] == [0, 0]
-        assert journal.switched() is None
+        assert journal.mode() is None
 
 
 def test_labels_of_metrics_are_bounded(both: Both) -> None:

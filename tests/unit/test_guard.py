@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from belated.exceptions import JournalUnavailable
-from belated.journals.postgres_keys import LiveKey
+from belated.journals import LiveKey
 from belated.service.guard import Guard
 from belated.service.keys import hash_of, new_key
 from belated.service.problems import ProblemError

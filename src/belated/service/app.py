@@ -13,9 +13,9 @@ from urllib.parse import quote, unquote
 
 from belated.exceptions import InvalidInput
 from belated.fold import Fold
-from belated.identity import identify
-from belated.journals import PostgresBoard, PostgresJournal, PostgresKeys
+from belated.journals import PostgresCoordinationStore, PostgresJournal, PostgresKeyStore
 from belated.journals.arrivals import system_clock
+from belated.journals.identity import identify
 from belated.service.bodies import Alive, Ready
 from belated.service.desk import Definition, Desk
 from belated.service.exchange import (
@@ -272,7 +272,7 @@ class Service:
     def start(self, loop: asyncio.AbstractEventLoop) -> None:
         """Open the journals, take the models, and learn if that is to be done here."""
         if self._auth == "keys":
-            self.guard = Guard(PostgresKeys(self._dsn), tokens=bool(self.tokens))
+            self.guard = Guard(PostgresKeyStore(self._dsn), tokens=bool(self.tokens))
         for definition in self.definitions.values():
             desk = Desk(
                 definition,
@@ -305,7 +305,8 @@ def learning(
 ) -> LearningService:
     """The learner of a bandit."""
     journal = PostgresJournal(dsn, bandit=definition.name, partitions=definition.partitions)
-    identify(journal, definition.policy, definition.features)
+    policy = definition.policy
+    identify(journal, family=repr(policy.family), dim=policy.dim, features=definition.features)
 
     def fold() -> Fold:
         return Fold(
@@ -315,7 +316,7 @@ def learning(
             retention=definition.retention,
         )
 
-    board = PostgresBoard(dsn, bandit=definition.name)
+    board = PostgresCoordinationStore(dsn, bandit=definition.name)
     return LearningService(journal, board, fold, lease=lease)
 
 

@@ -19,11 +19,17 @@ from belated.bandit import check_part, check_same
 from belated.events import Activation, Decision, Event, Reward, Switched, Void
 from belated.exceptions import CorruptJournal, InvalidInput, JournalError, NewerFormat
 from belated.features import Features, as_actions
-from belated.identity import identify
 from belated.ids import check_id, key_of, partition_of
 from belated.inputs import as_reward, outside
-from belated.journals import Journal, PostgresBoard, PostgresJournal, SpoolJournal, SpoolStatus
+from belated.journals import (
+    Journal,
+    PostgresCoordinationStore,
+    PostgresJournal,
+    SpoolJournal,
+    SpoolStatus,
+)
 from belated.journals.arrivals import system_clock
+from belated.journals.identity import identify
 from belated.ledger import Telling
 from belated.policies import Policy
 from belated.published import PublishedModel
@@ -127,9 +133,10 @@ class Desk:
         self._loop = loop
         name, wait = definition.name, 10.0 if spools is None else WAIT
         journal = PostgresJournal(dsn, bandit=name, partitions=definition.partitions, wait=wait)
-        identify(journal, definition.policy, definition.features)
+        policy = definition.policy
+        identify(journal, family=repr(policy.family), dim=policy.dim, features=definition.features)
         self._reader = PostgresJournal(dsn, bandit=name, wait=wait)
-        self._board = PostgresBoard(dsn, bandit=name, wait=wait)
+        self._board = PostgresCoordinationStore(dsn, bandit=name, wait=wait)
         self.decider = Decider(
             definition.policy,
             partitions=journal.partitions,
@@ -154,7 +161,7 @@ class Desk:
         self.model_at: int | None = None
         self._stopped = threading.Event()
         self._switched: Switched | None = None
-        self._switch(self._reader.switched())
+        self._switch(self._reader.mode())
         try:
             if (published := self._newer()) is not None:  # it starts with the last model there is
                 self._take(published)
@@ -393,7 +400,7 @@ class Desk:
         while not self._stopped.wait(LOOK):
             try:
                 if time.monotonic() > looked + LOOK_AT_MODE:
-                    self._loop.call_soon_threadsafe(self._switch, self._reader.switched())
+                    self._loop.call_soon_threadsafe(self._switch, self._reader.mode())
                     looked = time.monotonic()
                 published = self._newer() if time.monotonic() >= self._model_due else None
             except JournalError as error:  # it is away: go on with the model there is

@@ -6,8 +6,8 @@ import time
 from collections.abc import Iterator
 
 from belated.exceptions import BelatedError
-from belated.journals.postgres_session import PostgresLook
-from belated.journals.postgres_sql import VERSION
+from belated.journals.postgres.queries import VERSION
+from belated.journals.postgres.session import PostgresLook
 from belated.service.app import FRESH
 from belated.service.config import Config
 from belated.service.desk import Definition

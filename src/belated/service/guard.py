@@ -12,7 +12,7 @@ from ipaddress import ip_address
 from typing import Literal
 
 from belated.exceptions import InvalidInput
-from belated.journals.postgres_keys import LiveKey, PostgresKeys
+from belated.journals import LiveKey, PostgresKeyStore
 from belated.service.keys import ALL, LENGTH, Key, KeyScope, looks_whole
 from belated.service.problems import ProblemError
 
@@ -38,7 +38,9 @@ class Guard:
         look: seconds between two looks at the store.
     """
 
-    def __init__(self, store: PostgresKeys, *, tokens: bool = False, look: float = LOOK) -> None:
+    def __init__(
+        self, store: PostgresKeyStore, *, tokens: bool = False, look: float = LOOK
+    ) -> None:
         self._store = store
         self._tokens = tokens
         self._look = look

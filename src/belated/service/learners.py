@@ -9,7 +9,6 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 
 from belated.exceptions import JournalUnavailable
-from belated.journals import PostgresBoard
 from belated.service.learning import LearningService
 
 #: Seconds to rest: with nothing to do, while another leads, while the journal is away, and after
@@ -100,7 +99,7 @@ def _tell_who_leads(name: str, learner: LearningService) -> None:
     if learner.leads():
         _tell(logging.INFO, "this learner leads", name, holder=learner.holder, epoch=learner.epoch)
         return
-    leader = learner.board.leader() if isinstance(learner.board, PostgresBoard) else None
+    leader = learner.board.leader()
     who = None if leader is None else leader.holder
     _tell(logging.INFO, "this learner stands by", name, holder=learner.holder, leader=who)
 

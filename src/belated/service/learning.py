@@ -12,17 +12,16 @@ from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from itertools import islice
-from typing import Protocol
 
 from belated.estimators import Estimate
-from belated.events import Record, Reward, Settled, Switched
+from belated.events import Record, Reward, Settled
 from belated.exceptions import JournalError, OwnerSuperseded
 from belated.fold import Fold
-from belated.journals import Journal
+from belated.journals import CoordinationStore, Journal
 from belated.ledger import Ledger
 from belated.published import PublishedModel
 from belated.service.lease import SECONDS as LEASE
-from belated.service.lease import Leaders, Lease
+from belated.service.lease import Lease
 from belated.service.tallies import DELAYS, SECONDS, Tally
 
 #: Seconds between two models that differ, between two that do not, and between two snapshots.
@@ -33,29 +32,6 @@ CLOCK = 1.0
 PAGE = 2_000
 #: Rewards of a page whose delays are noted.
 SAMPLED = 32
-
-
-class Board(Leaders, Protocol):
-    """Who leads, and what the last model is: see :class:`~belated.journals.PostgresBoard`."""
-
-    def publish(self, data: bytes, epoch: int) -> int:
-        """Pin up a model in place of the last."""
-
-    def close(self) -> None:
-        """Let go of whatever is held."""
-
-
-class Owned(Journal, Protocol):
-    """A journal whose snapshots are fenced by an owner's epoch."""
-
-    def acquire(self, partition: int) -> int:
-        """Become the owner of a partition."""
-
-    def switched(self) -> Switched | None:
-        """The last event that switched the mode of the service."""
-
-    def now(self) -> int:
-        """The clock that stamps records, in microseconds since 1970."""
 
 
 class LearningService:
@@ -74,8 +50,8 @@ class LearningService:
 
     def __init__(
         self,
-        journal: Owned,
-        board: Board,
+        journal: Journal,
+        board: CoordinationStore,
         fold: Callable[[], Fold],
         *,
         holder: str | None = None,
@@ -231,7 +207,7 @@ class LearningService:
         if now < self._publish_at + wait:
             return
         self.oldest = min((t for ledger in fold.ledgers if (t := ledger.oldest)), default=None)
-        switched = self.journal.switched()
+        switched = self.journal.mode()
         if switched is not None and switched.mode == "freeze":  # the last model stays
             self._published, self._publish_at = -1, now + PUBLISH
             return

@@ -6,24 +6,14 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Protocol
 
 from belated.exceptions import JournalError
+from belated.journals import CoordinationStore
 
 #: Seconds for which the lead is held without being renewed: how long a dead leader is missed.
 SECONDS = 10.0
 #: Seconds after which a learner that has not said a word is taken for stuck: its lead then ends.
 PATIENCE = 600.0
-
-
-class Leaders(Protocol):
-    """Where learners agree on who leads: see :class:`~belated.journals.PostgresBoard`."""
-
-    def lead(self, holder: str, seconds: float) -> int | None:
-        """Become the leader, or stay it; the epoch, or None while another one leads."""
-
-    def resign(self, holder: str) -> None:
-        """Leave at once."""
 
 
 class Lease:
@@ -42,7 +32,7 @@ class Lease:
 
     def __init__(
         self,
-        leaders: Leaders,
+        leaders: CoordinationStore,
         holder: str,
         seconds: float = SECONDS,
         clock: Callable[[], float] = time.monotonic,
@@ -80,13 +70,13 @@ class Lease:
             self._thread.join()
         if self._epoch is not None:
             with suppress(JournalError):  # then it ends by itself
-                self._leaders.resign(self._holder)
+                self._leaders.release_lease(self._holder)
             self._epoch = None
 
     def _renew(self) -> None:
         asked = self._clock()
         self._epoch = None  # unless the answer says otherwise
-        self._epoch = self._leaders.lead(self._holder, self._seconds)
+        self._epoch = self._leaders.acquire_lease(self._holder, self._seconds)
         self._ends = asked + self._seconds
 
     def _keep(self) -> None:
