@@ -29,8 +29,8 @@ import psycopg
 from belated.events import Decision
 from belated.ids import new_id
 from belated.journals import PostgresJournal
-from belated.journals.postgres import _Arrivals
-from belated.journals.postgres_sql import query
+from belated.journals.postgres.arrivals import Arrivals
+from belated.journals.postgres.queries import query
 
 SERVER = Path(__file__).parents[1] / "tests" / "integration" / "postgres_server.py"
 UNLOCKED = """
@@ -68,7 +68,7 @@ class Writer:
             events = [
                 Decision(new_id(now), now, "blue", 0, ROW, 0.25, 1.0, 7) for _ in range(batch)
             ]
-            arrivals = _Arrivals(self._number, [self._partition] * batch, events, None)
+            arrivals = Arrivals(self._number, [self._partition] * batch, events, None)
             self._connection.execute(statement, arrivals.values, binary=True).fetchall()
             count += batch
         counts.append(count)

@@ -43,8 +43,8 @@ from belated.events import Decision, Event, encode
 from belated.learner.fold import PAGE, Fold
 from belated.ids import new_id
 from belated.journals import Journal, MemoryJournal, PostgresJournal
-from belated.journals.postgres import _check, _mark
-from belated.journals.postgres_sql import query
+from belated.journals.postgres.arrivals import check_of, mark_of
+from belated.journals.postgres.queries import query
 
 BATCH = 128
 APPEND_GOAL, READ_GOAL = 60, 50
@@ -74,8 +74,8 @@ class BareCopy:
         for event in events:
             self._position += 1
             data = encode(event)
-            check = _check(0, self._position, now, data)
-            mark = _mark(event, data)
+            check = check_of(0, self._position, now, data)
+            mark = mark_of(event, data)
             found.append((self._position, now, check, self._number, 0, mark, data))
         return found
 

@@ -26,11 +26,11 @@ from belated.exceptions import (
     RewardConflict,
 )
 from belated.features import Actions, Features, action_names
-from belated.identity import identify
 from belated.ids import check_id, key_of, partition_of
 from belated.inputs import Row, as_event_time, as_moment, as_rows
 from belated.journals import Journal, MemoryJournal
 from belated.journals.arrivals import route, system_clock
+from belated.journals.identity import identify
 from belated.kernels import Kernels
 from belated.learner.fold import Fold
 from belated.learner.follower import Follower
@@ -109,7 +109,7 @@ class Bandit:
         self._tuning = tuning
         fold = self._new_fold()
         # Only now: whatever was refused above must leave no trace.
-        identify(self.journal, policy, features)
+        identify(self.journal, family=repr(policy.family), dim=policy.dim, features=features)
         fold.load(self.journal)
         fold.catch_up(self.journal)
         self._lock = threading.RLock()

@@ -23,7 +23,9 @@
     └── JournalError                      a journal cannot do what was asked
         ├── JournalClosed      (ValueError)  it was used after ``close()``
         ├── JournalUnavailable (OSError)     locked, full, unreachable: try again
-        │   └── JournalAway                  it takes events meanwhile, but cannot be read
+        │   ├── JournalAway                  it takes events meanwhile, but cannot be read
+        │   ├── SpoolInUse                   another process, or journal, has the spool open
+        │   └── SpoolNotPermitted            the spool belongs to another user
         ├── JournalMismatch    (ValueError)  it was made with other settings than asked for
         ├── ForeignFile        (ValueError)  the file is something else than a journal
         ├── NewerFormat        (ValueError)  the file was made by a newer release
@@ -269,6 +271,14 @@ class JournalUnavailable(JournalError, OSError):
 
 class JournalAway(JournalUnavailable):
     """The journal cannot be reached, but a spool in front of it takes events."""
+
+
+class SpoolInUse(JournalUnavailable):
+    """Another process, or another journal of this one, has the spool open."""
+
+
+class SpoolNotPermitted(JournalUnavailable):
+    """The spool, or its folder, may not be read and written by this user."""
 
 
 class JournalMismatch(JournalError, ValueError):

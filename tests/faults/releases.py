@@ -16,7 +16,7 @@ from typing import NamedTuple
 import psycopg
 
 import belated
-from belated.journals.postgres_sql import VERSION
+from belated.journals.postgres.queries import VERSION
 
 #: A program of the following release that uses what is new; arguments: dsn, bandit, id.
 NOTE = """
@@ -51,7 +51,7 @@ _EVENT = '''class Noted(_Event, tag=7, frozen=True):
 
 Event = Noted | '''
 _EDITS = {
-    "journals/postgres_sql.py": {f"VERSION = {VERSION}": f"VERSION = {VERSION + 1}"},
+    "journals/postgres/queries.py": {f"VERSION = {VERSION}": f"VERSION = {VERSION + 1}"},
     "events.py": {"Event = ": _EVENT, "_KINDS = {": "_KINDS = {7, "},
     "ledger/ledger.py": {"kind is Switched:": "kind.__name__ in ('Switched', 'Noted'):"},
     "journals/arrivals.py": {
@@ -137,7 +137,7 @@ def earlier(revision: str, folder: Path) -> Release:
 def _release(source: Path) -> Release:
     """With what it says of itself."""
     asked = Release(source, 0)
-    which = "import belated.journals.postgres_sql as it; print(it.VERSION, it.__file__)"
+    which = "import belated.journals.postgres.queries as it; print(it.VERSION, it.__file__)"
     version, _, file = asked.run("-c", which).strip().partition(" ")
     assert Path(file).is_relative_to(source), f"another release was found, in {file}"
     return Release(source, int(version))

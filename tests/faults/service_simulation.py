@@ -29,6 +29,7 @@ from zlib import crc32
 import numpy as np
 
 from belated import bandit
+from belated.decider import MODES, Asked, Decider, NoChoice
 from belated.events import Decision, Event, Reward, Switched, encode
 from belated.exceptions import (
     CorruptEvent,
@@ -39,11 +40,9 @@ from belated.exceptions import (
     UnknownEvent,
 )
 from belated.ids import key_of, partition_of
-from belated.journals import Journal
-from belated.journals.spool import SpoolJournal
-from belated.learner.fold import Fold
+from belated.journals import Journal, Leader
+from belated.journals.spool.journal import SpoolJournal
 from belated.published import PublishedModel
-from belated.decider import MODES, Asked, Decider, NoChoice
 from belated.service.learning.learning_service import LearningService
 from belated.testing.simulator.checks import (
     Disagreement,
@@ -85,7 +84,7 @@ class ServiceJournal(SimulatedJournal):
         """The clock that stamps records."""
         return self._reach()._clock()
 
-    def switched(self) -> Switched | None:
+    def mode(self) -> Switched | None:
         """The last event that switched the mode."""
         return last_switch(self._reach())
 
@@ -117,7 +116,7 @@ class Board:
         self.epoch = self.number = 0
         self.model = b""
 
-    def lead(self, holder: str, seconds: float) -> int | None:
+    def acquire_lease(self, holder: str, seconds: float) -> int | None:
         """Become the leader, or stay it."""
         self._reach()
         now = self._world.schedule.now
@@ -129,11 +128,17 @@ class Board:
         self._holder, self._until = holder, now + int(seconds * 1e6)
         return self.epoch
 
-    def resign(self, holder: str) -> None:
+    def release_lease(self, holder: str) -> None:
         """Leave at once."""
         self._reach()
         if holder == self._holder:
             self._until = 0
+
+    def leader(self) -> Leader | None:
+        """Who leads now."""
+        self._reach()
+        left = self._until - self._world.schedule.now
+        return Leader(self._holder, self.epoch, left / 1e6) if left > 0 else None
 
     def publish(self, data: bytes, epoch: int) -> int:
         """Pin up a model; refused from whoever was superseded."""
@@ -153,7 +158,7 @@ class Board:
             self._world.faults.see("owner superseded")
             raise OwnerSuperseded(None)
 
-    def published(self, after: int) -> tuple[int, bytes] | None:
+    def published(self, after: int = 0) -> tuple[int, bytes] | None:
         """The model and its number, if it is another."""
         self._reach()
         return (self.number, self.model) if self.number != after else None
@@ -297,7 +302,7 @@ class DeciderActor(Actor):
 
     def look(self) -> None:
         """Take the mode, and the model if there is a newer one."""
-        switched = self._reader.switched()
+        switched = self._reader.mode()
         if switched is not None:
             self.decider.switch(switched.mode)  # type: ignore[arg-type]
         found = self.board.published(self._number)
@@ -490,7 +495,7 @@ class ServiceTown(Town):
                 if found != wanted:
                     raise Disagreement(f"L: {actor.name} has {found}, and should have {wanted}")
             fold.save(service.journal)
-            self.board.resign(service.holder)
+            self.board.release_lease(service.holder)
             service.lease._epoch = None
             service._stand_by()
         world.tell("all", f"agree on {replay.digest}")

@@ -10,8 +10,8 @@ from collections.abc import Callable
 
 import pytest
 
-from belated.published import PublishedModel
 from belated.decider import Decider
+from belated.published import PublishedModel
 from belated.testing.simulator.faults import STRIKES
 from tests.faults.service_simulation import Board, ServiceJournal, simulate_service
 

@@ -99,7 +99,7 @@ def opened(where: str, partitions: int | None = None, spool: Path | None = None)
 def replayed(records: list[Record], partitions: int) -> Bandit:
     """The same bandit from its records alone, in memory."""
     journal = MemoryJournal("offers", partitions=partitions)
-    journal.carry(records)
+    journal.import_records(records)
     return Bandit(policy=POLICY, rewards=REWARDS, journal=journal, using=kernels.plain())
 
 

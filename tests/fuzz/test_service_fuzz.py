@@ -31,10 +31,10 @@ from belated.events import Decision
 from belated.journals import PostgresJournal
 from belated.learner.fold import Fold
 from belated.service import Definition, create_app
-from belated.service.http.app import AROUND, Service
 from belated.service.access.keys import SCOPES, new_key
-from belated.service.http.routes import BANDIT_ROUTES
 from belated.service.access.tokens import TokenKeys
+from belated.service.http.app import AROUND, Service
+from belated.service.http.routes import BANDIT_ROUTES
 from tests.fuzz.documents import CANARY, for_features, for_rows
 from tests.integration.keyrings import Made, answers, make, revoke
 from tests.integration.ledgers import check_ledger, folds_of
@@ -268,7 +268,7 @@ def test_every_route_was_asked_by_those_who_may_and_those_who_may_not(both: Both
             assert both.open.app.requests[route.method, route.path, status] == 0
     with PostgresJournal(both.dsn, bandit="untouched") as journal:
         assert [journal.end(partition) for partition in range(journal.partitions)] == [0, 0]
-        assert journal.switched() is None
+        assert journal.mode() is None
 
 
 def test_labels_of_metrics_are_bounded(both: Both) -> None:

@@ -29,8 +29,8 @@ from belated.events import (
     encode,
 )
 from belated.exceptions import JournalUnavailable
-from belated.identity import identify
 from belated.journals import Journal, MemoryJournal, SpoolJournal, SQLiteJournal
+from belated.journals.identity import identify
 from belated.learner.fold import Fold
 from belated.published import PublishedModel
 from belated.rewards import Rewards
@@ -106,7 +106,7 @@ class _Away(MemoryJournal):
 
 
 def _fill(journal: Journal, bandit: str) -> Fold:
-    identify(journal, POLICY)
+    identify(journal, family=repr(POLICY.family), dim=POLICY.dim)
     stamps, events = map(list, zip(*happened(), strict=True))
     fold = new_fold(bandit)
     journal.append(events[:-TAIL], recorded=stamps[:-TAIL])

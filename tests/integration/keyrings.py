@@ -6,7 +6,7 @@ from http.client import HTTPConnection
 from itertools import count
 from typing import NamedTuple
 
-from belated.journals import PostgresKeys
+from belated.journals import PostgresKeyStore
 from belated.service.access.keys import hash_of, new_key
 from tests.waiting import eventually
 
@@ -29,7 +29,7 @@ def make(
     dsn: str, *scopes: str, bandits: tuple[str, ...] = ("*",), rate: float | None = None
 ) -> Made:
     """A key under a name of its own."""
-    store = PostgresKeys(dsn)
+    store = PostgresKeyStore(dsn)
     key, id = new_key()
     assert store.create(id, f"test {next(_numbers)}", bandits, scopes, rate, hash_of(key))
     store.close()
@@ -45,7 +45,7 @@ def known(dsn: str, url: str) -> Made:
 
 def revoke(dsn: str, id: str) -> None:
     """End a key."""
-    store = PostgresKeys(dsn)
+    store = PostgresKeyStore(dsn)
     assert store.revoke(id)
     store.close()
 

@@ -10,8 +10,8 @@ import psycopg
 from belated.events import Settled
 from belated.exceptions import JournalError
 from belated.journals import PostgresJournal
-from belated.journals.postgres_arrivals import Arrivals
-from belated.journals.postgres_sql import query
+from belated.journals.postgres.arrivals import Arrivals
+from belated.journals.postgres.queries import query
 from tests.waiting import eventually
 
 

@@ -119,7 +119,7 @@ def used_journal(path: Path, partitions: int = 2, rounds: int = 150) -> str:
     with SQLiteJournal(path, bandit="offers", partitions=partitions) as journal:
         journal.identify(memory.identify({}))
         for partition, records in enumerate(records_of(memory)):
-            journal.carry(records)
+            journal.import_records(records)
             snapshot = memory.load(partition)
             assert snapshot is not None
             journal.save(snapshot)
@@ -414,7 +414,7 @@ class TestEntry:
         path = tmp_path / "offers.db"
         with SQLiteJournal(path, bandit="offers") as journal:
             journal.append([Void("early", 5)])
-            journal.carry([Record(0, 1, 1 << 60, Opaque(bytes([99]) + b"?"))])
+            journal.import_records([Record(0, 1, 1 << 60, Opaque(bytes([99]) + b"?"))])
         assert "no record of late" in said(capsys, "entry", "late", path, code=1)
         text = said(capsys, "entry", "early", path)
         assert "parked" in text
@@ -549,7 +549,7 @@ class TestVerify:
         path = tmp_path / "offers.db"
         used_journal(path)
         with SQLiteJournal(path, bandit="offers") as journal:
-            journal.carry([Record(1, 0, 1 << 60, Opaque(bytes([99]) + b"?"))])
+            journal.import_records([Record(1, 0, 1 << 60, Opaque(bytes([99]) + b"?"))])
         assert "compared up to there" in said(capsys, "verify", path, "--window", "6h")
 
     def test_without_an_identity_or_with_a_foreign_one(
@@ -629,7 +629,7 @@ class TestExportAndImport:
             with SQLiteJournal(path, bandit="offers") as journal:
                 for event in odd:
                     where = 0 if isinstance(event, Opaque) else key_partition(event, partitions)
-                    journal.carry([Record(where, 0, START + 10**15, event)])
+                    journal.import_records([Record(where, 0, START + 10**15, event)])
             new = moved(path, partitions)
             assert as_bytes(records_in(new, "new")) == as_bytes(records_in(path))
             new.unlink()
@@ -674,7 +674,7 @@ class TestExportAndImport:
             reached = [watermark(records) for records in old]
             with MemoryJournal(partitions=before) as settled:
                 for records in old:
-                    settled.carry(records)
+                    settled.import_records(records)
                 settled.append(
                     [Settled(p, max(reached[p % after :: after])) for p in range(before)]
                 )
@@ -815,7 +815,7 @@ class TestExportAndImport:
         """Nobody here can tell which of more partitions it belongs to."""
         path = tmp_path / "offers.db"
         with SQLiteJournal(path, bandit="offers", partitions=4) as journal:
-            journal.carry([Record(3, 0, START, Opaque(bytes([99]) + b"?"))])
+            journal.import_records([Record(3, 0, START, Opaque(bytes([99]) + b"?"))])
         merged = records_in(moved(path, 2), "new")
         assert [len(records) for records in merged] == [0, 1]
         lines, new = path.with_suffix(".jsonl"), tmp_path / "more.db"

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from belated.cli.main import main
-from belated.journals import PostgresKeys
+from belated.journals import PostgresKeyStore
 from belated.service.access.keys import hash_of, looks_whole
 
 Say = Callable[..., tuple[int, str, str]]
@@ -44,7 +44,7 @@ def test_a_key_from_its_making_to_its_end(keys: Say, dsn: str) -> None:
     assert code == 0
     assert looks_whole(key)
     assert f"this is the key {id} of cli shop: keep it now" in said
-    store = PostgresKeys(dsn)
+    store = PostgresKeyStore(dsn)
     (kept,) = [one for one in store.live() if one.id == id]
     assert kept == (id, "cli shop", ("offers",), ("decide", "reward"), 50.0, hash_of(key))
 

@@ -12,7 +12,7 @@ import pytest
 from belated.cli.main import main
 from belated.events import Event, Void
 from belated.exceptions import JournalUnavailable
-from belated.journals import MemoryJournal, PostgresBoard, PostgresJournal, SpoolJournal
+from belated.journals import MemoryJournal, PostgresCoordinationStore, PostgresJournal, SpoolJournal
 from belated.service import doctor
 from belated.service.operating.doctor import examine
 from belated.service.operating.findings import Finding
@@ -61,8 +61,8 @@ def examined(tmp_path: Path) -> Examine:
 def offers(dsn: str) -> str:
     """A database in which the bandit has a journal, a leader and a model."""
     PostgresJournal(dsn, bandit="offers", partitions=1).close()
-    board = PostgresBoard(dsn, bandit="offers")
-    epoch = board.lead("somebody", 60)
+    board = PostgresCoordinationStore(dsn, bandit="offers")
+    epoch = board.acquire_lease("somebody", 60)
     if epoch is not None:
         board.publish(b"a model", epoch)
     board.close()
@@ -154,8 +154,8 @@ def test_what_does_not_fit_or_was_left(
     examined: Examine, offers: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Partitions, a leader that has gone, files of processes that have died, and no room."""
-    board = PostgresBoard(offers, bandit="offers")
-    board.resign("somebody")
+    board = PostgresCoordinationStore(offers, bandit="offers")
+    board.release_lease("somebody")
     board.close()
     spool = SpoolJournal(Away(bandit="offers"), tmp_path / "offers.0.spool", wait=None)
     spool.append([Void("a", 1), Void("b", 1)])

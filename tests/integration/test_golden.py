@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from belated.learner import fold as fold_module
 from belated.cli.main import main
 from belated.events import Decision, encode
 from belated.journals import Journal, MemoryJournal, SpoolJournal, SQLiteJournal
+from belated.learner import fold as fold_module
 from belated.learner.fold import Fold
 from belated.published import PublishedModel
 from tests.golden.make import BANDITS, HERE, PARTITIONS, POLICY, happened, new_fold, told

@@ -11,18 +11,18 @@ import numpy as np
 import pytest
 
 from belated import Bandit, Bernoulli, DefaultAfter, DelayedUCB, Explicit
+from belated.decider import Asked
 from belated.events import Decision, Opaque, Record, Void
 from belated.exceptions import JournalError, OwnerSuperseded, UnknownEvent
-from belated.journals import PostgresBoard, PostgresJournal
+from belated.journals import PostgresCoordinationStore, PostgresJournal
 from belated.journals.arrivals import system_clock
 from belated.learner.fold import Fold, same_sums
 from belated.published import PublishedModel
 from belated.rewards import Rewards
 from belated.service import learning as module
 from belated.service.http.app import learning
-from belated.decider import Asked
-from belated.service.serving.served_bandit import Definition, Desk
 from belated.service.learning.learning_service import LearningService
+from belated.service.serving.served_bandit import Definition, Desk
 from tests.waiting import eventually
 
 DIM = 3
@@ -70,7 +70,7 @@ def test_the_model_that_is_published_is_that_of_the_journal(
     learner = learning(definition(bandit), dsn)
     until_idle(learner)
     learner.step()
-    board = PostgresBoard(dsn, bandit=bandit)
+    board = PostgresCoordinationStore(dsn, bandit=bandit)
     found = board.published()
     assert found is not None
     number, data = found
@@ -156,11 +156,13 @@ def test_it_halts_before_what_only_a_newer_release_knows(
     play(writer, 20)
     learner = learning(definition(bandit), dsn)
     until_idle(learner)
-    board = PostgresBoard(dsn, bandit=bandit)
+    board = PostgresCoordinationStore(dsn, bandit=bandit)
     last = board.published()
     journal = PostgresJournal(dsn, bandit=bandit)
     end = journal.end(1)
-    journal.carry([Record(1, 0, system_clock(), Opaque(b"\x01\x92\x07\xa1a"))])  # kind 7 of "a"
+    journal.import_records(
+        [Record(1, 0, system_clock(), Opaque(b"\x01\x92\x07\xa1a"))]
+    )  # kind 7 of "a"
     journal.append([Void(f"after {n}", 5) for n in range(20)])
     assert journal.end(1) > end + 1
     with pytest.raises(UnknownEvent, match=f"partition 1 at position {end + 1} \\(kind 7\\)"):
@@ -252,25 +254,25 @@ def test_decisions_are_found_by_their_ids(dsn: str, bandit: str) -> None:
 def test_a_board_needs_a_journal(dsn: str) -> None:
     """Of a bandit that nobody has opened yet there is none."""
     with pytest.raises(JournalError, match="open its journal first"):
-        PostgresBoard(dsn, bandit="nobody has opened this")
+        PostgresCoordinationStore(dsn, bandit="nobody has opened this")
 
 
 def test_who_leads_can_be_seen(dsn: str, bandit: str, writer: Bandit) -> None:
     """Its name, its epoch, and for how long."""
-    board = PostgresBoard(dsn, bandit=bandit)
+    board = PostgresCoordinationStore(dsn, bandit=bandit)
     assert board.leader() is None
-    assert board.lead("one", 5.0) == 1
-    assert board.lead("two", 5.0) is None
-    assert board.lead("one", 5.0) == 1
+    assert board.acquire_lease("one", 5.0) == 1
+    assert board.acquire_lease("two", 5.0) is None
+    assert board.acquire_lease("one", 5.0) == 1
     leader = board.leader()
     assert leader is not None
     assert (leader.holder, leader.epoch) == ("one", 1)
     assert 4.0 < leader.seconds <= 5.0
-    board.resign("two")
+    board.release_lease("two")
     assert board.leader() is not None
-    board.resign("one")
+    board.release_lease("one")
     assert board.leader() is None
-    assert board.lead("two", 5.0) == 2
+    assert board.acquire_lease("two", 5.0) == 2
     board.close()
 
 

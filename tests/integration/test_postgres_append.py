@@ -38,7 +38,7 @@ def test_both_ways_hold_the_last_stamp(dsn: str, bandit: str, partitions: int) -
     """A stamp ahead of the server's clock is kept until the clock has passed it."""
     ahead = 2**60
     with PostgresJournal(dsn, bandit=bandit, partitions=partitions) as journal:
-        journal.carry([Record(p, 1, ahead + p, Settled(p, 0)) for p in range(partitions)])
+        journal.import_records([Record(p, 1, ahead + p, Settled(p, 0)) for p in range(partitions)])
         assert journal.append([Settled(p, 1) for p in range(partitions)]) == [2] * partitions
         for p in range(partitions):
             assert [one.recorded for one in journal.read(p, 0, 9)] == [ahead + p] * 2

@@ -215,7 +215,7 @@ def test_an_unsafe_server_is_refused(
 )
 def test_what_a_server_must_be(row: tuple[object, ...], complaint: str | None) -> None:
     """New enough, a primary, and one that syncs."""
-    from belated.journals.postgres_session import _check_settings
+    from belated.journals.postgres.session import _check_settings
 
     if complaint is None:
         _check_settings(row, "here")
@@ -314,10 +314,12 @@ def test_an_event_that_differs_in_anything_is_another(dsn: str, bandit: str) -> 
 
 
 def test_the_same_event_in_other_partitions_is_another(dsn: str, bandit: str) -> None:
-    """As an unreadable one of two partitions is when it is carried."""
+    """As an unreadable one of two partitions is when it is imported."""
     opaque = Opaque(b"\xc8from a release to come")
     with PostgresJournal(dsn, bandit=bandit, partitions=2) as journal:
-        journal.carry([Record(0, 1, 5, opaque), Record(1, 1, 5, opaque), Record(1, 2, 5, opaque)])
+        journal.import_records(
+            [Record(0, 1, 5, opaque), Record(1, 1, 5, opaque), Record(1, 2, 5, opaque)]
+        )
         assert (journal.end(0), journal.end(1)) == (1, 1)
 
 
@@ -367,7 +369,7 @@ def test_a_changed_stamp_is_noticed(dsn: str, bandit: str, change: str) -> None:
 def test_an_event_that_is_none_is_noticed(dsn: str, bandit: str) -> None:
     """Bytes with a right check that are no event: written by something else."""
     with PostgresJournal(dsn, bandit=bandit) as journal:
-        journal.carry([Record(0, 1, 5, Opaque(b"\x01\x93"))])
+        journal.import_records([Record(0, 1, 5, Opaque(b"\x01\x93"))])
         with pytest.raises(CorruptEvent, match="partition 0, position 1"):
             journal.read(0, 0, 10)
 

@@ -13,8 +13,8 @@ from belated import Bernoulli, DelayedUCB, Explicit
 from belated.events import Activation, Decision, Event, Record, Reward, Settled, Void
 from belated.exceptions import CorruptEvent
 from belated.ids import key_of, new_id, partition_of
-from belated.journals import PostgresJournal, postgres
-from belated.learner.fold import Fold
+from belated.journals import PostgresJournal
+from belated.journals.postgres import journal as postgres
 from belated.testing import ManualClock
 
 ROW = np.array([1.0, 0.5], dtype=np.float32)
@@ -88,7 +88,7 @@ def test_the_last_that_settled_are_found_wherever_they_are(
     """At the end of the partition, or far before it; the last ones where there are many."""
     assert journal.settlements(1) == []
     monkeypatch.setattr(postgres, "_RECENT", 10)
-    monkeypatch.setattr(postgres, "_LAST", 3)
+    monkeypatch.setattr(postgres, "LAST_SETTLEMENTS", 3)
     journal.append([Settled(1, until) for until in range(100, 105)])
 
     def until(records: list[Record]) -> list[int]:

@@ -19,8 +19,8 @@ import pytest
 
 from belated.events import Event, Settled
 from belated.journals import PostgresJournal
-from belated.journals.postgres_arrivals import Arrivals
-from belated.journals.postgres_session import Talk
+from belated.journals.postgres.arrivals import Arrivals
+from belated.journals.postgres.session import Talk
 from tests.integration.locks import Waiting, append_in, waits_for_lock
 from tests.waiting import eventually
 

@@ -12,7 +12,7 @@ from belated.cli.main import main
 from belated.events import Settled, Void
 from belated.exceptions import JournalError, NewerFormat
 from belated.journals import PostgresJournal
-from belated.journals.postgres_sql import VERSION, migrations, query, schema
+from belated.journals.postgres.queries import VERSION, migrations, query, schema
 
 #: All that the tables are made of, as the server describes it.
 CATALOG = {

@@ -109,7 +109,7 @@ def test_a_connection_that_was_lost_is_opened_anew(dsn: str, bandit: str) -> Non
     with PostgresJournal(dsn, bandit=bandit) as journal:
         calls: list[Callable[[], object]] = [
             lambda: journal.append([Void("a", 1)]),
-            lambda: journal.carry([Record(0, 1, 2**60, Void("b", 1))]),
+            lambda: journal.import_records([Record(0, 1, 2**60, Void("b", 1))]),
             lambda: journal.read(0, 0, 1),
             lambda: journal.end(0),
             lambda: journal.identify({"dim": "8"}),
@@ -153,7 +153,7 @@ def test_an_append_whose_answer_is_lost_is_there_once(
         assert journal.end(0) == 16
 
 
-def test_a_carry_whose_answer_is_lost_says_so(
+def test_an_import_whose_answer_is_lost_says_so(
     dsn: str, bandit: str, postgres: PostgresServer, proxy: LossyProxy
 ) -> None:
     """It is not repeated: whether it was taken is for the caller to see."""
@@ -174,7 +174,7 @@ def test_a_carry_whose_answer_is_lost_says_so(
 
         journal._session._run = lose_the_last  # type: ignore[assignment, method-assign]
         with pytest.raises(JournalUnavailable, match="not known"):
-            journal.carry([Record(0, 1, 5, Void("a", 1))])
+            journal.import_records([Record(0, 1, 5, Void("a", 1))])
         assert proxy.lost == 1
     with PostgresJournal(dsn, bandit=bandit) as journal:
         assert journal.end(0) == 1

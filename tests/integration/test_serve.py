@@ -15,7 +15,7 @@ from urllib.request import urlopen
 
 import pytest
 
-from belated.journals import PostgresBoard, PostgresJournal
+from belated.journals import PostgresCoordinationStore, PostgresJournal
 from tests.integration.processes import ROWS, Process, later
 from tests.integration.serving import free_port
 
@@ -223,7 +223,7 @@ def test_another_learner_takes_over_when_the_first_is_killed(start: Start, dsn: 
     second = start("learn", learn=False)
     assert second.heard("this learner stands by")["leader"] == leader["holder"]
 
-    board = PostgresBoard(dsn, bandit="offers")
+    board = PostgresCoordinationStore(dsn, bandit="offers")
 
     def is_taken_over() -> bool:
         now = board.leader()

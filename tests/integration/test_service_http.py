@@ -19,11 +19,11 @@ from belated.events import Decision
 from belated.exceptions import InvalidInput, ServiceError, ServiceUnavailable
 from belated.journals import PostgresJournal
 from belated.service import Client, Definition, create_app
-from belated.service.http.app import AROUND, Service
-from belated.service.wire.schemas import NamedReward
 from belated.service.client.transport import Calls
+from belated.service.http.app import AROUND, Service
 from belated.service.http.problems import Problem
 from belated.service.http.routes import BANDIT_ROUTES
+from belated.service.wire.schemas import NamedReward
 from tests.integration.postgres_server import PostgresServer, StartPostgres
 from tests.integration.serving import Serving, free_port, served
 from tests.waiting import eventually

@@ -14,10 +14,10 @@ import pytest
 
 from belated import Bernoulli, DelayedUCB, Explicit
 from belated.exceptions import JournalError, ServiceError
-from belated.journals import PostgresJournal, PostgresKeys
+from belated.journals import PostgresJournal, PostgresKeyStore
 from belated.service import Client, Definition, create_app
-from belated.service.http.app import AROUND
 from belated.service.access.keys import SCOPES, hash_of, new_key
+from belated.service.http.app import AROUND
 from belated.service.http.problems import Problem
 from belated.service.http.routes import BANDIT_ROUTES, Route
 from tests.integration.keyrings import answers, make, revoke
@@ -252,20 +252,20 @@ def test_neither_logs_nor_metrics_know_a_key(
 
 
 @pytest.fixture
-def store(dsn: str) -> Iterator[PostgresKeys]:
+def store(dsn: str) -> Iterator[PostgresKeyStore]:
     """The keys in the database."""
-    found = PostgresKeys(dsn)
+    found = PostgresKeyStore(dsn)
     yield found
     found.close()
 
 
-def add(store: PostgresKeys, name: str) -> str | None:
+def add(store: PostgresKeyStore, name: str) -> str | None:
     """The id of a new key under a name, if there may be one."""
     key, id = new_key()
     return id if store.create(id, name, ["*"], ["read"], None, hash_of(key)) else None
 
 
-def test_there_are_two_keys_at_most_under_a_name(store: PostgresKeys) -> None:
+def test_there_are_two_keys_at_most_under_a_name(store: PostgresKeyStore) -> None:
     """So that one can be replaced, and old ones do not gather; a revoked one makes room."""
     first, second = add(store, "shop"), add(store, "shop")
     assert first is not None
@@ -291,7 +291,7 @@ def test_a_service_need_not_be_able_to_make_keys(dsn: str) -> None:
             "CREATE ROLE doorman LOGIN; GRANT USAGE ON SCHEMA belated TO doorman;"
             "GRANT SELECT ON belated.key, belated.migration TO doorman"
         )
-        store = PostgresKeys(dsn.replace("belated@", "doorman@"))
+        store = PostgresKeyStore(dsn.replace("belated@", "doorman@"))
         try:
             assert made.id in [one.id for one in store.live()]
             with pytest.raises(JournalError, match="permission denied"):
@@ -303,7 +303,7 @@ def test_a_service_need_not_be_able_to_make_keys(dsn: str) -> None:
             connection.execute("DROP OWNED BY doorman; DROP ROLE doorman")
 
 
-def test_the_database_holds_no_key(store: PostgresKeys, dsn: str) -> None:
+def test_the_database_holds_no_key(store: PostgresKeyStore, dsn: str) -> None:
     """Only hashes: whoever reads a backup has none."""
     made = make(dsn, "read")
     with psycopg.connect(dsn) as connection:

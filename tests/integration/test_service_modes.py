@@ -145,7 +145,7 @@ def test_baseline_and_off(one: Decider, other: Decider, made: Definition, dsn: s
     assert wrong.status_code == 422
     with PostgresJournal(dsn, bandit=made.name) as journal:
         records = [record for p in range(2) for record in journal.read(p, 0, 1000)]
-        switched = journal.switched()
+        switched = journal.mode()
     assert switched is not None
     assert (switched.mode, switched.reason) == ("off", "a bug in prices")
     decisions = [record.event for record in records if isinstance(record.event, Decision)]

@@ -22,9 +22,9 @@ from belated.exceptions import InvalidInput, ServiceError, ServiceUnavailable
 from belated.ids import key_of
 from belated.receipts import Receipt
 from belated.service import Client
-from belated.service.wire.schemas import Decided, NamedReward, Offer, Offers
 from belated.service.client.transport import Calls
 from belated.service.http.problems import Problem
+from belated.service.wire.schemas import Decided, NamedReward, Offer, Offers
 
 Answer = httpx.Response | Exception
 ROWS = np.array([[1.0, 0.0], [0.0, 1.0]])

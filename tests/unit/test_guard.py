@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from belated.exceptions import JournalUnavailable
-from belated.journals.postgres_keys import LiveKey
+from belated.journals import LiveKey
 from belated.service.access.authorizer import Guard
 from belated.service.access.keys import hash_of, new_key
 from belated.service.http.problems import ProblemError

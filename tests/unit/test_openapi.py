@@ -10,10 +10,10 @@ import msgspec
 import pytest
 
 from belated.service.http.app import AROUND
-from belated.service.wire.schemas import Decided, Offer
 from belated.service.http.openapi import describe, document
 from belated.service.http.problems import ProblemError
 from belated.service.http.routes import BANDIT_ROUTES, Route, find
+from belated.service.wire.schemas import Decided, Offer
 
 ROUTES = (*BANDIT_ROUTES, *AROUND)
 

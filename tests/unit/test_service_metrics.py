@@ -18,11 +18,11 @@ from belated import Bernoulli, DelayedUCB, Explicit
 from belated.events import Decision, Record, Reward
 from belated.journals import SpoolStatus
 from belated.learner.fold import Fold
-from belated.service.serving.served_bandit import Seen
 from belated.service.learning.learners import Learners
 from belated.service.learning.learning_service import SAMPLED, LearningService
-from belated.service.operating.metrics import OF_DESKS, OF_LEARNERS, Metrics
 from belated.service.operating.histogram import DELAYS, SECONDS, SIZES, Tally
+from belated.service.operating.metrics import OF_DESKS, OF_LEARNERS, Metrics
+from belated.service.serving.served_bandit import Seen
 
 ROW = np.array([1.0, 0.5], dtype=np.float32)
 

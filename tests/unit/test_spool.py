@@ -30,7 +30,7 @@ from belated.exceptions import (
 )
 from belated.inputs import Matrix
 from belated.journals import Journal, MemoryJournal, SpoolJournal
-from belated.journals.spool_file import Batch, SpoolFile
+from belated.journals.spool.file import Batch, SpoolFile
 from belated.testing import JournalContract, ManualClock
 from tests.waiting import eventually
 

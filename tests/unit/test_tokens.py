@@ -12,9 +12,9 @@ import pytest
 
 from belated.events import Decision
 from belated.exceptions import InvalidInput
-from belated.service.wire.schemas import RewardBody
-from belated.service.http.problems import ProblemError
 from belated.service.access.tokens import LIFETIME, NOBODY, RewardTokens, TokenKeys, TokenMode
+from belated.service.http.problems import ProblemError
+from belated.service.wire.schemas import RewardBody
 
 NOW = 1_700_000_000_000_000
 SECOND = 1_000_000

@@ -16,7 +16,7 @@ from pathlib import Path
 from belated.events import Record
 from belated.exceptions import ForeignFile, InvalidInput, NewerFormat
 from belated.journals import Journal, SQLiteJournal
-from belated.journals.sqlite_file import APPLICATION_ID, FORMAT
+from belated.journals.sqlite.file import APPLICATION_ID, FORMAT
 
 #: Records read at a time.
 PAGE = 10_000

@@ -76,7 +76,7 @@ def run(options: argparse.Namespace) -> int:
                 journal.identify(header.identity)
             with Progress("imported") as progress:
                 for page in _in_pages(repartitioned(lines, header.partitions, partitions)):
-                    journal.carry(page)
+                    journal.import_records(page)
                     progress.step(len(page))
     parts = several(partitions, "partition")
     print(f"{several(lines.count, 'record')} imported as bandit {bandit} of {parts}")

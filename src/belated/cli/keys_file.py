@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from belated.cli.service import check_extra, read
-from belated.journals import PostgresKeys
+from belated.journals import PostgresKeyStore
 
 if TYPE_CHECKING:
     from belated.service.operating.config import Config
@@ -25,11 +25,11 @@ def add_file(parser: argparse.ArgumentParser) -> None:
 
 
 @contextmanager
-def opened(options: argparse.Namespace) -> Iterator[tuple[PostgresKeys, Config]]:
+def opened(options: argparse.Namespace) -> Iterator[tuple[PostgresKeyStore, Config]]:
     """The keys of the service that a file describes."""
     check_extra("belated keys")
     config = read(options.config)
-    keys = PostgresKeys(config.database.dsn)
+    keys = PostgresKeyStore(config.database.dsn)
     try:
         yield keys, config
     finally:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import argparse
 
 from belated.exceptions import InvalidInput
-from belated.journals.postgres_sql import VERSION, migrations, schema
+from belated.journals.postgres.queries import VERSION, migrations, schema
 
 EXAMPLE = 'belated schema | psql "$DATABASE_URL"'
 

@@ -43,7 +43,7 @@ def run(options: argparse.Namespace) -> int:
         raise InvalidInput(message, options.bandit)
     journal = PostgresJournal(config.database.dsn, bandit=options.bandit)
     try:
-        before = journal.switched()
+        before = journal.mode()
         journal.append([Switched(time.time_ns() // 1000, options.mode, options.reason)])
     finally:
         journal.close()

@@ -1,31 +1,67 @@
-"""Where the facts are kept: events are appended, and read back by position.
+"""Where events are stored: appended, and read back by position.
 
 * :class:`MemoryJournal`: in this process, for as long as it lives.
 * :class:`SQLiteJournal`: in a file, durable, for one machine and any number of its processes.
 * :class:`PostgresJournal`: in a database, durable, for any number of machines.
-* :class:`SpoolJournal`: in front of another one; takes events also while that is away.
+* :class:`SpoolJournal`: in front of another one; takes events also while that is unavailable.
 
-:class:`Journal` says what another one would have to do, and
-:class:`belated.testing.JournalContract` tests it.
+:func:`open_journal` opens any of the first three by its address, and :func:`open_store` the store
+that holds many journals, and for a service their leases, published models and API keys.
+
+A :class:`Journal` is two protocols: a :class:`UniqueLog` of events, and a :class:`Shelf` for what
+is stored beside them. :class:`belated.testing.JournalContract` tests a journal of your own.
 """
 
+from belated.journals.addresses import open_journal, open_store, split_address
 from belated.journals.journal import Journal
-from belated.journals.memory import MemoryJournal
-from belated.journals.postgres import PostgresJournal
-from belated.journals.postgres_board import PostgresBoard
-from belated.journals.postgres_keys import PostgresKeys
+from belated.journals.log import Log, UniqueLog
+from belated.journals.memory.journal import MemoryJournal
+from belated.journals.memory.store import MemoryStore
+from belated.journals.postgres.coordination import PostgresCoordinationStore
+from belated.journals.postgres.journal import PostgresJournal
+from belated.journals.postgres.keys import PostgresKeyStore
+from belated.journals.postgres.store import PostgresStore
+from belated.journals.shelf import (
+    CoordinationStore,
+    KeyHistory,
+    KeyStore,
+    Leader,
+    LiveKey,
+    Shelf,
+)
 from belated.journals.snapshots import Snapshot
-from belated.journals.spool import SpoolJournal, SpoolStatus
-from belated.journals.sqlite import SQLiteJournal
+from belated.journals.spool.journal import SpoolJournal, SpoolStatus
+from belated.journals.sqlite.coordination import SQLiteCoordinationStore
+from belated.journals.sqlite.journal import SQLiteJournal
+from belated.journals.sqlite.keys import SQLiteKeyStore
+from belated.journals.sqlite.store import SQLiteStore
+from belated.journals.store import Store
 
 __all__ = [
+    "CoordinationStore",
     "Journal",
+    "KeyHistory",
+    "KeyStore",
+    "Leader",
+    "LiveKey",
+    "Log",
     "MemoryJournal",
-    "PostgresBoard",
+    "MemoryStore",
+    "PostgresCoordinationStore",
     "PostgresJournal",
-    "PostgresKeys",
+    "PostgresKeyStore",
+    "PostgresStore",
+    "SQLiteCoordinationStore",
     "SQLiteJournal",
+    "SQLiteKeyStore",
+    "SQLiteStore",
+    "Shelf",
     "Snapshot",
     "SpoolJournal",
     "SpoolStatus",
+    "Store",
+    "UniqueLog",
+    "open_journal",
+    "open_store",
+    "split_address",
 ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Sequence
+from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 
 from belated.events import (
@@ -40,6 +41,15 @@ def system_clock() -> int:
     return time.time_ns() // 1000
 
 
+def as_datetime(microseconds: int) -> datetime:
+    """A time of a clock, for people.
+
+    >>> str(as_datetime(1_700_000_000_000_000))
+    '2023-11-14 22:13:20+00:00'
+    """
+    return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=microseconds)
+
+
 def route(event: Event, partitions: int) -> int:
     """The partition an event belongs to.
 
@@ -65,7 +75,7 @@ def _route_other(event: Any, partitions: int) -> int:
     if isinstance(event, Opaque):
         message = (
             "an event this release cannot read does not tell its partition: "
-            "bring it in with its record, by carry()"
+            "bring it in with its record, by import_records()"
         )
         raise InvalidInput(message, event)
     raise InvalidInput(f"{event!r} is no event: see belated.events for the kinds there are", event)
@@ -105,7 +115,7 @@ def arrange(
     return records
 
 
-def arrange_carried(
+def arrange_imported(
     records: Iterable[Record], partitions: int, tail_of: Callable[[int], Tail]
 ) -> list[Record]:
     """The same for records from another journal, which keep their stamps.
@@ -132,7 +142,7 @@ def arrange_carried(
             message = (
                 f"the record at partition {before.partition}, position {before.position} was "
                 f"recorded at {before.recorded}, but would follow one of {after.recorded} in "
-                f"partition {after.partition}: sort the records by `recorded`, and carry them "
+                f"partition {after.partition}: sort the records by `recorded`, and import them "
                 "into a journal that holds nothing newer"
             )
             raise InvalidInput(message, before)

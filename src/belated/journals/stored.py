@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from belated.events import Record, read_event
-from belated.exceptions import CorruptEvent, CorruptJournal, JournalMismatch
+from belated.exceptions import CorruptEvent, CorruptJournal, JournalError, JournalMismatch
 from belated.journals.named import NamedJournal
 from belated.journals.snapshots import Snapshot
 
@@ -16,16 +16,6 @@ class StoredJournal(NamedJournal):
 
     #: The file or database, for messages.
     _place: str
-
-    def _check_wanted(self, wanted: int | None, partitions: int) -> None:
-        """Refuse another number of partitions than there are."""
-        if wanted not in (None, partitions):
-            message = (
-                f"bandit {self._bandit!r} in {self._place} has {partitions} partitions, "
-                f"not {wanted}: open it with partitions={partitions} or None; their number is "
-                "changed only by carrying the records into a new journal"
-            )
-            raise JournalMismatch(message)
 
     def _records(
         self, partition: int, after: int, rows: Iterable[tuple[int, int, bool, bytes]]
@@ -72,3 +62,19 @@ def as_stored(
     pieces = {row[3]: row[5] for row in rows if row[3] is not None}
     checksums = {row[3]: row[4] for row in rows if row[3] is not None}
     return Snapshot(partition, position, fingerprint, pieces), checksums, sealed
+
+
+def check_wanted(bandit: str, place: str, wanted: int | None, partitions: int) -> None:
+    """Refuse another number of partitions than there are."""
+    if wanted not in (None, partitions):
+        message = (
+            f"bandit {bandit!r} in {place} has {partitions} partitions, not {wanted}: open it with "
+            f"partitions={partitions} or None; their number is changed only by importing the "
+            "records into a new journal"
+        )
+        raise JournalMismatch(message)
+
+
+def no_such_bandit(bandit: str, place: str) -> JournalError:
+    """What to say where a bandit is needed that no journal was opened for."""
+    return JournalError(f"there is no bandit {bandit!r} in {place} yet: open its journal first")

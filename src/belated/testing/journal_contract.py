@@ -81,7 +81,7 @@ class JournalContract(SnapshotContract):
         """An empty batch has no positions and leaves the journal as it was."""
         with self.open_journal(1, ManualClock()) as journal:
             assert journal.append([]) == []
-            journal.carry([])
+            journal.import_records([])
             assert journal.end(0) == 0
 
     @pytest.mark.parametrize("limit", [1, 2, 3, 7, 100])
@@ -195,38 +195,38 @@ class JournalContract(SnapshotContract):
 
     # --- records from elsewhere -------------------------------------------------------------
 
-    def test_carried_records_keep_stamp_and_event(self) -> None:
+    def test_imported_records_keep_stamp_and_event(self) -> None:
         """Every kind arrives, also one that cannot be read; the clock goes on from there."""
         events = [*_EVERY_KIND, _FROM_THE_FUTURE]
         records = [Record(0, 10 * n, 5000 + n // 2, event) for n, event in enumerate(events)]
         with self.open_journal(1, ManualClock(1000)) as journal:
-            journal.carry(iter(records))
-            carried = journal.read(0, 0, 100)
-            assert [(r.recorded, r.event) for r in carried] == [
+            journal.import_records(iter(records))
+            imported = journal.read(0, 0, 100)
+            assert [(r.recorded, r.event) for r in imported] == [
                 (r.recorded, r.event) for r in records
             ]
             journal.append([Void("a", 1)])
             assert journal.last_stamp(0) == records[-1].recorded
 
-    def test_carried_records_find_their_partition(self) -> None:
+    def test_imported_records_find_their_partition(self) -> None:
         """By id; what cannot be read stays in its own partition modulo the number here."""
         id = new_id(10**15, slot=7)
         records = [Record(0, 1, 5, Void(id, 1)), Record(7, 1, 5, _FROM_THE_FUTURE)]
         with self.open_journal(2, ManualClock()) as journal:
-            journal.carry(records)
+            journal.import_records(records)
             assert [r.event for r in journal.read(1, 0, 10)] == [Void(id, 1), _FROM_THE_FUTURE]
             assert journal.end(0) == 0
 
-    def test_carried_stamps_that_decrease_are_refused_whole(self) -> None:
+    def test_imported_stamps_that_decrease_are_refused_whole(self) -> None:
         """Within the call or against what is there: nothing of the call is kept."""
         first, second = Record(0, 1, 50, Void("a", 1)), Record(0, 2, 40, Void("b", 1))
         with self.open_journal(1, ManualClock(1000)) as journal:
             with pytest.raises(InvalidInput, match="sort"):
-                journal.carry([first, second])
+                journal.import_records([first, second])
             assert journal.end(0) == 0
-            journal.carry([second, first])
+            journal.import_records([second, first])
             with pytest.raises(InvalidInput, match="sort"):
-                journal.carry([second])
+                journal.import_records([second])
             assert [record.recorded for record in journal.read(0, 0, 10)] == [40, 50]
 
     # --- identity ---------------------------------------------------------------------------
@@ -272,7 +272,7 @@ class JournalContract(SnapshotContract):
         calls: list[Callable[[], object]] = [
             lambda: journal.append([Void("a", 1)]),
             lambda: journal.append([]),
-            lambda: journal.carry([]),
+            lambda: journal.import_records([]),
             lambda: journal.read(0, 0, 1),
             lambda: journal.end(0),
             lambda: journal.last_stamp(0),

@@ -9,8 +9,8 @@ import pytest
 
 from belated.journals import PostgresJournal
 from belated.service import create_app
-from belated.service.http.app import Service
 from belated.service.access.tokens import TokenKeys
+from belated.service.http.app import Service
 from tests.integration.asking import SECRET, Asking, nothing_told
 from tests.integration.bad_inputs.bandits import COIN, DEFINITIONS, FREE, LIMIT
 from tests.integration.keyrings import Made, known

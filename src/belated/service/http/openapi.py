@@ -11,8 +11,8 @@ from typing import Any
 import msgspec
 
 from belated.service.access.keys import SCOPES
-from belated.service.wire.problem import Problem
 from belated.service.http.routes import Route
+from belated.service.wire.problem import Problem
 from belated.service.wire.schemas import Id, ManyDecided
 
 _REF = "#/components/schemas/{name}"

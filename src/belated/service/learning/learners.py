@@ -9,8 +9,8 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 
 from belated.exceptions import JournalUnavailable
-from belated.identity import identify
 from belated.journals import Store
+from belated.journals.identity import identify
 from belated.learner import Fold
 from belated.service.learning.learning_service import LearningService
 from belated.service.learning.lease import SECONDS
@@ -118,7 +118,8 @@ def learning_service(
 ) -> LearningService:
     """Return the learner of a bandit."""
     journal = store.journal(definition.name, partitions=definition.partitions)
-    identify(journal, definition.policy, definition.features)
+    policy = definition.policy
+    identify(journal, family=repr(policy.family), dim=policy.dim, features=definition.features)
 
     def fold() -> Fold:
         return Fold(

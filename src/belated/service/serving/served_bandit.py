@@ -19,9 +19,9 @@ from belated.decider import MODES, Decider, LoadedModel, Mode, ParsedRequest, ch
 from belated.decider.decider import warm_up
 from belated.events import Activation, Decision, Event, Reward, Switched, Void
 from belated.exceptions import BanditOff, CorruptJournal, InvalidInput, JournalError, NewerFormat
-from belated.identity import identify
 from belated.ids import check_id, key_of, partition_of
 from belated.journals import Journal, SpoolJournal, SpoolStatus, Store
+from belated.journals.identity import identify
 from belated.kernels import Kernels
 from belated.ledger import Telling
 from belated.published import PublishedModel
@@ -94,7 +94,7 @@ class ServedBandit:
         self._loop = loop
         wait = 10.0 if spools is None else WAIT
         journal = store.journal(name, partitions=definition.partitions, wait=wait)
-        identify(journal, policy, definition.features)
+        identify(journal, family=repr(policy.family), dim=policy.dim, features=definition.features)
         self._reader = store.journal(name, wait=wait)
         self._coordination = store.coordination(name, wait=wait)
         self._source = LoadedModel(policy, using=kernels)

@@ -17,8 +17,8 @@ from urllib.parse import quote
 from belated.events import Event
 from belated.exceptions import JournalError, JournalUnavailable
 from belated.journals import Journal, SpoolJournal, Store
-from belated.journals.spool_disk import DiskStore
-from belated.journals.spool_file import SpoolFile, beginning_of
+from belated.journals.spool.disk import DiskStore
+from belated.journals.spool.file import SpoolFile, beginning_of
 from belated.service.runtime import Runtime, Worker
 
 #: How many bytes a process may leave there for each bandit: some five million events.

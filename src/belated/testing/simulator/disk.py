@@ -8,7 +8,7 @@ from belated.testing.simulator.faults import Faults, Killed
 
 
 class Disk:
-    """Bytes in a file: what was synced stays; a :class:`belated.journals.spool_file.Store`.
+    """Bytes in a file: what was synced stays; a :class:`belated.journals.spool.file.Store`.
 
     >>> faults = Faults(seed=0)
     >>> faults.stop()

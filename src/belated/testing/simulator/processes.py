@@ -16,7 +16,7 @@ from belated.exceptions import (
     UnknownEvent,
 )
 from belated.journals import Journal
-from belated.journals.spool import SpoolJournal
+from belated.journals.spool.journal import SpoolJournal
 from belated.testing.simulator.checks import check_counts, check_halted, check_replay
 from belated.testing.simulator.disk import Disk
 from belated.testing.simulator.faults import Killed

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from belated.events import Event, Record
+from belated.events import Decision, Event, Record, Switched
 from belated.exceptions import JournalClosed, JournalUnavailable
 from belated.journals import Snapshot
 from belated.journals.arrivals import check_range, route
@@ -66,9 +66,9 @@ class SimulatedJournal(NamedJournal):
         places = {one.partition: iter(one.positions) for one in begun}
         return [next(places[route(event, self._partitions)]) for event in events]
 
-    def carry(self, records: Iterable[Record]) -> None:
-        """Take over records with their stamps; see :meth:`Journal.carry`."""
-        self._reach().carry(records)
+    def import_records(self, records: Iterable[Record]) -> None:
+        """Take over records with their stamps; see :meth:`Journal.import_records`."""
+        self._reach().import_records(records)
 
     def read(self, partition: int, after: int, limit: int) -> list[Record]:
         """The records beyond a position; see :meth:`Journal.read`."""
@@ -86,6 +86,26 @@ class SimulatedJournal(NamedJournal):
     def last_stamp(self, partition: int) -> int:
         """The stamp of the last record, 0 if there is none."""
         return self._reach().last_stamp(partition)
+
+    def now(self) -> int:
+        """The time of the store's clock."""
+        return self._reach().now()
+
+    def records_of(self, ids: Sequence[str]) -> list[Record]:
+        """All records of these ids, by partition and position."""
+        return self._reach().records_of(ids)
+
+    def decisions(self, ids: Sequence[str]) -> dict[str, Decision]:
+        """The decision that stands under each of these ids, where there is one."""
+        return self._reach().decisions(ids)
+
+    def settlements(self, partition: int) -> list[Record]:
+        """The last records that settled a partition, in order."""
+        return self._reach().settlements(partition)
+
+    def mode(self) -> Switched | None:
+        """The last event that changed the mode, None if there is none."""
+        return self._reach().mode()
 
     def identify(self, identity: dict[str, str]) -> dict[str, str]:
         """Store what the bandit is, if nothing is stored yet; give back what is."""

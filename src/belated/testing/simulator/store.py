@@ -172,6 +172,7 @@ class Store(MemoryJournal):
     def save(self, snapshot: Snapshot) -> None:
         """Store a snapshot; see :meth:`Journal.save`."""
         before = self._snapshots.get(snapshot.partition)
+        self._known[snapshot.partition] = self.checksums(snapshot.partition)  # sessions know theirs
         super().save(snapshot)
         if self._snapshots.get(snapshot.partition) is not before:
             self._spoiled.discard(snapshot.partition)

@@ -22,12 +22,13 @@ from belated.exceptions import (
 
 #: Says in the file's header that it is a journal: "blat" in ASCII.
 APPLICATION_ID = 0x626C6174
-#: The version of the tables in sqlite.sql.
+#: The version of the tables in schema.sql.
 FORMAT = 1
 
-_SCHEMA = Path(__file__).with_name("sqlite.sql")
+_SCHEMA = Path(__file__).with_name("schema.sql")
 _PAGE = 4096
 _CHECKPOINT_BYTES = 1000 * _PAGE  # after which SQLite too would do it
+_making = threading.Lock()
 
 
 class SQLiteFile:
@@ -76,6 +77,12 @@ class SQLiteFile:
                 raise
             self._checkpoint_if_due(connection, size)
 
+    def check_open(self) -> None:
+        """Raise if it was closed."""
+        if self._closed:
+            message = f"the journal {str(self.path)!r} was closed: open it again to use it"
+            raise JournalClosed(message)
+
     def close(self) -> None:
         """Close the connection for good."""
         with self._lock:
@@ -84,9 +91,7 @@ class SQLiteFile:
         _open_files.discard(self)
 
     def _connect(self) -> sqlite3.Connection:
-        if self._closed:
-            message = f"the journal {str(self.path)!r} was closed: open it again to use it"
-            raise JournalClosed(message)
+        self.check_open()
         if self._connection is None:
             self._connection = _open(self.path, self._wait)
             self._pid = os.getpid()
@@ -133,6 +138,7 @@ class SQLiteFile:
 
 def _open(path: Path, wait: float) -> sqlite3.Connection:
     """A connection with the settings without which nothing is promised, read back."""
+    _make_private(path)
     connection = sqlite3.connect(
         path, timeout=wait, isolation_level=None, check_same_thread=False, cached_statements=32
     )
@@ -158,6 +164,19 @@ def _open(path: Path, wait: float) -> sqlite3.Connection:
         connection.close()
         raise
     return connection
+
+
+def _make_private(path: Path) -> None:
+    """Make a file that is not there so that only its owner can read it, and what lies beside it.
+
+    SQLite itself would let everyone read it; its log takes over the rights of the file.
+    """
+    if str(path) == ":memory:":  # a name that means no file to SQLite
+        return
+    # One thread at a time: to close a file takes SQLite's locks on it from the whole process. So
+    # none may open the new file before it is closed here, and a file that is there is not touched.
+    with _making, suppress(OSError):  # SQLite is about to say what is wrong
+        os.close(os.open(os.path.realpath(path), os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
 
 
 def _is_fresh(connection: sqlite3.Connection, path: Path) -> bool:
@@ -255,9 +274,11 @@ def _before_fork() -> None:
         file._lock.acquire()
         _waiting_for_fork.append(file)
         file._disconnect()
+    _making.acquire()
 
 
 def _after_fork() -> None:
+    _making.release()
     while _waiting_for_fork:
         _waiting_for_fork.pop()._lock.release()
 

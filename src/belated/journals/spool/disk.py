@@ -6,7 +6,12 @@ import os
 import weakref
 from pathlib import Path
 
-from belated.exceptions import JournalError, JournalUnavailable
+from belated.exceptions import (
+    JournalError,
+    JournalUnavailable,
+    SpoolInUse,
+    SpoolNotPermitted,
+)
 
 try:
     import fcntl
@@ -21,31 +26,23 @@ class DiskStore:
         path: of the file, on a local disk.
 
     Raises:
-        JournalUnavailable: another process has it open, or it cannot be opened.
+        SpoolInUse: another process has it open.
+        SpoolNotPermitted: this user may not read and write it.
+        JournalUnavailable: it cannot be opened for another reason.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self._path = Path(path)
+        self._file = -1
         if fcntl is None:
             raise JournalError("a spool needs file locks, which this system does not have")
         try:
             self._file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
-        except OSError as error:
-            message = (
-                f"could not open the spool {str(path)!r}: {error.strerror}; see that its folder is "
-                "there, and that folder and file may be written to"
-            )
-            raise JournalUnavailable(message) from error
-        try:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             self._sync_folder()
-        except BlockingIOError:
+        except OSError as error:
             self.close()
-            message = (
-                f"the spool {str(path)!r} is in use: give each process, and each journal in it, a "
-                "file of its own"
-            )
-            raise JournalUnavailable(message) from None
+            raise self._failure(error) from error
         except BaseException:
             self.close()
             raise
@@ -85,6 +82,19 @@ class DiskStore:
         if self._file >= 0:
             file, self._file = self._file, -1
             os.close(file)
+
+    def _failure(self, error: OSError) -> JournalUnavailable:
+        """What a spool that cannot be opened means to whoever wants it."""
+        place = repr(str(self._path))
+        if isinstance(error, BlockingIOError):
+            message = "give each process, and each journal in it, a file of its own"
+            return SpoolInUse(f"the spool {place} is in use: {message}")
+        what = f"could not open the spool {place}: {error.strerror}"
+        if isinstance(error, PermissionError):
+            message = "let this user read and write it and its folder, or choose another"
+            return SpoolNotPermitted(f"{what}; {message}")
+        message = "see that its folder is there, and that folder and file may be written to"
+        return JournalUnavailable(f"{what}; {message}")
 
     def _sync_folder(self) -> None:
         """A file whose name was not synced is lost with the power, whatever it holds."""

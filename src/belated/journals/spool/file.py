@@ -96,6 +96,7 @@ class SpoolFile:
         NewerFormat: a newer release wrote it.
         JournalMismatch: it is of another bandit.
         CorruptJournal: it was changed after it was written; names the offset.
+        JournalUnavailable: its disk refuses.
     """
 
     def __init__(self, store: Store, place: str, *, bandit: str, limit: int) -> None:
@@ -112,9 +113,12 @@ class SpoolFile:
             batch = self._batch(offset, body)
             self._count(batch)
             self._end = offset + _HEADER.size + len(body)
-        if store.read(self._end, 1):  # torn: no one was told that it is safe
-            store.truncate(self._end)
-            store.sync()
+        if self._read(self._end, 1):  # torn: no one was told that it is safe
+            try:
+                store.truncate(self._end)
+                store.sync()
+            except OSError as error:
+                raise self._unwritable(error) from error
 
     @property
     def size(self) -> int:
@@ -145,11 +149,7 @@ class SpoolFile:
             with suppress(OSError):  # else the next call does it
                 self._store.truncate(self._end)
                 self._ragged = False
-            message = (
-                f"the spool {self._place} could not be written to: {error}; see whether its disk "
-                "is full; nothing was acknowledged, and trying again is safe"
-            )
-            raise JournalUnavailable(message) from error
+            raise self._unwritable(error) from error
         self._ragged = False
         self._end += len(frame)
         self._count(batch)
@@ -172,7 +172,7 @@ class SpoolFile:
         self._head = page.end
         self.waiting -= page.count
         self.oldest = None
-        with suppress(CorruptJournal):  # whoever reads the next page is told
+        with suppress(CorruptJournal, JournalUnavailable):  # whoever reads the next page is told
             self.oldest = next((batch.since for batch in self.page(1).batches), None)
         if self._head == self._end:
             # If this fails, or is lost with the power, they are handed over again: that is safe.
@@ -193,15 +193,14 @@ class SpoolFile:
     def _open(self, bandit: str) -> int:
         """See what it is, or make it; returns where the first batch is."""
         beginning = beginning_of(bandit)
-        found = self._store.read(0, len(beginning))
+        found = self._read(0, len(beginning))
         if len(found) < len(beginning) and beginning.startswith(found):  # new, or torn
             try:
                 self._store.truncate(0)
                 self._store.append(beginning)
                 self._store.sync()
             except OSError as error:
-                message = f"the spool {self._place} could not be made: {error}"
-                raise JournalUnavailable(f"{message}; see whether its disk is full") from error
+                raise self._unwritable(error) from error
         elif not found.startswith(_ANY_VERSION):
             raise ForeignFile(f"{self._place} is no spool: choose another file")
         elif not found.startswith(_MAGIC):
@@ -219,7 +218,7 @@ class SpoolFile:
         """Offset and body of each frame from an offset on, up to one that is too short."""
         size = _CHUNK
         while True:
-            data = self._store.read(offset, min(size, end - offset))
+            data = self._read(offset, min(size, end - offset))
             used = 0
             while (body := self._body(data, used, offset)) is not None:
                 yield offset + used, body
@@ -248,6 +247,19 @@ class SpoolFile:
             return msgspec.msgpack.decode(body, type=Batch)
         except msgspec.DecodeError:
             raise self._damaged(offset) from None
+
+    def _read(self, offset: int, size: int) -> bytes:
+        try:
+            return self._store.read(offset, size)
+        except OSError as error:
+            message = f"the spool {self._place} could not be read: {error}; see whether its disk is"
+            raise JournalUnavailable(f"{message} there, and intact; then retry") from error
+
+    def _unwritable(self, error: OSError) -> JournalUnavailable:
+        return JournalUnavailable(
+            f"the spool {self._place} could not be written to: {error}; see whether its disk is "
+            "full; nothing was acknowledged, and trying again is safe"
+        )
 
     def _damaged(self, offset: int) -> CorruptJournal:
         return CorruptJournal(

@@ -12,7 +12,7 @@ from typing import TypeVar
 
 import msgspec
 
-from belated.events import Event, Opaque, Record, encode, read_event
+from belated.events import Decision, Event, Opaque, Record, Switched, encode, read_event
 from belated.exceptions import (
     BelatedError,
     JournalAway,
@@ -24,9 +24,9 @@ from belated.journals.arrivals import Clock, check_range, route, stamps_for, sys
 from belated.journals.journal import Journal
 from belated.journals.named import NamedJournal
 from belated.journals.snapshots import Snapshot
-from belated.journals.spool_disk import DiskStore
-from belated.journals.spool_file import Batch, Page, SpoolFile, Store
-from belated.journals.spool_worker import Caller, Worker
+from belated.journals.spool.disk import DiskStore
+from belated.journals.spool.file import Batch, Page, SpoolFile, Store
+from belated.journals.spool.worker import Caller, Worker
 
 #: Events handed over, and records read, in one call: few enough that no caller waits for long.
 PAGE = 500
@@ -75,7 +75,7 @@ class SpoolJournal(NamedJournal):
 
     Args:
         journal: the one behind; closed together with this one.
-        path: the file, on a local disk; or a :class:`~belated.journals.spool_file.Store`.
+        path: the file, on a local disk; or a :class:`~belated.journals.spool.file.Store`.
         limit: how many bytes the file may have; beyond, :class:`JournalUnavailable`.
         wait: how many seconds the journal has to answer an append or a read; a call may need both,
             so that its caller waits twice as long at worst. None to have no
@@ -150,7 +150,7 @@ class SpoolJournal(NamedJournal):
     def append(
         self, events: Sequence[Event], *, recorded: Sequence[int] | None = None
     ) -> list[int]:
-        """Keep events; see :meth:`Journal.append`.
+        """Keep events; see :meth:`Log.append`.
 
         Returns:
             The position of each event, or 0 for each: then they wait in the file. A call that is
@@ -193,13 +193,13 @@ class SpoolJournal(NamedJournal):
 
     # --- for the journal alone -----------------------------------------------------------------
 
-    def carry(self, records: Iterable[Record]) -> None:
-        """Take over records with their stamps; see :meth:`Journal.carry`."""
+    def import_records(self, records: Iterable[Record]) -> None:
+        """Take over records with their stamps; see :meth:`Log.import_records`."""
         taken = list(records)
-        self._ask(lambda: self._journal.carry(taken), patient=True)
+        self._ask(lambda: self._journal.import_records(taken), patient=True)
 
     def read(self, partition: int, after: int, limit: int) -> list[Record]:
-        """The records beyond a position; see :meth:`Journal.read`."""
+        """The records beyond a position; see :meth:`Log.read`."""
         check_range(partition, after, limit, self._partitions)
         records: list[Record] = []
         while True:  # in pages, so that the journal is given its time for each
@@ -218,6 +218,26 @@ class SpoolJournal(NamedJournal):
         """The stamp of the last record, 0 if there is none."""
         return self._ask(lambda: self._journal.last_stamp(partition))
 
+    def now(self) -> int:
+        """Return the time of the clock that stamps records, in microseconds since 1970."""
+        return self._ask(self._journal.now)
+
+    def records_of(self, ids: Sequence[str]) -> list[Record]:
+        """Return all records of these ids, by partition and position; not those that wait."""
+        return self._ask(lambda: self._journal.records_of(ids))
+
+    def decisions(self, ids: Sequence[str]) -> dict[str, Decision]:
+        """Return the decision that stands under each of these ids; not one that waits."""
+        return self._ask(lambda: self._journal.decisions(ids))
+
+    def settlements(self, partition: int) -> list[Record]:
+        """Return the last records that settled a partition, in order."""
+        return self._ask(lambda: self._journal.settlements(partition))
+
+    def mode(self) -> Switched | None:
+        """Return the last event that changed the mode, None if there is none."""
+        return self._ask(self._journal.mode)
+
     def identify(self, identity: dict[str, str]) -> dict[str, str]:
         """Store what the bandit is, if nothing is stored yet; give back what is."""
         return self._ask(lambda: self._journal.identify(identity), patient=True)
@@ -226,12 +246,16 @@ class SpoolJournal(NamedJournal):
         """Store what the bandit is, instead of what was stored."""
         self._ask(lambda: self._journal.reidentify(identity), patient=True)
 
+    def acquire(self, partition: int) -> int:
+        """Become the owner of a partition; see :meth:`Shelf.acquire`."""
+        return self._ask(lambda: self._journal.acquire(partition), patient=True)
+
     def save(self, snapshot: Snapshot) -> None:
-        """Store a snapshot; see :meth:`Journal.save`."""
+        """Store a snapshot; see :meth:`Shelf.save`."""
         self._ask(lambda: self._journal.save(snapshot), patient=True)
 
     def load(self, partition: int) -> Snapshot | None:
-        """The stored snapshot, None if there is none; see :meth:`Journal.load`."""
+        """The stored snapshot, None if there is none; see :meth:`Shelf.load`."""
         return self._ask(lambda: self._journal.load(partition), patient=True)
 
     def close(self) -> None:
@@ -342,7 +366,7 @@ class SpoolJournal(NamedJournal):
         for data, partition, given in zip(batch.events, batch.partitions, times, strict=True):
             stamp = max(given, journal.last_stamp(partition))
             records.append(Record(partition, 0, stamp, read_event(data)))
-        journal.carry(records)
+        journal.import_records(records)
 
     def _check_open(self) -> None:
         if self._closed:

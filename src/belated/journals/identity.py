@@ -4,21 +4,26 @@ from __future__ import annotations
 
 from belated.exceptions import JournalMismatch
 from belated.features import Features
-from belated.journals import Journal
-from belated.policies import Policy
+from belated.journals.shelf import Shelf
 
 
-def identify(journal: Journal, policy: Policy, features: Features | None = None) -> None:
+def identify(journal: Shelf, *, family: str, dim: int, features: Features | None = None) -> None:
     """Write into a new journal what its bandit is; refuse one that was made for another.
 
     Features that have grown are written anew.
+
+    Args:
+        journal: Journal of the bandit.
+        family: Reward family, as its ``repr``.
+        dim: Numbers in a row.
+        features: What makes rows, if anything does.
 
     Raises:
         JournalMismatch: the journal was made for another family, width of rows or features.
     """
     mine = {
-        "family": repr(policy.family),
-        "dim": str(policy.dim),
+        "family": family,
+        "dim": str(dim),
         "features": "" if features is None else features.fingerprint,
     }
     theirs = journal.identify(mine)

@@ -5,24 +5,24 @@ from __future__ import annotations
 import json
 import os
 import sqlite3
-import zlib
 from collections.abc import Iterable, Sequence
 
-from belated.events import Event, Record, encode
-from belated.exceptions import JournalError
-from belated.ids import check_id, check_partitions
+from belated.events import Decision, Event, Record, Settled, Switched, encode
+from belated.exceptions import JournalError, OwnerSuperseded
+from belated.ids import check_id, check_partitions, key_of, partition_of
 from belated.journals.arrivals import (
     EMPTY,
     Clock,
     Tail,
     arrange,
-    arrange_carried,
+    arrange_imported,
     check_partition,
     check_range,
     route,
     stamps_for,
     system_clock,
 )
+from belated.journals.lookups import LAST_SETTLEMENTS, key_in, standing
 from belated.journals.snapshots import (
     Snapshot,
     check_kept,
@@ -32,13 +32,23 @@ from belated.journals.snapshots import (
     seal,
     warn_discarded,
 )
-from belated.journals.sqlite_file import SQLiteFile
-from belated.journals.stored import StoredJournal, as_stored
+from belated.journals.sqlite.file import SQLiteFile
+from belated.journals.sqlite.rows import (
+    BANDITS,
+    POSITIONS,
+    SETTLED,
+    SWITCHED,
+    check_of,
+    is_intact,
+    mark_of,
+    mark_of_key,
+    place_of,
+    split_place,
+)
+from belated.journals.stored import StoredJournal, as_stored, check_wanted
 
-# A place is one number: 11 bits of bandit, 12 of partition, 40 of position.
-_POSITIONS = 1 << 40
-_PARTITIONS = 1 << 12
-_BANDITS = 1 << 11
+_COLUMNS = 'place, recorded, mark, "check", CAST(event AS BLOB)'
+_Row = tuple[int, int, int, int, bytes]
 
 
 class SQLiteJournal(StoredJournal):
@@ -84,6 +94,8 @@ class SQLiteJournal(StoredJournal):
         self._clock = clock or system_clock
         # By partition, the checksums of the pieces of the snapshot last saved or loaded here.
         self._known: dict[int, dict[str, bytes]] = {}
+        # What is owned, by process too: what a fork inherits, it does not own.
+        self._epochs: dict[tuple[int, int], int] = {}
         self._file = SQLiteFile(path, wait)
         self._place = repr(str(self._file.path))
         try:
@@ -95,7 +107,7 @@ class SQLiteJournal(StoredJournal):
     def append(
         self, events: Sequence[Event], *, recorded: Sequence[int] | None = None
     ) -> list[int]:
-        """Keep events, all or none; see :meth:`Journal.append`."""
+        """Keep events, all or none; see :meth:`Log.append`."""
         partitions = [route(event, self._partitions) for event in events]
         data = [encode(event) for event in events]
         with self._file.writing(sum(map(len, data))) as connection:
@@ -107,34 +119,63 @@ class SQLiteJournal(StoredJournal):
             self._insert(connection, records, data)
         return [record.position for record in records]
 
-    def carry(self, records: Iterable[Record]) -> None:
-        """Take over records with their stamps; see :meth:`Journal.carry`."""
+    def import_records(self, records: Iterable[Record]) -> None:
+        """Take over records with their stamps; see :meth:`Log.import_records`."""
         taken = list(records)
         data = [encode(record.event) for record in taken]
         with self._file.writing(sum(map(len, data))) as connection:
-            arranged = arrange_carried(taken, self._partitions, lambda p: self._tail(connection, p))
+            arranged = arrange_imported(
+                taken, self._partitions, lambda p: self._tail(connection, p)
+            )
             self._insert(connection, arranged, data)
 
     def read(self, partition: int, after: int, limit: int) -> list[Record]:
-        """The records beyond a position; see :meth:`Journal.read`.
+        """The records beyond a position; see :meth:`Log.read`.
 
         Raises:
             CorruptJournal: records are missing.
             CorruptEvent: a record was changed after it was written.
         """
         check_range(partition, after, limit, self._partitions)
-        base = self._key(partition, 0)
+        base = place_of(self._number, partition, 0)
         with self._file.reading() as connection:
             rows = connection.execute(
-                'SELECT place, recorded, "check", CAST(event AS BLOB) FROM record '
-                "WHERE place > ? AND place < ? ORDER BY place LIMIT ?",
-                (base + after, base + _POSITIONS, limit),
+                f"SELECT {_COLUMNS} FROM record WHERE place > ? AND place < ? "
+                "ORDER BY place LIMIT ?",
+                (base + after, base + POSITIONS, limit),
             ).fetchall()
         found = (
-            (place - base, recorded, _is_intact(place, recorded, check, data), data)
-            for place, recorded, check, data in rows
+            (place - base, recorded, is_intact(place, recorded, mark, check, data), data)
+            for place, recorded, mark, check, data in rows
         )
         return self._records(partition, after, found)
+
+    def records_of(self, ids: Sequence[str]) -> list[Record]:
+        """Return all records of these ids, by partition and position: found by an index."""
+        keys = {key_of(id) for id in ids}
+        wanted = sorted({(partition_of(key, self._partitions), mark_of_key(key)) for key in keys})
+        with self._file.reading() as connection:
+            rows = [row for one in wanted for row in self._marked(connection, *one)]
+        return [one for one in map(self._found, sorted(rows)) if key_in(one.event) in keys]
+
+    def decisions(self, ids: Sequence[str]) -> dict[str, Decision]:
+        """Return the decision that stands under each of these ids, where there is one."""
+        return standing(self.records_of(ids))
+
+    def settlements(self, partition: int) -> list[Record]:
+        """Return the last records that settled a partition, in order."""
+        check_partition(partition, self._partitions)
+        with self._file.reading() as connection:
+            rows = self._marked(connection, partition, SETTLED, LAST_SETTLEMENTS)
+        found = map(self._found, sorted(rows))
+        return [record for record in found if isinstance(record.event, Settled)]
+
+    def mode(self) -> Switched | None:
+        """Return the last event that changed the mode, None if there is none."""
+        with self._file.reading() as connection:
+            rows = self._marked(connection, 0, SWITCHED, 1)
+        event = self._found(rows[0]).event if rows else None
+        return event if isinstance(event, Switched) else None
 
     def end(self, partition: int) -> int:
         """The position of the last record, 0 if there is none."""
@@ -147,6 +188,11 @@ class SQLiteJournal(StoredJournal):
         check_partition(partition, self._partitions)
         with self._file.reading() as connection:
             return self._tail(connection, partition).stamp
+
+    def now(self) -> int:
+        """Return the time of the clock that stamps records, in microseconds since 1970."""
+        self._file.check_open()
+        return self._clock()
 
     def identify(self, identity: dict[str, str]) -> dict[str, str]:
         """Store what the bandit is, if nothing is stored yet; give back what is."""
@@ -168,14 +214,29 @@ class SQLiteJournal(StoredJournal):
                 (json.dumps(identity), self._number),
             )
 
+    def acquire(self, partition: int) -> int:
+        """Become the owner of a partition; see :meth:`Shelf.acquire`."""
+        check_partition(partition, self._partitions)
+        with self._file.writing() as connection:
+            epoch = self._epoch(connection, partition) + 1
+            connection.execute(
+                "REPLACE INTO owner (bandit, partition, epoch) VALUES (?, ?, ?)",
+                (self._number, partition, epoch),
+            )
+        self._epochs[os.getpid(), partition] = epoch
+        return epoch
+
     def save(self, snapshot: Snapshot) -> None:
-        """Store a snapshot; see :meth:`Journal.save`."""
+        """Store a snapshot; see :meth:`Shelf.save`."""
         partition = snapshot.partition
         check_partition(partition, self._partitions)
         checksums = checksums_of(snapshot, self._known.get(partition, {}))
         whose = (self._number, partition)
         given = snapshot.pieces.items()
         with self._file.writing(sum(len(data) for _, data in given)) as connection:
+            mine = self._epochs.get((os.getpid(), partition))
+            if mine not in (None, self._epoch(connection, partition)):
+                raise OwnerSuperseded(partition)
             check_position(snapshot, self._tail(connection, partition).position)
             before = connection.execute(
                 "SELECT position FROM snapshot WHERE bandit = ? AND partition = ?", whose
@@ -206,7 +267,7 @@ class SQLiteJournal(StoredJournal):
         self._known[partition] = checksums
 
     def load(self, partition: int) -> Snapshot | None:
-        """The stored snapshot, None if there is none; see :meth:`Journal.load`."""
+        """The stored snapshot, None if there is none; see :meth:`Shelf.load`."""
         check_partition(partition, self._partitions)
         whose = (self._number, partition)
         self._known.pop(partition, None)
@@ -253,25 +314,46 @@ class SQLiteJournal(StoredJournal):
                     (self._bandit, wanted or 1),
                 )
                 found = connection.execute(find, (self._bandit,)).fetchone()
-                if found[0] >= _BANDITS:
+                if found[0] >= BANDITS:
                     message = (
-                        f"{self._place} already holds {_BANDITS - 1} bandits: "
+                        f"{self._place} already holds {BANDITS - 1} bandits: "
                         "put this one into another file"
                     )
                     raise JournalError(message)
         number, partitions = found
-        self._check_wanted(wanted, partitions)
+        check_wanted(self._bandit, self._place, wanted, partitions)
         return number, partitions
 
-    def _key(self, partition: int, position: int) -> int:
-        return (self._number * _PARTITIONS + partition) * _POSITIONS + position
+    def _epoch(self, connection: sqlite3.Connection, partition: int) -> int:
+        row = connection.execute(
+            "SELECT epoch FROM owner WHERE bandit = ? AND partition = ?", (self._number, partition)
+        ).fetchone()
+        return 0 if row is None else int(row[0])
+
+    def _marked(
+        self, connection: sqlite3.Connection, partition: int, mark: int, limit: int = -1
+    ) -> list[_Row]:
+        """The last rows of a partition under a mark; -1 for all of them."""
+        base = place_of(self._number, partition, 0)
+        return connection.execute(
+            f"SELECT {_COLUMNS} FROM record WHERE mark = ? AND place > ? AND place < ? "
+            "ORDER BY place DESC LIMIT ?",
+            (mark, base, base + POSITIONS, limit),
+        ).fetchall()
+
+    def _found(self, row: _Row) -> Record:
+        """A record that was not looked up by its position."""
+        partition, position = split_place(row[0])
+        return self._records(
+            partition, position - 1, [(position, row[1], is_intact(*row), row[4])]
+        )[0]
 
     def _tail(self, connection: sqlite3.Connection, partition: int) -> Tail:
-        base = self._key(partition, 0)
+        base = place_of(self._number, partition, 0)
         row = connection.execute(
             "SELECT place, recorded FROM record WHERE place > ? AND place < ? "
             "ORDER BY place DESC LIMIT 1",
-            (base, base + _POSITIONS),
+            (base, base + POSITIONS),
         ).fetchone()
         return EMPTY if row is None else Tail(row[0] - base, row[1])
 
@@ -280,20 +362,11 @@ class SQLiteJournal(StoredJournal):
     ) -> None:
         rows = []
         for record, event in zip(records, data, strict=True):
-            place = self._key(record.partition, record.position)
-            rows.append((place, record.recorded, _check(place, record.recorded, event), event))
+            place = place_of(self._number, record.partition, record.position)
+            mark = mark_of(record.event)
+            check = check_of(place, record.recorded, mark, event)
+            rows.append((place, record.recorded, mark, check, event))
         connection.executemany(
-            'INSERT INTO record (place, recorded, "check", event) VALUES (?, ?, ?, ?)', rows
+            'INSERT INTO record (place, recorded, mark, "check", event) VALUES (?, ?, ?, ?, ?)',
+            rows,
         )
-
-
-def _check(place: int, recorded: int, data: bytes) -> int:
-    # The sum starts from the two numbers, so that a changed bit in any of the three shows.
-    return zlib.crc32(data, (place ^ place >> 32 ^ recorded ^ recorded >> 32) & 0xFFFFFFFF)
-
-
-def _is_intact(place: int, recorded: int, check: int, data: bytes) -> bool:
-    try:
-        return check == _check(place, recorded, data)
-    except TypeError:  # a changed bit can change the type of a value too
-        return False

@@ -18,8 +18,8 @@ from belated.exceptions import (
     MissingExtra,
     NewerFormat,
 )
-from belated.journals.postgres_arrays import Packed
-from belated.journals.postgres_sql import VERSION, numbered, query
+from belated.journals.postgres.arrays import Packed
+from belated.journals.postgres.queries import VERSION, numbered, query
 
 try:
     import psycopg

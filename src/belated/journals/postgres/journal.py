@@ -4,33 +4,33 @@ from __future__ import annotations
 
 import json
 import os
-import zlib
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from belated.events import Decision, Event, Record, Settled, Switched, encode
+from belated.events import Decision, Event, Record, Settled, Switched
 from belated.exceptions import OwnerSuperseded
 from belated.ids import check_id, check_partitions, key_of, partition_of
 from belated.journals.arrivals import (
     EMPTY,
     Clock,
     Tail,
-    arrange_carried,
+    arrange_imported,
     check_partition,
     check_range,
     route,
     stamps_for,
 )
-from belated.journals.postgres_arrays import pack_bytes, pack_integers, unpack_bigints
-from belated.journals.postgres_arrivals import (
+from belated.journals.lookups import LAST_SETTLEMENTS, key_in, standing
+from belated.journals.postgres import open_session
+from belated.journals.postgres.arrays import pack_bytes, pack_integers, unpack_bigints
+from belated.journals.postgres.arrivals import (
     NO_ID,
     SWITCHES,
     Arrivals,
     beyond,
     check_of,
-    key_in,
 )
-from belated.journals.postgres_sql import migrations
+from belated.journals.postgres.queries import migrations
 from belated.journals.snapshots import (
     Snapshot,
     check_kept,
@@ -40,14 +40,14 @@ from belated.journals.snapshots import (
     seal,
     warn_discarded,
 )
-from belated.journals.stored import StoredJournal, as_stored
+from belated.journals.stored import StoredJournal, as_stored, check_wanted
 
 if TYPE_CHECKING:
-    from belated.journals.postgres_session import PostgresSession, Talk
+    from belated.journals.postgres.session import PostgresSession, Talk
 
 
-#: How many of the last records are looked through for some that settle, and how many of these.
-_RECENT, _LAST = 2_000, 50
+#: How many of the last records are looked through for some that settle.
+_RECENT = 2_000
 
 
 class PostgresJournal(StoredJournal):
@@ -85,7 +85,6 @@ class PostgresJournal(StoredJournal):
         self._session = open_session(dsn, wait)
         self._place = self._session.place
         try:
-            self._session.check_tables()
             self._number, self._partitions = self._register(wanted)
         except BaseException:
             self._session.close()
@@ -111,7 +110,7 @@ class PostgresJournal(StoredJournal):
             for step in migrations(version):
                 talk.script(step)
 
-        session = open_session(dsn, wait)
+        session = open_session(dsn, wait, check=False)
         try:
             session.transact(create)
         finally:
@@ -120,7 +119,7 @@ class PostgresJournal(StoredJournal):
     def append(
         self, events: Sequence[Event], *, recorded: Sequence[int] | None = None
     ) -> list[int]:
-        """Keep events, all or none; see :meth:`Journal.append`.
+        """Keep events, all or none; see :meth:`Log.append`.
 
         An event whose very bytes are in its partition is not written again: it has the position of
         the first.
@@ -137,15 +136,17 @@ class PostgresJournal(StoredJournal):
         assert found is not None
         return arrivals.of_all(unpack_bigints(found))
 
-    def carry(self, records: Iterable[Record]) -> None:
-        """Take over records with their stamps; see :meth:`Journal.carry`.
+    def import_records(self, records: Iterable[Record]) -> None:
+        """Take over records with their stamps; see :meth:`Log.import_records`.
 
         Of an event that is there twice the first is taken. If the connection breaks at the end,
         :class:`JournalUnavailable` says that it is not known whether the call was taken.
         """
         taken = list(records)
         # Before anything is locked: the partition of each, and whether they are in order at all.
-        homes = [one.partition for one in arrange_carried(taken, self._partitions, lambda _: EMPTY)]
+        homes = [
+            one.partition for one in arrange_imported(taken, self._partitions, lambda _: EMPTY)
+        ]
         self._session.check_open()
         if not taken:
             return
@@ -155,13 +156,13 @@ class PostgresJournal(StoredJournal):
 
         def work(talk: Talk) -> None:
             talk.ask("lock", bandit=self._number, partitions=sorted(set(homes)))
-            arrange_carried(taken, self._partitions, lambda p: self._tail(p, talk))
+            arrange_imported(taken, self._partitions, lambda p: self._tail(p, talk))
             talk.ask("append", **arrivals.values)
 
         self._session.transact(work, repeat=False)
 
     def read(self, partition: int, after: int, limit: int) -> list[Record]:
-        """The records beyond a position; see :meth:`Journal.read`.
+        """The records beyond a position; see :meth:`Log.read`.
 
         Raises:
             CorruptJournal: records are missing.
@@ -195,14 +196,8 @@ class PostgresJournal(StoredJournal):
         return [record for record in map(self._found, sorted(rows)) if key_in(record.event) in keys]
 
     def decisions(self, ids: Sequence[str]) -> dict[str, Decision]:
-        """The decision that counts under each of these ids, where one was made (ledger rule 1)."""
-        found: dict[str, tuple[int, int, Decision]] = {}
-        for record in self.records_of(ids):
-            event = record.event
-            if isinstance(event, Decision):
-                one = event.at, zlib.crc32(encode(event)), event  # as the ledger compares them
-                found[event.id] = min(one, found.get(event.id, one), key=lambda it: it[:2])
-        return {id: event for id, (_, _, event) in found.items()}
+        """The decision that stands under each of these ids, where there is one."""
+        return standing(self.records_of(ids))
 
     def settlements(self, partition: int) -> list[Record]:
         """The last records that settled a partition, in order; none if there never was any.
@@ -212,7 +207,8 @@ class PostgresJournal(StoredJournal):
         """
         check_partition(partition, self._partitions)
         whose = {
-            **self._whose(partition), "least": NO_ID, "beyond": beyond(NO_ID), "limit": _LAST
+            **self._whose(partition),
+            "least": NO_ID, "beyond": beyond(NO_ID), "limit": LAST_SETTLEMENTS,
         }  # fmt: skip
         rows = self._session.ask("settled_lately", **whose, recent=_RECENT)
         # Where there is none among the last records, there are few in all of them.
@@ -220,8 +216,8 @@ class PostgresJournal(StoredJournal):
         found = map(self._found, sorted(rows))
         return [record for record in found if isinstance(record.event, Settled)]
 
-    def switched(self) -> Switched | None:
-        """The last event that switched the mode of the service; None if there never was any."""
+    def mode(self) -> Switched | None:
+        """The last event that changed the mode, None if there is none."""
         whose = {**self._whose(0), "least": SWITCHES, "beyond": beyond(SWITCHES), "limit": 1}
         rows = self._session.ask("last_marked", **whose)
         event = self._found(rows[0]).event if rows else None
@@ -236,7 +232,9 @@ class PostgresJournal(StoredJournal):
         return self._tail(partition, self._session).stamp
 
     def now(self) -> int:
-        """The server's clock, which stamps records, in microseconds since 1970."""
+        """The time of the server's clock, which stamps records, in microseconds since 1970."""
+        if self._clock is not None:
+            return self._clock()
         return int(self._session.ask("clock")[0][0])
 
     def identify(self, identity: dict[str, str]) -> dict[str, str]:
@@ -254,26 +252,14 @@ class PostgresJournal(StoredJournal):
         self._session.ask("reidentify", bandit=self._number, identity=json.dumps(identity))
 
     def acquire(self, partition: int) -> int:
-        """Become the owner of a partition: from now on whoever owned it before cannot save.
-
-        For learners that take over from each other: one that was slow, and not dead, must not put
-        its state over that of its successor. An object that has acquired nothing saves as it
-        likes, as with other journals.
-
-        Returns:
-            The epoch: how many times the partition was acquired.
-        """
+        """Become the owner of a partition; see :meth:`Shelf.acquire`."""
         check_partition(partition, self._partitions)
         ((epoch,),) = self._session.ask("acquire", **self._whose(partition))
         self._epochs[os.getpid(), partition] = epoch
         return int(epoch)
 
     def save(self, snapshot: Snapshot) -> None:
-        """Store a snapshot; see :meth:`Journal.save`.
-
-        Raises:
-            OwnerSuperseded: another has acquired the partition since this object did.
-        """
+        """Store a snapshot; see :meth:`Shelf.save`."""
         partition = snapshot.partition
         check_partition(partition, self._partitions)
         checksums = checksums_of(snapshot, self._known.get(partition, {}))
@@ -302,7 +288,7 @@ class PostgresJournal(StoredJournal):
         self._known[partition] = checksums
 
     def load(self, partition: int) -> Snapshot | None:
-        """The stored snapshot, None if there is none; see :meth:`Journal.load`."""
+        """The stored snapshot, None if there is none; see :meth:`Shelf.load`."""
         check_partition(partition, self._partitions)
         whose = self._whose(partition)
         self._known.pop(partition, None)
@@ -335,7 +321,7 @@ class PostgresJournal(StoredJournal):
             self._session.ask("register", name=self._bandit, partitions=wanted or 1)
             found = self._session.ask("find", name=self._bandit)
         ((number, partitions),) = found
-        self._check_wanted(wanted, partitions)
+        check_wanted(self._bandit, self._place, wanted, partitions)
         return number, partitions
 
     def _found(self, row: tuple[Any, ...]) -> Record:
@@ -351,10 +337,3 @@ class PostgresJournal(StoredJournal):
         check_partition(partition, self._partitions)
         rows = talk.ask("tail", **self._whose(partition))
         return Tail(*rows[0]) if rows else EMPTY
-
-
-def open_session(dsn: str, wait: float) -> PostgresSession:
-    """A connection for a journal, or what goes with one."""
-    from belated.journals.postgres_session import PostgresSession  # needs psycopg
-
-    return PostgresSession(dsn, wait)

@@ -8,7 +8,7 @@ from hashlib import blake2b
 
 from belated.events import Event, Opaque, Settled, Switched, encode
 from belated.ids import key_of
-from belated.journals.postgres_arrays import Packed, pack_bytes, pack_integer, pack_integers
+from belated.journals.postgres.arrays import Packed, pack_bytes, pack_integer, pack_integers
 
 #: What the marks of events without an id begin with; switches lie apart, so that they are found.
 NO_ID, SWITCHES = bytes(8), bytes(7) + b"\1"
@@ -74,8 +74,3 @@ def mark_of(event: Event | Opaque, data: bytes) -> bytes:
 def beyond(mark: bytes) -> bytes:
     """Greater than every mark that begins with these 8 bytes."""
     return mark + b"\xff" * 9
-
-
-def key_in(event: Event | Opaque) -> bytes | None:
-    """The key of the id of an event, None where it has none."""
-    return None if isinstance(event, Settled | Switched | Opaque) else key_of(event.id)

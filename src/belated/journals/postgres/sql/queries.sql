@@ -38,6 +38,9 @@ SELECT number, generate_series(0, %(partitions)s::integer - 1) FROM made;
 -- find: the number of a bandit, and that of its partitions
 SELECT number, partitions FROM belated.bandit WHERE name = %(name)s;
 
+-- bandits: the names of all
+SELECT name FROM belated.bandit;
+
 -- append: keep events, all or none; the function is in schema.sql
 SELECT belated.append(
     %(bandit)s::integer, %(partitions)b::smallint[], %(marks)b::bytea[], %(crcs)b::bigint[],
@@ -108,16 +111,16 @@ UPDATE belated.snapshot SET position = NULL, fingerprint = NULL, seal = NULL
 WHERE bandit = %(bandit)s AND partition = %(partition)s AND seal = %(seal)s
 RETURNING partition;
 
--- lead: become, or stay, the one that learns, for some seconds; nothing if another is
+-- acquire_lease: become, or stay, the leader for some seconds; nothing while another is
 INSERT INTO belated.leader AS mine (bandit, holder, epoch, until)
 VALUES (%(bandit)s, %(holder)s, 1, now() + %(seconds)s * interval '1 second')
 ON CONFLICT (bandit) DO UPDATE
 SET holder = excluded.holder, until = excluded.until,
     epoch = mine.epoch + (mine.holder <> excluded.holder)::integer
-WHERE mine.holder = excluded.holder OR mine.until < now()
+WHERE mine.holder = excluded.holder OR mine.until <= now()
 RETURNING epoch;
 
--- resign: let another lead at once
+-- release_lease: let another lead at once
 UPDATE belated.leader SET until = '-infinity'
 WHERE bandit = %(bandit)s AND holder = %(holder)s;
 

@@ -1,0 +1,143 @@
+"""Any store by its address.
+
+* ``memory:``: the memory of this process.
+* ``sqlite:///offers.db``: a file, relative to the working directory; ``sqlite:////var/offers.db``
+  with four slashes: an absolute path. Write ``?`` and ``%`` in a path as ``%3F`` and ``%25``.
+* ``postgresql://user@host:5432/name``: a database; also ``postgres://``, and with any parameters
+  that PostgreSQL knows.
+
+To any of them ``?bandit=offers`` adds the name of the bandit, which is ``default`` otherwise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+from urllib.parse import unquote
+
+from belated.exceptions import InvalidInput
+from belated.ids import check_id
+from belated.journals.journal import Journal
+from belated.journals.memory.store import MemoryStore
+from belated.journals.postgres.store import PostgresStore
+from belated.journals.sqlite.store import SQLiteStore
+from belated.journals.store import Store
+
+
+def open_store(address: str) -> Store:
+    """Return the store at an address; nothing is opened or made yet.
+
+    Args:
+        address: ``memory:``, ``sqlite:///offers.db`` or ``postgresql://user@host/name``.
+
+    Raises:
+        InvalidInput: it is not such an address, or names a bandit.
+
+    >>> open_store("sqlite:///offers.db").name
+    'sqlite'
+    """
+    place, _ = split_address(address)
+    if place != address:
+        message = "the address names a bandit, and a store holds many: leave out `bandit=`"
+        raise InvalidInput(f"{message}, or open that bandit's journal with open_journal(address)")
+    scheme, _, rest = address.partition(":")
+    return _STORES[scheme](address, rest)
+
+
+def open_journal(address: str, *, partitions: int | None = None, wait: float = 10.0) -> Journal:
+    """Open the journal of the bandit that an address names, ``default`` if it names none.
+
+    Args:
+        address: As for :func:`open_store`, with ``?bandit=NAME`` if you like.
+        partitions: A power of two, fixed when the journal is made; None for as many as there are,
+            and 1 in a new one.
+        wait: Seconds to wait for the store before :class:`JournalUnavailable`.
+
+    Raises:
+        InvalidInput: it is not such an address.
+        MissingExtra: the store needs an extra that is not installed; names the pip command.
+
+    >>> with open_journal("memory:?bandit=offers") as journal:
+    ...     journal.bandit
+    'offers'
+    """
+    place, bandit = split_address(address)
+    return open_store(place).journal(bandit, partitions=partitions, wait=wait)
+
+
+def split_address(address: str) -> tuple[str, str]:
+    """Return an address without its bandit, and the name of the bandit.
+
+    >>> split_address("postgresql://db/shop?sslmode=require&bandit=offers")
+    ('postgresql://db/shop?sslmode=require', 'offers')
+    >>> split_address("sqlite:///shop.db")
+    ('sqlite:///shop.db', 'default')
+    """
+    _check_scheme(address)
+    place, _, query = address.partition("?")
+    parameters = query.split("&") if query else []
+    bandits = [one for one in parameters if one.partition("=")[0] == "bandit"]
+    if len(bandits) > 1:
+        raise InvalidInput("the address names more than one bandit: keep one `bandit=`")
+    if not bandits:
+        return address, "default"
+    bandit = check_id(unquote(bandits[0].partition("=")[2]), "the bandit's name in the address")
+    others = "&".join(one for one in parameters if one not in bandits)
+    return f"{place}?{others}" if others else place, bandit
+
+
+# Messages never repeat an address whose scheme is not known to have no password.
+
+
+def _check_scheme(address: Any) -> None:
+    if not isinstance(address, str):
+        message = f"{address!r} is not an address: text was expected, as in {_EXAMPLES}"
+        raise InvalidInput(message, address)
+    scheme, colon, rest = address.partition(":")
+    if scheme not in _STORES or not colon:
+        what = f"the scheme {scheme!r} is not known" if "://" in address else _what_is(address)
+        raise InvalidInput(f"{what}: use {_EXAMPLES}")
+    if scheme.startswith("postgres") and not rest.startswith("//"):
+        raise InvalidInput(f"the address begins with {scheme!r}, but not with {scheme + '://'!r}")
+
+
+def _what_is(address: str) -> str:
+    if not address or "=" in address:  # perhaps a connection string of libpq, with its password
+        return "the address has no scheme"
+    return f"{address!r} is not an address; for that file use 'sqlite:///{address}'"
+
+
+def _memory(address: str, rest: str) -> Store:
+    if rest:
+        raise InvalidInput(f"{address!r} is not an address: use 'memory:' alone", address)
+    return MemoryStore()
+
+
+def _sqlite(address: str, rest: str) -> Store:
+    place, mark, query = rest.partition("?")
+    if mark:
+        message = f"{address!r} has parameters that SQLite does not know, {query!r}"
+        raise InvalidInput(f"{message}: leave them out, and write ? in a path as %3F", address)
+    if not place.startswith("///"):
+        cure = f"'sqlite:///{place.lstrip('/')}'"
+        message = f"{address!r} is not the address of a file: three slashes make a relative path"
+        raise InvalidInput(f"{message}, as in {cure}, and four an absolute one", address)
+    path = unquote(place.removeprefix("///"))
+    if not path or path.endswith("/"):
+        raise InvalidInput(f"{address!r} names no file: use 'sqlite:///offers.db'", address)
+    if path == ":memory:":
+        raise InvalidInput(f"{address!r} would not be durable: use 'memory:' to say so", address)
+    return SQLiteStore(path)
+
+
+def _postgres(address: str, rest: str) -> Store:
+    return PostgresStore(address)
+
+
+_EXAMPLES = "'memory:', 'sqlite:///offers.db' or 'postgresql://user@host/name'"
+_STORES: dict[str, Callable[[str, str], Store]] = {
+    "memory": _memory,
+    "sqlite": _sqlite,
+    "postgresql": _postgres,
+    "postgres": _postgres,
+}

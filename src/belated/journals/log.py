@@ -1,0 +1,129 @@
+"""The log of a bandit: events are appended, and records read back by position."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from types import TracebackType
+from typing import Protocol, Self, runtime_checkable
+
+from belated.events import Decision, Event, Record, Switched
+
+
+@runtime_checkable
+class Log(Protocol):
+    """An append-only log of the events of one bandit, in partitions that are independent.
+
+    Within a partition, positions increase and stamps (``recorded``) never decrease: a clock that
+    steps back is held at the greatest stamp so far. Positions start at 1 and may have gaps, so a
+    difference of positions is not a count. There is no order across partitions.
+
+    Several processes may have the same log open: between two calls others may append. A call that
+    raises has changed nothing, or nothing that a retry would not make right: the same event twice
+    counts once.
+
+    :class:`belated.testing.LogContract` holds these sentences as tests, for any log.
+    """
+
+    @property
+    def bandit(self) -> str:
+        """The name of the bandit."""
+
+    @property
+    def partitions(self) -> int:
+        """The number of partitions: a power of two, fixed when the log was made."""
+
+    def append(
+        self, events: Sequence[Event], *, recorded: Sequence[int] | None = None
+    ) -> list[int]:
+        """Append events, each to the partition of its id (:func:`belated.ids.partition_of`).
+
+        When this returns, they are durable, as far as the log has stable storage. What goes to one
+        partition is taken whole or not at all.
+
+        Args:
+            events: in the order they are to have within their partitions.
+            recorded: the stamp of each, instead of the log's clock; held like the clock is.
+
+        Returns:
+            The position of each event in its partition; 0 if it is durable but has none yet.
+
+        Raises:
+            InvalidInput: something is not an event, or belongs to no partition here.
+            JournalUnavailable: nothing was acknowledged; retry.
+        """
+
+    def import_records(self, records: Iterable[Record]) -> None:
+        """Append records of another log with their stamps.
+
+        Positions are new, and partitions too: by the id; for a :class:`Settled` as it says; for an
+        event this release cannot read, its record's partition modulo the number here. One call is
+        taken whole or not at all: import a large log in pages.
+
+        Raises:
+            InvalidInput: a stamp is before the one it would follow; sort the records first.
+        """
+
+    def read(self, partition: int, after: int, limit: int) -> list[Record]:
+        """Return the first records beyond a position, in order; fewer than ``limit`` at the end.
+
+        A record appended before this call began is there, and no later call will find one at a
+        position this one has passed.
+
+        Raises:
+            CorruptEvent: a record was changed after it was written; names its place.
+        """
+
+    def end(self, partition: int) -> int:
+        """Return the position of the last record, 0 if there is none."""
+
+    def last_stamp(self, partition: int) -> int:
+        """Return the stamp of the last record, which is the greatest; 0 if there is none."""
+
+    def now(self) -> int:
+        """Return the time of the clock that stamps records, in microseconds since 1970."""
+
+    def close(self) -> None:
+        """Release whatever is held; any later call raises :class:`JournalClosed`."""
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None: ...
+
+
+@runtime_checkable
+class UniqueLog(Log, Protocol):
+    """A log that also answers by id: which decision stands under it, and what was told of it.
+
+    Look-ups use an index: their cost does not grow with the log.
+    :class:`belated.testing.UniqueLogContract` tests it.
+    """
+
+    def decisions(self, ids: Sequence[str]) -> dict[str, Decision]:
+        """Return the decision that stands under each of these ids, where there is one.
+
+        Of several under one id, it is the one the ledger takes (rule 1).
+        """
+
+    def records_of(self, ids: Sequence[str]) -> list[Record]:
+        """Return all records of these ids, by partition and position.
+
+        Raises:
+            CorruptEvent: one of them was changed after it was written.
+        """
+
+    def settlements(self, partition: int) -> list[Record]:
+        """Return the last :class:`Settled` records of a partition, in order.
+
+        Only the last ones: later ones reach further.
+        """
+
+    def mode(self) -> Switched | None:
+        """Return the last event that changed the mode, None if there is none.
+
+        Appending a :class:`Switched` sets a mode.
+        """

@@ -1,0 +1,1 @@
+"""Journals in the memory of this process, and what goes with them."""

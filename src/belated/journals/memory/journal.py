@@ -1,0 +1,268 @@
+"""A journal that lives as long as its object: for simulation, tests and first steps."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple, Self
+
+import msgspec
+
+from belated.events import Decision, Event, Record, Settled, Switched
+from belated.exceptions import JournalClosed, OwnerSuperseded
+from belated.ids import check_id, check_partitions, key_of, partition_of
+from belated.journals.arrivals import (
+    EMPTY,
+    Clock,
+    Tail,
+    arrange,
+    arrange_imported,
+    check_partition,
+    check_range,
+    route,
+    stamps_for,
+    system_clock,
+)
+from belated.journals.lookups import LAST_SETTLEMENTS, standing
+from belated.journals.memory.index import MemoryIndex
+from belated.journals.named import NamedJournal
+from belated.journals.snapshots import (
+    Snapshot,
+    check_kept,
+    check_position,
+    checksums_of,
+    damage,
+    seal,
+    warn_discarded,
+)
+
+
+class _Stored(NamedTuple):
+    snapshot: Snapshot
+    checksums: dict[str, bytes]
+    seal: bytes
+
+
+class Facts:
+    """All that is known of one bandit: what the journals opened on it share.
+
+    Args:
+        partitions: a power of two.
+    """
+
+    def __init__(self, partitions: int) -> None:
+        self.streams: list[list[Record]] = [[] for _ in range(check_partitions(partitions))]
+        self.index = MemoryIndex(self.streams)
+        self.identity: dict[str, str] | None = None
+        self.snapshots: dict[int, _Stored] = {}
+        self.epochs = [0] * partitions
+        # Held to change anything. Reading needs no lock: streams only grow, by whole records.
+        self.lock = threading.RLock()
+
+
+class MemoryJournal(NamedJournal):
+    """Keeps events as the objects they are, and nothing beyond the life of the process.
+
+    An event is taken to be immutable: the row of a decision must not be written to after it was
+    appended. Threads may share a journal.
+
+    Args:
+        bandit: Name of the bandit.
+        partitions: A power of two.
+        clock: Gives the time in microseconds since 1970; None for the system's.
+
+    >>> from belated.events import Reward
+    >>> journal = MemoryJournal(clock=lambda: 1_700_000_000_000_000)
+    >>> journal.append([Reward("a", 5, 1.0), Reward("b", 6, 0.0)])
+    [1, 2]
+    >>> [record.event.value for record in journal.read(partition=0, after=1, limit=10)]
+    [0.0]
+    """
+
+    def __init__(
+        self, bandit: str = "bandit", *, partitions: int = 1, clock: Clock | None = None
+    ) -> None:
+        self._bandit = check_id(bandit, "the bandit's name")
+        self._clock = clock or system_clock
+        self._share(Facts(partitions))
+
+    @classmethod
+    def sharing(cls, facts: Facts, bandit: str, clock: Clock) -> Self:
+        """Another journal on the facts of a bandit."""
+        journal = cls(bandit, clock=clock)
+        journal._share(facts)
+        return journal
+
+    def append(
+        self, events: Sequence[Event], *, recorded: Sequence[int] | None = None
+    ) -> list[int]:
+        """Keep events; see :meth:`Log.append`."""
+        if recorded is None and len(events) == 1:  # what a decider does for every decision
+            event = events[0]
+            partition = route(event, self._partitions)
+            with self._lock:
+                if self._closed:
+                    raise _closed()
+                stream = self._streams[partition]
+                now = self._clock()
+                if stream and (last := stream[-1].recorded) > now:
+                    now = last
+                position = len(stream) + 1
+                stream.append(Record(partition, position, now, event))
+            return [position]
+        partitions = [route(event, self._partitions) for event in events]
+        with self._lock:
+            self._check_open()
+            stamps = stamps_for(events, recorded, self._clock)
+            return self._keep(arrange(zip(partitions, stamps, events, strict=True), self._tail))
+
+    def import_records(self, records: Iterable[Record]) -> None:
+        """Append records with their stamps; see :meth:`Log.import_records`."""
+        with self._lock:
+            self._check_open()
+            self._keep(arrange_imported(records, self._partitions, self._tail))
+
+    def read(self, partition: int, after: int, limit: int) -> list[Record]:
+        """Return the records beyond a position; see :meth:`Log.read`."""
+        self._check_open()
+        check_range(partition, after, limit, self._partitions)
+        return self._streams[partition][after : after + limit]
+
+    def records_of(self, ids: Sequence[str]) -> list[Record]:
+        """Return all records of these ids, by partition and position."""
+        self._check_open()
+        keys = {key_of(id) for id in ids}
+        places = sorted((partition_of(key, self._partitions), key) for key in keys)
+        with self._lock:
+            found = [one for home, key in places for one in self._facts.index.of(home, key)]
+        return sorted(found, key=lambda record: (record.partition, record.position))
+
+    def decisions(self, ids: Sequence[str]) -> dict[str, Decision]:
+        """Return the decision that stands under each of these ids, where there is one."""
+        return standing(self.records_of(ids))
+
+    def settlements(self, partition: int) -> list[Record]:
+        """Return the last records that settled a partition, in order."""
+        self._check_open()
+        check_partition(partition, self._partitions)
+        with self._lock:
+            return self._facts.index.of(partition, Settled)[-LAST_SETTLEMENTS:]
+
+    def mode(self) -> Switched | None:
+        """Return the last event that changed the mode, None if there is none."""
+        self._check_open()
+        with self._lock:
+            found = self._facts.index.of(0, Switched)
+            event = found[-1].event if found else None
+        return event if isinstance(event, Switched) else None
+
+    def end(self, partition: int) -> int:
+        """Return the position of the last record, 0 if there is none."""
+        return self._tail(partition).position
+
+    def last_stamp(self, partition: int) -> int:
+        """Return the stamp of the last record, 0 if there is none."""
+        return self._tail(partition).stamp
+
+    def now(self) -> int:
+        """Return the time of the clock, in microseconds since 1970."""
+        self._check_open()
+        return self._clock()
+
+    def identify(self, identity: dict[str, str]) -> dict[str, str]:
+        """Store what the bandit is, if nothing is stored yet; give back what is."""
+        with self._lock:
+            self._check_open()
+            if self._facts.identity is None:
+                self._facts.identity = dict(identity)
+            return dict(self._facts.identity)
+
+    def reidentify(self, identity: dict[str, str]) -> None:
+        """Store what the bandit is, in place of what was stored."""
+        self._check_open()
+        self._facts.identity = dict(identity)
+
+    def acquire(self, partition: int) -> int:
+        """Become the owner of a partition; see :meth:`Shelf.acquire`."""
+        self._check_open()
+        check_partition(partition, self._partitions)
+        with self._lock:
+            self._facts.epochs[partition] += 1
+            self._owned[partition] = self._facts.epochs[partition]
+            return self._owned[partition]
+
+    def save(self, snapshot: Snapshot) -> None:
+        """Store a snapshot; see :meth:`Shelf.save`."""
+        partition = snapshot.partition
+        with self._lock:
+            check_position(snapshot, self.end(partition))
+            checksums = checksums_of(snapshot, self._known.get(partition, {}))
+            if self._owned.get(partition) not in (None, self._facts.epochs[partition]):
+                raise OwnerSuperseded(partition)
+            stored = self._snapshots.get(partition)
+            if stored is None or snapshot.position >= stored.snapshot.position:
+                check_kept(snapshot, checksums, stored.checksums if stored else {})
+                kept = {name: stored.snapshot.pieces[name] for name in snapshot.kept if stored}
+                whole = msgspec.structs.replace(
+                    snapshot, pieces=kept | snapshot.pieces, kept=frozenset()
+                )
+                self._snapshots[partition] = _Stored(whole, checksums, seal(whole, checksums))
+        # Also where it was ignored: what may be kept next time is compared with what is stored.
+        self._known[partition] = checksums
+
+    def load(self, partition: int) -> Snapshot | None:
+        """Return the stored snapshot, None if there is none; see :meth:`Shelf.load`."""
+        with self._lock:
+            end = self.end(partition)
+            self._known.pop(partition, None)
+            stored = self._snapshots.get(partition)
+            if stored is None:
+                return None
+            reason = damage(*stored, end)
+            if reason is not None:
+                del self._snapshots[partition]
+        if reason is not None:
+            warn_discarded(partition, reason)
+            return None
+        self._known[partition] = stored.checksums
+        return msgspec.structs.replace(stored.snapshot, pieces=dict(stored.snapshot.pieces))
+
+    def close(self) -> None:
+        """Let go of everything; any later call raises :class:`JournalClosed`."""
+        self._share(Facts(self._partitions), closed=True)
+
+    def __enter__(self) -> Self:
+        self._check_open()
+        return self
+
+    def _share(self, facts: Facts, *, closed: bool = False) -> None:
+        self._facts = facts
+        self._partitions = len(facts.streams)
+        self._streams, self._snapshots, self._lock = facts.streams, facts.snapshots, facts.lock
+        # By partition: the epoch in which it is owned here, and the checksums of the pieces of the
+        # snapshot last saved or loaded here.
+        self._owned: dict[int, int] = {}
+        self._known: dict[int, dict[str, bytes]] = {}
+        self._closed = closed
+
+    def _keep(self, records: list[Record]) -> list[int]:
+        for record in records:
+            self._streams[record.partition].append(record)
+        return [record.position for record in records]
+
+    def _tail(self, partition: int) -> Tail:
+        self._check_open()
+        check_partition(partition, self._partitions)
+        stream = self._streams[partition]
+        if not stream:
+            return EMPTY
+        last = stream[-1]
+        return Tail(last.position, last.recorded)
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise _closed()
+
+
+def _closed() -> JournalClosed:
+    return JournalClosed("this journal was closed: open it again, or make a new MemoryJournal")

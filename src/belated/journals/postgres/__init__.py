@@ -1,0 +1,28 @@
+"""Journals in PostgreSQL, and what goes with them. Opening one needs the extra ``postgres``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from belated.journals.postgres.session import PostgresSession
+
+
+def open_session(dsn: str, wait: float, *, check: bool = True) -> PostgresSession:
+    """A connection of its own.
+
+    Args:
+        dsn: where the database is.
+        wait: how many seconds to wait for the server.
+        check: whether to refuse tables that are missing, too old or too new.
+    """
+    from belated.journals.postgres.session import PostgresSession  # needs psycopg
+
+    session = PostgresSession(dsn, wait)
+    try:
+        if check:
+            session.check_tables()
+    except BaseException:
+        session.close()
+        raise
+    return session

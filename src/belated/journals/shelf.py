@@ -1,0 +1,185 @@
+"""The shelf of a bandit: what is stored in place of the last, beside the log.
+
+* :class:`Shelf`: for every bandit: its identity, who owns a partition, and snapshots.
+* :class:`CoordinationStore`: for a service: which learner leads, and the model it last published.
+* :class:`KeyStore`: for a service: the API keys.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import NamedTuple, Protocol, runtime_checkable
+
+from belated.journals.snapshots import Snapshot
+
+
+@runtime_checkable
+class Shelf(Protocol):
+    """Identity, ownership and snapshots of one bandit.
+
+    Several processes may have the same shelf open: between two calls others may save, acquire or
+    identify. :class:`belated.testing.ShelfContract` tests it.
+    """
+
+    def identify(self, identity: dict[str, str]) -> dict[str, str]:
+        """Store what the bandit is, if nothing is stored yet.
+
+        Returns:
+            What is stored now: of several processes at once, all get that of the first.
+        """
+
+    def reidentify(self, identity: dict[str, str]) -> None:
+        """Store what the bandit is, in place of what was stored."""
+
+    def acquire(self, partition: int) -> int:
+        """Become the owner of a partition: from now on the previous owner cannot save.
+
+        For learners that take over from each other: one that is slow, and not dead, must not
+        overwrite the state of its successor. An object that has acquired nothing saves as it likes.
+
+        Returns:
+            The epoch, which grows each time the partition is acquired.
+        """
+
+    def save(self, snapshot: Snapshot) -> None:
+        """Store a snapshot in place of the last one of its partition, in one step.
+
+        One that is behind the stored one is ignored: another process was further.
+
+        Raises:
+            OwnerSuperseded: another has acquired the partition since this object did.
+            SnapshotConflict: a piece to be kept is not stored as it was; save them all.
+            InvalidInput: its position is beyond the end of the partition.
+        """
+
+    def load(self, partition: int) -> Snapshot | None:
+        """Return the stored snapshot with all its pieces, None if there is none.
+
+        A damaged one is removed, with a :class:`SnapshotWarning`: the fold then starts from the
+        beginning.
+        """
+
+
+class Leader(NamedTuple):
+    """The learner that leads a bandit.
+
+    Attributes:
+        holder: Name of the learner.
+        epoch: Number of the lease; grows with every other holder.
+        seconds: Time left until the lease ends, unless it is renewed.
+    """
+
+    holder: str
+    epoch: int
+    seconds: float
+
+
+@runtime_checkable
+class CoordinationStore(Protocol):
+    """Where learners agree on who leads a bandit, and deciders find its model.
+
+    :class:`belated.testing.CoordinationContract` tests it.
+    """
+
+    def acquire_lease(self, holder: str, seconds: float) -> int | None:
+        """Become the leader, or stay it, for so many seconds by the store's clock.
+
+        Returns:
+            The epoch, which grows with every other holder; None while another one leads.
+        """
+
+    def release_lease(self, holder: str) -> None:
+        """End the lease of this holder now, so that another need not wait."""
+
+    def leader(self) -> Leader | None:
+        """Return who leads now, None if no one does."""
+
+    def publish(self, data: bytes, epoch: int) -> int:
+        """Store a model in place of the last.
+
+        Returns:
+            Its number, which grows.
+
+        Raises:
+            OwnerSuperseded: another holder has had the lease since that epoch.
+        """
+
+    def published(self, after: int = 0) -> tuple[int, bytes] | None:
+        """Return the last model and its number, None if that number is ``after``."""
+
+    def close(self) -> None:
+        """Release whatever is held."""
+
+
+class LiveKey(NamedTuple):
+    """What a service knows of a key that works.
+
+    Attributes:
+        id: Public part of the key.
+        name: Program that uses it.
+        bandits: Bandits it may access; ``*`` for all.
+        scopes: What it may do.
+        rate: Requests a second; None for any number.
+        hash: SHA-256 of the whole key.
+    """
+
+    id: str
+    name: str
+    bandits: tuple[str, ...]
+    scopes: tuple[str, ...]
+    rate: float | None
+    hash: bytes
+
+
+class KeyHistory(NamedTuple):
+    """What people are told of a key.
+
+    Attributes:
+        id: Public part of the key.
+        name: Program that uses it.
+        bandits: Bandits it may access; ``*`` for all.
+        scopes: What it may do.
+        rate: Requests a second; None for any number.
+        created: When it was made.
+        revoked: When it was revoked; None if it works.
+    """
+
+    id: str
+    name: str
+    bandits: tuple[str, ...]
+    scopes: tuple[str, ...]
+    rate: float | None
+    created: datetime
+    revoked: datetime | None
+
+
+@runtime_checkable
+class KeyStore(Protocol):
+    """Where the API keys of a service are stored: hashes, never the keys.
+
+    :class:`belated.testing.KeyStoreContract` tests it.
+    """
+
+    def create(
+        self,
+        id: str,
+        name: str,
+        bandits: Sequence[str],
+        scopes: Sequence[str],
+        rate: float | None,
+        hash: bytes,
+    ) -> bool:
+        """Add a key; False if two keys with this name work already."""
+
+    def live(self) -> list[LiveKey]:
+        """Return all keys that work."""
+
+    def all(self) -> list[KeyHistory]:
+        """Return all keys that ever worked, the newest first."""
+
+    def revoke(self, id: str) -> bool:
+        """End a key for good; False if there is none with this id."""
+
+    def close(self) -> None:
+        """Release whatever is held."""

@@ -1,0 +1,1 @@
+"""A journal in front of another one, with a file for events while that is unavailable."""

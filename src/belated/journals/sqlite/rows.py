@@ -1,0 +1,71 @@
+"""A record as a row of SQLite: its place, the mark it is found by, and its checksum."""
+
+from __future__ import annotations
+
+import zlib
+
+from belated.events import Event, Opaque, Settled, Switched
+from belated.journals.lookups import key_in
+
+# A place is one number: 11 bits of bandit, 12 of partition, 40 of position.
+POSITIONS = 1 << 40
+_PARTITIONS = 1 << 12
+BANDITS = 1 << 11
+
+#: The marks of events without an id. Those of ids are not negative, so that none can be mistaken.
+SETTLED, SWITCHED, UNREAD = -1, -2, -3
+
+
+def place_of(bandit: int, partition: int, position: int) -> int:
+    """Where a record is.
+
+    >>> place_of(1, 2, 3) == 1 << 52 | 2 << 40 | 3
+    True
+    """
+    return (bandit * _PARTITIONS + partition) * POSITIONS + position
+
+
+def split_place(place: int) -> tuple[int, int]:
+    """The partition and the position of a place.
+
+    >>> split_place(place_of(1, 2, 3))
+    (2, 3)
+    """
+    return place // POSITIONS % _PARTITIONS, place % POSITIONS
+
+
+def mark_of(event: Event | Opaque) -> int:
+    """The number by which the records of an id are found; other ids may share it.
+
+    >>> mark_of(Settled(0, 5))
+    -1
+    """
+    key = key_in(event)
+    if key is not None:
+        return mark_of_key(key)
+    if isinstance(event, Settled):
+        return SETTLED
+    return SWITCHED if isinstance(event, Switched) else UNREAD
+
+
+def mark_of_key(key: bytes) -> int:
+    """The same for a key.
+
+    >>> mark_of_key(key_of("018bcfe568007005ab1c2d3e4f506172")) == 0x018BCFE568007005 >> 1
+    True
+    """
+    return int.from_bytes(key[:8]) >> 1
+
+
+def check_of(place: int, recorded: int, mark: int, data: bytes) -> int:
+    """The checksum of a row: a changed bit in any of the four shows."""
+    whole = place ^ recorded ^ mark
+    return zlib.crc32(data, (whole ^ whole >> 32) & 0xFFFFFFFF)
+
+
+def is_intact(place: int, recorded: int, mark: int, check: int, data: bytes) -> bool:
+    """Whether a row is as it was written."""
+    try:
+        return check == check_of(place, recorded, mark, data)
+    except TypeError:  # a changed bit can change the type of a value too
+        return False
