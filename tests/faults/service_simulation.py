@@ -42,6 +42,7 @@ from belated.exceptions import (
 from belated.ids import key_of, partition_of
 from belated.journals import Journal, Leader
 from belated.journals.spool.journal import SpoolJournal
+from belated.learner import Fold
 from belated.published import PublishedModel
 from belated.service.learning.learning_service import LearningService
 from belated.testing.simulator.checks import (
@@ -489,8 +490,8 @@ class ServiceTown(Town):
             check_oracle(fold, [world.store.records(p) for p in range(world.knobs.partitions)])
             for actor in self.decider_actors:
                 actor.look()
-                model, version = actor.decider.model, actor.decider.version
-                found = actor.decider.ahead, version, model.n, model.pending
+                model, version = actor.decider.model, actor.version
+                found = len(actor.decider.unapplied), version, model.n, model.pending
                 wanted = 0, fold.version, fold.model.n, fold.model.pending
                 if found != wanted:
                     raise Disagreement(f"L: {actor.name} has {found}, and should have {wanted}")

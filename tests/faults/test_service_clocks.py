@@ -53,7 +53,7 @@ def test_a_clock_that_jumps_by_a_day(
         for id in ids[::2]:
             path = f"/v1/offers/decisions/{id}/reward"
             assert http.put(path, json={"value": 1.0}).status_code == 202
-        desk = app.desks["offers"]
+        desk = app.bandits["offers"]
         eventually(lambda: desk.decider.model.n == (EACH if state == "pending" else 2 * EACH))
         time.sleep(1)  # whoever believes such a clock goes on writing that time has passed
         delays = app._learners.running["offers"].delays

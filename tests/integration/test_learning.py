@@ -22,7 +22,7 @@ from belated.rewards import Rewards
 from belated.service import learning as module
 from belated.service.http.app import learning
 from belated.service.learning.learning_service import LearningService
-from belated.service.serving.served_bandit import Definition, Desk
+from belated.service.serving.served_bandit import ServedBandit
 from tests.waiting import eventually
 
 DIM = 3
@@ -188,7 +188,7 @@ def test_a_decider_starts_whatever_is_on_the_board(dsn: str, bandit: str, model:
     assert learner._lead()
     learner.board.publish(model, learner.epoch)
     loop = asyncio.new_event_loop()
-    desk = Desk(definition(bandit), dsn, loop)
+    desk = ServedBandit(definition(bandit), dsn, loop)
     try:
         assert desk.is_stale(600.0)
         assert desk.decider.choose_all([Asked(np.eye(DIM, dtype=np.float32).tobytes())])

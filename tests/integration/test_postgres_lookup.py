@@ -15,6 +15,7 @@ from belated.exceptions import CorruptEvent
 from belated.ids import key_of, new_id, partition_of
 from belated.journals import PostgresJournal
 from belated.journals.postgres import journal as postgres
+from belated.learner import Fold
 from belated.testing import ManualClock
 
 ROW = np.array([1.0, 0.5], dtype=np.float32)

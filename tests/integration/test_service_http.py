@@ -19,10 +19,10 @@ from belated.events import Decision
 from belated.exceptions import InvalidInput, ServiceError, ServiceUnavailable
 from belated.journals import PostgresJournal
 from belated.service import Client, Definition, create_app
-from belated.service.client.transport import Calls
+from belated.service.client.transport import Transport
 from belated.service.http.app import AROUND, Service
-from belated.service.http.problems import Problem
 from belated.service.http.routes import BANDIT_ROUTES
+from belated.service.wire.problem import Problem
 from belated.service.wire.schemas import NamedReward
 from tests.integration.postgres_server import PostgresServer, StartPostgres
 from tests.integration.serving import Serving, free_port, served
@@ -433,7 +433,7 @@ class Losing(httpx.HTTPTransport):
 
 def test_a_lost_answer_costs_nothing(serving: Serving, client: Client, dsn: str) -> None:
     """The retry gets the decision that was made; the journal has each event once."""
-    calls = Calls(
+    calls = Transport(
         serving.url, timeout=5.0, retries=2, transport=Losing(2), sleep=lambda seconds: None
     )
     client._calls.close()
@@ -525,7 +525,7 @@ def test_another_policy_starts_without_the_old_model(dsn: str, bandit: str) -> N
         with served(app) as serving, Client(serving.url, bandit=bandit) as client:
             client.observe(client.decide(ROWS).id, 1.0)
             eventually(lambda: client.state().n == rewards)
-            return app.desks[bandit].seen.failures["model"]
+            return app.bandits[bandit].seen.failures["model"]
 
     assert refused(create_app([old], dsn, learn=True), rewards=1) == 0
     assert refused(create_app([new], dsn, learn=True), rewards=2) >= 1

@@ -18,8 +18,8 @@ from belated.journals import PostgresJournal, PostgresKeyStore
 from belated.service import Client, Definition, create_app
 from belated.service.access.keys import SCOPES, hash_of, new_key
 from belated.service.http.app import AROUND
-from belated.service.http.problems import Problem
 from belated.service.http.routes import BANDIT_ROUTES, Route
+from belated.service.wire.problem import Problem
 from tests.integration.keyrings import answers, make, revoke
 from tests.integration.postgres_server import StartPostgres
 from tests.integration.serving import Serving, served

@@ -69,7 +69,7 @@ class Decider:
     @property
     def theta(self) -> list[float]:
         """Of its model."""
-        found: list[float] = self.app.desks[self._name].decider.model.theta.tolist()
+        found: list[float] = self.app.bandits[self._name].decider.model.theta.tolist()
         return found
 
 
@@ -116,13 +116,13 @@ def test_frozen_deciders_have_one_model_and_learning_goes_on(
     time.sleep(0.5)
     third = create_app([made], dsn)
     with served(third):
-        started = third.desks[made.name].decider
+        started = third.bandits[made.name].decider
         assert (started.mode, started.model.theta.tolist()) == ("freeze", frozen)
     assert one.theta == other.theta == frozen
     assert all(decider.app._readyz()[0] == 200 for decider in (one, other))
     other.switch("learn")
     eventually(lambda: one.theta == other.theta != frozen)
-    eventually(lambda: one.app.desks[made.name].decider.model.n == 21)
+    eventually(lambda: one.app.bandits[made.name].decider.model.n == 21)
 
 
 def test_baseline_and_off(one: Decider, other: Decider, made: Definition, dsn: str) -> None:
@@ -140,7 +140,7 @@ def test_baseline_and_off(one: Decider, other: Decider, made: Definition, dsn: s
     assert one.app._readyz()[0] == 200
     text = one.app.metrics.text().decode()
     assert f'belated_mode{{bandit="{made.name}",mode="off"}} 1.0' in text
-    eventually(lambda: one.app.desks[made.name].decider.model.n == 1)  # it is learned too
+    eventually(lambda: one.app.bandits[made.name].decider.model.n == 1)  # it is learned too
     wrong = one.ask("PUT", "/mode", {"mode": "on"})
     assert wrong.status_code == 422
     with PostgresJournal(dsn, bandit=made.name) as journal:
@@ -199,7 +199,7 @@ def test_a_model_that_takes_long_is_taken_rarely(
     one: Decider, made: Definition, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """So that requests hardly ever wait for it; a switch is heeded as soon as ever."""
-    desk = one.app.desks[made.name]
+    desk = one.app.bandits[made.name]
     take = desk.decider.take
 
     def slowly(published: PublishedModel) -> None:
@@ -207,11 +207,11 @@ def test_a_model_that_takes_long_is_taken_rarely(
         take(published)
 
     monkeypatch.setattr(desk.decider, "take", slowly)
-    before, start = desk.seen.models, time.monotonic()
+    before, start = desk.stats.models, time.monotonic()
     while time.monotonic() - start < 2.0:
         one.reward(one.decide()["id"])  # so that there is a newer one all the time
-    assert desk.seen.models - before <= 2
+    assert desk.stats.models - before <= 2
     one.switch("freeze")
     within_a_second((one,), "freeze")
     one.switch("learn")
-    eventually(lambda: desk.decider.version > 0 and desk.seen.models - before > 2)
+    eventually(lambda: desk.version > 0 and desk.stats.models - before > 2)

@@ -16,7 +16,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from belated import Bernoulli, DelayedUCB, Explicit
 from belated.service import Definition, create_app
 from belated.service.http.app import Service
-from belated.service.http.fast_path import ShortWay, _Exchange
+from belated.service.http.fast_path import FastPathProtocol, _FastRequest
 from tests.integration.keyrings import Made, known
 from tests.integration.serving import Serving, served
 from tests.waiting import eventually
@@ -164,13 +164,13 @@ def test_what_is_asked_most_goes_the_short_way(
 ) -> None:
     """Else all of this would prove nothing."""
     ended: list[object] = []
-    end = _Exchange.end
+    end = _FastRequest.end
 
-    def seen(one: _Exchange) -> None:
+    def seen(one: _FastRequest) -> None:
         ended.append(one)
         end(one)
 
-    monkeypatch.setattr(_Exchange, "end", seen)
+    monkeypatch.setattr(_FastRequest, "end", seen)
     for sent in (CASES["decide"], CASES["decide many"], reward("a"), CASES["rewards"]):
         said(short, sent)
     assert len(ended) == 4
@@ -232,14 +232,14 @@ def test_what_is_under_way_is_answered_before_it_stops(dsn: str) -> None:
         connection = socket.create_connection(("127.0.0.1", serving.port), timeout=10)
         connection.sendall(request())
         assert connection.recv(65_536).startswith(b"HTTP/1.1 201 ")
-        held = app.desks[NAME].commits._changed
+        held = app.bandits[NAME].commits._changed
         with held:  # no commit can begin
             connection.sendall(request())
             server = serving._server
             assert server is not None
             (under_way,) = server.server_state.connections
-            assert isinstance(under_way, ShortWay)
-            eventually(lambda: isinstance(under_way.cycle, _Exchange))
+            assert isinstance(under_way, FastPathProtocol)
+            eventually(lambda: isinstance(under_way.cycle, _FastRequest))
             server.should_exit = True
             time.sleep(0.2)
         answer = connection.recv(65_536)

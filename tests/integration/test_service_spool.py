@@ -48,7 +48,7 @@ class World:
     @property
     def desk(self) -> Any:
         """Of the one bandit."""
-        return self.app.desks[self.bandit]
+        return self.app.bandits[self.bandit]
 
     def ask(self, method: str, path: str, body: object = None) -> httpx.Response:
         """One request; how long it took is noted."""
@@ -77,7 +77,7 @@ def test_it_goes_on_and_hands_over_when_the_database_is_back(
 ) -> None:
     """Requests are answered within a second; later all is in the journal, and counted once."""
     before = world.decide().json()["id"]
-    eventually(lambda: world.desk.decider.version >= 1)
+    eventually(lambda: world.desk.version >= 1)
     gate.swallow()
     made = [world.decide(id=f"mine-{n}", fresh=True).json() for n in range(5)]
     made += [world.decide().json() for _ in range(20)]
@@ -96,7 +96,7 @@ def test_it_goes_on_and_hands_over_when_the_database_is_back(
     assert world.desk.decider.model.pending >= 25  # the reward of the first is out too
     gate.open()
     eventually(lambda: world.desk.spool.waiting == 0)
-    eventually(lambda: world.desk.decider.ahead == 0, "positions are not known")
+    eventually(lambda: len(world.desk.decider.unapplied) == 0, "positions are not known")
     eventually(lambda: world.desk.decider.model.n == 11)
     assert world.desk.decider.model.pending == 26 - 11
     assert world.decide(id="mine-3").json() == made[3]

@@ -16,8 +16,8 @@ from belated.journals import PostgresJournal
 from belated.service import Client, Definition, create_app
 from belated.service.access.tokens import TokenKeys
 from belated.service.http.app import AROUND
-from belated.service.http.problems import Problem
 from belated.service.http.routes import BANDIT_ROUTES
+from belated.service.wire.problem import Problem
 from belated.service.wire.schemas import NamedReward
 from tests.integration.keyrings import Made, known
 from tests.integration.serving import Serving, served

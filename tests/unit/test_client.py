@@ -22,8 +22,8 @@ from belated.exceptions import InvalidInput, ServiceError, ServiceUnavailable
 from belated.ids import key_of
 from belated.receipts import Receipt
 from belated.service import Client
-from belated.service.client.transport import Calls
-from belated.service.http.problems import Problem
+from belated.service.client.transport import Transport
+from belated.service.wire.problem import Problem
 from belated.service.wire.schemas import Decided, NamedReward, Offer, Offers
 
 Answer = httpx.Response | Exception
@@ -46,9 +46,9 @@ class Mock:
             raise answer
         return answer
 
-    def calls(self, retries: int = 3) -> Calls:
+    def calls(self, retries: int = 3) -> Transport:
         """Calls that end here."""
-        return Calls(
+        return Transport(
             "http://mock",
             timeout=1.0,
             retries=retries,

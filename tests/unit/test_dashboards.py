@@ -11,7 +11,7 @@ import pytest
 
 from belated.decider import MODES
 from belated.service.learning.learners import Learners
-from belated.service.operating.metrics import OF_DESKS, OF_LEARNERS, Metrics
+from belated.service.operating.metrics import OF_BANDITS, OF_LEARNERS, Metrics
 from belated.service.serving.spools import LIMIT
 
 yaml = pytest.importorskip("yaml")
@@ -70,7 +70,7 @@ def test_brackets_are_closed() -> None:
 def test_every_metric_is_on_the_dashboard() -> None:
     """What is not looked at need not be counted."""
     text = DASHBOARD.read_text(encoding="utf-8")
-    for measure in (*OF_DESKS, *OF_LEARNERS):
+    for measure in (*OF_BANDITS, *OF_LEARNERS):
         assert measure.name in text, measure.name
 
 

@@ -11,7 +11,8 @@ import pytest
 from belated.events import Event, Void
 from belated.exceptions import JournalClosed, JournalUnavailable
 from belated.journals import MemoryJournal
-from belated.service import group_commit
+from belated.service.runtime import ThreadRuntime
+from belated.service.serving import group_commit
 from belated.service.serving.group_commit import GroupCommit
 
 
@@ -45,11 +46,9 @@ def test_what_gathers_goes_together() -> None:
 
     async def story() -> None:
         journal = Gated()
-        commits = GroupCommit(journal, asyncio.get_running_loop())
+        commits = GroupCommit(journal, asyncio.get_running_loop(), ThreadRuntime())
         told: list[int] = []
         first = commits.append(events(0, 1), told.append)
-        while journal.gate._value == 0 and not commits._thread.is_alive():
-            await asyncio.sleep(0.001)
         await asyncio.sleep(0.05)  # it is in its commit now
         others = [commits.append(events(1 + 2 * n, 2), told.append) for n in range(5)]
         journal.gate.release(10)
@@ -65,11 +64,11 @@ def test_what_gathers_goes_together() -> None:
 
 def test_a_large_crowd_is_divided(monkeypatch: pytest.MonkeyPatch) -> None:
     """No commit has more than the most, unless one caller alone brings more."""
-    monkeypatch.setattr(group_commit, "MOST", 4)
+    monkeypatch.setattr(group_commit, "MAX_COMMIT", 4)
 
     async def story() -> None:
         journal = Gated()
-        commits = GroupCommit(journal, asyncio.get_running_loop())
+        commits = GroupCommit(journal, asyncio.get_running_loop(), ThreadRuntime())
         told: list[int] = []
         first = commits.append(events(0, 1), told.append)
         await asyncio.sleep(0.05)
@@ -88,7 +87,7 @@ def test_everyone_is_told_of_a_failure_and_it_goes_on() -> None:
     async def story() -> None:
         journal = Gated()
         journal.gate.release(100)
-        commits = GroupCommit(journal, asyncio.get_running_loop())
+        commits = GroupCommit(journal, asyncio.get_running_loop(), ThreadRuntime())
         told: list[int] = []
         journal.fails = True
         answers = [commits.append(events(n, 1), told.append) for n in range(3)]
@@ -108,7 +107,7 @@ def test_a_caller_that_has_gone_spoils_nothing() -> None:
 
     async def story() -> None:
         journal = Gated()
-        commits = GroupCommit(journal, asyncio.get_running_loop())
+        commits = GroupCommit(journal, asyncio.get_running_loop(), ThreadRuntime())
         told: list[int] = []
         gone = commits.append(events(0, 1), told.append)
         await asyncio.sleep(0.05)
@@ -128,7 +127,7 @@ def test_closing_commits_what_waits() -> None:
 
     async def story() -> None:
         journal = Gated()
-        commits = GroupCommit(journal, asyncio.get_running_loop())
+        commits = GroupCommit(journal, asyncio.get_running_loop(), ThreadRuntime())
         told: list[int] = []
         answers = [commits.append(events(n, 1), told.append) for n in range(3)]
         journal.gate.release(10)

@@ -11,11 +11,12 @@ from typing import Any
 
 import pytest
 
-from belated.exceptions import JournalUnavailable
+from belated.exceptions import AccessDenied, JournalUnavailable
 from belated.journals import LiveKey
-from belated.service.access.authorizer import Guard
+from belated.service.access.authorizer import Authorizer
 from belated.service.access.keys import hash_of, new_key
-from belated.service.http.problems import ProblemError
+from belated.service.http.problems import problem_of
+from belated.service.runtime import ThreadRuntime
 from tests.waiting import eventually
 
 
@@ -54,24 +55,24 @@ def store() -> Store:
 
 
 @pytest.fixture
-def guard(store: Any) -> Iterator[Guard]:
+def guard(store: Any) -> Iterator[Authorizer]:
     """That looks all the time."""
-    found = Guard(store, look=0.005)
+    found = Authorizer(store, ThreadRuntime(), poll=0.005)
     yield found
     found.close()
 
 
-def status(guard: Guard) -> int:
+def status(guard: Authorizer) -> int:
     """Of a request with the key: 200 if it may pass."""
     try:
-        guard.admits(HEADERS, "decide", "offers")
-    except ProblemError as error:
-        return error.problem.status
+        guard.authorize(HEADERS, "decide", "offers")
+    except AccessDenied as error:
+        return problem_of(error).status
     return 200
 
 
 @pytest.mark.parametrize("error", [JournalUnavailable("away"), ValueError("whatever"), OSError()])
-def test_no_failure_ends_the_looking(guard: Guard, store: Store, error: Exception) -> None:
+def test_no_failure_ends_the_looking(guard: Authorizer, store: Store, error: Exception) -> None:
     """Meanwhile the known keys work, and what is revoked is noticed when it is over."""
     store.error = error
     store.rows = []
@@ -87,7 +88,7 @@ def test_no_failure_ends_the_looking(guard: Guard, store: Store, error: Exceptio
 def test_a_look_does_not_give_back_what_was_used_up(store: Store) -> None:
     """The rate of a key that has not changed goes on; of one that has, it begins anew."""
     store.rows = [row(rate=0.001)]
-    guard = Guard(store, look=0.005)  # type: ignore[arg-type]
+    guard = Authorizer(store, ThreadRuntime(), poll=0.005)  # type: ignore[arg-type]
     try:
         assert [status(guard), status(guard)] == [200, 429]
         key, id = new_key()
@@ -103,15 +104,15 @@ def test_a_look_does_not_give_back_what_was_used_up(store: Store) -> None:
 def test_a_service_without_tokens_lets_nobody_pass_without_a_key(store: Any) -> None:
     """With tokens, a request for a reward may come as far as its token."""
     for tokens in (False, True):
-        guard = Guard(store, tokens=tokens, look=60)
+        guard = Authorizer(store, ThreadRuntime(), tokens=tokens, poll=60)
         try:
             for scope in ("decide", "read", "admin"):
-                with pytest.raises(ProblemError):
-                    guard.admits([], scope, "offers")
+                with pytest.raises(AccessDenied):
+                    guard.authorize([], scope, "offers")
             if tokens:
-                assert guard.admits([], "reward", "offers") is False
+                assert guard.authorize([], "reward", "offers") is False
             else:
-                with pytest.raises(ProblemError):
-                    guard.admits([], "reward", "offers")
+                with pytest.raises(AccessDenied):
+                    guard.authorize([], "reward", "offers")
         finally:
             guard.close()

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import cast
 
 import pytest
 
 from belated.exceptions import JournalUnavailable, UnknownEvent
-from belated.service import learners as module
+from belated.service.learning import learners as module
 from belated.service.learning.learners import Learners
 from belated.service.learning.learning_service import LearningService
 from tests.waiting import eventually
@@ -18,7 +19,7 @@ from tests.waiting import eventually
 class Scripted:
     """A learner that does what is written, then rests."""
 
-    holder, epoch, board = "me", 1, None
+    holder, epoch, coordination = "me", 1, SimpleNamespace(leader=lambda: None)
 
     def __init__(self, script: list[Exception | bool]) -> None:
         self.script = script

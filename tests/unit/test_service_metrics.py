@@ -20,9 +20,9 @@ from belated.journals import SpoolStatus
 from belated.learner.fold import Fold
 from belated.service.learning.learners import Learners
 from belated.service.learning.learning_service import SAMPLED, LearningService
-from belated.service.operating.histogram import DELAYS, SECONDS, SIZES, Tally
-from belated.service.operating.metrics import OF_DESKS, OF_LEARNERS, Metrics
-from belated.service.serving.served_bandit import Seen
+from belated.service.operating.histogram import DELAYS, SECONDS, SIZES, Histogram
+from belated.service.operating.metrics import OF_BANDITS, OF_LEARNERS, Metrics
+from belated.service.serving.served_bandit import RequestStats
 
 ROW = np.array([1.0, 0.5], dtype=np.float32)
 
@@ -35,17 +35,18 @@ def decision(id: str, at: int) -> Decision:
 @pytest.fixture
 def desk() -> Any:
     """What metrics ask of a desk."""
-    seen = Seen(decisions=3, rewards=2, told=1, models=4, entropy=1.5)
+    seen = RequestStats(decisions=3, rewards=2, activations_voids=1, models=4, entropy=1.5)
     seen.seconds.add(0.003)
     seen.failures["board"] += 2
-    commits = SimpleNamespace(seconds=Tally(SECONDS), sizes=Tally(SIZES), failures=1)
+    commits = SimpleNamespace(seconds=Histogram(SECONDS), sizes=Histogram(SIZES), failures=1)
     commits.sizes.add(5)
     spool = SpoolStatus(away=True, waiting=7, size=640, oldest=2_000_000, error="x", forwarded=0)
     return SimpleNamespace(
-        seen=seen,
+        stats=seen,
         commits=commits,
         age=0.25,
-        decider=SimpleNamespace(version=9, ahead=2, mode="freeze", fallbacks=Counter(error=3)),
+        version=9,
+        decider=SimpleNamespace(unapplied=range(2), mode="freeze", fallbacks=Counter(error=3)),
         spool=spool,
         now=lambda: 5_500_000,
     )
@@ -63,8 +64,8 @@ def learner() -> LearningService:
         Record(0, 4, 6_000_000, Reward("early", 4, 1.0)),
     ]
     fold.take_all(0, page)
-    found.fold, found.lag, found.delays = fold, 0.01, Tally(DELAYS)
-    found.lags, found.fits = Tally(SECONDS), Tally(SECONDS)
+    found.fold, found.lag, found.delays = fold, 0.01, Histogram(DELAYS)
+    found.lags, found.fits = Histogram(SECONDS), Histogram(SECONDS)
     found.lags.add(0.03)
     found.fits.add(1.5)
     found._note_delays(fold.ledgers[0], page)
@@ -166,7 +167,7 @@ def test_a_learner_alone_can_be_asked_too(learner: LearningService) -> None:
 
 def test_names_are_in_base_units() -> None:
     """Seconds and nats; no milli-anything, and no name twice."""
-    names = [measure.name for measure in (*OF_DESKS, *OF_LEARNERS)]
+    names = [measure.name for measure in (*OF_BANDITS, *OF_LEARNERS)]
     assert len(set(names)) == len(names)
     assert all(name.startswith("belated_") and not name.endswith("_total") for name in names)
     assert not any("milli" in name or "_ms" in name or "micro" in name for name in names)
@@ -175,7 +176,7 @@ def test_names_are_in_base_units() -> None:
 @given(st.lists(st.floats(0, 20), max_size=50))
 def test_a_tally_counts_as_prometheus_does(values: list[float]) -> None:
     """A bucket holds all that are at most its bound."""
-    tally = Tally(SECONDS)
+    tally = Histogram(SECONDS)
     for value in values:
         tally.add(value)
     expected = [sum(value <= bound for value in values) for bound in SECONDS]
@@ -186,7 +187,7 @@ def test_a_tally_counts_as_prometheus_does(values: list[float]) -> None:
 def test_of_a_crowd_only_some_delays_are_noted() -> None:
     """A page of rewards costs no more than a few look-ups."""
     found = object.__new__(LearningService)
-    found.delays = Tally(DELAYS)
+    found.delays = Histogram(DELAYS)
     fold = Fold(DelayedUCB(2, Bernoulli()), Explicit())
     ids = [f"i{n}" for n in range(3 * SAMPLED)]
     page = [Record(0, 1 + n, 10, decision(id, 1)) for n, id in enumerate(ids)]

@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 from belated.events import Decision
-from belated.exceptions import InvalidInput
+from belated.exceptions import AccessDenied, InvalidInput
 from belated.service.access.tokens import LIFETIME, NOBODY, RewardTokens, TokenKeys, TokenMode
-from belated.service.http.problems import ProblemError
+from belated.service.http.problems import headers_of, problem_of
 from belated.service.wire.schemas import RewardBody
 
 NOW = 1_700_000_000_000_000
@@ -64,7 +64,7 @@ def takes(
     """Whether a reward is taken; if not, it is refused with a problem."""
     try:
         tokens.check(id, RewardBody(value, token=token, **more), keyed)
-    except ProblemError:
+    except AccessDenied:
         return False
     return True
 
@@ -226,10 +226,11 @@ def test_the_status_says_what_is_missing() -> None:
     """401 where a key would do, 403 where the token is bad or nothing but a token would do."""
 
     def status(tokens: RewardTokens, token: str | None) -> int:
-        with pytest.raises(ProblemError) as caught:
+        with pytest.raises(AccessDenied) as caught:
             tokens.check("a", RewardBody(1.0, token=token), False)
-        assert ("www-authenticate" in caught.value.headers) == (caught.value.problem.status == 401)
-        return caught.value.problem.status
+        status = problem_of(caught.value).status
+        assert ("www-authenticate" in headers_of(caught.value)) == (status == 401)
+        return status
 
     assert status(tokens_of(guarded=True), None) == status(NOBODY, None) == 401
     assert status(tokens_of(guarded=True), FORGED) == status(NOBODY, FORGED) == 403

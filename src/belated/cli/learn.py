@@ -37,15 +37,16 @@ def run(options: argparse.Namespace) -> int:
     """Run the command, until SIGTERM or SIGINT."""
     config = prepared(options, "belated learn")
 
-    from belated.service.http.app import learning
-    from belated.service.learning.learners import Learners
+    from belated.journals import open_store
+    from belated.service.learning.learners import Learners, learning_service
 
     told: list[int] = []
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda number, frame: told.append(number))
+    store = open_store(config.database.dsn)
     learners = Learners(
         {
-            one.name: partial(learning, one, config.database.dsn, lease=config.server.lease)
+            one.name: partial(learning_service, one, store, lease=config.server.lease)
             for one in config.bandits
         }
     )

@@ -11,7 +11,7 @@ from belated.journals.postgres.session import PostgresLook
 from belated.service.http.app import FRESH
 from belated.service.operating.config import Config
 from belated.service.operating.findings import Finding, ok, warning, wrong
-from belated.service.serving.served_bandit import Definition
+from belated.service.serving.definition import Definition
 
 #: Seconds by which the clocks may differ: times are for people, stamps are the server's.
 CLOCKS = 1.0

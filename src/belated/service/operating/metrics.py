@@ -78,7 +78,10 @@ OF_BANDITS = (
     _of_bandit(
         _COUNTER, "belated_decisions", "Decisions made here.", lambda bandit: bandit.stats.decisions
     ),
-    _of_bandit(_COUNTER, "belated_rewards", "Rewards taken here.", lambda bandit: bandit.stats.rewards),
+    _of_bandit(
+        _COUNTER, "belated_rewards", "Rewards accepted by this process.",
+        lambda bandit: bandit.stats.rewards,
+    ),
     _of_bandit(
         _COUNTER, "belated_notices", "Activations and voids taken here.",
         lambda bandit: bandit.stats.activations_voids,
@@ -108,7 +111,9 @@ OF_BANDITS = (
         _GAUGE, "belated_model_version", "Records that this model has learned from.",
         lambda bandit: bandit.version,
     ),
-    _of_bandit(_COUNTER, "belated_models", "Models taken here.", lambda bandit: bandit.stats.models),
+    _of_bandit(
+        _COUNTER, "belated_models", "Models loaded here.", lambda bandit: bandit.stats.models
+    ),
     _of_bandit(
         _GAUGE, "belated_decisions_ahead", "Decisions made here that the model does not know yet.",
         lambda bandit: len(bandit.decider.unapplied),

@@ -15,7 +15,12 @@ from typing import Protocol
 from urllib.parse import quote
 
 from belated.events import Event
-from belated.exceptions import JournalError, JournalUnavailable
+from belated.exceptions import (
+    JournalError,
+    JournalUnavailable,
+    SpoolInUse,
+    SpoolNotPermitted,
+)
 from belated.journals import Journal, SpoolJournal, Store
 from belated.journals.spool.disk import DiskStore
 from belated.journals.spool.file import SpoolFile, beginning_of
@@ -64,12 +69,13 @@ class SpoolFolder:
         self._make()
         for number in count():
             path = self.path / f"{quote(journal.bandit, safe='')}.{number}.spool"
-            store = self._hold(path)
-            if store is None:
+            try:
+                store = DiskStore(path)
+            except (SpoolInUse, SpoolNotPermitted):  # of another process, or another user
                 continue
             if self._waiting(store, path, journal.bandit) == 0:
                 return SpoolJournal(journal, store, limit=self.limit, delivered=delivered)
-            store.close()  # it is for those who hand over
+            store.close()  # it is for those who deliver what others left
         raise AssertionError("there are as many numbers as processes")
 
     def recover(self, store: Store, bandit: str, runtime: Runtime) -> Worker:
@@ -85,27 +91,26 @@ class SpoolFolder:
         return sorted(path for path in self.path.glob("*.spool") if name.fullmatch(path.name))
 
     def left(self, bandit: str) -> dict[Path, int]:
-        """How many events wait in files that nobody holds; -1 for one that cannot be read."""
+        """Return how many events wait in files that no process holds.
+
+        -1 stands for a file that cannot be read: it is damaged, or belongs to another user.
+        """
         found = {}
         empty = len(beginning_of(bandit))
         for path in self.files(bandit):
             if path.stat().st_size <= empty:
                 continue
-            store = self._hold(path)
-            if store is not None:
-                waiting = self._waiting(store, path, bandit)
-                store.close()
-                if waiting:
-                    found[path] = waiting
+            try:
+                store = DiskStore(path)
+            except SpoolInUse:
+                continue
+            except SpoolNotPermitted:
+                found[path] = -1
+                continue
+            if waiting := self._waiting(store, path, bandit):
+                found[path] = waiting
+            store.close()
         return found
-
-    def _hold(self, path: Path) -> DiskStore | None:
-        try:
-            return DiskStore(path)
-        except JournalUnavailable:
-            if path.exists():  # another process has it
-                return None
-            raise
 
     def _waiting(self, store: DiskStore, path: Path, bandit: str) -> int:
         try:
