@@ -14,8 +14,8 @@ from belated import DelayedUCB
 from belated.environments import Environment
 from belated.inputs import Matrix, Vector
 from belated.models import Model
-from belated.policies import Choice, Policy, Uniform
-from belated.policies.warmup import warmed
+from belated.policies import Choice, Policy, Warmup
+from belated.policies.uniform import uniform_choice
 from experiments.regret.policies import DELAYS as ALL_DELAYS
 from experiments.regret.policies import HORIZON, POLICIES
 from experiments.regret.policies import WORLDS as ALL_WORLDS
@@ -52,7 +52,7 @@ class WaitingUCB(DelayedUCB):
             arrived = self._arrived[model] = None  # W only grows
         if arrived is None:
             return super().choose(model, rows, rng)
-        return Uniform.choose(self, model, rows, rng)  # type: ignore[arg-type]
+        return uniform_choice(model, rows, rng)
 
 
 def count_arrivals(model: Model) -> Matrix:
@@ -69,7 +69,7 @@ def count_arrivals(model: Model) -> Matrix:
 
 
 def for_rounds(rounds: int) -> Callable[[Environment], Policy]:
-    return lambda world: warmed(POLICIES["DelayedUCB"](world), rounds=rounds)
+    return lambda world: Warmup(POLICIES["DelayedUCB"](world), rounds=rounds)
 
 
 def waiting(least: float) -> Callable[[Environment], Policy]:

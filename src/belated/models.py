@@ -12,7 +12,7 @@ and leaves the weights of older rows where they were; the next fit mends that.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from typing import Any
 
 import numpy as np
@@ -76,6 +76,10 @@ class Model:
         pending: decisions whose reward is out, G_t.
         decisions: made so far, those that left without a reward too.
         dispersion: φ.
+        counted: a root of what has arrived in the metric of the policy, where that is not that of
+            ``observed`` and the policy needs it; else None.
+        derived: what policies derive from the model and use again, under keys of theirs; thrown
+            away when the estimate is made anew.
 
     >>> from belated import Bernoulli
     >>> model = Model(Prior.ridge(2), Bernoulli())
@@ -113,13 +117,8 @@ class Model:
         self.decisions = self.n + self.pending
         known = family.dispersion if dispersion is None else dispersion
         self.dispersion = 1.0 if known is None else known
-        #: A root of what has arrived in the metric of the policy, where that is not ``observed``.
         self.counted: Matrix | None = None
-        # What policies derive from the roots and keep until decisions have grown.
-        self.pool: Row | None = None
-        self.pooled_at = 0
-        self.inflation = 1.0
-        self.inflated_at = -math.inf
+        self.derived: dict[Hashable, Any] = {}
         # Taking a Gaussian reward back is exact; for others it is a step, and a step has a limit.
         self._cap = math.inf if isinstance(family, Gaussian) else STEP
         self._least = max(family.support.lower, -MAX_REWARD)
@@ -142,11 +141,10 @@ class Model:
         self.decided = self.observed.copy() if decided is observed else root_of(decided)
 
     def restart(self, theta: Vector, dispersion: float) -> None:
-        """Go on from an estimate; draws around the old one are thrown away."""
+        """Go on from an estimate; whatever was derived from the old one is thrown away."""
         self.theta = np.array(theta, dtype=np.float64)
         self.dispersion = dispersion
-        self.pool = None
-        self.inflated_at = -math.inf
+        self.derived.clear()
 
     def score(self, rows: Any) -> tuple[Vector, Vector]:
         """Linear predictors and standard deviations of rows, pending decisions counted."""
@@ -180,7 +178,7 @@ class Model:
         ends: Sequence[int],
         width: float,
         us: Vector,
-        activated: Sequence[bool],
+        counted: Sequence[bool],
         share: float,
         gram: bool,
     ) -> list[tuple[int, int, float, float]]:
@@ -191,7 +189,7 @@ class Model:
             ends: where each table ends.
             width: the β_t of the paper, for all of them.
             us: a uniform number in [0, 1) for each table.
-            activated: whether each choice is pending from now on.
+            counted: whether each choice is pending from now on.
             share: how much of its weight it counts for then.
             gram: whether that weight is 1 instead of its information.
 
@@ -199,14 +197,14 @@ class Model:
             InvalidInput: a row is not finite; the choices before it are counted in ``decided``.
         """
         found = np.empty((len(ends), 4))
-        shares = share * np.array(activated, dtype=np.float64)
+        shares = share * np.array(counted, dtype=np.float64)
         done = self._kernels.upper_all(
             rows, np.asarray(ends), self.theta, self.decided, width, us, shares, gram,
             self.dispersion, self._family, found,
         )  # fmt: skip
         if done < len(ends):
             raise _not_finite(rows)
-        pending = sum(activated)
+        pending = sum(counted)
         self.pending += pending
         self.decisions += pending
         return [

@@ -70,7 +70,7 @@ class PublishedModel(msgspec.Struct, frozen=True, array_like=True):
     ) -> Self:
         """The model as it is now."""
         return cls(
-            fingerprint=fingerprint(policy),
+            fingerprint=policy.fingerprint,
             positions=list(positions),
             version=version,
             at=at,
@@ -91,7 +91,7 @@ class PublishedModel(msgspec.Struct, frozen=True, array_like=True):
             JournalMismatch: it is that of another policy.
             CorruptJournal: it holds numbers that are not finite.
         """
-        if self.fingerprint != fingerprint(policy):
+        if self.fingerprint != policy.fingerprint:
             message = (
                 "the model was made for another policy: start learner and deciders with the same"
                 f" one (this one is {policy!r})"
@@ -131,11 +131,6 @@ class PublishedModel(msgspec.Struct, frozen=True, array_like=True):
         if blake2b(body, digest_size=_CHECKSUM).digest() != checksum:
             raise CorruptJournal("a published model was changed on its way: publish it again")
         return msgspec.msgpack.decode(body, type=cls)
-
-
-def fingerprint(policy: Policy) -> str:
-    """Names a policy with all its settings: learner and deciders must agree on it."""
-    return blake2b(repr(policy).encode(), digest_size=16).hexdigest()
 
 
 def _bytes(root: Matrix) -> bytes:

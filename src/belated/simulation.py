@@ -18,8 +18,8 @@ from belated.exceptions import DelayWarning, InvalidInput
 from belated.features import warn_missing_intercept
 from belated.inputs import Vector, as_rounds
 from belated.kernels import Kernels
-from belated.learner import Learner
-from belated.policies import Choice, Policy, WaitForWindow
+from belated.learner import DecisionWindow, Learner
+from belated.policies import Choice, Policy
 
 #: Rounds, and rewards, before anything is said about delays.
 ENOUGH = 500
@@ -88,7 +88,7 @@ def simulate(
         np.random.default_rng(stream) for stream in np.random.SeedSequence(seed).spawn(4)
     )
     uniform = luck.random(horizon).tolist()
-    calendar = _Calendar(policy, delay, horizon, waits, window)
+    calendar = _Calendar(delay, horizon, waits, window)
     learner = Learner(policy, using=using)
     model = learner.model
     regret: list[float] = []
@@ -96,22 +96,33 @@ def simulate(
     choices: list[Choice] = []
     kept: list[tuple[Vector, float, float]] = []
     choose, expect, learn = policy.choose, learner.expect, learner.learn
+    held = _held(learner, kept)
     known, best = None, 0.0
     for t, (rows, means) in enumerate(environment.rounds(horizon, contexts)):
         for s in calendar.lapses.pop(t, ()):
             x, _, weight = kept[s]
-            learner.withdraw(x, weight)
+            if held is None or held.leave(s):
+                learner.withdraw(x, weight)
         for s in calendar.arrivals.pop(t, ()):
             x, y, weight = kept[s]
-            if s in calendar.lapsed:  # late: it counts again, and its reward is learned
-                learner.recall(x, weight)
-            learn(x, y, weight)
+            late = s in calendar.lapsed  # it counts again, and its reward is learned
+            if held is None:
+                if late:
+                    learner.recall(x, weight)
+                learn(x, y, weight)
+            else:
+                if late and not held.is_over(s):
+                    learner.recall(x, weight)
+                    held.expect(s)
+                held.learn(s, y)
         pending.append(model.pending)
         choice = choose(model, rows, draws)
         mean = float(means[choice.index])
         x, y = rows[choice.index], environment.reward(mean, uniform[t])
         expect(x, choice.weight)
         kept.append((x, y, choice.weight))
+        if held is not None:
+            held.made(t)
         choices.append(choice)
         if calendar.given is not None:
             calendar.decided(t, x, y)
@@ -134,22 +145,37 @@ def simulate(
     )
 
 
+def _held(learner: Learner, kept: list[tuple[Vector, float, float]]) -> DecisionWindow | None:
+    """What holds rewards back until the policy learns them; None if it learns them at once."""
+    size = learner.policy.learns_after
+    if size is None:
+        return None
+
+    def learn(s: int, y: float) -> None:
+        x, _, weight = kept[s]
+        learner.learn(x, y, weight)
+
+    def withdraw(s: int) -> None:
+        x, _, weight = kept[s]
+        learner.withdraw(x, weight)
+
+    def recall(s: int) -> None:
+        x, _, weight = kept[s]
+        learner.recall(x, weight)
+
+    return DecisionWindow(size, learn, withdraw, recall)
+
+
 class _Calendar:
     """Which rewards arrive and which decisions lapse before the choice of each round, from 0."""
 
     def __init__(
-        self,
-        policy: Policy,
-        delay: DelayProcess,
-        horizon: int,
-        rng: np.random.Generator,
-        window: int | None,
+        self, delay: DelayProcess, horizon: int, rng: np.random.Generator, window: int | None
     ) -> None:
         self.given = getattr(delay, "given", None)
         self.arrivals: dict[int, list[int]] = {}
         self.lapses: dict[int, list[int]] = {}
         self.lapsed: set[int] = set()
-        self._waits = policy.window if isinstance(policy, WaitForWindow) else None
         self._window = window
         self._horizon = horizon
         if self.given is None:
@@ -167,10 +193,6 @@ class _Calendar:
         self._enter(t, int(wait))
 
     def _enter(self, s: int, wait: int) -> None:
-        if self._waits is not None:  # what comes in the window is learned at its end
-            kept = wait <= self._waits
-            self._at(s + self._waits + 1, s, self.arrivals if kept else self.lapses)
-            return
         if self._window is not None and wait > self._window:
             self._at(s + self._window + 1, s, self.lapses)
             self.lapsed.add(s)

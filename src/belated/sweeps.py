@@ -7,7 +7,6 @@ import json
 import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from hashlib import blake2b
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +14,7 @@ from belated.delays import DelayProcess
 from belated.environments import Environment
 from belated.exceptions import DelayWarning, MissingExtra
 from belated.policies import Policy
+from belated.policies.fingerprint import fingerprint
 from belated.simulation import simulate
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ def simulate_many(
     seeds = list(seeds)
     finished = _read(resume)
     settings = {
-        (world, name): repr(_chosen(policy, example))
+        (world, name): _chosen(policy, example)
         for world, make in environments.items()
         for example in map(make, seeds[:1])
         for name, policy in policies.items()
@@ -86,7 +86,8 @@ def simulate_many(
     cells = itertools.product(seeds, environments.items(), delays.items(), policies.items())
     for seed, (world, make), (wait, delay), (name, policy) in cells:
         cell: Run = {"policy": name, "environment": world, "delay": wait, "seed": seed}
-        cell |= {"rounds": rounds, "fingerprint": _fingerprint(settings[world, name], delay)}
+        # Tells a changed policy or delay under an old name, also where a default has changed.
+        cell |= {"rounds": rounds, "fingerprint": fingerprint(settings[world, name], delay)}
         if (done := finished.get(_key(cell))) is not None:
             runs.append(done)
         else:
@@ -132,11 +133,6 @@ def _rows(run: Run) -> Iterator[Run]:
 
 def _chosen(policy: PolicyFor, world: Environment) -> Policy:
     return policy if isinstance(policy, Policy) else policy(world)
-
-
-def _fingerprint(settings: str, delay: DelayProcess) -> str:
-    """Tells a changed policy or delay under an old name, also where a default has changed."""
-    return blake2b(f"{settings} {delay!r}".encode(), digest_size=8).hexdigest()
 
 
 def _key(run: Run) -> str:

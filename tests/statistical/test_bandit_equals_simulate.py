@@ -1,8 +1,4 @@
-"""What is simulated is what runs: a bandit told the same rewards makes the same decisions.
-
-``WaitForWindow`` is left out: in a simulation its rewards are held back until the window ends,
-which a bandit leaves to whoever calls ``observe``.
-"""
+"""What is simulated is what runs: a bandit told the same rewards makes the same decisions."""
 
 from __future__ import annotations
 
@@ -27,6 +23,7 @@ from belated import (
     Greedy,
     Poisson,
     Uniform,
+    WaitForWindow,
     delays,
     environments,
     paper_dts,
@@ -40,7 +37,7 @@ from belated.estimators import Online
 from belated.families import Family
 from belated.journals import MemoryJournal
 from belated.models import Model
-from belated.policies import Choice, Policy
+from belated.policies import Choice, Policy, Warmup
 from belated.simulation import Trace
 from belated.testing import ManualClock
 
@@ -69,6 +66,10 @@ POLICIES: dict[str, Policy] = {
     "uniform": Uniform(DIM, Bernoulli()),
     "blind ucb": BlindUCB(DIM, Bernoulli()),
     "blind thompson": BlindThompson(DIM, Bernoulli()),
+    "waiting": WaitForWindow(DIM, Bernoulli(), window=30),
+    "waiting for less": WaitForWindow(DIM, Bernoulli(), window=10),
+    "waiting for nothing": WaitForWindow(DIM, Bernoulli(), window=0),
+    "waiting after a warm-up": Warmup(WaitForWindow(DIM, Bernoulli(), window=20), rounds=50),
     "paper ducb": paper_ducb(DIM, Bernoulli(), 2.0, warmup=50, ridge=1.0),
     "paper dts": paper_dts(DIM, Bernoulli(), warmup=20),
     "paper dts lcb": paper_dts_lcb(DIM, noise=0.5, warmup=20),

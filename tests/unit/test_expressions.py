@@ -271,7 +271,7 @@ class TestDefinitions:
         policy = DelayedUCB(3, Gaussian(0.25), estimator=Online())
         assert as_whole_policy("DelayedUCB(3, Gaussian(0.25), estimator=Online)") == policy
         inner = "DelayedUCB(dim=3, family=Bernoulli)"
-        warm = as_whole_policy(f"Warmup(dim=3, family=Bernoulli(), then={inner}, rounds=10)")
+        warm = as_whole_policy(f"Warmup({inner}, rounds=10)")
         assert isinstance(warm, Warmup)
         assert as_whole_policy("paper_ducb(3, Bernoulli(), norm_bound=2.0)").dim == 3
 

@@ -35,7 +35,7 @@ from belated.inputs import Matrix
 from belated.kernels import Kernels
 from belated.learner import Learner
 from belated.models import Model
-from belated.policies import Policy
+from belated.policies import Choice, Policy, Warmup
 from belated.policies.delayed_ucb import (
     SPECTRAL_EVERY,
     greatest_shares,
@@ -159,6 +159,33 @@ def test_defaults_are_the_ones_that_work() -> None:
     assert EpsilonGreedy(2, B).floor == 0.05
 
 
+MEANINGLESS: list[tuple[type[Policy], str, Any]] = [
+    (Greedy, "alpha", 3.0),
+    (Greedy, "randomized", True),
+    (Greedy, "missing_weight", 1.0),
+    (Greedy, "pending_weight", 0.5),
+    (EpsilonGreedy, "spectral", True),
+    (EpsilonGreedy, "metric", "gram"),
+    (BlindUCB, "pending_weight", 1.0),
+    (BlindUCB, "spectral", True),
+    (BlindThompson, "pending_weight", 1.0),
+    (WaitForWindow, "pending_weight", 1.0),
+    (Uniform, "floor", 0.1),
+    (Uniform, "pending_weight", 1.0),
+    (Uniform, "metric", "gram"),
+    (Warmup, "floor", 0.1),
+]
+
+
+@pytest.mark.parametrize(("kind", "name", "value"), MEANINGLESS)
+def test_what_would_mean_nothing_cannot_be_given(
+    kind: type[Policy], name: str, value: object
+) -> None:
+    """A policy takes the arguments that it heeds, and says which one it does not know."""
+    with pytest.raises(TypeError, match=f"unexpected keyword argument '{name}'"):
+        kind(2, B, **{name: value})  # type: ignore[arg-type]
+
+
 def test_options_have_names() -> None:
     """Only the width of a row and the family go by place."""
     with pytest.raises(TypeError):
@@ -271,6 +298,39 @@ def test_a_row_that_is_not_finite_is_refused(name: str, using: Callable[[], Kern
     assert accepted == []
 
 
+@pytest.mark.parametrize("using", [kernels.plain, kernels.compiled])
+@every_policy
+def test_one_request_is_chosen_for_as_by_choose(name: str, using: Callable[[], Kernels]) -> None:
+    """The same choices from the same draws, ties too, and the same model after them."""
+    policy = MAKE[name]()
+    one, other = (busy(policy, using=using()).model for _ in range(2))
+    source, twin = rng(5), rng(5)
+    for step in range(30):
+        rows = rng(step).normal(size=(5, 3)) if step % 2 else np.tile([0.5, 0.1, 0.2], (4, 1))
+        choice = policy.choose(one, rows, source)
+        if step % 3:
+            policy.expect(one, rows[choice.index], choice.weight)
+        assert policy.choose_all(other, rows, [len(rows)], [step % 3 > 0], twin) == [choice]
+    assert state(one) == state(other)
+    assert source.random() == twin.random()
+
+
+class _Last(DelayedUCB):
+    """An author's policy: it says how to choose, and nothing else."""
+
+    def choose(self, model: Model, rows: Any, rng: np.random.Generator) -> Choice:
+        """The last row."""
+        mean, weight = model.predict(rows[-1])
+        return Choice(len(rows) - 1, 1.0, mean, weight)
+
+
+def test_whoever_writes_choose_has_written_choose_all() -> None:
+    """Also in a subclass of a policy that chooses for many at once in a kernel."""
+    policy = _Last(3, B)
+    choices = policy.choose_all(busy(policy).model, np.ones((6, 3)), [2, 6], [True, True], rng())
+    assert [choice.index for choice in choices] == [1, 3]
+
+
 #: Rows of different lengths, so that nothing ties.
 LENGTHS = np.diag([1.0, 0.99, 0.98, 0.97])
 
@@ -372,6 +432,17 @@ def test_the_spectral_inflation_is_that_of_the_spectrum(metric: Any, share: floa
     assert spectral_inflation(learner.model) == pytest.approx(expected, rel=1e-9)
     plain = DelayedUCB(3, Gaussian(0.25), metric=metric, pending_weight=share)
     assert policy.width(learner.model) == pytest.approx(expected * plain.width(learner.model))
+
+
+@pytest.mark.parametrize("metric", ["hessian", "gram"])
+def test_a_warmed_policy_learns_as_it_would_alone(metric: Any) -> None:
+    """Its width is the same: the warm-up passes on what the policy needs of the learner."""
+    bare = DelayedUCB(3, B, metric=metric, spectral=True, pending_weight=0.5, ridge=2.0)
+    alone, warmed = (busy(policy).model for policy in (bare, Warmup(bare, rounds=10)))
+    assert spectral_inflation(alone) > 1.05
+    assert bare.width(warmed) == bare.width(alone)
+    assert state(warmed) == state(alone)
+    assert Warmup(WaitForWindow(3, B, window=7), rounds=10).learns_after == 7
 
 
 @pytest.mark.parametrize("metric", ["hessian", "gram"])
@@ -487,22 +558,26 @@ def test_one_draw_of_the_width_goes_for_all_rows() -> None:
 # --- Thompson's pool ----------------------------------------------------------------------------
 
 
+def pool_of(model: Model) -> Any:
+    """The only thing that was derived from the model: the deviations it is sampled with."""
+    ((pool, _),) = model.derived.values()
+    return pool
+
+
 def test_a_pool_is_kept_until_decisions_have_grown_by_a_tenth() -> None:
     """Drawn at 100 decisions it serves until 111, and a new one is drawn at 112."""
     policy = DelayedThompson(3, Gaussian())
     learner = busy(policy, decisions=100)
     model, rows = learner.model, rng(1).normal(size=(5, 3))
     policy.choose(model, rows, rng(2))
-    pool = model.pool
-    assert pool is not None
+    pool = pool_of(model)
     for _ in range(11):
         learner.expect(rows[0], 1.0)
         policy.choose(model, rows, rng(3))
-        assert model.pool is pool
+        assert pool_of(model) is pool
     learner.expect(rows[0], 1.0)
     policy.choose(model, rows, rng(3))
-    assert model.pool is not pool
-    assert model.pooled_at == 112
+    assert pool_of(model) is not pool
 
 
 def test_rewards_do_not_make_a_pool_older() -> None:
@@ -513,11 +588,11 @@ def test_rewards_do_not_make_a_pool_older() -> None:
     for _ in range(50):
         learner.expect(rows[0], 1.0)
     policy.choose(learner.model, rows, rng(2))
-    pool = learner.model.pool
+    pool = pool_of(learner.model)
     for _ in range(50):
         learner.learn(rows[0], 1.0, 1.0)
         policy.choose(learner.model, rows, rng(3))
-        assert learner.model.pool is pool
+        assert pool_of(learner.model) is pool
 
 
 def test_a_fit_throws_the_pool_away() -> None:
@@ -526,7 +601,17 @@ def test_a_fit_throws_the_pool_away() -> None:
     learner = busy(policy)
     policy.choose(learner.model, np.eye(3), rng())
     learner.fit()
-    assert learner.model.pool is None
+    assert learner.model.derived == {}
+
+
+def test_two_policies_that_read_one_model_keep_apart_what_they_derive() -> None:
+    """Each has a pool with draws of its own scale and number."""
+    model = busy(DelayedThompson(3, B)).model
+    few, many = DelayedThompson(3, B, draws=4), DelayedThompson(3, B, draws=256)
+    few.choose(model, np.eye(3), rng())
+    many.choose(model, np.eye(3), rng())
+    assert few.pool(model, 3, rng()).shape[1] == 4
+    assert many.pool(model, 3, rng()).shape[1] == 256
 
 
 def test_a_choice_is_that_of_the_current_theta() -> None:
@@ -534,12 +619,12 @@ def test_a_choice_is_that_of_the_current_theta() -> None:
     policy = DelayedThompson(3, Gaussian())
     model = busy(policy).model
     policy.choose(model, np.eye(3), rng())
-    pool = model.pool
+    pool = pool_of(model)
     for index in range(3):
         model.theta[:] = 100.0 * np.eye(3)[index]
         choice = policy.choose(model, np.eye(3), rng(index))
         assert (choice.index, choice.propensity) == (index, 1.0)
-    assert model.pool is pool
+    assert pool_of(model) is pool
 
 
 @pytest.mark.parametrize("pending", [0, 30])
@@ -550,7 +635,7 @@ def test_a_pool_has_the_deviations_of_the_posterior(pending: int) -> None:
     for x in rng(7).normal(size=(pending, 3)):
         learner.expect(x, 1.0)
     policy.choose(learner.model, np.eye(3), rng())
-    pool = np.asarray(learner.model.pool, dtype=np.float64)
+    pool = np.asarray(pool_of(learner.model), dtype=np.float64)
     assert pool.shape == (4, 40_000)
     assert (pool[3] == 1.0).all()  # by which the means enter
     expected = 0.49 * learner.model.decided @ learner.model.decided.T
@@ -565,8 +650,7 @@ def test_without_refresh_every_choice_has_a_pool_of_its_own() -> None:
     source = rng()
     for _ in range(5):
         policy.choose(model, np.eye(3), source)
-        assert model.pool is not None
-        pools.append(model.pool.tobytes())
+        pools.append(pool_of(model).tobytes())
     assert len(set(pools)) == 5
 
 
@@ -575,13 +659,13 @@ def test_without_refresh_lapsed_decisions_keep_no_pool() -> None:
     policy = BlindThompson(3, Gaussian(), refresh=0.0)
     learner = busy(policy)
     policy.choose(learner.model, np.eye(3), rng())
-    pool = learner.model.pool
+    pool = pool_of(learner.model)
     for x in np.eye(3):
         learner.expect(x, 1.0)
         learner.withdraw(x, 1.0)
         learner.withdraw(x, 1.0)
     policy.choose(learner.model, np.eye(3), rng(1))
-    assert learner.model.pool is not pool
+    assert pool_of(learner.model) is not pool
 
 
 def test_many_rows_are_scored_with_half_the_draws() -> None:
@@ -590,8 +674,7 @@ def test_many_rows_are_scored_with_half_the_draws() -> None:
     for count, draws in ((32, 64), (33, 32)):
         model = busy(policy).model
         choice = policy.choose(model, rng(1).normal(size=(count, 3)), rng())
-        assert model.pool is not None
-        assert model.pool.shape == (4, draws)
+        assert pool_of(model).shape == (4, draws)
         assert (choice.propensity * draws) % 1.0 == 0.0
 
 

@@ -10,7 +10,7 @@ from belated.exceptions import CorruptJournal, JournalMismatch, NewerFormat
 from belated.learner import Learner
 from belated.models import Model
 from belated.policies import Policy
-from belated.published import VERSION, PublishedModel, fingerprint
+from belated.published import VERSION, PublishedModel
 
 POLICIES: list[Policy] = [
     DelayedUCB(3, Bernoulli()),
@@ -70,7 +70,7 @@ def test_a_model_of_another_policy_is_refused() -> None:
     """Also where only a setting differs."""
     policy = POLICIES[0]
     other = DelayedUCB(3, Bernoulli(), alpha=0.5)
-    assert fingerprint(policy) == fingerprint(DelayedUCB(3, Bernoulli()))
+    assert policy.fingerprint == DelayedUCB(3, Bernoulli()).fingerprint
     with pytest.raises(JournalMismatch, match="another policy"):
         sent(learned(policy), policy).model(other)
 

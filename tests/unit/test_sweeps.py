@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 
-from belated import DelayedUCB, delays, environments, simulate_many
+from belated import Bernoulli, DelayedUCB, delays, environments, simulate_many
 from belated.environments import Environment
 from belated.policies import Policy
+from belated.priors import Prior
 
 pytest.importorskip("joblib")
 
@@ -53,3 +55,26 @@ def test_other_settings_under_an_old_name_are_run_anew(tmp_path: Path) -> None:
     assert swept(path, ucb(0.1), range(2)) != first
     assert swept(path, ucb(0.95), range(2)) == first
     assert len(path.read_text().splitlines()) == 4
+
+
+def test_another_number_of_a_large_prior_is_run_anew(tmp_path: Path) -> None:
+    """Though it does not show in the policy's repr."""
+    path = tmp_path / "runs.jsonl"
+    found = []
+    for precision in (1.0, 100.0):
+        prior = Prior(np.zeros(40), np.eye(40))
+        prior.precision[20, 20] = precision
+        policy = DelayedUCB(40, Bernoulli(), prior=prior)
+        found.append(repr(policy))
+        simulate_many(
+            {"ucb": policy},
+            {"fixed": lambda seed: environments.fixed(seed, dim=40)},
+            {"none": delays.Constant(0)},
+            seeds=[0],
+            horizon=30,
+            resume=path,
+            jobs=1,
+            progress=False,
+        )
+    assert found[0] == found[1]
+    assert len(path.read_text().splitlines()) == 2

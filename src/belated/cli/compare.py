@@ -16,18 +16,18 @@ import msgspec
 
 from belated.cli.checks import check_extra, check_figure, check_place
 from belated.cli.compare_figure import save
-from belated.cli.options import add_expression, add_json, add_runs, count
+from belated.cli.options import add_expression, add_json, add_policy, add_runs, count
 from belated.cli.spreads import CHANCE, Spread, hardly_chance
 from belated.cli.text import several, table, wrapped
 from belated.exceptions import InvalidInput
 from belated.expressions import (
     DELAYS,
     ENVIRONMENTS,
-    POLICIES,
     as_delay,
     as_environment,
     as_policy,
     label,
+    load_modules,
 )
 from belated.sweeps import simulate_many
 
@@ -47,9 +47,8 @@ T = TypeVar("T")
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """What the command takes."""
     add_expression(parser, DELAYS, "when rewards come: one or more", several=True)
-    add_expression(
+    add_policy(
         parser,
-        POLICIES,
         "what is compared with the first one",
         default=" ".join(POLICIES_BY_DEFAULT),
         several=True,
@@ -83,6 +82,7 @@ def run(options: argparse.Namespace) -> int:
     check_figure(options.figure)
     for place in (options.csv, options.resume):
         check_place(place)
+    load_modules(options.module)
     policies = _named(options.policy or POLICIES_BY_DEFAULT, as_policy)
     environments = _named(options.environment or ("fixed",), as_environment)
     delays = _named(options.delay, as_delay)

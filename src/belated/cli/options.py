@@ -8,7 +8,7 @@ from typing import Any
 
 from belated.cli.text import wrapped
 from belated.exceptions import InvalidInput
-from belated.expressions import Kind, as_span
+from belated.expressions import POLICIES, Kind, as_span
 from belated.rewards import DefaultAfter, Explicit
 
 
@@ -75,6 +75,18 @@ def add_expression(
         **({"nargs": "+", "action": "extend"} if several else {"default": default}),
     )
     return group
+
+
+def add_policy(parser: argparse.ArgumentParser, about: str, *, default: str, several: bool) -> None:
+    """What chooses, and where policies of the user's own are."""
+    group = add_expression(parser, POLICIES, about, default=default, several=several)
+    group.add_argument(
+        "--module",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="import a Python module that registers policies of your own; its code runs",
+    )
 
 
 def add_runs(parser: argparse.ArgumentParser) -> None:

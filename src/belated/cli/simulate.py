@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from belated.cli.options import add_expression, add_json, add_runs, count
+from belated.cli.options import add_expression, add_json, add_policy, add_runs, count
 from belated.cli.progress import Progress
 from belated.cli.spreads import Spread
 from belated.cli.text import several, table, wrapped
@@ -24,11 +24,11 @@ from belated.exceptions import BelatedWarning
 from belated.expressions import (
     DELAYS,
     ENVIRONMENTS,
-    POLICIES,
     as_delay,
     as_environment,
     as_policy,
     label,
+    load_modules,
 )
 from belated.families import Family
 from belated.inputs import Matrix, Vector
@@ -45,7 +45,7 @@ ROWS = {"regret": "regret", "pending": "pending at the end", "most_pending": "pe
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """What the command takes."""
     add_expression(parser, DELAYS, "when rewards come", several=False)
-    add_expression(parser, POLICIES, "what chooses", default="DelayedUCB", several=False)
+    add_policy(parser, "what chooses", default="DelayedUCB", several=False)
     add_expression(
         parser,
         ENVIRONMENTS,
@@ -75,6 +75,7 @@ def run(options: argparse.Namespace) -> int:
 
 def simulated(options: argparse.Namespace) -> dict[str, Any]:
     """What happened under all seeds."""
+    load_modules(options.module)
     delay = as_delay(options.delay)
     policy_for = as_policy(options.policy)
     make = as_environment(options.environment)

@@ -7,6 +7,7 @@ name alone is a call without arguments.
 * ``simulations``: what is simulated, where dim and family come from the problem.
 * ``definitions``: what a bandit is made of; here dim and family are written.
 * ``durations``: time spans such as ``7d``.
+* ``registry``: policies of your own, by name.
 """
 
 from belated.expressions.definitions import (
@@ -19,6 +20,7 @@ from belated.expressions.definitions import (
 )
 from belated.expressions.durations import as_span
 from belated.expressions.reader import Kind, label
+from belated.expressions.registry import load_modules, register
 from belated.expressions.simulations import (
     DELAYS,
     ENVIRONMENTS,
@@ -44,4 +46,6 @@ __all__ = [
     "as_span",
     "as_whole_policy",
     "label",
+    "load_modules",
+    "register",
 ]

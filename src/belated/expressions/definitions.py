@@ -5,10 +5,10 @@ from __future__ import annotations
 import datetime
 from typing import Any
 
-from belated import estimators, families, policies
+from belated import estimators, families
 from belated.expressions.durations import as_span
-from belated.expressions.reader import Kind, Reader, by_name, exported
-from belated.expressions.simulations import is_policy
+from belated.expressions.reader import Kind, Reader, by_name
+from belated.expressions.registry import POLICY_NAMES
 from belated.features import Features, Hashed, PerArm, Shared
 from belated.policies import Policy
 from belated.rewards import DefaultAfter, Explicit, Rewards
@@ -31,7 +31,7 @@ def _as_window(value: Any) -> Any:
 WHOLE_POLICIES = Kind(
     noun="policy",
     example="DelayedUCB(dim=20, family=Bernoulli())",
-    names=exported(policies, is_policy),
+    names=POLICY_NAMES,
     parts=by_name(*_FAMILIES, *_ESTIMATORS),
     given={"prior": "it cannot be written as text"},
 )

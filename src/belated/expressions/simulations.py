@@ -2,29 +2,23 @@
 
 from __future__ import annotations
 
-import inspect
+from collections.abc import Callable
 from dataclasses import dataclass, is_dataclass
 from typing import Any
 
 import numpy as np
 
-from belated import delays, environments, families, policies
+from belated import delays, environments, families
 from belated.delays import DelayProcess
 from belated.environments import Environment
 from belated.expressions.reader import WRONG, Kind, Reader, by_name, exported
+from belated.expressions.registry import POLICY_NAMES, register, registered
 from belated.policies import Policy
 
 
 def _is_delay(value: Any) -> bool:
     """The delays are data; a rate that is a function of the row cannot be written."""
     return is_dataclass(value) and hasattr(value, "sample") and value != delays.ContextDependent
-
-
-def is_policy(value: Any) -> bool:
-    """Whether it makes policies."""
-    if isinstance(value, type):
-        return issubclass(value, Policy) and value != Policy
-    return inspect.isfunction(value)  # those of the paper
 
 
 DELAYS = Kind(
@@ -36,7 +30,7 @@ DELAYS = Kind(
 POLICIES = Kind(
     noun="policy",
     example="DelayedUCB(alpha=0.5)",
-    names=exported(policies, is_policy),
+    names=POLICY_NAMES,
     given={
         "dim": "it comes from the environment",
         "family": "it comes from the environment",
@@ -62,12 +56,20 @@ ENVIRONMENTS = Kind(
 
 @dataclass(frozen=True)
 class WrittenPolicy:
-    """Makes the policy of a text for an environment."""
+    """Makes the policy of a text for an environment, also in another process.
+
+    Args:
+        text: what was written.
+        needs: what makes the policies in it that are not belated's own.
+    """
 
     text: str
+    needs: tuple[Callable[..., Policy], ...] = ()
 
     def __call__(self, world: Environment) -> Policy:
         """The policy, for rows and rewards of this environment."""
+        for make in self.needs:
+            register(make)
         policy: Policy = Reader(POLICIES, self.text, dim=world.dim, family=world.family).made()
         return policy
 
@@ -102,7 +104,7 @@ def as_policy(text: str) -> WrittenPolicy:
     10
     """
     Reader(POLICIES, text, dim=2, family=families.Bernoulli()).made()  # refused now, not later
-    return WrittenPolicy(text)
+    return WrittenPolicy(text, tuple(registered(text).values()))
 
 
 def as_environment(text: str) -> WrittenEnvironment:

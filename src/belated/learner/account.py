@@ -12,6 +12,7 @@ from belated.exceptions import JournalMismatch
 from belated.inputs import Row, Vector
 from belated.learner.learner import Learner
 from belated.learner.rows import Rows
+from belated.learner.window import DecisionWindow
 from belated.memory import Table
 from belated.tuning import USUAL, Tuning
 
@@ -34,6 +35,9 @@ class Account:
     once it was. The weight it is expected with is the slope at the mean that was predicted for it,
     over the dispersion that was known then.
 
+    If the policy learns at the end of a window, rewards are held back here. The window is of the
+    decisions in this partition, its share of all: no partition knows the order in another.
+
     Args:
         learner: to be told.
         lane: of its observations.
@@ -51,6 +55,10 @@ class Account:
         self.decisions = 0
         self._rows = Rows(learner.policy.dim)
         self._columns = _Columns()
+        self._window: DecisionWindow | None = None
+        if (after := learner.policy.learns_after) is not None:
+            size = -(-after // len(learner.observations))
+            self._window = DecisionWindow(size, self._learn, self._withdraw, self._recall)
         # The last ones, with their rows until they are learned: the columns end where these begin.
         self._first = 0
         self._fresh: list[tuple[Vector, float, int]] = []
@@ -70,28 +78,47 @@ class Account:
                 self.learner.expect(row, weight)
             if len(self._fresh) == self._recent:
                 self._put_away()
+            if self._window is not None:
+                self._window.made(number, expected=expected)
         else:
             i = self._at(number)
-            self.forget(number)
+            self._free(number)
             self._columns.place[i], self._columns.weight[i] = self._rows.put(x), weight
             if expected:
                 self.expect(number)
 
     def expect(self, number: int, again: bool = False) -> None:
-        """Its reward is out."""
-        x, weight = self._row(number)
+        """Its reward is pending."""
+        if self._window is not None and self._window.is_over(number):
+            return
         if again:
-            self.learner.recall(x, weight)
+            self._recall(number)
         else:
             self.decisions += 1
-            self.learner.expect(x, weight)
+            self.learner.expect(*self._row(number))
+        if self._window is not None:
+            self._window.expect(number)
+
+    def _recall(self, number: int) -> None:
+        self.learner.recall(*self._row(number))
 
     def withdraw(self, number: int) -> None:
         """Its reward is waited for no longer."""
+        if self._window is None or self._window.leave(number):
+            self._withdraw(number)
+
+    def _withdraw(self, number: int) -> None:
         self.learner.withdraw(*self._row(number))
 
     def learn(self, number: int, value: float) -> None:
-        """Its reward is known; its row is among the observations from now on."""
+        """Its reward is known."""
+        if self._window is None:
+            self._learn(number, value)
+        elif not self._window.learn(number, value):
+            self._free(number)
+
+    def _learn(self, number: int, value: float) -> None:
+        """Its row is among the observations from now on."""
         if not self._least <= value <= self._most:
             # Each part of a reward is within the support; their sum need not be.
             value = self._held(value)
@@ -101,21 +128,36 @@ class Account:
             self._fresh[number - self._first] = _NO_ROW, weight, handle
         else:
             self._columns.handle[number - self.base] = handle
-            self.forget(number)
+            self._free(number)
 
     def revise(self, number: int, value: float) -> None:
         """Its reward is another one."""
+        if self._window is not None and (
+            self._window.revise(number, value) or self._window.is_over(number)
+        ):
+            return
         i = self._at(number)
         self.learner.revise(self._columns.handle[i], self._held(value), self.lane)
 
     def retract(self, number: int) -> None:
         """Its reward does not count any longer; its row is kept here again."""
+        if self._window is not None and self._window.leave(number):
+            self._withdraw(number)
+            return
         i = self._at(number)
+        if self._columns.handle[i] == NOWHERE:  # it came after the window
+            return
         x = self.learner.retract(self._columns.handle[i], self.lane)
         self._columns.handle[i] = NOWHERE
         self._columns.place[i] = self._rows.put(x.astype(np.float32))
 
     def forget(self, number: int) -> None:
+        """It is settled for good: nothing will come that changes it."""
+        if self._window is not None:
+            self._window.end(number)
+        self._free(number)
+
+    def _free(self, number: int) -> None:
         """Its row is needed no longer, if it is still here."""
         i = self._at(number)
         if self._columns.place[i] != NOWHERE:
@@ -138,6 +180,7 @@ class Account:
             "account decisions": self.decisions.to_bytes(8),
             **{f"account {name}": data for name, data in self._columns.pack().items()},
             "account rows": b"".join(row.tobytes() for row in kept),
+            **({} if self._window is None else self._window.pack()),
             **self.learner.pack(self.lane),
         }
 
@@ -153,10 +196,14 @@ class Account:
             if place != NOWHERE:
                 columns.place[i] = self._rows.put(next(rows))
         self._first = self.base + len(columns)
+        if self._window is not None:
+            self._window.unpack(pieces, self._first - 1)
         self.learner.unpack(self.lane, pieces)
 
     def expect_all(self, numbers: Sequence[int]) -> None:
         """All these are pending: after :meth:`unpack`, before anything else."""
+        if self._window is not None:  # which has given up some, and holds the reward of others
+            numbers = self._window.pending
         if numbers:
             at = [number - self.base for number in numbers]
             rows = np.array([self._rows.get(self._columns.place[i]) for i in at], dtype=np.float64)

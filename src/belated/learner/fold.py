@@ -201,7 +201,9 @@ class Fold:
     def fingerprint(self) -> str:
         """Of all that a snapshot depends on; one of another fold or format is of no use."""
         policy = self.learner.policy
-        what = (VERSION, self.rewards, self.retention, policy.family, policy.dim)
+        what: tuple[object, ...] = VERSION, self.rewards, self.retention, policy.family, policy.dim
+        if policy.learns_after is not None:  # what is held back until then is in the snapshot too
+            what += (policy.learns_after,)
         return blake2b(repr(what).encode(), digest_size=16).hexdigest()
 
     def save(self, journal: Journal, *, whole: bool = False) -> None:

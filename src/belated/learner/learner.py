@@ -75,7 +75,7 @@ class Learner:
         self._prior = policy.start
         self._share = policy.pending_weight
         self._gram = policy.metric == "gram"
-        self._spectral = self._gram and getattr(policy, "spectral", False)
+        self._keeps_counted = self._gram and policy.needs_counted
         self._next_fit = 1.0 if self._fits else math.inf
         self._limit = tuning.batch or max(1000, 10 * policy.dim)
         # Precisions: of what arrived, the same in the policy's metric, and of what is pending.
@@ -140,7 +140,7 @@ class Learner:
         if not self._bulk:
             if self._share < 1.0 and (self._gram or self._share > 0.0):
                 model.count(x, (1.0 - self._share) * weight)
-            if self._spectral:
+            if self._keeps_counted:
                 model.count_arrived(x, weight)
         rows, rewards, before, after = self._came[lane]
         rows.append(x)
@@ -376,5 +376,5 @@ class Learner:
         # Where pending decisions do not count there is one root, and one step moves it.
         if self._share == 0.0 and not self._gram:
             self.model.decided = self.model.observed
-        if self._spectral:
+        if self._keeps_counted:
             self.model.counted = root_of(self._counted)

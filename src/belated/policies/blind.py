@@ -1,8 +1,8 @@
-"""The usual way: what is outstanding does not count."""
+"""The usual way: pending decisions do not count."""
 
 from __future__ import annotations
 
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import dataclass, field
 
 from belated.policies.delayed_thompson import DelayedThompson
 from belated.policies.delayed_ucb import DelayedUCB
@@ -10,15 +10,15 @@ from belated.policies.delayed_ucb import DelayedUCB
 
 @dataclass(frozen=True)
 class BlindUCB(DelayedUCB):
-    """UCB on what has arrived only: it repeats its choice until the first answer comes.
+    """UCB on what has arrived only: it repeats its choice until the first reward comes.
 
     >>> from belated import Bernoulli
-    >>> BlindUCB(2, Bernoulli()).pending_weight
+    >>> BlindUCB(2, Bernoulli(), alpha=0.5).pending_weight
     0.0
     """
 
-    _: KW_ONLY
-    pending_weight: float = 0.0
+    pending_weight: float = field(default=0.0, init=False, repr=False)
+    spectral: bool = field(default=False, init=False, repr=False)  # there is nothing to inflate
 
 
 @dataclass(frozen=True)
@@ -26,9 +26,8 @@ class BlindThompson(DelayedThompson):
     """Thompson sampling on what has arrived only, as in the paper.
 
     >>> from belated import Bernoulli
-    >>> BlindThompson(2, Bernoulli()).pending_weight
+    >>> BlindThompson(2, Bernoulli(), scale=1.0).pending_weight
     0.0
     """
 
-    _: KW_ONLY
-    pending_weight: float = 0.0
+    pending_weight: float = field(default=0.0, init=False, repr=False)

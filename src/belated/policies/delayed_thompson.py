@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import KW_ONLY, dataclass
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
 from belated.exceptions import InvalidInput
+from belated.inputs import Row
 from belated.kernels import winners
 from belated.models import Model
 from belated.policies.policy import Choice, Policy
@@ -51,17 +52,7 @@ class DelayedThompson(Policy):
 
     def choose(self, model: Model, rows: Any, rng: np.random.Generator) -> Choice:
         """The best row of one draw (Alg. 2, l. 10–11)."""
-        pool = model.pool
-        decisions = model.decisions
-        if pool is None or decisions - model.pooled_at >= self.refresh * decisions:
-            draws = self.draws if len(rows) <= MANY_ROWS else (self.draws + 1) // 2
-            pool = np.ones(
-                (model.dim + 1, draws), dtype=np.float32
-            )  # the last row is for the means
-            normal = rng.standard_normal((model.dim, draws))
-            pool[:-1] = self.scale * (model.decided @ normal)
-            model.pool = pool
-            model.pooled_at = decisions
+        pool = self.pool(model, len(rows), rng)
         draws = pool.shape[1]
         if self.floor:
             table = model.table(rows)
@@ -71,3 +62,14 @@ class DelayedThompson(Policy):
         drawn = int(rng.random() * draws)
         index, agreeing, mean, weight = model.sampled(rows, pool, drawn)
         return Choice(index, agreeing / draws, mean, weight)
+
+    def pool(self, model: Model, count: int, rng: np.random.Generator) -> Row:
+        """Deviations from θ̂, a draw a column: those at hand, or new ones for ``count`` rows."""
+        key, decisions = ("pool", self.scale, self.draws), model.decisions
+        pool, at = model.derived.get(key, (None, 0))
+        if pool is None or decisions - at >= self.refresh * decisions:
+            draws = self.draws if count <= MANY_ROWS else (self.draws + 1) // 2
+            pool = np.ones((model.dim + 1, draws), dtype=np.float32)  # the last row: for the means
+            pool[:-1] = self.scale * (model.decided @ rng.standard_normal((model.dim, draws)))
+            model.derived[key] = pool, decisions
+        return cast(Row, pool)

@@ -63,6 +63,11 @@ class DelayedUCB(Policy):
             message = f"alpha is {self.alpha!r} and missing_weight {self.missing_weight!r}"
             raise InvalidInput(f"{message}: neither may be below 0", self.alpha)
 
+    @property
+    def needs_counted(self) -> bool:
+        """For the spectral inflation."""
+        return self.spectral
+
     def width(self, model: Model) -> float:
         """How many deviations are added (β_t, Alg. 1, l. 5)."""
         assert self.alpha is not None  # set above
@@ -90,18 +95,27 @@ class DelayedUCB(Policy):
         model: Model,
         rows: Matrix,
         ends: Sequence[int],
-        activated: Sequence[bool],
+        counted: Sequence[bool],
         rng: np.random.Generator,
     ) -> list[Choice]:
-        """As :meth:`Policy.choose_all`: in one kernel where pending decisions leave β_t alone."""
-        plain = not (self.randomized or self.floor or self.missing_weight or self.spectral)
-        if not plain or type(self).width is not DelayedUCB.width:
-            return super().choose_all(model, rows, ends, activated, rng)
+        """As :meth:`Policy.choose_all`; in one kernel if pending decisions leave β_t alone."""
+        if len(ends) == 1:
+            return [self._choose_one(model, rows, counted[0], rng)]
+        if not self._steady:
+            return super().choose_all(model, rows, ends, counted, rng)
         found = model.upper_all(
-            rows, ends, self.width(model), rng.random(len(ends)), activated, self.pending_weight,
+            rows, ends, self.width(model), rng.random(len(ends)), counted, self.pending_weight,
             self.metric == "gram",
         )  # fmt: skip
         return [Choice(index, 1.0 / ties, mean, weight) for index, ties, mean, weight in found]
+
+    @property
+    def _steady(self) -> bool:
+        """Whether it takes the greatest bound, by a width that pending decisions leave alone."""
+        mine = type(self)
+        if mine.choose is not DelayedUCB.choose or mine.width is not DelayedUCB.width:
+            return False  # that of a subclass may do anything
+        return not (self.randomized or self.floor or self.missing_weight or self.spectral)
 
 
 def greatest_shares(scores: Vector) -> Vector:
@@ -145,8 +159,9 @@ def rayleigh_shares(means: Vector, deviations: Vector) -> Vector:
 def spectral_inflation(model: Model) -> float:
     """√λ_max(W⁻¹V) ≥ 1: by how much the observed deviation may exceed the one with pending."""
     decisions = model.decisions
-    if abs(decisions - model.inflated_at) >= SPECTRAL_EVERY:
+    inflation, at = model.derived.get("spectral inflation", (1.0, -math.inf))
+    if abs(decisions - at) >= SPECTRAL_EVERY:
         arrived = model.observed if model.counted is None else model.counted
-        model.inflation = max(1.0, float(svdvals(solve(model.decided, arrived))[0]))
-        model.inflated_at = decisions
-    return model.inflation
+        inflation = max(1.0, float(svdvals(solve(model.decided, arrived))[0]))
+        model.derived["spectral inflation"] = inflation, decisions
+    return float(inflation)

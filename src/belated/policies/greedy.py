@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass, field
+from typing import Literal
 
-from belated.models import Model
 from belated.policies.delayed_ucb import DelayedUCB
 
 
@@ -12,8 +12,11 @@ from belated.policies.delayed_ucb import DelayedUCB
 class Greedy(DelayedUCB):
     """Choose the greatest predicted mean. Fine where contexts vary, a disaster where they do not.
 
+    It is :class:`DelayedUCB` of width 0, so nothing that widens it can be set.
+
     >>> import numpy as np
     >>> from belated import Bernoulli
+    >>> from belated.models import Model
     >>> policy = Greedy(2, Bernoulli())
     >>> model = Model(policy.start, policy.family)
     >>> model.expect(np.array([1.0, 0.0]), 0.25)
@@ -22,6 +25,22 @@ class Greedy(DelayedUCB):
     0
     """
 
-    def width(self, model: Model) -> float:
-        """None."""
-        return 0.0
+    alpha: float | None = field(default=0.0, init=False, repr=False)
+    missing_weight: float = field(default=0.0, init=False, repr=False)
+    spectral: bool = field(default=False, init=False, repr=False)
+    randomized: bool = field(default=False, init=False, repr=False)
+    pending_weight: float = field(default=0.0, init=False, repr=False)
+    metric: Literal["hessian", "gram"] = field(default="hessian", init=False, repr=False)
+
+
+@dataclass(frozen=True)
+class EpsilonGreedy(Greedy):
+    """Greedy, but for a share of uniformly random choices: greedy with another ``floor``.
+
+    >>> from belated import Bernoulli
+    >>> EpsilonGreedy(2, Bernoulli()).floor
+    0.05
+    """
+
+    _: KW_ONLY
+    floor: float = 0.05

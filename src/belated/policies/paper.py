@@ -17,7 +17,7 @@ from belated.models import Model
 from belated.policies.blind import BlindThompson
 from belated.policies.delayed_ucb import DelayedUCB
 from belated.policies.policy import Policy
-from belated.policies.warmup import warmed
+from belated.policies.warmup import Warmup
 from belated.theory.warmups import least_slope, noise, threshold, warmup_chernoff
 from belated.theory.widths import width_paper
 
@@ -83,9 +83,9 @@ def paper_ducb(
         kappa=kappa,
     )
     if warmup is not None:
-        return warmed(then, rounds=warmup)
+        return Warmup(then, rounds=warmup)
     target = threshold(dim, delta=delta, sigma=sigma, kappa=kappa)
-    return warmed(then, arrivals=warmup_chernoff(dim, delta=delta, target=target))
+    return Warmup(then, arrivals=warmup_chernoff(dim, delta=delta, target=target))
 
 
 def paper_dts(
@@ -105,7 +105,7 @@ def paper_dts(
         refresh=0.0,
         estimator=Laplace(growth=1.0),
     )
-    return warmed(then, rounds=warmup)
+    return Warmup(then, rounds=warmup)
 
 
 def paper_dts_lcb(
@@ -131,4 +131,4 @@ def paper_dts_lcb(
         refresh=0.0,
         estimator=Ridge(),
     )
-    return warmed(then, rounds=warmup)
+    return Warmup(then, rounds=warmup)

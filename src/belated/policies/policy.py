@@ -15,6 +15,7 @@ from belated.exceptions import InvalidInput
 from belated.families import Family
 from belated.inputs import Matrix, Vector, as_dim
 from belated.models import Model
+from belated.policies.fingerprint import fingerprint
 from belated.priors import Prior
 
 
@@ -38,6 +39,12 @@ class Choice(msgspec.Struct, frozen=True, gc=False):
 class Policy:
     """What all policies share: how θ is learned, and how much of it is mere exploration.
 
+    A policy of your own is a frozen dataclass with :meth:`choose`. What it needs of the learner it
+    says: by ``pending_weight`` and ``metric``, :attr:`needs_counted` and :attr:`learns_after`. What
+    it derives from a model and uses again it keeps in :attr:`Model.derived
+    <belated.models.Model.derived>`. Name it in commands and files with
+    :func:`belated.expressions.register`.
+
     Args:
         dim: the width of a row.
         family: of the rewards.
@@ -48,6 +55,16 @@ class Policy:
         metric: "hessian" counts g'(η) x xᵀ, "gram" the paper's x xᵀ.
         floor: the share of choices made uniformly at random; off-policy estimates need it.
         estimator: of θ.
+
+    >>> from belated import Bernoulli
+    >>> @dataclass(frozen=True)
+    ... class First(Policy):
+    ...     def choose(self, model, rows, rng):
+    ...         mean, weight = model.predict(rows[0])
+    ...         return Choice(0, 1.0, mean, weight)
+    >>> policy = First(2, Bernoulli())
+    >>> policy.choose(Model(policy.start, policy.family), np.eye(2), np.random.default_rng()).mean
+    0.5
     """
 
     dim: int
@@ -75,6 +92,21 @@ class Policy:
         """The prior that learning starts from."""
         return Prior.ridge(self.dim, self.ridge) if self.prior is None else self.prior
 
+    @cached_property
+    def fingerprint(self) -> str:
+        """Names the policy with all its settings: learner and deciders must agree on it."""
+        return fingerprint(self)
+
+    @property
+    def needs_counted(self) -> bool:
+        """Whether it reads :attr:`Model.counted <belated.models.Model.counted>`."""
+        return False
+
+    @property
+    def learns_after(self) -> int | None:
+        """Decisions that follow before a reward is learned; None: it is learned when it comes."""
+        return None
+
     def choose(self, model: Model, rows: Any, rng: np.random.Generator) -> Choice:
         """Choose one of the rows."""
         raise NotImplementedError
@@ -84,28 +116,36 @@ class Policy:
         model: Model,
         rows: Matrix,
         ends: Sequence[int],
-        activated: Sequence[bool],
+        counted: Sequence[bool],
         rng: np.random.Generator,
     ) -> list[Choice]:
         """Choose from one table of rows after the other, and expect each before the next.
 
-        If one of them fails, those before it stay counted in the model.
+        One table alone is chosen from as :meth:`choose` does, with the same draws. If one of
+        several fails, those before it stay counted in the model.
 
         Args:
             model: the decisions are pending in it afterwards.
             rows: of all tables, one after the other.
             ends: where each table ends.
-            activated: whether each decision is pending at once.
+            counted: whether each decision is pending at once.
             rng: of the choices.
         """
+        if len(ends) == 1:
+            return [self._choose_one(model, rows, counted[0], rng)]
         found, start = [], 0
-        for end, now in zip(ends, activated, strict=True):
-            choice = self.choose(model, rows[start:end], rng)
-            if now:
-                self.expect(model, rows[start + choice.index], choice.weight)
-            found.append(choice)
+        for end, pending in zip(ends, counted, strict=True):
+            found.append(self._choose_one(model, rows[start:end], pending, rng))
             start = end
         return found
+
+    def _choose_one(
+        self, model: Model, rows: Matrix, counted: bool, rng: np.random.Generator
+    ) -> Choice:
+        choice = self.choose(model, rows, rng)
+        if counted:
+            self.expect(model, rows[choice.index], choice.weight)
+        return choice
 
     def expect(self, model: Model, row: Vector, weight: float) -> None:
         """A decision is pending; its weight is that of its choice."""

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, Literal
 
 import numpy as np
 
@@ -22,9 +22,19 @@ class Uniform(Policy):
     0.5
     """
 
+    # It does not ask what is known.
+    pending_weight: float = field(default=0.0, init=False, repr=False)
+    metric: Literal["hessian", "gram"] = field(default="hessian", init=False, repr=False)
+    floor: float = field(default=0.0, init=False, repr=False)
+
     def choose(self, model: Model, rows: Any, rng: np.random.Generator) -> Choice:
         """Any of the rows."""
-        table = model.table(rows)
-        index = int(rng.integers(len(table)))
-        mean, weight = model.predict(table[index])
-        return Choice(index, 1.0 / len(table), mean, weight)
+        return uniform_choice(model, rows, rng)
+
+
+def uniform_choice(model: Model, rows: Any, rng: np.random.Generator) -> Choice:
+    """Any of the rows, each with the same probability."""
+    table = model.table(rows)
+    index = int(rng.integers(len(table)))
+    mean, weight = model.predict(table[index])
+    return Choice(index, 1.0 / len(table), mean, weight)

@@ -13,13 +13,13 @@ class WaitForWindow(BlindUCB):
     """UCB that learns a decision's reward when its window ends, and drops what comes later.
 
     The reward is what has come by then; nothing is learned of a decision that had none. This is
-    what a join with a fixed window does. Whoever feeds the model reads ``window``.
+    what a join with a fixed window does.
 
     Args:
-        window: in rounds.
+        window: decisions that follow before a reward is learned.
 
     >>> from belated import Bernoulli
-    >>> WaitForWindow(2, Bernoulli(), window=100).window
+    >>> WaitForWindow(2, Bernoulli(), window=100).learns_after
     100
     """
 
@@ -29,3 +29,8 @@ class WaitForWindow(BlindUCB):
     def __post_init__(self) -> None:
         super().__post_init__()
         as_rounds(self.window, "window")
+
+    @property
+    def learns_after(self) -> int:
+        """The window."""
+        return self.window

@@ -2,59 +2,75 @@
 
 from __future__ import annotations
 
-from dataclasses import KW_ONLY, dataclass
-from typing import Any
+from dataclasses import KW_ONLY, dataclass, field, fields
+from typing import Any, Literal
 
 import numpy as np
 
+from belated.estimators import Estimator
 from belated.exceptions import InvalidInput
+from belated.families import Family
 from belated.inputs import as_rounds
 from belated.models import Model
 from belated.policies.policy import Choice, Policy
-from belated.policies.uniform import Uniform
+from belated.policies.uniform import uniform_choice
+from belated.priors import Prior
 
 
 @dataclass(frozen=True)
 class Warmup(Policy):
     """Choose uniformly for a while (Alg. 1, l. 2; Alg. 2, l. 2), then as ``then`` does.
 
+    What is learned, and how, is as ``then`` has it.
+
     Args:
         then: the policy that takes over.
         rounds: how many decisions are uniform.
         arrivals: how many rewards must have come before the warm-up may end.
+
+    >>> from belated import Bernoulli, BlindUCB
+    >>> Warmup(BlindUCB(2, Bernoulli()), rounds=100).pending_weight
+    0.0
     """
 
-    _: KW_ONLY
+    # Those of ``then``.
+    dim: int = field(init=False, repr=False)
+    family: Family = field(init=False, repr=False)
+    ridge: float | Literal["auto"] = field(init=False, repr=False)
+    prior: Prior | None = field(init=False, repr=False)
+    pending_weight: float = field(init=False, repr=False)
+    metric: Literal["hessian", "gram"] = field(init=False, repr=False)
+    floor: float = field(init=False, repr=False)
+    estimator: Estimator = field(init=False, repr=False)
+
     then: Policy
+    _: KW_ONLY
     rounds: int = 0
     arrivals: float = 0.0
 
     def __post_init__(self) -> None:
-        super().__post_init__()
         if not isinstance(self.then, Policy):
             raise InvalidInput(f"then is {self.then!r}: a policy was expected", self.then)
+        for one in fields(Policy):
+            object.__setattr__(self, one.name, getattr(self.then, one.name))
+        super().__post_init__()
         as_rounds(self.rounds, "rounds")
         if not self.arrivals >= 0.0:
             message = f"arrivals is {self.arrivals!r}: a number of at least 0 was expected"
             raise InvalidInput(message, self.arrivals)
 
+    @property
+    def needs_counted(self) -> bool:
+        """As ``then`` does."""
+        return self.then.needs_counted
+
+    @property
+    def learns_after(self) -> int | None:
+        """As ``then`` does."""
+        return self.then.learns_after
+
     def choose(self, model: Model, rows: Any, rng: np.random.Generator) -> Choice:
         """Uniformly, until the warm-up is over."""
         if model.decisions < self.rounds or model.n < self.arrivals:
-            return Uniform.choose(self, model, rows, rng)  # type: ignore[arg-type]
+            return uniform_choice(model, rows, rng)
         return self.then.choose(model, rows, rng)
-
-
-def warmed(then: Policy, *, rounds: int = 0, arrivals: float = 0.0) -> Warmup:
-    """``then`` after a warm-up; learning is as ``then`` has it."""
-    return Warmup(
-        then.dim,
-        then.family,
-        then=then,
-        rounds=rounds,
-        arrivals=arrivals,
-        prior=then.start,
-        pending_weight=then.pending_weight,
-        metric=then.metric,
-        estimator=then.estimator,
-    )

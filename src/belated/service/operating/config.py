@@ -13,7 +13,13 @@ from typing import Any, TypeVar, get_args
 
 from belated.decider import UNIFORM
 from belated.exceptions import InvalidConfig, InvalidInput
-from belated.expressions import as_features, as_semantics, as_span, as_whole_policy
+from belated.expressions import (
+    as_features,
+    as_semantics,
+    as_span,
+    as_whole_policy,
+    load_modules,
+)
 from belated.ids import check_partitions
 from belated.rewards import check_default, check_semantics, retention_us
 from belated.service.access.authorizer import Auth, auth_at
@@ -76,12 +82,16 @@ class Config:
         server: how requests are taken.
         bandits: that are served.
         token_keys_env: the environment variable with the keys that sign tokens.
+        policies: modules that were imported for the policies they register
+            (:func:`belated.expressions.register`). To read the file is to run their code, with all
+            rights of the service: name none you would not install.
     """
 
     database: Database
     server: Server
     bandits: tuple[Definition, ...]
     token_keys_env: str | None = None
+    policies: tuple[str, ...] = ()
 
     def token_keys(self, environment: Mapping[str, str] = os.environ) -> TokenKeys | None:
         """What signs tokens; only a service needs it, and learners need not know it."""
@@ -139,6 +149,7 @@ def parse_config(
         raise InvalidConfig([f"{file}: it is not written in TOML: {error}"]) from None
     mistakes = Mistakes(file, text)
     top = Table(mistakes, (), values)
+    policies = top.take("policies", _modules, ())  # before any bandit names one of theirs
     database = _database(top.table("database"), environment)
     server = _server(top.table("server"))
     tokens = top.table("tokens")
@@ -148,7 +159,7 @@ def parse_config(
     top.finish()
     mistakes.check()
     assert database is not None
-    return Config(database, server, bandits, keys_env)
+    return Config(database, server, bandits, keys_env, policies)
 
 
 def _database(table: Table, environment: Mapping[str, str]) -> Database | None:
@@ -236,6 +247,14 @@ def _text(value: Any) -> str:
     if not isinstance(value, str):
         raise InvalidInput(f"a text in quotes was expected, not {value!r}", value)
     return value
+
+
+def _modules(value: Any) -> tuple[str, ...]:
+    if not isinstance(value, list):
+        raise InvalidInput(f"a list of modules in quotes was expected, not {value!r}", value)
+    names = tuple(map(_text, value))
+    load_modules(names)
+    return names
 
 
 def _switch(value: Any) -> bool:

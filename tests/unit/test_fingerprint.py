@@ -1,0 +1,110 @@
+"""What names a policy: every value in it, and nothing else."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pytest
+
+from belated import Bernoulli, DelayedUCB, Gaussian, Greedy, delays
+from belated.estimators import Laplace, Online
+from belated.exceptions import JournalMismatch
+from belated.models import Model
+from belated.policies import Policy, Warmup
+from belated.policies.fingerprint import described, fingerprint
+from belated.priors import Prior
+from belated.published import PublishedModel
+
+B = Bernoulli()
+#: So many numbers are shortened by ``repr``.
+DIM = 2_000
+
+
+def large(entry: float = 0.0) -> DelayedUCB:
+    """A policy whose prior mean has one entry of its own, in the middle."""
+    mean = np.zeros(DIM)
+    mean[DIM // 2] = entry
+    return DelayedUCB(DIM, B, prior=Prior(mean, np.eye(DIM)))
+
+
+def test_one_number_of_a_large_prior_makes_another_policy() -> None:
+    """Where both look alike; a model of one is refused by the other."""
+    one, other = large(), large(1e-9)
+    assert repr(one) == repr(other)
+    assert one.fingerprint != other.fingerprint
+    assert one.fingerprint == large().fingerprint
+    model = Model(one.start, one.family)
+    published = PublishedModel.of(model, one, positions=[0], version=0, at=0)
+    with pytest.raises(JournalMismatch, match="another policy"):
+        published.model(other)
+
+
+DIFFERENT: dict[str, Callable[[], Any]] = {
+    "ucb": lambda: DelayedUCB(2, B),
+    "another class": lambda: Greedy(2, B),
+    "another width of rows": lambda: DelayedUCB(3, B),
+    "another family": lambda: DelayedUCB(2, Gaussian()),
+    "another variance": lambda: DelayedUCB(2, Gaussian(0.5)),
+    "another setting": lambda: DelayedUCB(2, B, alpha=0.5),
+    "another estimator": lambda: DelayedUCB(2, B, estimator=Online()),
+    "another setting of it": lambda: DelayedUCB(2, B, estimator=Laplace(growth=1.5)),
+    "a prior": lambda: DelayedUCB(2, B, prior=Prior.ridge(2, 1.0)),
+    "an adaptive one": lambda: DelayedUCB(2, B, prior=Prior.ridge(2, "auto")),
+    "a warm-up": lambda: Warmup(DelayedUCB(2, B)),
+    "a longer one": lambda: Warmup(DelayedUCB(2, B), rounds=5),
+    "of another policy": lambda: Warmup(DelayedUCB(2, B, alpha=0.5), rounds=5),
+    "a list": lambda: [np.zeros(4)],
+    "a list in another shape": lambda: [np.zeros((2, 2))],
+    "a list of another type": lambda: [np.zeros(4, dtype=np.float32)],
+    "objects": lambda: np.array([1, "a"], dtype=object),
+    "other objects": lambda: np.array([1, "b"], dtype=object),
+    "names": lambda: {"a": np.zeros(2), "b": 1},
+    "other names": lambda: {"a": np.zeros(2), "c": 1},
+}
+
+
+def test_whatever_differs_has_another_fingerprint() -> None:
+    """And whatever is made alike has the same."""
+    found = {name: fingerprint(make()) for name, make in DIFFERENT.items()}
+    assert len(set(found.values())) == len(DIFFERENT)
+    assert found == {name: fingerprint(make()) for name, make in DIFFERENT.items()}
+    assert fingerprint(B, 1) != fingerprint(B, 2)
+
+
+def test_without_arrays_it_is_that_of_the_repr() -> None:
+    """So models that were published before are read."""
+    policy = DelayedUCB(3, Gaussian("estimate"), alpha=0.5)
+    assert described(policy) == repr(policy)
+
+
+def test_another_process_finds_the_same() -> None:
+    """A learner and a decider agree."""
+    code = "from belated import *; print(DelayedUCB(2, Bernoulli(), alpha=0.5).fingerprint)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, text=True)
+    assert done.stdout.strip() == DelayedUCB(2, B, alpha=0.5).fingerprint
+
+
+@dataclass(frozen=True)
+class _Mine(Policy):
+    seen: list[int] = field(default_factory=list, compare=False)
+
+
+def test_a_class_of_others_is_named_with_its_module() -> None:
+    """What does not make it another policy does not make another fingerprint either."""
+    one, other = _Mine(2, B), _Mine(2, B, seen=[1])
+    assert described(one).startswith(f"{__name__}._Mine(dim=2, ")
+    assert one.fingerprint == other.fingerprint
+
+
+def test_a_sweep_tells_large_priors_and_large_delays_apart() -> None:
+    """Two empirical laws that look alike are two."""
+    samples = np.arange(DIM)
+    one, other = delays.Empirical(samples), delays.Empirical(np.where(samples == 900, 901, samples))
+    assert fingerprint(large(), one) != fingerprint(large(1e-9), one)
+    assert fingerprint(large(), one) != fingerprint(large(), other)
+    assert fingerprint(large(), one) == fingerprint(large(), delays.Empirical(samples))

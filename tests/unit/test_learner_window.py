@@ -1,0 +1,251 @@
+"""Policies that learn at the end of a window of decisions, in a bandit."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import numpy as np
+import pytest
+
+from belated import Bandit, Bernoulli, DefaultAfter, DelayedUCB, Explicit, WaitForWindow
+from belated.journals import MemoryJournal
+from belated.learner.fold import same_sums
+from belated.policies import Policy, Warmup
+from belated.rewards import Rewards
+from belated.testing import ManualClock
+
+DIM = 3
+SECOND = 1_000_000
+
+
+class Shop:
+    """A bandit with a clock, and rows to decide on."""
+
+    def __init__(
+        self,
+        policy: Policy | int,
+        *,
+        rewards: Rewards | None = None,
+        retention: timedelta | None = None,
+        partitions: int = 1,
+    ) -> None:
+        if isinstance(policy, int):
+            policy = WaitForWindow(DIM, Bernoulli(), window=policy)
+        self.policy = policy
+        self.clock = ManualClock()
+        self.journal = MemoryJournal(clock=self.clock, partitions=partitions)
+        self.rewards = rewards or Explicit()
+        self.retention = retention
+        self.rng = np.random.default_rng(3)
+        self.bandit = self.opened()
+
+    def opened(self, policy: Policy | None = None) -> Bandit:
+        """Open the journal: from its snapshot, if there is one."""
+        return Bandit(
+            policy=policy or self.policy,
+            rewards=self.rewards,
+            retention=self.retention,
+            journal=self.journal,
+            clock=self.clock,
+            seed=0,
+        )
+
+    def decide(self, count: int = 1, **more: Any) -> list[str]:
+        """Decide so many times, a second later."""
+        self.clock.now += SECOND
+        tables = self.rng.normal(size=(count, 4, DIM)).astype(np.float32)
+        return [self.bandit.decide(rows, **more).id for rows in tables]
+
+    @property
+    def known(self) -> tuple[int, int, int]:
+        """What the bandit knows."""
+        return known(self.bandit)
+
+
+def known(bandit: Bandit) -> tuple[int, int, int]:
+    """Rewards learned, decisions pending, and decisions in all."""
+    model = bandit._fold.model
+    return model.n, model.pending, model.decisions
+
+
+def test_a_reward_is_learned_when_its_window_ends() -> None:
+    """Not before; and one that has come by the next decision still counts."""
+    shop = Shop(3)
+    early, last, never, after = shop.decide(4)
+    assert shop.known == (0, 3, 4)  # the window of the first is over
+    shop.bandit.observe(last, 1.0)
+    assert shop.known == (0, 3, 4)
+    shop.bandit.observe(early, 1.0)  # three decisions later, and before the fourth
+    assert shop.known == (1, 3, 4)
+    shop.decide()
+    assert shop.known == (2, 3, 5)
+    shop.decide()
+    assert shop.known == (2, 3, 6)
+    shop.decide()
+    assert shop.bandit.observe(never, 1.0).status == "rewarded"  # says the ledger
+    assert shop.known == (2, 3, 7)
+    shop.bandit.observe(after, 0.0)
+    assert shop.known == (3, 3, 7)
+    assert shop.bandit.estimate.n == 3
+
+
+def test_what_is_learned_is_what_has_come_by_then() -> None:
+    """A correction in the window counts, one after it does not."""
+    shop = Shop(2)
+    (id,) = shop.decide()
+    shop.bandit.observe(id, 1.0)
+    shop.bandit.observe(id, 0.0, revision=1)
+    shop.decide(2)
+    assert shop.known == (1, 2, 3)
+    low = shop.bandit.estimate.theta
+    shop.decide()
+    shop.bandit.observe(id, 1.0, revision=2)
+    assert shop.bandit.entry(id).value == 1.0
+    np.testing.assert_array_equal(shop.bandit.estimate.theta, low)
+
+
+def test_a_void_undoes_also_what_was_learned() -> None:
+    """Before the window's end, at it, and after it."""
+    shop = Shop(2)
+    first, second, third = shop.decide(3)
+    for id in (first, second, third):
+        shop.bandit.observe(id, 1.0)
+    assert shop.known == (1, 2, 3)
+    shop.bandit.void(second)
+    assert shop.known == (1, 1, 3)
+    shop.bandit.void(first)
+    assert shop.known == (0, 1, 3)
+    shop.decide(2)
+    assert shop.known == (1, 2, 5)
+    shop.decide()
+    shop.bandit.void(third)
+    assert shop.known == (0, 2, 6)
+
+
+def test_what_lapses_in_the_window_may_still_be_learned() -> None:
+    """As in a simulation: a late reward is held back like any other."""
+    shop = Shop(3, rewards=Explicit(timedelta(seconds=5)))
+    (id,) = shop.decide()
+    shop.clock.now += 6 * SECOND
+    shop.bandit.settle()
+    assert shop.known == (0, 0, 1)
+    assert shop.bandit.observe(id, 1.0).status == "late"
+    assert shop.known == (0, 1, 1)
+    shop.decide(3)
+    assert shop.known == (1, 3, 4)
+
+
+def test_a_default_is_a_reward() -> None:
+    """If the window in time ends first; else the decision was given up."""
+    shop = Shop(3, rewards=DefaultAfter(timedelta(seconds=5)))
+    shop.decide()
+    shop.clock.now += 6 * SECOND
+    shop.bandit.settle()
+    assert shop.known == (0, 1, 1)
+    shop.decide(4)
+    assert shop.known == (1, 3, 5)
+    shop.clock.now += 6 * SECOND
+    shop.bandit.settle()
+    assert shop.known == (2, 3, 5)  # that of the one whose window had just ended
+
+
+def test_what_is_forgotten_is_learned_first() -> None:
+    """A retention that ends before the window does."""
+    shop = Shop(100, retention=timedelta(seconds=5), rewards=Explicit(timedelta(seconds=2)))
+    (id, _) = shop.decide(2)
+    shop.bandit.observe(id, 1.0)
+    shop.clock.now += 100 * SECOND
+    shop.bandit.settle()
+    assert shop.known == (1, 0, 2)
+    assert shop.bandit.entry(id).state == "unknown"
+
+
+def test_a_dormant_decision_is_a_round() -> None:
+    """Activated within its window it is learned at the end; after it nothing is."""
+    shop = Shop(2)
+    (first,) = shop.decide(activated=False)
+    assert shop.known == (0, 0, 0)
+    shop.bandit.activate(first)
+    (second,) = shop.decide(activated=False)
+    shop.bandit.observe(first, 1.0)
+    assert shop.known == (0, 1, 1)
+    shop.decide(3)
+    assert shop.known == (1, 2, 4)
+    shop.bandit.activate(second)
+    shop.bandit.observe(second, 1.0)
+    assert shop.known == (1, 2, 4)
+
+
+def test_partitions_share_the_window() -> None:
+    """Of 8 decisions with 4 partitions each waits for 2 of its own."""
+    shop = Shop(8, partitions=4)
+    windows = [account._window for account in shop.bandit._fold.accounts]
+    assert [window.size for window in windows if window is not None] == [2, 2, 2, 2]
+
+
+def wander(shop: Shop, steps: int) -> None:
+    """Whatever can happen, in any order."""
+    rng = shop.rng
+    ids: list[str] = []
+    for revision in range(steps):
+        shop.clock.now += int(rng.integers(SECOND))
+        if not ids or rng.random() < 0.4:
+            ids += shop.decide(activated=bool(rng.random() < 0.8))
+            continue
+        id = ids[-min(int(rng.geometric(0.2)), len(ids))]
+        match int(rng.integers(8)):
+            case 0:
+                shop.bandit.void(id)
+            case 1:
+                shop.bandit.activate(id)
+            case 2:
+                shop.bandit.settle()
+            case _:
+                shop.bandit.observe(id, float(rng.integers(2)), revision=revision)
+
+
+def assert_same(one: Bandit, other: Bandit) -> None:
+    """They have learned the same, and wait for the same."""
+    assert known(one) == known(other)
+    assert same_sums(one._fold, other._fold)
+    np.testing.assert_allclose(one.estimate.theta, other.estimate.theta, atol=1e-7)
+
+
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("window", [0, 1, 7, 40])
+def test_a_snapshot_and_a_replay_come_to_the_same(window: int, seed: int) -> None:
+    """However the history was cut, and whatever came after."""
+    shop = Shop(
+        window,
+        rewards=(Explicit(timedelta(seconds=20)), Explicit(), DefaultAfter(timedelta(seconds=9)))[
+            seed % 3
+        ],
+        retention=timedelta(seconds=60) if seed % 2 else None,
+        partitions=1 + seed // 3,
+    )
+    shop.rng = np.random.default_rng(seed)
+    for _ in range(4):
+        wander(shop, 60)
+        assert_same(shop.bandit, shop.bandit.as_of(shop.clock.now))  # reads all of the journal
+        shop.bandit.save()
+        again = shop.opened()
+        assert_same(shop.bandit, again)
+        shop.bandit = again
+    assert shop.known[0] > 0
+
+
+def test_a_snapshot_of_another_window_is_of_no_use() -> None:
+    """What it held back, and what it let go, would be wrong."""
+    shop = Shop(5)
+    for id in shop.decide(20):
+        shop.bandit.observe(id, 1.0)
+    assert shop.known[0] == 1  # all others came too late, or wait
+    shop.bandit.save()
+    at_once = shop.opened(DelayedUCB(DIM, Bernoulli()))
+    assert known(at_once) == (20, 0, 20)
+    at_once.save()
+    longer = shop.opened(WaitForWindow(DIM, Bernoulli(), window=10))
+    assert known(longer) == known(longer.as_of(shop.clock.now))
+    warmed = shop.opened(Warmup(WaitForWindow(DIM, Bernoulli(), window=5), rounds=3))
+    assert known(warmed) == shop.known
