@@ -156,6 +156,21 @@ def test_it_counts_as_the_learner_does(share: float, metric: str) -> None:
     assert one.model.pending == learner.model.pending == 7
 
 
+def test_an_id_that_is_asked_for_twice_at_once_counts_once() -> None:
+    """Before either is durable; the first is the one that stands."""
+    policy = DelayedUCB(DIM, Bernoulli())
+    one = decider(policy)
+    first, second = choose(one, id="mine"), choose(one, id="mine")
+    assert (one.model.pending, one.model.decisions, one.ahead) == (1, 1, 1)
+    one.unapplied.mark_durable("mine", 3)
+    one.unapplied.mark_durable("mine", 4)
+    assert one.unapplied.find("mine") is first
+    one.discard(second)
+    assert one.ahead == 1
+    one.take(published(policy, [3], Learner(policy)))
+    assert (one.model.pending, one.ahead) == (0, 0)
+
+
 def test_a_dormant_decision_is_not_pending() -> None:
     """Its outcome clock has not started; it is not dropped twice either."""
     one = decider()

@@ -12,7 +12,7 @@ import numpy as np
 from belated.decider.baselines import UNIFORM, choose_baseline
 from belated.decider.modes import Mode
 from belated.decider.requests import ParsedRequest
-from belated.decider.unapplied import SPOOLED, Unapplied, UnappliedDecisions
+from belated.decider.unapplied import NOT_DURABLE, SPOOLED, Unapplied, UnappliedDecisions
 from belated.events import Decision
 from belated.exceptions import BanditOff, PolicyFailure
 from belated.ids import key_of, partition_of
@@ -152,14 +152,19 @@ class Decider:
         counted = decision.activated and self.mode != "freeze"
         if counted:
             self._source.add_pending(decision.x.astype(np.float64), weight)
-        partition = partition_of(key_of(decision.id), self._partitions)
-        self.unapplied.add(Unapplied(decision, weight, partition, counted, position))
+        self._hold(decision, weight, counted, position)
 
     def release(self, id: str) -> None:
         """A decision was folded, or never came to be; nothing happens if it is not held."""
         one = self.unapplied.remove(id)
         if one is not None and one.counted:
             self._source.remove_pending(one.decision.x.astype(np.float64), one.weight)
+
+    def discard(self, decision: Decision) -> None:
+        """A decision never came to be; another one under its id stays."""
+        one = self.unapplied.get(decision.id)
+        if one is not None and one.decision is decision:
+            self.release(decision.id)
 
     def release_all(self) -> None:
         """All decisions that were held are folded."""
@@ -286,13 +291,17 @@ class Decider:
                 request.activated,
             )
             if hold:
-                partition = partition_of(key_of(id), self._partitions)
-                pending = counted and request.activated
-                self.unapplied.add(Unapplied(decision, choice.weight, partition, pending))
+                self._hold(decision, choice.weight, counted and request.activated, NOT_DURABLE)
             made.append(decision)
             start += request.n_rows
         self.unapplied.compact()
         return made
+
+    def _hold(self, decision: Decision, weight: float, counted: bool, position: int) -> None:
+        partition = partition_of(key_of(decision.id), self._partitions)
+        one = Unapplied(decision, weight, partition, counted, position)
+        if not self.unapplied.add(one) and counted:  # it was asked for twice at once: one counts
+            self._source.remove_pending(decision.x.astype(np.float64), weight)
 
     def _repair(self) -> None:
         if not self._repaired:  # it takes a while

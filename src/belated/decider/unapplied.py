@@ -70,9 +70,13 @@ class UnappliedDecisions:
     def __iter__(self) -> Iterator[Unapplied]:
         return iter(self._recent.values())
 
-    def add(self, one: Unapplied) -> None:
-        """Add one decision."""
-        self._recent[one.decision.id] = one
+    def add(self, one: Unapplied) -> bool:
+        """Add one decision; False if there is one under its id: the first stays."""
+        return self._recent.setdefault(one.decision.id, one) is one
+
+    def get(self, id: str) -> Unapplied | None:
+        """Return one; None if it is not here."""
+        return self._recent.get(id)
 
     def remove(self, id: str) -> Unapplied | None:
         """Remove and return one; None if it is not here."""
@@ -93,7 +97,8 @@ class UnappliedDecisions:
     def mark_durable(self, id: str, position: int) -> None:
         """Note the position of a decision; a spooled one has none until it is delivered."""
         one = self._recent.get(id)
-        if one is not None and one.position < position:  # the two may come in either order
+        # The two may come in either order; and of two decisions under one id the first stands.
+        if one is not None and one.position <= SPOOLED and one.position < position:
             one.position = position
 
     def forget_read(self, positions: Sequence[int]) -> None:

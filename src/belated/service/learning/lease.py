@@ -14,6 +14,9 @@ from belated.service.runtime import Runtime, Worker
 SECONDS = 10.0
 #: Seconds after which a learner that has not said a word is taken for stuck: its lead then ends.
 PATIENCE = 600.0
+#: The share of the lease by which this machine's clock may be slower than the store's: a holder
+#: stops before another can begin.
+DRIFT = 0.01
 
 
 class Lease:
@@ -71,7 +74,7 @@ class Lease:
         asked = self._clock()
         self._epoch = None  # unless the answer says otherwise
         self._epoch = self._coordination.acquire_lease(self._holder, self._seconds)
-        self._ends = asked + self._seconds
+        self._ends = asked + self._seconds * (1.0 - DRIFT)
 
     def _keep(self) -> float:
         """Renew in good time; returns when to do so next."""

@@ -115,7 +115,7 @@ class _Batch:
 
     def failed(self, error: Exception) -> None:
         for event in self.events:
-            self._decider.release(event.id)
+            self._decider.discard(event)
         self.refuse(error)
 
     def refuse(self, error: Exception) -> None:

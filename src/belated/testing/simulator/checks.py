@@ -114,6 +114,8 @@ def check_oracle(fold: Fold, records: Sequence[Sequence[Record]]) -> None:
     all_counts = [oracle.counts for oracle in oracles]
     counts = {state: sum(one[state] for one in all_counts) for state in fold.counts}
     _same("L", "the oracle", "counts", fold.counts, counts)
+    parked = sum(oracle.parked for oracle in oracles)
+    _same("L", "the oracle", "unmatched events", fold.counters.get("parked", 0), parked)
     # Plainly, with nothing of what the learner adds up with.
     X = np.array([one.decision.x for one in learned], dtype=np.float64)
     X = X.reshape(-1, fold.learner.policy.dim)

@@ -52,11 +52,15 @@ class Client:
                 then(answer)
             answered = True
 
+        def reply(answer: Answer) -> None:
+            world.network.send(partial(hear, answer))
+
         def attempt(wait: float) -> None:
             if not answered:
-                server = self._rng.choice(self._servers)
-                reply = lambda answer: world.network.send(partial(hear, answer))  # noqa: E731
-                world.network.send(partial(server.receive, what, reply))
+                # Some are in a hurry, and ask two at once.
+                for _ in range(self._rng.choice([1, 1, 1, 2])):
+                    server = self._rng.choice(self._servers)
+                    world.network.send(partial(server.receive, what, reply))
                 if wait < math.inf:
                     world.schedule.after(wait, partial(attempt, min(2 * wait, DAY)))
 

@@ -28,6 +28,7 @@ class Knobs:
         learners: processes that settle and save snapshots.
         clients: who want decisions and tell rewards.
         decisions: how many each client wants.
+        served: whether a service runs, with deciders and learners; else each process has a bandit.
         owned: whether learners acquire partitions before they save, or everyone saves as it likes.
         spooled: whether deciders have a local spool.
         tuning: sizes, mostly so small that their boundaries are crossed; ids that repeat.
@@ -43,6 +44,7 @@ class Knobs:
     learners: int
     clients: int
     decisions: int
+    served: bool
     owned: bool
     spooled: bool
     tuning: Tuning
@@ -78,6 +80,7 @@ class Knobs:
             learners=rng.choice([1, 2, 2]),
             clients=rng.choice([1, 2, 4]),
             decisions=rng.choice([2, 4, 6]),
+            served=rng.random() < 0.5,
             owned=owned,
             spooled=rng.random() < 0.5,
             tuning=Tuning(

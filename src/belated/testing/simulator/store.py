@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from operator import attrgetter
 
-from belated.events import Event, Opaque, Record, encode
+from belated.events import Decision, Event, Opaque, Record, encode
 from belated.exceptions import CorruptEvent, OwnerSuperseded
 from belated.ids import key_of, partition_of
 from belated.journals import MemoryJournal, Snapshot
@@ -55,6 +55,8 @@ class Store(MemoryJournal):
         self._unseen: list[list[Transaction]] = [[] for _ in range(partitions)]
         self._epochs = [0] * partitions
         self._spoiled: set[int] = set()
+        #: By id, the bytes of each decision that has ever stood under it.
+        self.stood: dict[str, set[bytes]] = {}
 
     # --- writing -------------------------------------------------------------------------------
 
@@ -116,7 +118,12 @@ class Store(MemoryJournal):
     def _keep(self, records: list[Record]) -> list[int]:
         for record in records:
             self._next[record.partition] = max(self._next[record.partition], record.position + 1)
-        return super()._keep(records)
+        positions = super()._keep(records)
+        for record in records:
+            if isinstance(record.event, Decision):
+                standing = self.decisions([record.event.id])[record.event.id]
+                self.stood.setdefault(standing.id, set()).add(encode(standing))
+        return positions
 
     # --- reading -------------------------------------------------------------------------------
 

@@ -8,9 +8,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
-from belated.exceptions import SnapshotWarning
+from belated.decider import MODES
+from belated.exceptions import BanditOff, SnapshotWarning
 from belated.learner.fold import Fold
+from belated.testing.simulator.boundaries import BoundaryWriter
 from belated.testing.simulator.checks import (
+    Disagreement,
     check_acknowledged,
     check_counts,
     check_lineage,
@@ -21,7 +24,7 @@ from belated.testing.simulator.checks import (
     replayed,
 )
 from belated.testing.simulator.clients import Client
-from belated.testing.simulator.messages import Server
+from belated.testing.simulator.messages import Server, rows_of
 from belated.testing.simulator.processes import Decider, Learner, Process
 from belated.testing.simulator.schedule import DAY
 from belated.testing.simulator.world import World
@@ -63,7 +66,7 @@ def run(seed: int, listen: Callable[[str], object] | None = None) -> Result:
     world = World(seed, listen)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", SnapshotWarning)  # they are counted
-        town = Town(world)
+        town = town_of(world)
         town.live()
         town.heal()
         digest = town.agree()
@@ -76,6 +79,16 @@ def run(seed: int, listen: Callable[[str], object] | None = None) -> Result:
     )
 
 
+def town_of(world: World) -> Town:
+    """Return those who live in a world: with a service, or with bandits in their processes."""
+    if not world.knobs.served:
+        return Town(world)
+
+    from belated.testing.simulator.service_town import ServiceTown
+
+    return ServiceTown(world)
+
+
 class Town:
     """Everyone who lives in a world."""
 
@@ -84,13 +97,22 @@ class Town:
         self.world = world
         self.learners = [Learner(world, f"learner {n}") for n in range(knobs.learners)]
         self.deciders = [Decider(world, f"decider {n}") for n in range(knobs.deciders)]
+        self._settle_in()
+
+    def _settle_in(self) -> None:
+        """Those who are there in every run: clients, writers, and what befalls them."""
+        world = self.world
         # Deciders are asked most of the time.
         writers = [Writer(world, f"writer {n}") for n in range(2)]
-        servers: list[Server] = [*self.deciders * 3, *writers]
-        for n in range(knobs.clients):
+        servers: list[Server] = [*self._answering() * 3, *writers]
+        for n in range(world.knobs.clients):
             Client(world, f"client {n}", servers)
+        BoundaryWriter(world)
         self._rng = world.stream("town")
         world.schedule.after(0, self._mischief)
+
+    def _answering(self) -> list[Server]:
+        return list(self.deciders)
 
     @property
     def _processes(self) -> list[Process]:
@@ -114,6 +136,7 @@ class Town:
             world.schedule.after(pause, partial(setattr, store, "reachable", True))
         if faults.strike("clock jumped a day"):
             clock.offset += jump
+            world.store_clock_moved |= clock is world.clocks[0]
         if store.has_snapshot(partition) and faults.strike("snapshot damaged"):
             store.spoil(partition, draw, torn)
         records = store.records(partition)
@@ -131,9 +154,13 @@ class Town:
         world.store.veiled.clear()  # restored, and upgraded
         for clock in world.clocks:
             clock.offset = 0
+        world.store_clock_moved = True
+        self._start_all()
+        world.schedule.run()
+
+    def _start_all(self) -> None:
         for process in self._processes:
             process.start()
-        world.schedule.run()
 
     def agree(self) -> str:
         """All invariants: at once, and when all windows are over; returns the digest."""
@@ -145,10 +172,31 @@ class Town:
         world.schedule.now += (rewards.window_us or 0) + 3 * DAY
         fold = self._agree_now()
         check_stamps(world)
+        self._check_modes()
         if rewards.window is not None:
             assert fold.counts["pending"] == fold.counts["dormant"] == 0, "L: not all was settled"
         self._see_statuses(fold)
         return fold.digest
+
+    def _check_modes(self) -> None:
+        """L: every bandit obeys the mode that another has set."""
+        writer, *_ = [process.bandit for process in self._processes]
+        assert writer is not None
+        for mode in (*MODES, "learn"):
+            writer.change_mode(mode)
+            for process in self._processes:
+                bandit = process.bandit
+                assert bandit is not None
+                if bandit.mode != mode:
+                    raise Disagreement(f"L: {process.name} does not read the mode {mode}")
+                try:
+                    decided = bandit.decide(rows_of("", bandit.policy.dim))
+                except BanditOff:
+                    obeyed = mode == "off"
+                else:
+                    obeyed = mode != "off" and (mode != "baseline" or decided.propensity == 1 / 3)
+                if not obeyed:
+                    raise Disagreement(f"L: {process.name} does not obey the mode {mode}")
 
     def _see_statuses(self, fold: Fold) -> None:
         for name, status in _STATUSES.items():

@@ -44,6 +44,9 @@ class World:
         self.sent: list[Request | Decision] = []
         self.acknowledged: list[tuple[Request, Answer]] = []
         self.answered: dict[str, int] = {}
+        #: Whether the store's clock has jumped: then leases end early, or late.
+        self.store_clock_moved = False
+        self._meetings: dict[str, Callable[[], object]] = {}
         self._listen = listen
         self._trace = blake2b(digest_size=16)
 
@@ -56,6 +59,15 @@ class World:
         skew = self.stream(f"{name}'s clock").randint(-60, 60) * SECOND if self.active else 0
         self.clocks.append(Clock(self.schedule, skew))
         return self.clocks[-1]
+
+    def on_meeting(self, who: str, action: Callable[[], object]) -> None:
+        """Say what some actors do when they meet."""
+        self._meetings[who] = action
+
+    def meet(self, who: str) -> None:
+        """Have them meet, here and now."""
+        if self.active and who in self._meetings:
+            self._meetings[who]()
 
     @property
     def active(self) -> bool:
