@@ -66,7 +66,7 @@ def own_decisions_forgotten(patch: pytest.MonkeyPatch) -> None:
 
 def frozen_models_go_on(patch: pytest.MonkeyPatch) -> None:
     """The learner does not look at the switch."""
-    patch.setattr(ServiceJournal, "switched", lambda self: None)
+    patch.setattr(ServiceJournal, "mode", lambda self: None)
 
 
 PLANTS: list[Plant] = [models_of_anyone, own_decisions_forgotten, frozen_models_go_on]
