@@ -9,6 +9,7 @@ from typing import cast
 import pytest
 
 from belated.exceptions import JournalUnavailable, UnknownEvent
+from belated.journals import MemoryStore
 from belated.service import learners as module
 from belated.service.learners import Learners
 from belated.service.learning import LearningService
@@ -18,9 +19,12 @@ from tests.waiting import eventually
 class Scripted:
     """A learner that does what is written, then rests."""
 
-    holder, epoch, board = "me", 1, None
+    holder, epoch = "me", 1
 
     def __init__(self, script: list[Exception | bool]) -> None:
+        store = MemoryStore()
+        store.journal().close()
+        self.board = store.coordination()
         self.script = script
         self.closed = False
         self._leads = False
