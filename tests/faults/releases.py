@@ -107,7 +107,7 @@ def following(folder: Path) -> Release:
     for name, edits in _EDITS.items():
         for old, new in edits.items():
             _edit(package / name, old, new)
-    sql = package / "journals" / "sql"
+    sql = package / "journals" / "postgres" / "sql"
     schema = (sql / "schema.sql").read_text(encoding="utf-8")
     start = schema.index("CREATE FUNCTION belated.append")
     function = schema[start : schema.index("$$;", start) + 3]
@@ -137,7 +137,9 @@ def earlier(revision: str, folder: Path) -> Release:
 def _release(source: Path) -> Release:
     """With what it says of itself."""
     asked = Release(source, 0)
-    which = "import belated.journals.postgres.queries as it; print(it.VERSION, it.__file__)"
+    now = source / "belated" / "journals" / "postgres" / "queries.py"
+    module = "postgres.queries" if now.exists() else "postgres_sql"  # as it was called before
+    which = f"import belated.journals.{module} as it; print(it.VERSION, it.__file__)"
     version, _, file = asked.run("-c", which).strip().partition(" ")
     assert Path(file).is_relative_to(source), f"another release was found, in {file}"
     return Release(source, int(version))

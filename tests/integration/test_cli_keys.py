@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from belated.cli.main import main
-from belated.journals import PostgresKeyStore
+from belated.journals import LiveKey, PostgresKeyStore
 from belated.service.access.keys import hash_of, looks_whole
 
 Say = Callable[..., tuple[int, str, str]]
@@ -46,7 +46,7 @@ def test_a_key_from_its_making_to_its_end(keys: Say, dsn: str) -> None:
     assert f"this is the key {id} of cli shop: keep it now" in said
     store = PostgresKeyStore(dsn)
     (kept,) = [one for one in store.live() if one.id == id]
-    assert kept == (id, "cli shop", ("offers",), ("decide", "reward"), 50.0, hash_of(key))
+    assert kept == LiveKey(id, "cli shop", ("offers",), ("decide", "reward"), 50.0, hash_of(key))
 
     assert keys(*create)[0] == 0
     code, out, said = keys(*create)

@@ -11,8 +11,6 @@ from itertools import count
 
 import psycopg
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from belated.events import Decision, Event, Opaque, Record, Reward, Settled, Void, encode
 from belated.exceptions import (
@@ -25,7 +23,6 @@ from belated.exceptions import (
     OwnerSuperseded,
     SnapshotWarning,
 )
-from belated.ids import key_of, partition_of
 from belated.journals import Journal, PostgresJournal, Snapshot
 from belated.testing import JournalContract, ManualClock
 from tests.integration.postgres_server import StartPostgres
@@ -63,42 +60,6 @@ class TestPostgresJournal(JournalContract):
             partition,
             piece,
         )
-
-    # These two append the same event several times, which this journal keeps once: the same facts
-    # with events that differ.
-
-    def test_an_event_is_in_the_partition_of_its_id(self) -> None:
-        """However events are batched, each partition holds those of its ids, in order."""
-
-        @given(
-            st.lists(st.lists(st.text(min_size=1, max_size=32), max_size=5), max_size=5),
-            st.sampled_from([1, 2, 16]),
-        )
-        def holds(batches: list[list[str]], partitions: int) -> None:
-            numbers = count()
-            with self.open_journal(partitions, ManualClock()) as journal:
-                expected: dict[int, list[tuple[int, Event]]] = {n: [] for n in range(partitions)}
-                for batch in batches:
-                    events = [Void(id, next(numbers)) for id in batch]
-                    for event, position in zip(events, journal.append(events), strict=True):
-                        home = partition_of(key_of(event.id), partitions)
-                        expected[home].append((position, event))
-                for partition, kept in expected.items():
-                    records = journal.read(partition, 0, 1000)
-                    assert [(r.position, r.event) for r in records] == kept
-                    assert all(r.partition == partition for r in records)
-
-        holds()
-
-    def test_a_clock_that_steps_back_is_held(self) -> None:
-        """Stamps never decrease within a partition, one event at a time or in batches."""
-        clock = ManualClock(1000)
-        with self.open_journal(1, clock) as journal:
-            for n, clock.now in enumerate((1000, 900, -5, 999, 1001, 1000)):
-                journal.append([Void("a", n)])
-                journal.append([Void("b", n), Void("c", n)])
-            stamps = [record.recorded for record in journal.read(0, 0, 100)]
-            assert stamps == [1000] * 12 + [1001] * 6
 
 
 def meddle(dsn: str, statement: str, *values: object) -> list[tuple[object, ...]]:

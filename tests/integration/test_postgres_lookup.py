@@ -9,13 +9,11 @@ import numpy as np
 import psycopg
 import pytest
 
-from belated import Bernoulli, DelayedUCB, Explicit
-from belated.events import Activation, Decision, Event, Record, Reward, Settled, Void
+from belated.events import Decision, Record, Reward, Settled, Void
 from belated.exceptions import CorruptEvent
-from belated.ids import key_of, new_id, partition_of
+from belated.ids import key_of, partition_of
 from belated.journals import PostgresJournal
 from belated.journals.postgres import journal as postgres
-from belated.learner import Fold
 from belated.testing import ManualClock
 
 ROW = np.array([1.0, 0.5], dtype=np.float32)
@@ -32,44 +30,6 @@ def journal(dsn: str, bandit: str) -> Iterator[PostgresJournal]:
     with PostgresJournal(dsn, bandit=bandit, partitions=4) as found:
         found._clock = ManualClock(1_000)
         yield found
-
-
-def test_all_records_of_ids_are_found_and_no_others(journal: PostgresJournal) -> None:
-    """By made ids and callers' own, in order, exactly as reading everything finds them."""
-    ids = [new_id(1_700_000_000_000_000 + n) for n in range(20)] + [f"order-{n}" for n in range(20)]
-    events: list[Event] = []
-    for n, id in enumerate(ids):
-        events += [decision(id), Reward(id, n, 1.0), Void(id, n)]
-    events += [Settled(p, 7) for p in range(4)]
-    journal.append(events)
-    journal.append([Activation(id, 1) for id in ids])
-    everything = [one for p in range(4) for one in journal.read(p, 0, 1_000)]
-    for some in ([ids[3]], ids[::7], ["nobody"], []):
-        expected = [one for one in everything if getattr(one.event, "id", None) in some]
-        assert journal.records_of(some) == expected
-
-
-def test_ids_that_begin_alike_are_told_apart(journal: PostgresJournal) -> None:
-    """The index knows half of the key; the rest is compared. Zeros look like what has no id."""
-    ids = ["0" * 31 + "1", "0" * 31 + "2", "0" * 32]
-    journal.append([decision(id) for id in ids] + [Settled(0, 7)])
-    for id in ids:
-        assert [getattr(one.event, "id", None) for one in journal.records_of([id])] == [id]
-    assert [one.event for one in journal.settlements(0)] == [Settled(0, 7)]
-
-
-def test_the_decision_that_counts_is_that_of_the_ledger(journal: PostgresJournal) -> None:
-    """Of several the one with the least time, and of these the one the ledger takes."""
-    rivals = [decision("a", at, index) for at in (9, 5) for index in range(6)]
-    journal.append(rivals)
-    journal.append([Reward("b", 5, 1.0)])
-    fold = Fold(DelayedUCB(2, Bernoulli()), Explicit(), partitions=4)
-    fold.catch_up(journal)
-    partition = partition_of(key_of("a"), 4)
-    entry = fold.ledgers[partition].entry("a")
-    assert entry is not None
-    counts = journal.read(partition, entry.position - 1, 1)[0].event
-    assert journal.decisions(["a", "b", "c"]) == {"a": counts}
 
 
 def test_a_record_that_was_changed_is_noticed(journal: PostgresJournal, dsn: str) -> None:

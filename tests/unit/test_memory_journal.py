@@ -1,14 +1,29 @@
+import threading
+
 from belated.events import Void
-from belated.journals import Journal, MemoryJournal, Snapshot
-from belated.testing import JournalContract, ManualClock
+from belated.journals import Journal, MemoryJournal, MemoryStore, Snapshot
+from belated.journals.memory.coordination import MemoryCoordinationStore
+from belated.journals.memory.keys import MemoryKeyStore
+from belated.testing import (
+    CoordinationContract,
+    JournalContract,
+    KeyStoreContract,
+    ManualClock,
+    StoreContract,
+)
 
 
 class TestMemoryJournal(JournalContract):
     """The contract, on the journal in memory."""
 
     def open_journal(self, partitions: int, clock: ManualClock) -> Journal:
-        """A new one."""
-        return MemoryJournal(partitions=partitions, clock=clock)
+        """In a store of its own."""
+        self.store = MemoryStore(clock=clock)
+        return self.store.journal("b", partitions=partitions)
+
+    def reopen(self, journal: Journal, clock: ManualClock) -> Journal:
+        """Another one on the same facts."""
+        return self.store.journal("b")
 
     def spoil(self, journal: Journal, partition: int, piece: str) -> None:
         """Change a byte where the journal keeps it."""
@@ -29,3 +44,59 @@ class TestMemoryJournal(JournalContract):
         assert first is not None
         first.pieces.clear()
         assert journal.load(0) == Snapshot(0, 0, "v1", {"ledger": b"0"})
+
+
+class TestMemoryStore(StoreContract):
+    """The contract, on the memory of this process."""
+
+    def make_store(self) -> MemoryStore:
+        """A new one."""
+        return MemoryStore()
+
+
+class TestMemoryCoordination(CoordinationContract):
+    """The contract, on the memory of this process."""
+
+    def open_coordination(self, clock: ManualClock) -> MemoryCoordinationStore:
+        """In a store of its own."""
+        self.store = MemoryStore(clock=clock)
+        self.store.journal()
+        return self.store.coordination()
+
+    def reopen(self, store: object, clock: ManualClock) -> MemoryCoordinationStore:
+        """Another one in that store."""
+        return self.store.coordination()
+
+
+class TestMemoryKeys(KeyStoreContract):
+    """The contract, on the memory of this process."""
+
+    def open_keys(self, clock: ManualClock) -> MemoryKeyStore:
+        """In a store of its own."""
+        self.store = MemoryStore(clock=clock)
+        return self.store.keys()
+
+    def reopen(self, store: object, clock: ManualClock) -> MemoryKeyStore:
+        """Another one in that store."""
+        return self.store.keys()
+
+
+def test_threads_may_share_a_store() -> None:
+    """Each event gets a position of its own, and look-ups find all."""
+    store = MemoryStore()
+    given: list[int] = []
+
+    def write(number: int) -> None:
+        journal = store.journal("b", partitions=1)
+        for n in range(500):
+            given.extend(journal.append([Void(f"{number}", n)]))
+            if n % 50 == 0:
+                assert len(journal.records_of([f"{number}"])) == n + 1
+
+    threads = [threading.Thread(target=write, args=(number,)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(given) == list(range(1, 2001))
+    assert len(store.journal("b").records_of([f"{number}" for number in range(4)])) == 2000

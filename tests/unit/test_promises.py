@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import ast
 import re
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -30,13 +30,8 @@ def test_a_fault_names_tests_that_exist(fault: int) -> None:
     assert FAULTS[fault]
     for name in FAULTS[fault]:
         path, *parts = name.split("::")
-        found: ast.AST = ast.parse((ROOT / path).read_text(encoding="utf-8"))
+        found: object = import_module(path.removesuffix(".py").replace("/", "."))
         for part in parts:
-            inside = {
-                one.name: one
-                for one in ast.iter_child_nodes(found)
-                if isinstance(one, ast.ClassDef | ast.FunctionDef)
-            }
-            assert part in inside, name
-            found = inside[part]
+            assert hasattr(found, part), name  # also where a class has it from a contract
+            found = getattr(found, part)
         assert parts[-1].startswith("test_")

@@ -10,9 +10,9 @@ from typing import cast
 import pytest
 
 from belated.exceptions import JournalUnavailable, UnknownEvent
+from belated.service.learning import learners as module
 from belated.service.learning.learners import Learners
 from belated.service.learning.learning_service import LearningService
-from belated.service.learning.learning_service import learners as module
 from tests.waiting import eventually
 
 

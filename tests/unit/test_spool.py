@@ -29,7 +29,7 @@ from belated.exceptions import (
     SnapshotWarning,
 )
 from belated.inputs import Matrix
-from belated.journals import Journal, MemoryJournal, SpoolJournal
+from belated.journals import Journal, MemoryJournal, MemoryStore, SpoolJournal
 from belated.journals.spool.file import Batch, SpoolFile
 from belated.testing import JournalContract, ManualClock
 from tests.waiting import eventually
@@ -113,8 +113,13 @@ class _SpoolContract(JournalContract):
 
     def open_journal(self, partitions: int, clock: ManualClock) -> Journal:
         """In front of a journal in memory."""
-        memory = MemoryJournal(partitions=partitions, clock=clock)
+        self.store = MemoryStore(clock=clock)
+        memory = self.store.journal(partitions=partitions)
         return SpoolJournal(memory, next(self.paths), wait=self.wait, clock=clock)
+
+    def reopen(self, journal: Journal, clock: ManualClock) -> Journal:
+        """Another one in front of the same facts, with a file of its own."""
+        return SpoolJournal(self.store.journal(), next(self.paths), wait=self.wait, clock=clock)
 
     def spoil(self, journal: Journal, partition: int, piece: str) -> None:
         """In the journal behind."""
@@ -182,7 +187,17 @@ def test_all_else_is_unavailable_at_once_while_it_is_away(moody: Moody, disk: Di
     with pytest.raises(JournalUnavailable, match="not there"):
         journal.end(0)
     calls = moody.calls
-    for call in (lambda: journal.read(0, 0, 1), lambda: journal.load(0), lambda: journal.end(0)):
+    for call in (
+        lambda: journal.read(0, 0, 1),
+        lambda: journal.load(0),
+        lambda: journal.end(0),
+        lambda: journal.decisions(["a"]),
+        lambda: journal.records_of(["a"]),
+        lambda: journal.settlements(0),
+        lambda: journal.acquire(0),
+        journal.mode,
+        journal.now,
+    ):
         with pytest.raises(JournalAway, match=r"away \(the journal is not there\)"):
             call()
     assert moody.calls == calls

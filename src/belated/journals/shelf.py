@@ -9,7 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
-from typing import NamedTuple, Protocol, runtime_checkable
+from typing import Protocol, runtime_checkable
+
+import msgspec
 
 from belated.journals.snapshots import Snapshot
 
@@ -61,7 +63,7 @@ class Shelf(Protocol):
         """
 
 
-class Leader(NamedTuple):
+class Leader(msgspec.Struct, frozen=True):
     """The learner that leads a bandit.
 
     Attributes:
@@ -112,7 +114,7 @@ class CoordinationStore(Protocol):
         """Release whatever is held."""
 
 
-class LiveKey(NamedTuple):
+class LiveKey(msgspec.Struct, frozen=True):
     """What a service knows of a key that works.
 
     Attributes:
@@ -132,7 +134,7 @@ class LiveKey(NamedTuple):
     hash: bytes
 
 
-class KeyHistory(NamedTuple):
+class KeyHistory(msgspec.Struct, frozen=True):
     """What people are told of a key.
 
     Attributes:

@@ -2,7 +2,10 @@
 
 Subclass a contract in a test file, give it what it asks for, and pytest runs it:
 
-* :class:`JournalContract`: what every journal must do.
+* :class:`LogContract`, :class:`UniqueLogContract`, :class:`ShelfContract`: the parts of a journal.
+* :class:`JournalContract`: what every journal must do, which is all of these.
+* :class:`CoordinationContract`, :class:`KeyStoreContract`, :class:`StoreContract`: what a service
+  needs of a store beyond journals, and the store that opens all of it.
 * :class:`ManualClock`: a clock that a test moves.
 * :class:`Oracle`: what the records of a partition come to, by the plain text of the rules.
 * :mod:`belated.testing.simulator`: the whole library under faults, one seed a run.
@@ -20,11 +23,31 @@ except ImportError:
 
 # Failures then show the values that were compared, as in any test file.
 pytest.register_assert_rewrite(
-    "belated.testing.journal_contract", "belated.testing.snapshot_contract"
+    *(
+        f"belated.testing.{name}_contract"
+        for name in ("log", "unique_log", "shelf", "journal", "coordination", "key", "store")
+    )
 )
 
 from belated.testing.clocks import ManualClock  # noqa: E402 - after the check above
+from belated.testing.coordination_contract import CoordinationContract  # noqa: E402
 from belated.testing.journal_contract import JournalContract  # noqa: E402
+from belated.testing.key_contract import KeyStoreContract  # noqa: E402
+from belated.testing.log_contract import LogContract  # noqa: E402
 from belated.testing.oracle import Oracle, Outcome  # noqa: E402
+from belated.testing.shelf_contract import ShelfContract  # noqa: E402
+from belated.testing.store_contract import StoreContract  # noqa: E402
+from belated.testing.unique_log_contract import UniqueLogContract  # noqa: E402
 
-__all__ = ["JournalContract", "ManualClock", "Oracle", "Outcome"]
+__all__ = [
+    "CoordinationContract",
+    "JournalContract",
+    "KeyStoreContract",
+    "LogContract",
+    "ManualClock",
+    "Oracle",
+    "Outcome",
+    "ShelfContract",
+    "StoreContract",
+    "UniqueLogContract",
+]

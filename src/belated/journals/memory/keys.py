@@ -59,14 +59,15 @@ class MemoryKeyStore:
         """Return all keys that work."""
         keys = self._keys
         with keys.lock:
-            return sorted(key for key, _, revoked in keys.known.values() if revoked is None)
+            live = [key for key, _, revoked in keys.known.values() if revoked is None]
+        return sorted(live, key=lambda key: key.id)
 
     def all(self) -> list[KeyHistory]:
         """Return all keys that ever worked, the newest first."""
         keys = self._keys
         with keys.lock:
             found = [
-                KeyHistory(*key[:5], created, revoked)
+                KeyHistory(key.id, key.name, key.bandits, key.scopes, key.rate, created, revoked)
                 for key, created, revoked in keys.known.values()
             ]
         return sorted(found, key=lambda one: (-one.created.timestamp(), one.id))

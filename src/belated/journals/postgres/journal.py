@@ -233,6 +233,7 @@ class PostgresJournal(StoredJournal):
 
     def now(self) -> int:
         """The time of the server's clock, which stamps records, in microseconds since 1970."""
+        self._session.check_open()
         if self._clock is not None:
             return self._clock()
         return int(self._session.ask("clock")[0][0])

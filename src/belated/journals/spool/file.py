@@ -31,7 +31,7 @@ _HEADER = struct.Struct("<III")
 _CHUNK = 1 << 20
 
 
-class Store(Protocol):
+class SpoolStorage(Protocol):
     """Bytes that grow at their end: all that is asked of a disk."""
 
     def append(self, data: bytes) -> None:
@@ -99,7 +99,7 @@ class SpoolFile:
         JournalUnavailable: its disk refuses.
     """
 
-    def __init__(self, store: Store, place: str, *, bandit: str, limit: int) -> None:
+    def __init__(self, store: SpoolStorage, place: str, *, bandit: str, limit: int) -> None:
         self._store = store
         self._place = place
         self._limit = limit

@@ -25,7 +25,7 @@ from belated.journals.journal import Journal
 from belated.journals.named import NamedJournal
 from belated.journals.snapshots import Snapshot
 from belated.journals.spool.disk import DiskStore
-from belated.journals.spool.file import Batch, Page, SpoolFile, Store
+from belated.journals.spool.file import Batch, Page, SpoolFile, SpoolStorage
 from belated.journals.spool.worker import Caller, Worker
 
 #: Events handed over, and records read, in one call: few enough that no caller waits for long.
@@ -75,7 +75,7 @@ class SpoolJournal(NamedJournal):
 
     Args:
         journal: the one behind; closed together with this one.
-        path: the file, on a local disk; or a :class:`~belated.journals.spool.file.Store`.
+        path: the file, on a local disk; or a :class:`~belated.journals.spool.file.SpoolStorage`.
         limit: how many bytes the file may have; beyond, :class:`JournalUnavailable`.
         wait: how many seconds the journal has to answer an append or a read; a call may need both,
             so that its caller waits twice as long at worst. None to have no
@@ -100,7 +100,7 @@ class SpoolJournal(NamedJournal):
     def __init__(
         self,
         journal: Journal,
-        path: str | os.PathLike[str] | Store,
+        path: str | os.PathLike[str] | SpoolStorage,
         *,
         limit: int = 1 << 28,
         wait: float | None = 0.35,
@@ -120,7 +120,7 @@ class SpoolJournal(NamedJournal):
         self._forwarded = 0
         self._lock = threading.Lock()  # one thread at a time has the file
         if isinstance(path, str | os.PathLike):
-            store: Store = DiskStore(path)
+            store: SpoolStorage = DiskStore(path)
             self._place = repr(os.fspath(path))
         else:
             store = path

@@ -45,7 +45,8 @@ class BoundaryWriter:
         when = recorded + rng.choice(self._spans) + rng.choice([-1, 0, 0, 1])
         wait = when - world.store.now()
         value = rng.choice([0.0, 1.0])
-        event = rng.choice([Reward(id, when, value), Reward(id, when, value), Void(id, when)])
+        told: list[Reward | Void] = [Reward(id, when, value)] * 2 + [Void(id, when)]
+        event = rng.choice(told)
         world.sent.append(event)
         if rng.random() < 0.5:  # settled at that moment, in either order
             both: list[Event] = [Settled(partition, when), event]

@@ -8,7 +8,7 @@ from belated.testing.simulator.faults import Faults, Killed
 
 
 class Disk:
-    """Bytes in a file: what was synced stays; a :class:`belated.journals.spool.file.Store`.
+    """Bytes in a file: what was synced stays; a :class:`belated.journals.spool.file.SpoolStorage`.
 
     >>> faults = Faults(seed=0)
     >>> faults.stop()

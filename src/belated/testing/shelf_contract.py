@@ -1,34 +1,94 @@
-"""What every journal must do with snapshots, as tests: a part of its contract."""
+"""What every shelf must do, as tests: identity, owners and snapshots."""
 
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 
 from belated.events import Settled, Void
-from belated.exceptions import InvalidInput, SnapshotConflict, SnapshotWarning
-from belated.journals import Journal, Snapshot
+from belated.exceptions import (
+    InvalidInput,
+    JournalClosed,
+    OwnerSuperseded,
+    SnapshotConflict,
+    SnapshotWarning,
+)
+from belated.journals import Journal, Shelf, Snapshot
 from belated.testing.clocks import ManualClock
 
 
-class SnapshotContract:
-    """The part about snapshots; :class:`JournalContract` has it and the rest."""
+class ShelfContract:
+    """Subclass it as ``class TestMyShelf(ShelfContract)`` and say how a journal is opened.
+
+    A shelf is beside a log, whose positions may have gaps: so its tests open whole journals.
+    """
 
     def open_journal(self, partitions: int, clock: ManualClock) -> Journal:
-        """A new and empty journal."""
+        """Open a new and empty journal."""
         raise NotImplementedError
 
-    def reopen(self, journal: Journal, clock: ManualClock) -> Journal:
-        """The same journal opened a second time, while the first is still open.
+    def reopen(self, journal: Any, clock: ManualClock) -> Journal:
+        """Open the same journal a second time, while the first is still open.
 
-        Leave it as it is if a journal does not outlive its object.
+        Leave it as it is if a journal does not outlive its object: tests that need it are skipped.
         """
         pytest.skip("this journal does not outlive its object")
 
-    def spoil(self, journal: Journal, partition: int, piece: str) -> None:
+    def spoil(self, journal: Any, partition: int, piece: str) -> None:
         """Change the stored bytes of one piece of a snapshot behind the journal's back."""
         pytest.skip("there is no way to damage this journal's snapshots")
+
+    # --- identity ---------------------------------------------------------------------------
+
+    def test_the_first_identity_stays(self) -> None:
+        """A second one is answered with the first, until it is replaced on purpose."""
+        first, second = {"family": "Bernoulli", "dim": "8"}, {"family": "Poisson é"}
+        with self.open_journal(1, ManualClock()) as journal:
+            assert isinstance(journal, Shelf)
+            assert journal.identify(first) == first
+            assert journal.identify(second) == first
+            journal.reidentify(second)
+            assert journal.identify(first) == second
+
+    # --- owners -----------------------------------------------------------------------------
+
+    def test_an_owner_who_was_superseded_cannot_save(self) -> None:
+        """Until it acquires the partition anew; what its successor saved is as it was."""
+        clock = ManualClock()
+        with self.open_journal(1, clock) as one, self.reopen(one, clock) as other:
+            first = one.acquire(0)
+            one.save(Snapshot(0, 0, "v1", {"ledger": b"of one"}))
+            second = other.acquire(0)
+            assert second > first
+            of_other = Snapshot(0, 0, "v1", {"ledger": b"of other"})
+            other.save(of_other)
+            with pytest.raises(OwnerSuperseded):
+                one.save(Snapshot(0, 0, "v1", {"ledger": b"too late"}))
+            assert one.load(0) == of_other
+            assert one.acquire(0) > second
+            one.save(Snapshot(0, 0, "v1", {"ledger": b"of one again"}))
+            with pytest.raises(OwnerSuperseded):
+                other.save(of_other)
+
+    def test_partitions_have_owners_of_their_own(self) -> None:
+        """Who loses one can still save the others; who owns none saves as it likes."""
+        clock = ManualClock()
+        with self.open_journal(2, clock) as one, self.reopen(one, clock) as other:
+            one.acquire(0)
+            one.acquire(1)
+            other.acquire(0)
+            saved = Snapshot(1, 0, "v1", {"ledger": b"1"})
+            one.save(saved)
+            with self.reopen(one, clock) as third:
+                assert third.load(1) == saved
+                replaced = Snapshot(0, 0, "v1", {"ledger": b"of a third"})
+                third.save(replaced)
+            assert other.load(0) == replaced
+
+    # --- snapshots --------------------------------------------------------------------------
 
     def test_a_snapshot_comes_back_whole(self) -> None:
         """Each partition has its own; names and bytes of any kind survive."""
@@ -122,13 +182,39 @@ class SnapshotContract:
         """The same name with other bytes would make a snapshot that never was."""
         clock = ManualClock()
         with self.open_journal(1, clock) as one, self.reopen(one, clock) as other:
-            one.append([Void("a", 1)])
-            one.save(Snapshot(0, 1, "v1", {"block 0": b"of one", "ledger": b"1"}))
-            other.save(Snapshot(0, 1, "v1", {"block 0": b"of other", "ledger": b"1"}))
+            (at,) = one.append([Void("a", 1)])
+            one.save(Snapshot(0, at, "v1", {"block 0": b"of one", "ledger": b"1"}))
+            other.save(Snapshot(0, at, "v1", {"block 0": b"of other", "ledger": b"1"}))
             with pytest.raises(SnapshotConflict) as caught:
-                one.save(Snapshot(0, 1, "v1", {}, frozenset({"block 0", "ledger"})))
+                one.save(Snapshot(0, at, "v1", {}, frozenset({"block 0", "ledger"})))
             assert caught.value.names == ["block 0"]
-            other.save(Snapshot(0, 1, "v1", {}, frozenset({"block 0"})))
+            other.save(Snapshot(0, at, "v1", {}, frozenset({"block 0"})))
             loaded = one.load(0)
-            assert loaded == Snapshot(0, 1, "v1", {"block 0": b"of other"})
-            one.save(Snapshot(0, 1, "v1", {}, frozenset({"block 0"})))
+            assert loaded == Snapshot(0, at, "v1", {"block 0": b"of other"})
+            one.save(Snapshot(0, at, "v1", {}, frozenset({"block 0"})))
+
+    def test_what_one_saves_the_other_loads(self) -> None:
+        """Two objects on one journal see each other's identity and snapshots."""
+        clock = ManualClock()
+        with self.open_journal(2, clock) as one, self.reopen(one, clock) as other:
+            one.append([Settled(0, 1), Settled(0, 2)])
+            one.identify({"dim": "8"})
+            assert other.identify({"dim": "9"}) == {"dim": "8"}
+            saved = Snapshot(0, one.end(0), "v1", {"ledger": b"2"})
+            one.save(saved)
+            assert (one.load(0), other.load(0)) == (saved, saved)
+
+    def test_a_closed_shelf_says_so(self) -> None:
+        """Every call raises JournalClosed."""
+        journal = self.open_journal(1, ManualClock())
+        journal.close()
+        calls: list[Callable[[], object]] = [
+            lambda: journal.identify({}),
+            lambda: journal.reidentify({}),
+            lambda: journal.acquire(0),
+            lambda: journal.save(Snapshot(0, 0, "", {})),
+            lambda: journal.load(0),
+        ]
+        for call in calls:
+            with pytest.raises(JournalClosed):
+                call()

@@ -1,0 +1,143 @@
+"""What every coordination store must do, as tests."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from typing import Any
+
+import pytest
+
+from belated.exceptions import JournalClosed, OwnerSuperseded
+from belated.journals import CoordinationStore
+from belated.testing.clocks import ManualClock
+
+
+class CoordinationContract:
+    """Subclass it as ``class TestMyStore(CoordinationContract)`` and say how one is opened."""
+
+    def open_coordination(self, clock: ManualClock) -> CoordinationStore:
+        """Open the store of a bandit that is new."""
+        raise NotImplementedError
+
+    def reopen(self, store: Any, clock: ManualClock) -> CoordinationStore:
+        """Open the same store a second time, while the first is still open."""
+        raise NotImplementedError
+
+    def pass_time(self, store: Any, clock: ManualClock, seconds: float) -> None:
+        """Let so many seconds pass; for a store with a clock of its own, move its leases."""
+        clock.now += round(seconds * 1e6)
+
+    def test_one_holder_leads_at_a_time(self) -> None:
+        """Whoever comes second is told None, and everyone sees who leads and for how long."""
+        clock = ManualClock()
+        with (
+            closing(self.open_coordination(clock)) as store,
+            closing(self.reopen(store, clock)) as other,
+        ):
+            assert isinstance(store, CoordinationStore)
+            assert store.leader() is None
+            epoch = store.acquire_lease("one", 100.0)
+            assert epoch is not None
+            assert other.acquire_lease("two", 100.0) is None
+            leader = other.leader()
+            assert leader is not None
+            assert (leader.holder, leader.epoch) == ("one", epoch)
+            assert 90.0 < leader.seconds <= 100.0
+
+    def test_a_lease_ends_at_its_end(self) -> None:
+        """Not before, and at that very moment no one leads and another may."""
+        clock = ManualClock()
+        with closing(self.open_coordination(clock)) as store:
+            first = store.acquire_lease("one", 100.0)
+            assert first is not None
+            self.pass_time(store, clock, 90.0)
+            assert store.acquire_lease("two", 100.0) is None
+            assert store.leader() is not None
+            self.pass_time(store, clock, 10.0)
+            assert store.leader() is None
+            second = store.acquire_lease("two", 100.0)
+            assert second is not None
+            assert second > first
+
+    def test_a_lease_is_renewed_from_now_on(self) -> None:
+        """The epoch stays, also where it had ended and no other came."""
+        clock = ManualClock()
+        with closing(self.open_coordination(clock)) as store:
+            epoch = store.acquire_lease("one", 100.0)
+            self.pass_time(store, clock, 60.0)
+            assert store.acquire_lease("one", 100.0) == epoch
+            self.pass_time(store, clock, 60.0)
+            assert store.acquire_lease("two", 100.0) is None
+            self.pass_time(store, clock, 60.0)
+            assert store.acquire_lease("one", 100.0) == epoch
+
+    def test_a_lease_that_is_released_is_free_at_once(self) -> None:
+        """By its holder only; the epoch grows with every other holder."""
+        clock = ManualClock()
+        with closing(self.open_coordination(clock)) as store:
+            store.release_lease("one")
+            epochs = [store.acquire_lease("one", 100.0)]
+            store.release_lease("two")
+            assert store.leader() is not None
+            for holder, next_one in (("one", "two"), ("two", "one")):
+                store.release_lease(holder)
+                assert store.leader() is None
+                epochs.append(store.acquire_lease(next_one, 100.0))
+            first, second, third = epochs
+            assert first is not None
+            assert second is not None
+            assert third is not None
+            assert first < second < third
+
+    def test_models_are_numbered_and_the_last_is_there(self) -> None:
+        """Whoever has the last one is told None; bytes of any kind survive."""
+        clock = ManualClock()
+        with (
+            closing(self.open_coordination(clock)) as store,
+            closing(self.reopen(store, clock)) as other,
+        ):
+            assert other.published() is None
+            epoch = store.acquire_lease("one", 100.0)
+            assert epoch is not None
+            data = bytes(range(256)) * 100
+            first = store.publish(b"first", epoch)
+            assert other.published() == (first, b"first")
+            second = store.publish(data, epoch)
+            assert second > first
+            assert other.published(first) == (second, data)
+            assert other.published(second) is None
+            # After a restore numbers can be lower than the last one seen.
+            assert other.published(second + 5) == (second, data)
+
+    def test_only_the_last_epoch_may_publish(self) -> None:
+        """Before anyone leads no one may; a lease that has ended may, until another has led."""
+        clock = ManualClock()
+        with closing(self.open_coordination(clock)) as store:
+            for never in (0, 1):
+                with pytest.raises(OwnerSuperseded):
+                    store.publish(b"too early", never)
+            first = store.acquire_lease("one", 100.0)
+            assert first is not None
+            self.pass_time(store, clock, 200.0)
+            number = store.publish(b"of one", first)
+            second = store.acquire_lease("two", 100.0)
+            assert second is not None
+            with pytest.raises(OwnerSuperseded):
+                store.publish(b"too late", first)
+            assert store.published() == (number, b"of one")
+            assert store.publish(b"of two", second) > number
+
+    def test_a_closed_store_says_so(self) -> None:
+        """Every call raises JournalClosed."""
+        store = self.open_coordination(ManualClock())
+        store.close()
+        store.close()
+        for call in (
+            lambda: store.acquire_lease("one", 1.0),
+            lambda: store.release_lease("one"),
+            store.leader,
+            lambda: store.publish(b"", 1),
+            store.published,
+        ):
+            with pytest.raises(JournalClosed):
+                call()

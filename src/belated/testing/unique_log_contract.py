@@ -1,0 +1,144 @@
+"""What every log that answers by id must do, as tests."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from belated.events import (
+    Activation,
+    Decision,
+    Event,
+    Opaque,
+    Record,
+    Reward,
+    Settled,
+    Switched,
+    Void,
+)
+from belated.exceptions import InvalidInput, JournalClosed
+from belated.families import Bernoulli
+from belated.fold import Fold
+from belated.ids import key_of, new_id, partition_of
+from belated.journals import UniqueLog
+from belated.policies import DelayedUCB
+from belated.rewards import Explicit
+from belated.testing.clocks import ManualClock
+from belated.testing.log_contract import LogContract
+
+_ROW = np.array([1.0, 0.5], dtype=np.float32)
+
+
+class UniqueLogContract(LogContract):
+    """Subclass it as ``class TestMyLog(UniqueLogContract)``; it has the tests of a log too."""
+
+    def open_journal(self, partitions: int, clock: ManualClock) -> UniqueLog:
+        """Open a new and empty log."""
+        raise NotImplementedError
+
+    def reopen(self, journal: Any, clock: ManualClock) -> UniqueLog:
+        """Open the same log a second time, while the first is still open."""
+        pytest.skip("this log does not outlive its object")
+
+    def test_all_records_of_ids_are_found_and_no_others(self) -> None:
+        """By made ids and callers' own, in order, exactly as reading everything finds them."""
+        ids = [new_id(10**15 + n) for n in range(20)] + [f"order-{n}" for n in range(20)]
+        events: list[Event] = []
+        for n, id in enumerate(ids):
+            events += [_decision(id), Reward(id, n, 1.0), Void(id, n)]
+        events += [Settled(p, 7) for p in range(4)]
+        with self.open_journal(4, ManualClock()) as log:
+            assert isinstance(log, UniqueLog)
+            assert log.records_of(ids) == []
+            log.append(events)
+            log.import_records([Record(0, 9, 10**18, Opaque(b"\xc8from a release to come"))])
+            log.append([Activation(id, 1) for id in ids])
+            everything = [one for p in range(4) for one in log.read(p, 0, 1_000)]
+            for some in ([ids[3]], ids[::7], [ids[1], ids[1]], ["nobody"], []):
+                expected = [one for one in everything if getattr(one.event, "id", None) in some]
+                assert log.records_of(some) == expected
+
+    def test_ids_that_begin_alike_are_told_apart(self) -> None:
+        """An index may know a part of the key only. Zeros look like nothing that has no id."""
+        ids = ["0" * 31 + "1", "0" * 31 + "2", "0" * 15 + "1" + "0" * 16, "0" * 32]
+        with self.open_journal(1, ManualClock()) as log:
+            log.append([*map(_decision, ids), Settled(0, 7), Switched(5, "freeze")])
+            for id in ids:
+                assert [getattr(one.event, "id", None) for one in log.records_of([id])] == [id]
+                assert list(log.decisions([id])) == [id]
+            assert [one.event for one in log.settlements(0)] == [Settled(0, 7)]
+            assert log.mode() == Switched(5, "freeze")
+
+    def test_the_decision_that_stands_is_that_of_the_ledger(self) -> None:
+        """Of several under one id the one that the ledger takes; none where none was made."""
+        rivals = [_decision("a", at, index) for at in (9, 5) for index in range(6)]
+        with self.open_journal(4, ManualClock()) as log:
+            log.append(rivals)
+            log.append([Reward("b", 5, 1.0)])
+            fold = Fold(DelayedUCB(2, Bernoulli()), Explicit(), partitions=4)
+            home = partition_of(key_of("a"), 4)
+            records = log.read(home, 0, 100)
+            for record in records:
+                fold.take(record)
+            entry = fold.ledgers[home].entry("a")
+            assert entry is not None
+            (standing,) = [one.event for one in records if one.position == entry.position]
+            assert log.decisions(["a", "b", "c"]) == {"a": standing}
+
+    def test_the_last_settlements_are_found_wherever_they_are(self) -> None:
+        """At the end of the partition or far before it, in order, and no others."""
+        with self.open_journal(2, ManualClock()) as log:
+            assert log.settlements(1) == []
+            log.append([Settled(1, until) for until in range(100, 300)])
+            found = log.settlements(1)
+            assert 1 < len(found) <= 200
+            assert found == log.read(1, 0, 1_000)[-len(found) :]
+            log.append([_decision(f"{n}") for n in range(200)])
+            assert log.settlements(1) == found
+            log.append([Settled(1, 300)])
+            assert log.settlements(1)[-1].event == Settled(1, 300)
+            assert log.settlements(0) == []
+            with pytest.raises(InvalidInput):
+                log.settlements(2)
+
+    def test_the_mode_is_that_of_the_last_switch(self) -> None:
+        """None before the first; other events do not change it."""
+        with self.open_journal(2, ManualClock()) as log:
+            assert log.mode() is None
+            log.append([Switched(9, "freeze", "a sale begins")])
+            log.append([_decision(f"{n}") for n in range(20)])
+            assert log.mode() == Switched(9, "freeze", "a sale begins")
+            log.append([Switched(5, "baseline"), Switched(4, "learn"), Settled(0, 1)])
+            assert log.mode() == Switched(4, "learn")
+
+    def test_what_one_appends_the_other_finds(self) -> None:
+        """Also after it has looked before."""
+        clock = ManualClock()
+        with self.open_journal(1, clock) as one, self.reopen(one, clock) as other:
+            assert other.decisions(["a"]) == {}
+            assert isinstance(other, UniqueLog)
+            one.append([_decision("a"), Settled(0, 4), Switched(5, "off")])
+            assert other.decisions(["a"]) == {"a": _decision("a")}
+            assert other.mode() == Switched(5, "off")
+            assert [record.event for record in other.settlements(0)] == [Settled(0, 4)]
+
+    def test_a_closed_log_looks_nothing_up(self) -> None:
+        """Every look-up raises JournalClosed."""
+        log = self.open_journal(1, ManualClock())
+        log.close()
+        calls: list[Callable[[], object]] = [
+            lambda: log.records_of(["a"]),
+            lambda: log.decisions(["a"]),
+            lambda: log.settlements(0),
+            log.mode,
+        ]
+        for call in calls:
+            with pytest.raises(JournalClosed):
+                call()
+
+
+def _decision(id: str, at: int = 5, index: int = 0) -> Decision:
+    return Decision(id, at, index, index, _ROW, 0.5, 1.0, 0)

@@ -1,0 +1,44 @@
+"""A journal whose positions have gaps, as every journal's may."""
+
+from __future__ import annotations
+
+import random
+from bisect import bisect_right
+from collections.abc import Sequence
+from operator import attrgetter
+
+from belated.events import Event, Record
+from belated.journals import MemoryJournal
+from belated.journals.arrivals import arrange, check_range, route, stamps_for
+
+_position = attrgetter("position")
+
+
+class GappyJournal(MemoryJournal):
+    """A journal in memory whose positions increase by steps drawn at random."""
+
+    _steps = random.Random(7)
+
+    def append(
+        self, events: Sequence[Event], *, recorded: Sequence[int] | None = None
+    ) -> list[int]:
+        """Keep events at positions of our choice."""
+        partitions = [route(event, self._partitions) for event in events]
+        with self._lock:
+            self._check_open()
+            stamps = stamps_for(events, recorded, self._clock)
+            return self._keep(arrange(zip(partitions, stamps, events, strict=True), self._tail))
+
+    def read(self, partition: int, after: int, limit: int) -> list[Record]:
+        """The records beyond a position, which need not be that of a record."""
+        self._check_open()
+        check_range(partition, after, limit, self._partitions)
+        start = bisect_right(self._streams[partition], after, key=_position)
+        return self._streams[partition][start : start + limit]
+
+    def _keep(self, records: list[Record]) -> list[int]:
+        spread = []
+        for one in records:
+            position = self._tail(one.partition).position + self._steps.choice((1, 2, 7, 1000))
+            spread += super()._keep([Record(one.partition, position, one.recorded, one.event)])
+        return spread

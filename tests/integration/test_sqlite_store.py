@@ -1,0 +1,153 @@
+"""A file of SQLite as a store: journals, leases and keys in it, and who may read it."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import threading
+from contextlib import closing
+from itertools import count
+from pathlib import Path
+
+import pytest
+
+from belated.events import Reward
+from belated.exceptions import CorruptEvent
+from belated.journals import (
+    SQLiteCoordinationStore,
+    SQLiteJournal,
+    SQLiteKeyStore,
+    SQLiteStore,
+)
+from belated.testing import CoordinationContract, KeyStoreContract, ManualClock, StoreContract
+from tests.integration.test_sqlite_journal import meddle
+
+
+class TestSQLiteStore(StoreContract):
+    """The contract, on files of SQLite."""
+
+    @pytest.fixture(autouse=True)
+    def _paths(self, tmp_path: Path) -> None:
+        self.paths = (tmp_path / f"{n}.db" for n in count())
+
+    def make_store(self) -> SQLiteStore:
+        """In a file of its own."""
+        return SQLiteStore(next(self.paths))
+
+
+class TestSQLiteCoordination(CoordinationContract):
+    """The contract, on a file of SQLite."""
+
+    @pytest.fixture(autouse=True)
+    def _path(self, tmp_path: Path) -> None:
+        self.path = tmp_path / "offers.db"
+
+    def open_coordination(self, clock: ManualClock) -> SQLiteCoordinationStore:
+        """In a file of its own."""
+        store = SQLiteStore(self.path, clock=clock)
+        store.journal("offers").close()
+        return store.coordination("offers")
+
+    def reopen(self, store: object, clock: ManualClock) -> SQLiteCoordinationStore:
+        """A second connection to the file."""
+        return SQLiteCoordinationStore(self.path, bandit="offers", clock=clock)
+
+
+class TestSQLiteKeys(KeyStoreContract):
+    """The contract, on a file of SQLite."""
+
+    @pytest.fixture(autouse=True)
+    def _path(self, tmp_path: Path) -> None:
+        self.path = tmp_path / "keys.db"
+
+    def open_keys(self, clock: ManualClock) -> SQLiteKeyStore:
+        """In a file of its own."""
+        return SQLiteStore(self.path, clock=clock).keys()
+
+    def reopen(self, store: object, clock: ManualClock) -> SQLiteKeyStore:
+        """A second connection to the file."""
+        return SQLiteKeyStore(self.path, clock=clock)
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """A file that is not there yet."""
+    return tmp_path / "offers.db"
+
+
+@pytest.mark.skipif(os.name != "posix", reason="there are no such rights here")
+def test_only_the_owner_can_read_a_new_file(path: Path) -> None:
+    """Nor its log, whatever the process lets others do; through a link to nowhere too."""
+    link = path.with_name("link.db")
+    link.symlink_to(path)
+    before = os.umask(0)
+    try:
+        with SQLiteJournal(link, bandit="offers") as journal:
+            journal.append([Reward("a", 5, 1.0)])
+            files = sorted(path.parent.glob("offers.db*"))
+            assert len(files) == 3
+            assert {file.stat().st_mode & 0o777 for file in files} == {0o600}
+    finally:
+        os.umask(before)
+
+
+@pytest.mark.skipif(os.name != "posix", reason="there are no such rights here")
+def test_the_rights_of_a_file_that_is_there_stay(path: Path) -> None:
+    """Whoever gave them had a reason."""
+    path.touch(0o640)
+    path.chmod(0o640)
+    SQLiteJournal(path, bandit="offers").close()
+    assert path.stat().st_mode & 0o777 == 0o640
+
+
+def test_looking_makes_no_file(path: Path) -> None:
+    """Nor does a store before something is opened in it."""
+    assert SQLiteStore(path).bandits() == []
+    SQLiteStore(path).create_tables()
+    assert not path.exists()
+
+
+def test_of_many_at_once_one_gets_the_lease(path: Path) -> None:
+    """Each over a connection of its own."""
+    store = SQLiteStore(path)
+    store.journal().close()
+    epochs: dict[str, int | None] = {}
+
+    def ask(holder: str) -> None:
+        with closing(store.coordination()) as mine:
+            epochs[holder] = mine.acquire_lease(holder, 60.0)
+
+    threads = [threading.Thread(target=ask, args=(f"holder {n}",)) for n in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    (winner,) = [holder for holder, epoch in epochs.items() if epoch is not None]
+    with closing(store.coordination()) as mine:
+        leader = mine.leader()
+        assert leader is not None
+        assert leader.holder == winner
+
+
+def test_a_changed_mark_is_noticed(path: Path) -> None:
+    """By which a record would no longer be found under its id."""
+    with SQLiteJournal(path, bandit="offers") as journal:
+        journal.append([Reward("a", 5, 1.0), Reward("b", 6, 1.0)])
+    meddle(path, "UPDATE record SET mark = mark + 1 WHERE place & 255 = 2")
+    with SQLiteJournal(path, bandit="offers") as journal:
+        assert len(journal.records_of(["a"])) == 1
+        with pytest.raises(CorruptEvent, match="position 2"):
+            journal.read(0, 0, 10)
+
+
+def test_a_look_up_uses_the_index(path: Path) -> None:
+    """However many records there are, and for the last settlements and the mode too."""
+    SQLiteJournal(path, bandit="offers").close()
+    with closing(sqlite3.connect(path)) as connection:
+        plan = connection.execute(
+            "EXPLAIN QUERY PLAN SELECT event FROM record "
+            "WHERE mark = 1 AND place > 2 AND place < 3 ORDER BY place DESC LIMIT 4"
+        ).fetchall()
+    assert [row[-1] for row in plan] == [
+        "SEARCH record USING INDEX record_by_mark (mark=? AND rowid>? AND rowid<?)"
+    ]

@@ -1,0 +1,61 @@
+"""What must hold where positions have gaps."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from belated import Bandit, Bernoulli, DelayedUCB, Explicit
+from belated.events import Void
+from belated.journals import Journal, MemoryJournal
+from belated.testing import JournalContract, ManualClock
+from tests.gaps import GappyJournal
+
+
+class TestGappyJournal(JournalContract):
+    """The contract asks for nothing that needs dense positions."""
+
+    def open_journal(self, partitions: int, clock: ManualClock) -> Journal:
+        """A new one."""
+        return GappyJournal(partitions=partitions, clock=clock)
+
+    def reopen(self, journal: Journal, clock: ManualClock) -> Journal:
+        """Another one on the same facts."""
+        assert isinstance(journal, GappyJournal)
+        return GappyJournal.sharing(journal._facts, journal.bandit, clock)
+
+    def spoil(self, journal: Journal, partition: int, piece: str) -> None:
+        """Change a byte where the journal keeps it."""
+        assert isinstance(journal, GappyJournal)
+        journal._snapshots[partition].snapshot.pieces[piece] += b"!"
+
+
+def test_positions_have_gaps() -> None:
+    """Or the contract above would show nothing."""
+    journal = GappyJournal()
+    positions = journal.append([Void("a", n) for n in range(20)])
+    assert positions[-1] > 20
+    assert journal.end(0) == positions[-1]
+    assert len(journal.read(0, positions[4], 100)) == 15
+
+
+def test_a_bandit_does_not_mind_gaps() -> None:
+    """It learns what it learns without them, live and when it reads the journal again."""
+    learned = []
+    for journal in (GappyJournal(), MemoryJournal()):
+        bandit = _bandit(journal)
+        for n in range(60):
+            made = bandit.decide(np.eye(3), id=f"{n}")
+            bandit.observe(made.id, float(n % 3 == 0))
+            if n % 20 == 10:  # others write too
+                journal.append([Void(f"{n - k}", 0) for k in range(5)])
+        bandit.sync()
+        again = _bandit(journal)
+        assert again.counts == bandit.counts
+        np.testing.assert_allclose(again.estimate.theta, bandit.estimate.theta, rtol=1e-8)
+        learned.append(bandit.counts)
+    assert learned[0] == learned[1]
+
+
+def _bandit(journal: Journal) -> Bandit:
+    policy = DelayedUCB(3, Bernoulli())
+    return Bandit(policy=policy, rewards=Explicit(), journal=journal, seed=1)
