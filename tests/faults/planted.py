@@ -149,10 +149,11 @@ def window_off_by_one(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Ledger, "_reward_heard", early)
 
 
-def watermark_off_by_one(patch: pytest.MonkeyPatch) -> None:
+def settled_off_by_one(patch: pytest.MonkeyPatch) -> None:
     """A decision is settled one microsecond before it is due."""
-    judge = entries.judge
+    judge, settle = entries.judge, Ledger._settle
     patch.setattr(book, "judge", lambda facts, watermark, *more: judge(facts, watermark + 1, *more))
+    patch.setattr(Ledger, "_settle", lambda self, window: settle(self, window - 1))
 
 
 def retention_off_by_one(patch: pytest.MonkeyPatch) -> None:
@@ -305,7 +306,7 @@ PLANTS: list[Plant] = [
     reader_passes_over_a_transaction,
     spool_not_synced,
     window_off_by_one,
-    watermark_off_by_one,
+    settled_off_by_one,
     retention_off_by_one,
     lease_off_by_one,
     duplicate_unmatched_reward_counted,

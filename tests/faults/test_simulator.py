@@ -21,7 +21,7 @@ from tests.faults.planted import PLANTS, Plant
 
 KEPT = Path(__file__).with_name("seeds.txt")
 #: Within so many seeds a bug must be found.
-PATIENCE = 500
+PATIENCE = 200
 
 
 def kept_seeds() -> list[int]:
@@ -63,7 +63,7 @@ def test_a_run_is_its_seed() -> None:
 
 @pytest.mark.parametrize("plant", PLANTS, ids=lambda plant: plant.__name__)
 def test_a_planted_bug_is_found(plant: Plant, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Within 500 seeds: those of the real library all hold, see above."""
+    """Within 200 seeds: those of the real library all hold, see above."""
     plant(monkeypatch)
     assert any(sweep([seed]).failures for seed in range(PATIENCE))
 

@@ -201,11 +201,7 @@ class Decider:
             before = model.decided.copy(), model.pending, model.decisions
         try:
             choices = self.policy.choose_all(
-                model,
-                table.astype(np.float64),
-                _ends(requests),
-                [counts and request.activated for request in requests],
-                rng,
+                model, table.astype(np.float64), _ends(requests), _pending(requests, counts), rng
             )
             for choice in choices:
                 if not (0.0 < choice.propensity <= 1.0 and math.isfinite(choice.mean)):
@@ -319,8 +315,15 @@ def warm_up(policy: Policy, using: Kernels | None = None) -> None:
     model.withdraw(rows[0], 0.25)
 
 
+def _pending(requests: Sequence[ParsedRequest], counts: bool) -> list[bool]:
+    """Whether each decision counts as pending for those after it."""
+    return [counts and request.activated for request in requests]
+
+
 def _ends(requests: Sequence[ParsedRequest]) -> list[int]:
     """Where the rows of each request end in the table of all."""
+    if len(requests) == 1:
+        return [requests[0].n_rows]
     end, ends = 0, []
     for request in requests:
         end += request.n_rows

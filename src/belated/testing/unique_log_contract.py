@@ -21,9 +21,9 @@ from belated.events import (
 )
 from belated.exceptions import InvalidInput, JournalClosed
 from belated.families import Bernoulli
-from belated.fold import Fold
 from belated.ids import key_of, new_id, partition_of
 from belated.journals import UniqueLog
+from belated.learner import Fold
 from belated.policies import DelayedUCB
 from belated.rewards import Explicit
 from belated.testing.clocks import ManualClock

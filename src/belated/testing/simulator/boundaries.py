@@ -6,6 +6,7 @@ from functools import partial
 
 from belated.events import Decision, Event, Reward, Settled, Void
 from belated.rewards import retention_us
+from belated.testing.simulator.checks import check_oracle, replayed
 from belated.testing.simulator.world import World
 
 
@@ -35,7 +36,7 @@ class BoundaryWriter:
                 place = partition, record.position
                 if isinstance(record.event, Decision) and place not in self._seen:
                     self._seen.add(place)
-                    if rng.random() < 0.5:
+                    if rng.random() < 0.9:
                         self._aim(record.event.id, partition, record.recorded)
         world.schedule.after(rng.expovariate(20 / world.knobs.span), self._look)
 
@@ -62,3 +63,7 @@ class BoundaryWriter:
             for one in store.begin(events):
                 store.sync(one)
             self._world.tell("the boundary writer", events)
+            if isinstance(events[0], Settled):  # the rules hold at this very moment too
+                partitions = range(self._world.knobs.partitions)
+                replay = replayed(self._world, [store.end(one) for one in partitions])
+                check_oracle(replay, [store.records(one) for one in partitions])

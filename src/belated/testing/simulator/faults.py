@@ -24,6 +24,7 @@ STRIKES = {
     "killed before answering": 0.02,
     "killed before saving": 0.05,
     "killed between partitions": 0.05,
+    "killed at any time": 0.3,
     "stopped in good order": 0.03,
     "partition taken over": 0.2,
     "clock jumped a day": 0.3,

@@ -33,6 +33,7 @@ class Host:
         self._world = world
         self._rng = world.stream(f"{name}'s host at {world.schedule.now}")
         self._died = died
+        self._endings: list[Callable[[], object]] = []
 
     def monotonic(self) -> float:
         """Return virtual seconds."""
@@ -64,8 +65,19 @@ class Host:
     def kill(self) -> None:
         """End the process."""
         if self.alive:
-            self.alive = False
+            self.stop()
             self._died()
+
+    def stop(self) -> None:
+        """Let nothing more happen here."""
+        self.alive = False
+        for ending in self._endings:
+            ending()
+        self._endings.clear()
+
+    def at_end(self, ending: Callable[[], object]) -> None:
+        """Do something when the process has ended."""
+        self._endings.append(ending)
 
     def short_delay(self) -> float:
         """Return the seconds until a thread or a turn of an event loop begins: mostly none."""

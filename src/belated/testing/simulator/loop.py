@@ -44,6 +44,7 @@ class SimulatedLoop:
 
     def create_task(self, coro: Coroutine[Any, Any, Any], **_: Any) -> Task[Any]:
         """Run a coroutine."""
+        self._host.at_end(coro.close)  # what a dead process had begun is not awaited any more
         return Task(coro, loop=self._as_loop, name="task")
 
     def call_soon(self, callback: Callable[..., object], *args: Any, context: Any = None) -> Handle:

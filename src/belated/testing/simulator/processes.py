@@ -70,6 +70,12 @@ class Process:
             self.world.tell(self.name, error)
         return None
 
+    def kill(self) -> None:
+        """End the process here and now."""
+        if self.bandit is not None:
+            self.world.tell(self.name, "killed")
+            self._leave()
+
     def _open(self) -> Bandit:
         knobs = self.world.knobs
         return Bandit(

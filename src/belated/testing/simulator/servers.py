@@ -74,7 +74,7 @@ class Server:
             self.open(self.host)
         except (Killed, *TROUBLE) as error:
             self.world.tell(self.name, f"did not start: {error}")
-            self.host.alive = False
+            self.host.stop()
             self.world.schedule.after(self.pause(), self.start)
 
     def open(self, host: Host) -> None:
@@ -84,7 +84,7 @@ class Server:
     def stop(self) -> None:
         """End the process."""
         assert self.host is not None
-        self.host.alive = False
+        self.host.stop()
         self.world.schedule.after(self.pause(), self.start)
 
     def pause(self) -> float:

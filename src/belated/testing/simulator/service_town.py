@@ -75,6 +75,11 @@ class ServiceTown(Town):
         else:
             self.world.tell("the operator", mode)
 
+    def _kill(self, draw: float) -> None:
+        host = self._servers[int(draw * len(self._servers))].host
+        if host is not None:
+            host.kill()
+
     def _start_all(self) -> None:
         # A lease that was granted while the store's clock was a day ahead would last so long.
         self.store.lead.until = min(self.store.lead.until, self.world.store.now())

@@ -134,6 +134,8 @@ class Town:
         if store.reachable and faults.strike("store unreachable"):
             store.reachable = False
             world.schedule.after(pause, partial(setattr, store, "reachable", True))
+        if faults.strike("killed at any time"):
+            self._kill(rng.random())
         if faults.strike("clock jumped a day"):
             clock.offset += jump
             world.store_clock_moved |= clock is world.clocks[0]
@@ -145,6 +147,10 @@ class Town:
             store.veiled[place] = "damaged"
             world.schedule.after(pause, partial(store.veiled.pop, place, None))  # from a backup
         world.schedule.after(wait, self._mischief)
+
+    def _kill(self, draw: float) -> None:
+        """End one of the processes, whatever it is doing."""
+        self._processes[int(draw * len(self._processes))].kill()
 
     def heal(self) -> None:
         """Nothing fails any longer: everyone is answered, and whatever was left is handed over."""
