@@ -51,6 +51,7 @@ def mark_of(event: Event | Opaque) -> int:
 def mark_of_key(key: bytes) -> int:
     """The same for a key.
 
+    >>> from belated.ids import key_of
     >>> mark_of_key(key_of("018bcfe568007005ab1c2d3e4f506172")) == 0x018BCFE568007005 >> 1
     True
     """
