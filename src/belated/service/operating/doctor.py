@@ -89,7 +89,7 @@ def _left(folder: SpoolFolder, bandit: str) -> Finding:
         return wrong(check, str(error), "see who owns the files")
     damaged = [str(path) for path, waiting in left.items() if waiting < 0]
     if damaged:
-        mend = "open it with belated.journals.SpoolJournal, which says where it is damaged"
+        mend = "give it to the user of the service; if it is damaged, its log says where"
         return wrong(check, f"{', '.join(damaged)} cannot be read", mend)
     if left:
         what = f"{sum(left.values())} events of processes that have died wait in {len(left)} files"
