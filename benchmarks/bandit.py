@@ -29,10 +29,10 @@ from policies import report
 from belated import Bandit, Bernoulli, DelayedUCB, Explicit, kernels
 from belated.estimators import Online
 from belated.events import Decision, Event, Reward
-from belated.learner.fold import Fold
 from belated.ids import new_id
 from belated.inputs import Matrix
 from belated.journals import MemoryJournal, SQLiteJournal
+from belated.learner.fold import Fold
 
 TARGETS = {(20, 10): (1.3, 0.6), (100, 100): (1.2, 0.95)}
 WEEK = Explicit(timedelta(days=7))

@@ -24,8 +24,8 @@ import numpy as np
 
 from belated import Bernoulli, DelayedUCB, Explicit
 from belated.events import Decision, Record, Reward, Settled
-from belated.learner.fold import Fold
 from belated.ids import new_id
+from belated.learner.fold import Fold
 
 DIM = 50
 START = 1_700_000_000_000_000

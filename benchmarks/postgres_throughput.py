@@ -40,11 +40,11 @@ from tqdm import tqdm
 
 from belated import Bernoulli, DelayedUCB, kernels
 from belated.events import Decision, Event, encode
-from belated.learner.fold import PAGE, Fold
 from belated.ids import new_id
 from belated.journals import Journal, MemoryJournal, PostgresJournal
 from belated.journals.postgres.arrivals import check_of, mark_of
 from belated.journals.postgres.queries import query
+from belated.learner.fold import PAGE, Fold
 
 BATCH = 128
 APPEND_GOAL, READ_GOAL = 60, 50

@@ -21,9 +21,9 @@ import numpy as np
 
 from belated import Bernoulli, DelayedUCB, Explicit
 from belated.events import Decision, Event, Reward
-from belated.learner.fold import Fold, same_sums
 from belated.ids import new_id
 from belated.journals import PostgresJournal
+from belated.learner.fold import Fold, same_sums
 
 sys.path.append(str(Path(__file__).parents[1]))
 

@@ -25,6 +25,8 @@ import numpy as np
 from service_apps import ARMS, DIM, OFFERS
 from service_processes import Server
 
+from belated.journals import open_store
+
 # Found by what service_processes.py adds to the path.
 from tests.integration.keyrings import make
 from tests.integration.postgres_server import database
@@ -108,7 +110,7 @@ def main() -> None:
         Server("guarded", dsn) as guarded,
     ):
         measure(Path(name), echo, service, arguments)
-        key = make(dsn, "decide", rate=1e6).key
+        key = make(open_store(dsn), "decide", rate=1e6).key
         time.sleep(2.5)  # until it is known
         compare(Path(name), service, guarded, key, arguments)
 

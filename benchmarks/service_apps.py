@@ -13,16 +13,16 @@ from pathlib import Path
 from typing import ClassVar
 
 from belated import Bernoulli, DelayedUCB, Explicit
+from belated.journals import open_store
 from belated.learner import Learner
 from belated.service import Definition, create_app
-from belated.service.http.app import learning
+from belated.service.access.tokens import TokenKeys
 from belated.service.http.asgi_io import Receive, Scope, Send, answer_bytes, body_of
-from belated.service.learning.learners import Learners
+from belated.service.http.server import serve
+from belated.service.learning.learners import Learners, learning_service
 from belated.service.operating.logs import start_logging
 from belated.service.operating.metrics import Metrics
-from belated.service.http.server import serve
 from belated.service.serving.spools import SpoolFolder
-from belated.service.access.tokens import TokenKeys
 
 DIM, ARMS = 20, 10
 OFFERS = Definition(
@@ -33,7 +33,7 @@ OFFERS = Definition(
 class Echo:
     """Answers what it was sent: what any service on this server costs at least."""
 
-    desks: ClassVar = {}
+    bandits: ClassVar = {}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
@@ -90,7 +90,7 @@ def learn(port: int, dsn: str) -> int:
     fit_on_demand()
     told = threading.Event()
     signal.signal(signal.SIGTERM, lambda number, frame: told.set())
-    learners = Learners({OFFERS.name: partial(learning, OFFERS, dsn)})
+    learners = Learners({OFFERS.name: partial(learning_service, OFFERS, open_store(dsn))})
     stop = Metrics({}, learners, {}).listen(port)
     learners.start()
     told.wait()

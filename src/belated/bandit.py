@@ -28,7 +28,7 @@ from belated.exceptions import (
 from belated.features import Actions, Features, action_names
 from belated.ids import check_id, key_of, partition_of
 from belated.inputs import Row, as_event_time, as_moment, as_rows
-from belated.journals import Journal, MemoryJournal
+from belated.journals import Journal, MemoryJournal, open_journal
 from belated.journals.arrivals import route, system_clock
 from belated.journals.identity import identify
 from belated.kernels import Kernels
@@ -53,7 +53,8 @@ class Bandit:
     Args:
         policy: how actions are chosen.
         rewards: what a missing reward means. There is no default: only you can know.
-        journal: where facts are kept; in memory if None.
+        journal: where facts are kept, or its address: ``"sqlite:///offers.db?bandit=offers"``,
+            ``"postgresql://user@host/name?bandit=offers"``; in memory if None.
         features: from a context and actions to rows; without them you pass rows.
         retention: how long after a decision its reward is accepted; None: for ever.
         seed: of the choices, or a generator.
@@ -83,7 +84,7 @@ class Bandit:
         *,
         policy: Policy,
         rewards: Rewards | None = None,
-        journal: Journal | None = None,
+        journal: Journal | str | None = None,
         features: Features | None = None,
         retention: timedelta | None = None,
         seed: int | np.random.Generator | None = None,
@@ -104,7 +105,9 @@ class Bandit:
         self.retention = retention
         self._retention = retention_us(retention, rewards)
         self._clock = clock or system_clock
-        self.journal: Journal = MemoryJournal(clock=clock) if journal is None else journal
+        if journal is None:
+            journal = MemoryJournal(clock=clock)
+        self.journal: Journal = open_journal(journal) if isinstance(journal, str) else journal
         self._using = using
         self._tuning = tuning
         fold = self._new_fold()

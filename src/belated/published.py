@@ -116,8 +116,8 @@ class PublishedModel(msgspec.Struct, frozen=True, array_like=True):
         body = msgspec.msgpack.encode(self)
         return bytes([VERSION]) + blake2b(body, digest_size=_CHECKSUM).digest() + body
 
-    @classmethod
-    def read(cls, data: bytes) -> Self:
+    @staticmethod
+    def read(data: bytes) -> PublishedModel:
         """What :meth:`write` gave.
 
         Raises:
@@ -130,7 +130,10 @@ class PublishedModel(msgspec.Struct, frozen=True, array_like=True):
         checksum, body = data[1 : 1 + _CHECKSUM], data[1 + _CHECKSUM :]
         if blake2b(body, digest_size=_CHECKSUM).digest() != checksum:
             raise CorruptJournal("a published model was changed on its way: publish it again")
-        return msgspec.msgpack.decode(body, type=cls)
+        return _read(body)
+
+
+_read = msgspec.msgpack.Decoder(PublishedModel).decode
 
 
 def _bytes(root: Matrix) -> bytes:

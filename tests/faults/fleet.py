@@ -18,7 +18,7 @@ class Fleet:
     """Two deciders and a learner.
 
     Args:
-        dsn: of the database, which has tables.
+        dsn: address of the database, which has tables.
         folder: for their files.
         release: that they run at first.
 
@@ -76,9 +76,18 @@ class Fleet:
 
     def _start(self, release: Release, command: str, *options: str) -> Process:
         log = self._folder / f"log {len(self._started)}"
-        process = Process(log, command, str(self.file), *options, PYTHONPATH=str(release.source))
+        file = self.file if release.knows_addresses else _as_before(self.file)
+        process = Process(log, command, str(file), *options, PYTHONPATH=str(release.source))
         self._started.append(process)
         return process
+
+
+def _as_before(file: Path) -> Path:
+    """The same configuration for a release that knows PostgreSQL alone."""
+    text = file.read_text(encoding="utf-8")
+    before = file.with_name("before.toml")
+    before.write_text(text.replace("[store]\naddress", "[database]\ndsn"), encoding="utf-8")
+    return before
 
 
 def _stop(process: Process) -> None:

@@ -31,8 +31,11 @@ with PostgresJournal(sys.argv[1], bandit=sys.argv[2]) as journal:
 SAVED = """
 import json, sys
 from belated import Bernoulli, DelayedUCB, Explicit
-from belated.learner.fold import Fold
 from belated.journals import PostgresJournal
+try:
+    from belated.learner.fold import Fold
+except ImportError:  # an earlier release
+    from belated.fold import Fold
 with PostgresJournal(sys.argv[1], bandit=sys.argv[2]) as journal:
     fold = Fold(DelayedUCB(2, Bernoulli()), Explicit(), partitions=journal.partitions)
     fold.load(journal)
@@ -78,6 +81,11 @@ class Release(NamedTuple):
 
     source: Path
     tables: int
+
+    @property
+    def knows_addresses(self) -> bool:
+        """Whether its configuration has a store rather than a database."""
+        return (self.source / "belated" / "journals" / "addresses.py").exists()
 
     def run(self, *arguments: str) -> str:
         """What Python prints when it runs this with the release."""
@@ -136,13 +144,10 @@ def earlier(revision: str, folder: Path) -> Release:
 
 def _release(source: Path) -> Release:
     """With what it says of itself."""
-    asked = Release(source, 0)
-    now = source / "belated" / "journals" / "postgres" / "queries.py"
-    module = "postgres.queries" if now.exists() else "postgres_sql"  # as it was called before
-    which = f"import belated.journals.{module} as it; print(it.VERSION, it.__file__)"
-    version, _, file = asked.run("-c", which).strip().partition(" ")
+    file = Release(source, 0).run("-c", "import belated; print(belated.__file__)").strip()
     assert Path(file).is_relative_to(source), f"another release was found, in {file}"
-    return Release(source, int(version))
+    steps = source.rglob("migrations/*.sql")
+    return Release(source, max(int(step.name[:4]) for step in steps))
 
 
 def _share_kernels(package: Path) -> None:

@@ -53,8 +53,8 @@ def test_a_clock_that_jumps_by_a_day(
         for id in ids[::2]:
             path = f"/v1/offers/decisions/{id}/reward"
             assert http.put(path, json={"value": 1.0}).status_code == 202
-        desk = app.bandits["offers"]
-        eventually(lambda: desk.decider.model.n == (EACH if state == "pending" else 2 * EACH))
+        offers = app.bandits["offers"]
+        eventually(lambda: offers.decider.model.n == (EACH if state == "pending" else 2 * EACH))
         time.sleep(1)  # whoever believes such a clock goes on writing that time has passed
         delays = app._learners.running["offers"].delays
         assert (delays.cumulative[-1], 0 <= delays.total < 60) == (EACH, True)

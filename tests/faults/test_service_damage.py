@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import closing
 
-from belated.journals import PostgresCoordinationStore
+from belated.journals import open_store
 from belated.published import PublishedModel
 from tests.faults.service_load import Load
 from tests.faults.town import Town, assert_nothing_lost
@@ -25,8 +25,8 @@ def test_bits_that_flip(town: Town) -> None:
         town.learner = town.start("learn")
         later(lambda: town.learner.mentions("SnapshotWarning"))
         later(lambda: town.learner.mentions(f"partition 0, position {known + 20} "))
-        with closing(PostgresCoordinationStore(town.server.dsn, bandit="offers")) as board:
-            found = board.published()
+        with closing(open_store(town.server.dsn).coordination("offers")) as coordination:
+            found = coordination.published()
         assert found is not None
         assert PublishedModel.read(found[1]).positions[0] < known + 20
         assert town.decider.decide()

@@ -13,6 +13,7 @@ import psycopg
 import pytest
 
 from belated.events import Settled
+from belated.journals import PostgresJournal
 from tests.faults.gates import Between
 from tests.faults.service_load import Load
 from tests.faults.test_postgres_outage import cut_off, hung, swallowed
@@ -111,7 +112,7 @@ def test_a_transaction_of_another_that_idles(town: Town, full: bool) -> None:
     seconds = 60.0 if full else 3.0
     with (
         Load(town.port) as load,
-        town.journal() as journal,
+        PostgresJournal(town.server.dsn, bandit="offers") as journal,
         psycopg.connect(town.server.dsn) as other,
     ):
         time.sleep(1)

@@ -13,7 +13,7 @@ from typing import Any
 
 from belated import Bernoulli, DelayedUCB, Explicit
 from belated.events import Decision, Record
-from belated.journals import PostgresJournal
+from belated.journals import Journal, open_store
 from belated.learner.fold import Fold
 from belated.testing.simulator.checks import check_counts, check_oracle, check_same
 from tests.faults.service_load import Load, value_of
@@ -24,11 +24,11 @@ from tests.integration.serving import free_port
 PARTITIONS = 2
 
 
-def write_config(folder: Path, dsn: str, *server: str) -> Path:
+def write_config(folder: Path, address: str, *server: str) -> Path:
     """The file of a service whose learner is a process of its own; more lines for ``[server]``."""
     lines = (
-        "[database]",
-        f'dsn = "{dsn}"',
+        "[store]",
+        f'address = "{address}"',
         "[server]",
         "learn = false",
         *server,
@@ -109,9 +109,9 @@ class Town:
         self.learner.heard("this learner leads")
         later(lambda: self.decider.ask("GET", "/readyz")[0] == 200)
 
-    def journal(self) -> PostgresJournal:
+    def journal(self) -> Journal:
         """By the straight way."""
-        return PostgresJournal(self.server.dsn, bandit="offers")
+        return open_store(self.server.dsn).journal("offers")
 
     def records(self) -> list[list[Record]]:
         """All there are, of each partition."""
@@ -130,7 +130,7 @@ class Town:
 
     def left_behind(self) -> bool:
         """Whether a process that was killed had left events in its spool."""
-        said = "what a process had left was handed over"
+        said = "events that a process had left were delivered"
         return any(one.said(said) is not None for one in self._started)
 
     def close(self) -> None:
@@ -165,7 +165,7 @@ def assert_nothing_lost(town: Town, load: Load) -> str:
 
 
 def check_saved(
-    journal: PostgresJournal, make: Callable[[], Fold], version: int
+    journal: Journal, make: Callable[[], Fold], version: int
 ) -> tuple[Fold, list[list[Record]]]:
     """What a learner has saved, and what came since, is what the records say: C, H, the oracle.
 

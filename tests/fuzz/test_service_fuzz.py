@@ -28,7 +28,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from belated import Bernoulli, DelayedThompson, DelayedUCB, Explicit, Gaussian, Shared
 from belated.events import Decision
-from belated.journals import PostgresJournal
+from belated.journals import Store, open_store
 from belated.learner.fold import Fold
 from belated.service import Definition, create_app
 from belated.service.access.keys import SCOPES, new_key
@@ -106,12 +106,12 @@ class Fuzzed:
         self.strangers: dict[str, Any] | None = None
         self.folds: dict[str, Fold] = {}
 
-    def ask_for_keys(self, dsn: str) -> None:
+    def ask_for_keys(self, store: Store) -> None:
         """Have keys: one that may do all, and others that may not."""
         fuzzed, place = ["guarded", "switchable"], "untouched"
-        self.key, revoked = make(dsn, *SCOPES, bandits=tuple(fuzzed)), make(dsn, *SCOPES)
-        lesser = {one: make(dsn, *[other for other in SCOPES if other != one]) for one in SCOPES}
-        revoke(dsn, revoked.id)
+        self.key, revoked = make(store, *SCOPES, bandits=tuple(fuzzed)), make(store, *SCOPES)
+        lesser = {one: make(store, *[other for other in SCOPES if other != one]) for one in SCOPES}
+        revoke(store, revoked.id)
         self.strangers = {
             "place": place,
             "known": fuzzed,
@@ -155,13 +155,13 @@ class Fuzzed:
 class Both:
     """The two services on one database, and all that they log."""
 
-    def __init__(self, dsn: str, lines: list[str]) -> None:
-        self.dsn = dsn
+    def __init__(self, store: Store, lines: list[str]) -> None:
+        self.store = store
         self.lines = lines
         keys = TokenKeys({"k1": bytes(range(32))})
-        self.open = Fuzzed(create_app(OPEN, dsn, learn=True))
-        self.keyed = Fuzzed(create_app(KEYED, dsn, learn=True, auth="keys", token_keys=keys))
-        self.keyed.ask_for_keys(dsn)
+        self.open = Fuzzed(create_app(OPEN, store, learn=True))
+        self.keyed = Fuzzed(create_app(KEYED, store, learn=True, auth="keys", token_keys=keys))
+        self.keyed.ask_for_keys(store)
         self.each = (self.open, self.keyed)
         eventually(lambda: all(one.get("/readyz").is_success for one in self.each))
         self.metrics_before = [one.metrics() for one in self.each]
@@ -180,9 +180,10 @@ def both() -> Iterator[Both]:
     require_programs()
     postgres = PostgresServer()
     try:
-        PostgresJournal.create_tables(postgres.dsn)
+        store = open_store(postgres.dsn)
+        store.create_tables()
         with listening() as lines:
-            found = Both(postgres.dsn, lines)
+            found = Both(store, lines)
             yield found
         for one in found.each:
             one.stop()
@@ -266,7 +267,7 @@ def test_every_route_was_asked_by_those_who_may_and_those_who_may_not(both: Both
         for status in (401, 403):
             assert (asked[route.method, route.path, status] > 0) == (route.scope is not None)
             assert both.open.app.requests[route.method, route.path, status] == 0
-    with PostgresJournal(both.dsn, bandit="untouched") as journal:
+    with both.store.journal("untouched") as journal:
         assert [journal.end(partition) for partition in range(journal.partitions)] == [0, 0]
         assert journal.mode() is None
 
@@ -298,7 +299,7 @@ def test_neither_log_nor_metrics_have_anything_of_what_was_sent(both: Both) -> N
     """Only what is known to be said, and no canary, key or token."""
     kept = set()
     for name in ("rows", "shared", "guarded"):
-        with PostgresJournal(both.dsn, bandit=name) as journal:
+        with both.store.journal(name) as journal:
             for partition in range(journal.partitions):
                 kept |= {
                     record.event.id
@@ -318,4 +319,4 @@ def test_the_ledger_is_that_of_the_journal(both: Both, definition: Definition) -
     """The learner's own equals a fold of the journal from its start; its estimate is finite."""
     fuzzed = both.open if definition in OPEN else both.keyed
     fuzzed.stop()
-    check_ledger(fuzzed.folds[definition.name], definition, both.dsn)
+    check_ledger(fuzzed.folds[definition.name], definition, both.store)

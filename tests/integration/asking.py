@@ -9,7 +9,7 @@ from typing import Any
 import httpx
 import msgspec
 
-from belated.journals import PostgresJournal
+from belated.journals import Journal
 from belated.service.http.openapi import describe
 from belated.service.http.routes import BANDIT_ROUTES, find
 from belated.service.wire.problem import Problem
@@ -24,7 +24,7 @@ _PATHS = describe(BANDIT_ROUTES, keys=True, tokens=True)["paths"]
 class Asking:
     """Sends bytes to one bandit, and looks into its journal."""
 
-    def __init__(self, http: httpx.Client, journal: PostgresJournal, bandit: str) -> None:
+    def __init__(self, http: httpx.Client, journal: Journal, bandit: str) -> None:
         self.http = http
         self.journal = journal
         self.base = f"/v1/{bandit}"

@@ -1,4 +1,4 @@
-"""A real PostgreSQL for the tests that need one: started once, with the tables made."""
+"""Stores for the tests: a file of SQLite, and a real PostgreSQL that is started once."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from itertools import count
 
 import pytest
 
+from belated.journals import Store, open_store
 from tests.integration.postgres_server import PostgresServer, StartPostgres, require_programs
 
 
@@ -34,6 +35,32 @@ def postgres(start_postgres: StartPostgres) -> Iterator[PostgresServer]:
 def dsn(postgres: PostgresServer) -> str:
     """Where the shared server is."""
     return postgres.dsn
+
+
+@pytest.fixture(scope="session", params=["sqlite", "postgresql"])
+def address(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The address of a store: whatever takes this is tested on each kind."""
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path_factory.mktemp('store')}/belated.db"
+    dsn: str = request.getfixturevalue("dsn")
+    return dsn
+
+
+@pytest.fixture(scope="session")
+def store(address: str) -> Store:
+    """The store there."""
+    return open_store(address)
+
+
+@pytest.fixture(params=["postgresql"])
+def own_server(start_postgres: StartPostgres) -> Iterator[PostgresServer]:
+    """A server to be killed; SQLite has none, so whatever takes this is about PostgreSQL alone."""
+    server = start_postgres()
+    try:
+        open_store(server.dsn).create_tables()
+        yield server
+    finally:
+        server.stop()
 
 
 _numbers = count()

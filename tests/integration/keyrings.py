@@ -1,4 +1,4 @@
-"""Keys for tests: made in the database, as `belated keys create` does."""
+"""Keys for tests: made in the store, as `belated keys create` does."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from http.client import HTTPConnection
 from itertools import count
 from typing import NamedTuple
 
-from belated.journals import PostgresKeyStore
+from belated.journals import Store
 from belated.service.access.keys import hash_of, new_key
 from tests.waiting import eventually
 
@@ -26,28 +26,28 @@ class Made(NamedTuple):
 
 
 def make(
-    dsn: str, *scopes: str, bandits: tuple[str, ...] = ("*",), rate: float | None = None
+    store: Store, *scopes: str, bandits: tuple[str, ...] = ("*",), rate: float | None = None
 ) -> Made:
     """A key under a name of its own."""
-    store = PostgresKeyStore(dsn)
+    keys = store.keys()
     key, id = new_key()
-    assert store.create(id, f"test {next(_numbers)}", bandits, scopes, rate, hash_of(key))
-    store.close()
+    assert keys.create(id, f"test {next(_numbers)}", bandits, scopes, rate, hash_of(key))
+    keys.close()
     return Made(key, id)
 
 
-def known(dsn: str, url: str) -> Made:
+def known(store: Store, url: str) -> Made:
     """A key that may do all with bandits, once a service knows it."""
-    made = make(dsn, "decide", "reward", "read")
+    made = make(store, "decide", "reward", "read")
     eventually(lambda: answers(url, made, "/metrics") == 200)
     return made
 
 
-def revoke(dsn: str, id: str) -> None:
+def revoke(store: Store, id: str) -> None:
     """End a key."""
-    store = PostgresKeyStore(dsn)
-    assert store.revoke(id)
-    store.close()
+    keys = store.keys()
+    assert keys.revoke(id)
+    keys.close()
 
 
 def answers(url: str, made: Made, path: str) -> int:

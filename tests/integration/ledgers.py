@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from belated.journals import PostgresJournal
+from belated.journals import Store
 from belated.learner.fold import Fold
 from belated.service import Definition
 from belated.service.http.app import Service
@@ -16,9 +16,9 @@ def folds_of(app: Service) -> dict[str, Fold]:
     return {name: fold for name, fold in found.items() if fold is not None}
 
 
-def check_ledger(live: Fold, definition: Definition, dsn: str) -> None:
+def check_ledger(live: Fold, definition: Definition, store: Store) -> None:
     """Equal to a fold of the journal from its start, and finite."""
-    with PostgresJournal(dsn, bandit=definition.name) as journal:
+    with store.journal(definition.name) as journal:
         assert live.catch_up(journal) < 100  # what was told or settled at the very end
         fresh = Fold(
             definition.policy,

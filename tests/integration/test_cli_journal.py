@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from belated import Bandit, Bernoulli, DefaultAfter, DelayedUCB, Explicit, Gaussian, Poisson
-from belated.cli.journal_file import pages
+from belated.cli.journal_address import pages
 from belated.cli.journal_identity import family_of
 from belated.cli.main import JOURNAL, main
 from belated.events import (
@@ -38,7 +38,17 @@ from belated.policies import Greedy
 from belated.testing import ManualClock
 from tests.command_line import Command
 
-complaint = Command("journal").complaint
+
+def complaint(capsys: pytest.CaptureFixture[str], *arguments: object) -> str:
+    """What a command says that cannot do what was asked."""
+    return Command("journal").complaint(capsys, *map(argument, arguments))
+
+
+def argument(one: object) -> str:
+    """A path to a journal as its address, anything else as it is."""
+    is_journal = isinstance(one, Path) and one.suffix == ".db"
+    return f"sqlite:///{one}" if is_journal else str(one)
+
 
 START = 1_700_000_000_000_000
 SECOND = 1_000_000
@@ -181,7 +191,7 @@ def place_of(partition: int, position: int, bandit: int = 1) -> int:
 def said(capsys: pytest.CaptureFixture[str], *arguments: object, code: int = 0) -> str:
     """What a command prints, whose exit code is as expected."""
     capsys.readouterr()
-    assert main(["journal", *map(str, arguments)]) == code
+    assert main(["journal", *map(argument, arguments)]) == code
     return capsys.readouterr().out
 
 
@@ -198,13 +208,15 @@ class TestCommand:
     def test_runs_as_a_module(self, tmp_path: Path) -> None:
         """The main path in real processes: look, verify, export, import."""
         digest = used_journal(tmp_path / "offers.db")
-        shown = spawned("journal", "inspect", "offers.db", cwd=tmp_path)
+        shown = spawned("journal", "inspect", "sqlite:///offers.db", cwd=tmp_path)
         assert shown.returncode == 0
         assert "Bernoulli()" in shown.stdout
-        exported = spawned("journal", "export", "offers.db", cwd=tmp_path)
-        taken = spawned("journal", "import", "-", "new.db", cwd=tmp_path, input=exported.stdout)
+        exported = spawned("journal", "export", "sqlite:///offers.db", cwd=tmp_path)
+        taken = spawned(
+            "journal", "import", "-", "sqlite:///new.db", cwd=tmp_path, input=exported.stdout
+        )
         assert (taken.returncode, taken.stderr) == (0, "")
-        verified = spawned("journal", "verify", "new.db", "--window", "6h", cwd=tmp_path)
+        verified = spawned("journal", "verify", "sqlite:///new.db", "--window", "6h", cwd=tmp_path)
         assert verified.returncode == 0
         assert digest in verified.stdout
         assert (shown.stderr, exported.stderr, verified.stderr) == ("", "", "")
@@ -212,7 +224,7 @@ class TestCommand:
     def test_stops_quietly_when_nobody_reads(self, tmp_path: Path) -> None:
         """`export | head -1` ends without a traceback."""
         path = random_journal(tmp_path / "offers.db", 0, 1, count=2_000)
-        command = [sys.executable, "-m", "belated", "journal", "export", str(path)]
+        command = [sys.executable, "-m", "belated", "journal", "export", argument(path)]
         with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
             assert process.stdout is not None
             assert process.stderr is not None
@@ -248,12 +260,15 @@ class TestCommand:
         before = {path: path.read_bytes() for path in tmp_path.iterdir() if path.is_file()}
 
         assert "no such file" in complaint(capsys, "inspect", tmp_path / "none.db")
-        assert "this is no file" in complaint(capsys, "inspect", folder)
+        cure = f"for that file use 'sqlite:///{journal}'"
+        for command in (["inspect"], ["verify"], ["export"], ["show", "a"], ["import", "-"]):
+            assert cure in complaint(capsys, *command, str(journal))
+        assert "this is no file" in complaint(capsys, "inspect", f"sqlite:///{folder}")
         for path in (text, empty, other):
-            for command in (["inspect"], ["verify"], ["export"], ["entry", "a"]):
-                assert "no journal of belated" in complaint(capsys, *command, path)
+            for command in (["inspect"], ["verify"], ["export"], ["show", "a"]):
+                assert "no journal of belated" in complaint(capsys, *command, f"sqlite:///{path}")
         assert "no bandit 'x', but 'offers'" in complaint(
-            capsys, "verify", journal, "--bandit", "x"
+            capsys, "verify", f"sqlite:///{journal}?bandit=x"
         )
         assert "no time span" in complaint(capsys, "verify", journal, "--window", "7 days")
         assert "too long" in complaint(capsys, "verify", journal, "--window", f"{9**20}d")
@@ -261,14 +276,17 @@ class TestCommand:
         assert "shorter" in complaint(
             capsys, "verify", journal, "--window", "2d", "--retention", "1d"
         )
-        assert "the id is empty" in complaint(capsys, "entry", "", journal)
-        assert "required" in complaint(capsys, "entry")
+        assert "the id is empty" in complaint(capsys, "show", "", journal)
+        assert "required" in complaint(capsys, "show")
         assert "invalid choice" in complaint(capsys, "erase")
-        assert "is there already" in complaint(capsys, "export", journal, "-o", journal)
-        assert "is there already" in complaint(capsys, "import", text, journal)
+        assert "is there already" in complaint(capsys, "export", journal, "-o", str(journal))
+        lines = tmp_path / "lines"
+        before[lines] = said(capsys, "export", journal).encode()
+        lines.write_bytes(before[lines])
+        assert "is there already" in complaint(capsys, "import", lines, journal)
         assert "no exported journal" in complaint(capsys, "import", text, tmp_path / "new.db")
         assert "no such file" in complaint(capsys, "import", "none", tmp_path / "new.db")
-        assert "no such folder" in complaint(capsys, "import", text, tmp_path / "no" / "new.db")
+        assert "no such folder" in complaint(capsys, "import", lines, tmp_path / "no" / "new.db")
 
         after = {path: path.read_bytes() for path in tmp_path.iterdir() if path.is_file()}
         assert after == before
@@ -287,9 +305,9 @@ class TestCommand:
         with SQLiteJournal(path, bandit="news") as journal:
             journal.append([Void("a", 1)])
         for command in ("verify", "export"):
-            assert "holds 'news', 'offers': say which" in complaint(capsys, command, path)
-        assert "say which" in complaint(capsys, "entry", "a", path)
-        assert "1 record imported" not in said(capsys, "verify", path, "--bandit", "news")
+            assert "holds 'news', 'offers': add ?bandit=NAME" in complaint(capsys, command, path)
+        assert "add ?bandit=" in complaint(capsys, "show", "a", path)
+        assert "1 record imported" not in said(capsys, "verify", f"sqlite:///{path}?bandit=news")
         both = json.loads(said(capsys, "inspect", path, "--json"))
         assert [one["bandit"] for one in both["bandits"]] == ["news", "offers"]
 
@@ -375,7 +393,7 @@ class TestEntry:
         fold = fold_of(records_in(path), Explicit(timedelta(hours=6)))
         states = set()
         for n in range(60):
-            told = json.loads(said(capsys, "entry", f"order-{n}", path, "--json", "--window", "6h"))
+            told = json.loads(said(capsys, "show", f"order-{n}", path, "--json", "--window", "6h"))
             partition = partition_of(key_of(f"order-{n}"), partitions)
             entry = fold.ledgers[partition].entry(f"order-{n}")
             assert entry is not None
@@ -397,12 +415,12 @@ class TestEntry:
             journal.append([Decision("a", 1 << 60, "blue", 4, x, 0.25, 0.125, 7, False)])
             journal.append([Decision("b", START, 0, 0, x, 0.0, 1.0, 7), Reward("b", 1, 1.0)])
             journal.append([Activation("a", START + HOUR)])
-        text = said(capsys, "entry", "a", path)
+        text = said(capsys, "show", "a", path)
         assert max(map(len, text.splitlines())) <= 80
         assert "rewarded with 0.5" in text
         assert "(9 numbers)" in text
         assert "2023-11-14T23:13:20.000Z  decision, position 2" in text
-        told = json.loads(said(capsys, "entry", "a", path, "--json"))
+        told = json.loads(said(capsys, "show", "a", path, "--json"))
         assert [(one["kind"], one["status"]) for one in told["records"]] == [
             ("reward", "parked"),
             ("decision", "decided"),
@@ -415,8 +433,8 @@ class TestEntry:
         with SQLiteJournal(path, bandit="offers") as journal:
             journal.append([Void("early", 5)])
             journal.import_records([Record(0, 1, 1 << 60, Opaque(bytes([99]) + b"?"))])
-        assert "no record of late" in said(capsys, "entry", "late", path, code=1)
-        text = said(capsys, "entry", "early", path)
+        assert "no record of late" in said(capsys, "show", "late", path, code=1)
+        text = said(capsys, "show", "early", path)
         assert "parked" in text
         assert "1 event of this partition cannot be read" in text
 
@@ -429,7 +447,7 @@ class TestEntry:
             clock.now += 10 * HOUR
             journal.append([Settled(0, clock.now)])
         semantics = ["--window", "1h", "--default", "0.5", "--retention", "2h"]
-        text = said(capsys, "entry", "a", path, *semantics)
+        text = said(capsys, "show", "a", path, *semantics)
         assert "defaulted with 0.5 (forgotten)" in text
 
 
@@ -607,9 +625,9 @@ def recounted(data: bytes) -> bytes:
 def moved(path: Path, partitions: int) -> Path:
     """A journal, exported and imported."""
     lines, new = path.with_suffix(".jsonl"), path.with_name(f"new-{partitions}.db")
-    assert main(["journal", "export", str(path), "-o", str(lines)]) == 0
-    options = ["--bandit", "new", "--partitions", str(partitions)]
-    assert main(["journal", "import", str(lines), str(new), *options]) == 0
+    assert main(["journal", "export", argument(path), "-o", str(lines)]) == 0
+    options = ["--partitions", str(partitions)]
+    assert main(["journal", "import", str(lines), f"{argument(new)}?bandit=new", *options]) == 0
     return new
 
 

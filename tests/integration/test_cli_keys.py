@@ -8,19 +8,19 @@ from pathlib import Path
 import pytest
 
 from belated.cli.main import main
-from belated.journals import LiveKey, PostgresKeyStore
+from belated.journals import LiveKey, Store
 from belated.service.access.keys import hash_of, looks_whole
 
 Say = Callable[..., tuple[int, str, str]]
 
 
 @pytest.fixture
-def keys(dsn: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Say:
+def keys(address: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Say:
     """Runs `belated keys …`: the exit code, and what it said on stdout and stderr."""
     file = tmp_path / "belated.toml"
     text = f"""
-        [database]
-        dsn = "{dsn}"
+        [store]
+        address = "{address}"
         [bandits.offers]
         policy = "DelayedUCB(dim=2, family=Bernoulli())"
         rewards = "Explicit"
@@ -35,7 +35,7 @@ def keys(dsn: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Say:
     return run
 
 
-def test_a_key_from_its_making_to_its_end(keys: Say, dsn: str) -> None:
+def test_a_key_from_its_making_to_its_end(keys: Say, store: Store) -> None:
     """Shown once, listed without its secret, replaced by a second one, revoked."""
     create = ("create", "cli shop", "--bandit", "offers", "--scope", "reward", "--scope", "decide")
     code, key, said = keys(*create, "--rate", "50")
@@ -44,8 +44,8 @@ def test_a_key_from_its_making_to_its_end(keys: Say, dsn: str) -> None:
     assert code == 0
     assert looks_whole(key)
     assert f"this is the key {id} of cli shop: keep it now" in said
-    store = PostgresKeyStore(dsn)
-    (kept,) = [one for one in store.live() if one.id == id]
+    kept_keys = store.keys()
+    (kept,) = [one for one in kept_keys.live() if one.id == id]
     assert kept == LiveKey(id, "cli shop", ("offers",), ("decide", "reward"), 50.0, hash_of(key))
 
     assert keys(*create)[0] == 0
@@ -61,8 +61,8 @@ def test_a_key_from_its_making_to_its_end(keys: Say, dsn: str) -> None:
     assert (code, said) == (0, f"the key {id} is revoked: services refuse it within two seconds\n")
     assert id not in keys("list")[1]
     assert id in keys("list", "--all")[1]
-    assert id not in [one.id for one in store.live()]
-    store.close()
+    assert id not in [one.id for one in kept_keys.live()]
+    kept_keys.close()
 
 
 def test_a_key_that_was_found_somewhere_can_be_revoked(keys: Say) -> None:

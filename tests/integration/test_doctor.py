@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import json
+import sqlite3
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import psycopg
 import pytest
 
+from belated import Bernoulli, DelayedUCB, Explicit
 from belated.cli.main import main
 from belated.events import Event, Void
 from belated.exceptions import JournalUnavailable
-from belated.journals import MemoryJournal, PostgresCoordinationStore, PostgresJournal, SpoolJournal
-from belated.service import doctor
+from belated.journals import MemoryJournal, SpoolJournal, Store, open_store
+from belated.learner import Fold
+from belated.service.operating import disk, doctor, doctor_sqlite
 from belated.service.operating.doctor import examine
 from belated.service.operating.findings import Finding
 from tests.integration.postgres_server import StartPostgres
@@ -29,7 +33,7 @@ class Away(MemoryJournal):
         raise JournalUnavailable("it is away")
 
 
-#: Examines a database; the bandit is called offers.
+#: Examines a store; the bandit is called offers.
 Examine = Callable[..., dict[str, Finding]]
 
 
@@ -37,12 +41,12 @@ Examine = Callable[..., dict[str, Finding]]
 def examined(tmp_path: Path) -> Examine:
     """By the name of the check."""
 
-    def look(dsn: str, *, partitions: int = 1, server: str = "") -> dict[str, Finding]:
+    def look(address: str, *, partitions: int = 1, server: str = "") -> dict[str, Finding]:
         file = tmp_path / "belated.toml"
         file.write_text(
             f"""
-            [database]
-            dsn = "{dsn}"
+            [store]
+            address = "{address}"
             [server]
             {server}
             [bandits.offers]
@@ -57,16 +61,44 @@ def examined(tmp_path: Path) -> Examine:
     return look
 
 
+def fill(store: Store) -> None:
+    """Give the bandit a journal, a leader and a model."""
+    store.journal("offers", partitions=1).close()
+    coordination = store.coordination("offers")
+    epoch = coordination.acquire_lease("somebody", 60)
+    assert epoch is not None
+    fold = Fold(DelayedUCB(2, Bernoulli()), Explicit(), partitions=1)
+    coordination.publish(fold.publish(time.time_ns() // 1000).write(), epoch)
+    coordination.close()
+
+
 @pytest.fixture
-def offers(dsn: str) -> str:
-    """A database in which the bandit has a journal, a leader and a model."""
-    PostgresJournal(dsn, bandit="offers", partitions=1).close()
-    board = PostgresCoordinationStore(dsn, bandit="offers")
-    epoch = board.acquire_lease("somebody", 60)
-    if epoch is not None:
-        board.publish(b"a model", epoch)
-    board.close()
+def offers(address: str, store: Store) -> str:
+    """A store in which the bandit has all of that."""
+    fill(store)
+    return address
+
+
+@pytest.fixture
+def offers_in_postgres(dsn: str) -> str:
+    """The same, in PostgreSQL."""
+    fill(open_store(dsn))
     return dsn
+
+
+EVERYWHERE = {
+    "config", "store", "journal of offers", "leader of offers", "model of offers", "spool",
+    "spool room", "spool of offers", "open files",
+}  # fmt: skip
+OF_STORE = {
+    "postgresql": {
+        "version", "primary", "fsync", "full_page_writes", "synchronous_commit", "clock", "rights",
+        "tables",
+    },
+    "sqlite": {
+        "local disk", "sync", "disk room", "permissions", "write-ahead log", "integrity",
+    },
+}  # fmt: skip
 
 
 def test_all_is_well(
@@ -77,19 +109,16 @@ def test_all_is_well(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A line for each check, for people and for programs; the exit code is 0."""
-    monkeypatch.setattr(doctor, "SYNC", 0.0)  # tests may run in memory
+    monkeypatch.setattr(disk, "SYNC", 0.0)  # tests may run in memory
     monkeypatch.setattr(doctor, "FILES", 1)
+    monkeypatch.setattr(doctor_sqlite, "FREE", 1)
     spool = f'spool = "{tmp_path}/spool"\nspool_limit = 100000'
     found = examined(offers, server=spool)
     assert {one.state for one in found.values()} == {"ok"}, found
-    assert {
-        "config", "database", "version", "primary", "fsync", "full_page_writes",
-        "synchronous_commit", "clock", "rights", "tables", "journal of offers", "leader of offers",
-        "model of offers", "spool", "spool room", "spool of offers", "open files",
-    } == found.keys()  # fmt: skip
+    assert EVERYWHERE | OF_STORE[open_store(offers).name] == found.keys()
     assert "somebody; its lease ends in" in found["leader of offers"].what
     assert main(["doctor", str(tmp_path / "belated.toml")]) == 0
-    assert "ok       fsync: it is on\n" in capsys.readouterr().out
+    assert "ok       model of offers: it is " in capsys.readouterr().out
     assert main(["doctor", str(tmp_path / "belated.toml"), "--json"]) == 0
     told = json.loads(capsys.readouterr().out)
     assert told["ok"] is True
@@ -114,14 +143,15 @@ def test_a_server_that_loses_events_is_wrong(
         assert f"set {name} = on" in found[name].mend
     assert (found["tables"].state, found["tables"].what) == ("wrong", "there are none")
     assert found["spool"].state == "warning"
-    assert found["database"].state == "ok"
+    assert found["store"].state == "ok"
+    assert "journal of offers" not in found
 
 
 def test_a_database_that_is_not_there(examined: Examine) -> None:
     """It is said where it was looked for; the rest is examined all the same."""
     found = examined("postgresql://localhost:1/belated?password=secret")
-    assert found["database"].state == "wrong"
-    assert "'belated' on localhost:1" in found["database"].what
+    assert found["store"].state == "wrong"
+    assert "'belated' on localhost:1" in found["store"].what
     assert "secret" not in str(found)
     assert "open files" in found
 
@@ -135,8 +165,9 @@ def test_a_file_with_mistakes(tmp_path: Path) -> None:
     assert {one.state for one in found} == {"wrong"}
 
 
-def test_a_role_without_rights(examined: Examine, offers: str) -> None:
+def test_a_role_without_rights(examined: Examine, offers_in_postgres: str) -> None:
     """What it lacks is named."""
+    offers = offers_in_postgres
     with psycopg.connect(offers, autocommit=True) as connection:
         connection.execute("DROP ROLE IF EXISTS poor")
         connection.execute("CREATE ROLE poor LOGIN")
@@ -151,12 +182,15 @@ def test_a_role_without_rights(examined: Examine, offers: str) -> None:
 
 
 def test_what_does_not_fit_or_was_left(
-    examined: Examine, offers: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    examined: Examine, offers: str, store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Partitions, a leader that has gone, files of processes that have died, and no room."""
-    board = PostgresCoordinationStore(offers, bandit="offers")
-    board.release_lease("somebody")
-    board.close()
+    """Partitions, a leader that has gone, a model of no use, files of the dead, and no room."""
+    coordination = store.coordination("offers")
+    epoch = coordination.acquire_lease("somebody", 60)
+    assert epoch is not None
+    coordination.publish(b"\x63 of a later release", epoch)
+    coordination.release_lease("somebody")
+    coordination.close()
     spool = SpoolJournal(Away(bandit="offers"), tmp_path / "offers.0.spool", wait=None)
     spool.append([Void("a", 1), Void("b", 1)])
     spool.close()
@@ -167,9 +201,61 @@ def test_what_does_not_fit_or_was_left(
     assert found["journal of offers"].state == "wrong"
     assert "it has 1 partitions, and the file says 4" in found["journal of offers"].what
     assert found["leader of offers"].state == "warning"
+    assert found["model of offers"].state == "wrong"
     assert found["spool room"].state == "warning"
     assert found["spool of offers"].state == "wrong"
     (tmp_path / "offers.1.spool").unlink()
     found = examined(offers, server=f'spool = "{tmp_path}"')
     assert found["spool of offers"].state == "warning"
     assert "2 events of processes that have died wait in 1 files" in found["spool of offers"].what
+
+
+def test_a_file_that_is_not_there_yet(examined: Examine, tmp_path: Path) -> None:
+    """It is told, and not made; a folder that is not there is wrong."""
+    found = examined(f"sqlite:///{tmp_path}/new.db")
+    assert (found["store"].state, found["store"].mend) == (
+        "warning",
+        "start the service: it makes it",
+    )
+    assert not (tmp_path / "new.db").exists()
+    assert "journal of offers" not in found
+    found = examined(f"sqlite:///{tmp_path}/none/new.db")
+    assert found["store"].state == "wrong"
+    assert "cannot be written to" in found["store"].what
+
+
+def test_a_file_that_does_not_keep_its_promises(
+    examined: Examine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Others can read it, it has no log, it is on a disk of another machine, it is damaged."""
+    path = tmp_path / "belated.db"
+    fill(open_store(f"sqlite:///{path}"))
+    path.chmod(0o644)
+    with sqlite3.connect(path) as connection:
+        connection.execute("PRAGMA journal_mode = DELETE")
+    connection.close()
+    monkeypatch.setattr(doctor_sqlite, "file_system", lambda folder: "nfs4")
+    monkeypatch.setattr(disk, "SYNC", 10.0)
+    found = examined(f"sqlite:///{path}")
+    assert (found["permissions"].state, found["permissions"].mend) == (
+        "warning",
+        f"chmod 600 {path}",
+    )
+    assert found["write-ahead log"].state == "wrong"
+    assert (found["local disk"].state, found["sync"].state) == ("wrong", "warning")
+    assert found["spool"].state == "ok"  # it would be on the same disk
+    data = bytearray(path.read_bytes())
+    data[4096:] = bytes(len(data) - 4096)
+    path.write_bytes(data)
+    found = examined(f"sqlite:///{path}")
+    assert found["integrity"].state == "wrong"
+    path.write_bytes(b"something else entirely, and long enough to be looked at" * 99)
+    found = examined(f"sqlite:///{path}")
+    assert "no journal of belated" in found["integrity"].what
+    assert "journal of offers" not in found
+
+
+def test_what_a_folder_is_on_is_told(tmp_path: Path) -> None:
+    """By the mount that is nearest."""
+    assert doctor_sqlite.file_system(Path("/proc/self")) == "proc"
+    assert doctor_sqlite.file_system(tmp_path) not in (None, "proc", *doctor_sqlite.REMOTE)

@@ -11,17 +11,19 @@ import numpy as np
 import pytest
 
 from belated import Bandit, Bernoulli, DefaultAfter, DelayedUCB, Explicit
-from belated.decider import Asked
+from belated.decider import ParsedRequest
 from belated.events import Decision, Opaque, Record, Void
 from belated.exceptions import JournalError, OwnerSuperseded, UnknownEvent
-from belated.journals import PostgresCoordinationStore, PostgresJournal
+from belated.journals import Store
 from belated.journals.arrivals import system_clock
 from belated.learner.fold import Fold, same_sums
 from belated.published import PublishedModel
 from belated.rewards import Rewards
-from belated.service import learning as module
-from belated.service.http.app import learning
+from belated.service import Definition
+from belated.service.learning import learning_service as module
+from belated.service.learning.learners import learning_service
 from belated.service.learning.learning_service import LearningService
+from belated.service.runtime import ThreadRuntime
 from belated.service.serving.served_bandit import ServedBandit
 from tests.waiting import eventually
 
@@ -35,12 +37,12 @@ def definition(name: str, rewards: Rewards | None = None) -> Definition:
 
 
 @pytest.fixture
-def writer(dsn: str, bandit: str) -> Iterator[Bandit]:
+def writer(store: Store, bandit: str) -> Iterator[Bandit]:
     """Someone who decides and is told rewards."""
     with Bandit(
         policy=POLICY,
         rewards=Explicit(timedelta(days=1)),
-        journal=PostgresJournal(dsn, bandit=bandit, partitions=2),
+        journal=store.journal(bandit, partitions=2),
         seed=3,
     ) as made:
         yield made
@@ -61,17 +63,23 @@ def until_idle(learner: LearningService) -> None:
         assert time.monotonic() < deadline
 
 
+def hang(learner: LearningService) -> None:
+    """Renew its lease no more, as if the whole process hung or were dead."""
+    assert learner.lease._worker is not None
+    learner.lease._worker.stop()
+
+
 def test_the_model_that_is_published_is_that_of_the_journal(
-    dsn: str, bandit: str, writer: Bandit, monkeypatch: pytest.MonkeyPatch
+    store: Store, bandit: str, writer: Bandit, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Positions, counts and θ̂; and a fit beside the fold is in it."""
     monkeypatch.setattr(module, "PUBLISH", 0.0)
     play(writer, 60)
-    learner = learning(definition(bandit), dsn)
+    learner = learning_service(definition(bandit), store)
     until_idle(learner)
     learner.step()
-    board = PostgresCoordinationStore(dsn, bandit=bandit)
-    found = board.published()
+    coordination = store.coordination(bandit)
+    found = coordination.published()
     assert found is not None
     number, data = found
     published = PublishedModel.read(data)
@@ -80,21 +88,21 @@ def test_the_model_that_is_published_is_that_of_the_journal(
     model = published.model(POLICY)
     deviations = np.sqrt(np.diag(writer.estimate.covariance))
     assert np.abs((model.theta - writer.estimate.theta) / deviations).max() < 0.05
-    assert board.published(number) is None
+    assert coordination.published(number) is None
     play(writer, 5)
     until_idle(learner)
     learner.step()
-    newer = board.published(number)
+    newer = coordination.published(number)
     assert newer is not None
     assert newer[0] > number
-    board.close()
+    coordination.close()
     learner.close()
 
 
-def test_one_leads_and_the_other_takes_over(dsn: str, bandit: str, writer: Bandit) -> None:
+def test_one_leads_and_the_other_takes_over(store: Store, bandit: str, writer: Bandit) -> None:
     """At once if the first resigns; when its lease has ended if it is gone."""
     play(writer, 30)
-    first, second = (learning(definition(bandit), dsn, lease=0.5) for _ in range(2))
+    first, second = (learning_service(definition(bandit), store, lease=0.5) for _ in range(2))
     until_idle(first)
     assert second.step() == 0
     assert (first.leads(), second.leads()) == (True, False)
@@ -105,8 +113,8 @@ def test_one_leads_and_the_other_takes_over(dsn: str, bandit: str, writer: Bandi
     assert second.fold.digest == writer.digest
     # It began where the first one's snapshot ends.
     assert second.fold.positions == writer._fold.positions
-    third = learning(definition(bandit), dsn, lease=0.5)
-    second.lease._stopped.set()  # as if it were dead
+    third = learning_service(definition(bandit), store, lease=0.5)
+    hang(second)  # as if it were dead
     start = time.monotonic()
     while not third.leads():
         third.step()
@@ -118,21 +126,21 @@ def test_one_leads_and_the_other_takes_over(dsn: str, bandit: str, writer: Bandi
 
 
 def test_one_that_was_cut_off_can_neither_publish_nor_save(
-    dsn: str, bandit: str, writer: Bandit
+    store: Store, bandit: str, writer: Bandit
 ) -> None:
     """It notices at its next step, stands by, and starts anew when it may lead again."""
     play(writer, 10)
-    slow = learning(definition(bandit), dsn, lease=0.3)
-    next_one = learning(definition(bandit), dsn)
+    slow = learning_service(definition(bandit), store, lease=0.3)
+    next_one = learning_service(definition(bandit), store)
     until_idle(slow)
     fold, epoch = slow.fold, slow.epoch
     assert fold is not None
-    slow.lease._stopped.set()  # it hangs, the thread that renews its lease too
+    hang(slow)  # it hangs, the thread that renews its lease too
     time.sleep(0.5)
     until_idle(next_one)
     assert next_one.leads()
     with pytest.raises(OwnerSuperseded):
-        slow.board.publish(b"old", epoch)
+        slow.coordination.publish(b"old", epoch)
     with pytest.raises(OwnerSuperseded):
         fold.save(slow.journal)
     slow.lease._ends = time.monotonic() + 100  # it believes that it still leads
@@ -150,15 +158,15 @@ def test_one_that_was_cut_off_can_neither_publish_nor_save(
 
 
 def test_it_halts_before_what_only_a_newer_release_knows(
-    dsn: str, bandit: str, writer: Bandit
+    store: Store, bandit: str, writer: Bandit
 ) -> None:
     """It says where; what came before is saved, the model stays, and the lead is left to others."""
     play(writer, 20)
-    learner = learning(definition(bandit), dsn)
+    learner = learning_service(definition(bandit), store)
     until_idle(learner)
-    board = PostgresCoordinationStore(dsn, bandit=bandit)
-    last = board.published()
-    journal = PostgresJournal(dsn, bandit=bandit)
+    coordination = store.coordination(bandit)
+    last = coordination.published()
+    journal = store.journal(bandit)
     end = journal.end(1)
     journal.import_records(
         [Record(1, 0, system_clock(), Opaque(b"\x01\x92\x07\xa1a"))]
@@ -168,50 +176,51 @@ def test_it_halts_before_what_only_a_newer_release_knows(
     with pytest.raises(UnknownEvent, match=f"partition 1 at position {end + 1} \\(kind 7\\)"):
         learner.step()
     learner.close()
-    assert board.published() == last
-    assert board.leader() is None
+    assert coordination.published() == last
+    assert coordination.leader() is None
     saved = journal.load(1)
     assert saved is not None
     assert saved.position == end
     # One that knows no more begins there, and comes no further.
     with pytest.raises(UnknownEvent, match=f"partition 1 at position {end + 1} "):
-        (other := learning(definition(bandit), dsn)).step()
+        (other := learning_service(definition(bandit), store)).step()
     other.close()
     journal.close()
-    board.close()
+    coordination.close()
 
 
 @pytest.mark.parametrize("model", [b"\x63 of a later release", b"\x01 damaged"])
-def test_a_decider_starts_whatever_is_on_the_board(dsn: str, bandit: str, model: bytes) -> None:
+def test_a_decider_starts_whatever_was_published(store: Store, bandit: str, model: bytes) -> None:
     """As when a release is taken back: it decides, but is not ready until it can read a model."""
-    learner = learning(definition(bandit), dsn)
+    learner = learning_service(definition(bandit), store)
     assert learner._lead()
-    learner.board.publish(model, learner.epoch)
+    learner.coordination.publish(model, learner.epoch)
     loop = asyncio.new_event_loop()
-    desk = ServedBandit(definition(bandit), dsn, loop)
+    served = ServedBandit(definition(bandit), store, loop, ThreadRuntime())
     try:
-        assert desk.is_stale(600.0)
-        assert desk.decider.choose_all([Asked(np.eye(DIM, dtype=np.float32).tobytes())])
+        assert served.is_stale(600.0)
+        rows, rng = np.eye(DIM, dtype=np.float32), np.random.default_rng(0)
+        assert served.decider.choose([ParsedRequest(DIM)], rows, now=5, rng=rng, hold=True)
         until_idle(learner)
 
         def taken() -> bool:
-            loop.run_until_complete(asyncio.sleep(0))  # what the board's thread has left for it
-            return not desk.is_stale(600.0)
+            loop.run_until_complete(asyncio.sleep(0))  # what the polling thread has left for it
+            return not served.is_stale(600.0)
 
         eventually(taken)
     finally:
-        desk.close()
+        served.close()
         learner.close()
         loop.close()
 
 
-def test_it_settles_what_is_due(dsn: str, bandit: str) -> None:
+def test_it_settles_what_is_due(store: Store, bandit: str) -> None:
     """Silence until the window is the default: the learner writes that time has passed."""
     given = definition(bandit, DefaultAfter(timedelta(seconds=1)))
-    with PostgresJournal(dsn, bandit=bandit, partitions=2) as journal:
+    with store.journal(bandit, partitions=2) as journal:
         x = np.ones(DIM, dtype=np.float32)
         journal.append([Decision(f"d{n}", system_clock(), 0, 0, x, 0.5, 1.0, 0) for n in range(20)])
-    learner = learning(given, dsn)
+    learner = learning_service(given, store)
     until_idle(learner)
     assert learner.fold is not None
     assert learner.fold.counts["pending"] == 20
@@ -221,9 +230,9 @@ def test_it_settles_what_is_due(dsn: str, bandit: str) -> None:
     learner.close()
 
 
-def test_fits_beside_the_fold_lose_nothing(dsn: str, bandit: str, writer: Bandit) -> None:
+def test_fits_beside_the_fold_lose_nothing(store: Store, bandit: str, writer: Bandit) -> None:
     """After hundreds of rewards, folded a few at a time with fits between: the same sums."""
-    learner = learning(definition(bandit), dsn)
+    learner = learning_service(definition(bandit), store)
     for _ in range(8):
         play(writer, 40)
         learner.step()
@@ -239,10 +248,10 @@ def test_fits_beside_the_fold_lose_nothing(dsn: str, bandit: str, writer: Bandit
     learner.close()
 
 
-def test_decisions_are_found_by_their_ids(dsn: str, bandit: str) -> None:
+def test_decisions_are_found_by_their_ids(store: Store, bandit: str) -> None:
     """Of two under one id the one that counts; rewards and strangers are not among them."""
     x = np.ones(DIM, dtype=np.float32)
-    with PostgresJournal(dsn, bandit=bandit, partitions=4) as journal:
+    with store.journal(bandit, partitions=4) as journal:
         made = [Decision(f"d{n}", n + 10, n, 0, x, 0.5, 1.0, 0) for n in range(50)]
         twin = Decision("d7", 5, 99, 0, x, 0.5, 1.0, 0)
         journal.append([*made, twin])
@@ -251,35 +260,35 @@ def test_decisions_are_found_by_their_ids(dsn: str, bandit: str) -> None:
         assert journal.decisions([]) == {}
 
 
-def test_a_board_needs_a_journal(dsn: str) -> None:
+def test_coordination_needs_a_journal(store: Store) -> None:
     """Of a bandit that nobody has opened yet there is none."""
     with pytest.raises(JournalError, match="open its journal first"):
-        PostgresCoordinationStore(dsn, bandit="nobody has opened this")
+        store.coordination("nobody has opened this")
 
 
-def test_who_leads_can_be_seen(dsn: str, bandit: str, writer: Bandit) -> None:
+def test_who_leads_can_be_seen(store: Store, bandit: str, writer: Bandit) -> None:
     """Its name, its epoch, and for how long."""
-    board = PostgresCoordinationStore(dsn, bandit=bandit)
-    assert board.leader() is None
-    assert board.acquire_lease("one", 5.0) == 1
-    assert board.acquire_lease("two", 5.0) is None
-    assert board.acquire_lease("one", 5.0) == 1
-    leader = board.leader()
+    coordination = store.coordination(bandit)
+    assert coordination.leader() is None
+    assert coordination.acquire_lease("one", 5.0) == 1
+    assert coordination.acquire_lease("two", 5.0) is None
+    assert coordination.acquire_lease("one", 5.0) == 1
+    leader = coordination.leader()
     assert leader is not None
     assert (leader.holder, leader.epoch) == ("one", 1)
     assert 4.0 < leader.seconds <= 5.0
-    board.release_lease("two")
-    assert board.leader() is not None
-    board.release_lease("one")
-    assert board.leader() is None
-    assert board.acquire_lease("two", 5.0) == 2
-    board.close()
+    coordination.release_lease("two")
+    assert coordination.leader() is not None
+    coordination.release_lease("one")
+    assert coordination.leader() is None
+    assert coordination.acquire_lease("two", 5.0) == 2
+    coordination.close()
 
 
-def test_a_long_step_does_not_lose_the_lead(dsn: str, bandit: str, writer: Bandit) -> None:
+def test_a_long_step_does_not_lose_the_lead(store: Store, bandit: str, writer: Bandit) -> None:
     """The lease is renewed beside it: one that stands by does not get in."""
     play(writer, 5)
-    busy, other = (learning(definition(bandit), dsn, lease=0.6) for _ in range(2))
+    busy, other = (learning_service(definition(bandit), store, lease=0.6) for _ in range(2))
     make = busy._make
 
     def slowly() -> Fold:
@@ -299,11 +308,11 @@ def test_a_long_step_does_not_lose_the_lead(dsn: str, bandit: str, writer: Bandi
 
 
 def test_one_that_is_stuck_loses_the_lead(
-    dsn: str, bandit: str, writer: Bandit, monkeypatch: pytest.MonkeyPatch
+    store: Store, bandit: str, writer: Bandit, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A thread renews the lease only while the learner is heard of."""
     play(writer, 5)
-    stuck, other = (learning(definition(bandit), dsn, lease=0.3) for _ in range(2))
+    stuck, other = (learning_service(definition(bandit), store, lease=0.3) for _ in range(2))
     until_idle(stuck)
     monkeypatch.setattr("belated.service.learning.lease.PATIENCE", 0.2)
     deadline = time.monotonic() + 10

@@ -44,7 +44,7 @@ def test_a_decider_that_is_ahead_of_the_journal_recovers(
     PostgresJournal.create_tables(dsn)
     decides = create_app([OFFERS], dsn, spools=SpoolFolder(tmp_path))
     with served(decides) as serving, httpx.Client(base_url=serving.url, timeout=30) as http:
-        desk = decides.bandits["offers"]
+        offers = decides.bandits["offers"]
 
         def decide(count: int, value: float | None = 1.0) -> None:
             for _ in range(count):
@@ -56,24 +56,24 @@ def test_a_decider_that_is_ahead_of_the_journal_recovers(
 
         with served(create_app([OFFERS], dsn, learn=True)):
             decide(10)
-            eventually(lambda: desk.version == 20)
+            eventually(lambda: offers.version == 20)
             program("pg_dump", "-Fc", "-d", dsn, "-f", tmp_path / "backup")
             decide(20)
-            eventually(lambda: desk.version == 60)
+            eventually(lambda: offers.version == 60)
         # Learners are stopped; deciders need not be.
         wipe(postgres.dsn, "restored")
         decide(5)  # while there are no tables
-        assert desk.spool is not None
-        assert desk.spool.away
+        assert offers.spool is not None
+        assert offers.spool.away
         # In one transaction: a decider must not write into tables that are not filled yet.
         program("pg_restore", "--single-transaction", "-d", dsn, tmp_path / "backup")
-        eventually(lambda: desk.spool is not None and desk.spool.waiting == 0)
+        eventually(lambda: offers.spool is not None and offers.spool.waiting == 0)
         with served(create_app([OFFERS], dsn, learn=True)):
-            eventually(lambda: desk.version == 30, "it stays with the model of before")
-            assert desk.decider.model.n == 15
+            eventually(lambda: offers.version == 30, "it stays with the model of before")
+            assert offers.decider.model.n == 15
             decide(20)
-            eventually(lambda: desk.version == 70 and len(desk.decider.unapplied) == 0)
-            assert (desk.decider.model.n, desk.decider.model.pending) == (35, 0)
+            eventually(lambda: offers.version == 70 and len(offers.decider.unapplied) == 0)
+            assert (offers.decider.model.n, offers.decider.model.pending) == (35, 0)
 
 
 def test_the_drill_gives_the_same_back(postgres: PostgresServer) -> None:

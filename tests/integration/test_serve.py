@@ -1,4 +1,4 @@
-"""The service as operators run it: real processes, a real PostgreSQL, signals."""
+"""The service as operators run it: real processes, real stores, signals."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from collections.abc import Callable, Iterator
 from http.client import HTTPConnection, HTTPException
 from itertools import count
 from pathlib import Path
-from typing import Any
 from urllib.request import urlopen
 
 import pytest
 
-from belated.journals import PostgresCoordinationStore, PostgresJournal
+from belated.journals import Store, open_store
+from tests.integration.postgres_server import PostgresServer
 from tests.integration.processes import ROWS, Process, later
 from tests.integration.serving import free_port
 
@@ -28,7 +28,7 @@ _databases = count()
 
 
 @pytest.fixture
-def dsn(postgres: Any) -> str:
+def empty_database(postgres: PostgresServer) -> str:
     """A database of its own, in which there is nothing yet."""
     import psycopg
 
@@ -38,16 +38,31 @@ def dsn(postgres: Any) -> str:
     return f"{postgres.dsn.rpartition('/')[0]}/{name}"
 
 
+@pytest.fixture(params=["sqlite", "postgresql"])
+def address(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """A store of its own, in which there is nothing yet."""
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path}/belated.db"
+    found: str = request.getfixturevalue("empty_database")
+    return found
+
+
 @pytest.fixture
-def start(dsn: str, tmp_path: Path) -> Iterator[Start]:
+def store(address: str) -> Store:
+    """The same."""
+    return open_store(address)
+
+
+@pytest.fixture
+def start(address: str, tmp_path: Path) -> Iterator[Start]:
     """Starts commands, and ends those that still run."""
     processes: list[Process] = []
 
     def begin(command: str, *options: str, learn: bool = True, server: str = "") -> Process:
         file = tmp_path / f"{len(processes)}.toml"
         text = f"""
-            [database]
-            dsn_env = "OFFERS_DATABASE"
+            [store]
+            address_env = "OFFERS_STORE"
             [server]
             port = 0
             learn = {str(learn).lower()}
@@ -61,7 +76,7 @@ def start(dsn: str, tmp_path: Path) -> Iterator[Start]:
         """
         file.write_text(text, encoding="utf-8")
         log = tmp_path / f"log {len(processes)}"
-        process = Process(log, command, str(file), *options, OFFERS_DATABASE=dsn)
+        process = Process(log, command, str(file), *options, OFFERS_STORE=address)
         processes.append(process)
         return process
 
@@ -70,7 +85,7 @@ def start(dsn: str, tmp_path: Path) -> Iterator[Start]:
         process.kill()
 
 
-def test_from_nothing_to_a_model_that_has_learned(start: Start, dsn: str) -> None:
+def test_from_nothing_to_a_model_that_has_learned(start: Start, store: Store) -> None:
     """One process decides and learns; told to stop it ends with 0, and another goes on."""
     service = start("serve", "--create-tables", "--log-level", "debug")
     first = service.decide(id="order-1", actions=["blue", "red"])
@@ -95,7 +110,7 @@ def test_from_nothing_to_a_model_that_has_learned(start: Start, dsn: str) -> Non
     assert again.decide(id="order-1", actions=["blue", "red"]) == first
 
 
-def test_told_to_stop_it_answers_what_is_under_way(start: Start, dsn: str) -> None:
+def test_told_to_stop_it_answers_what_is_under_way(start: Start, store: Store) -> None:
     """Whatever was acknowledged is in the journal, and no request is left without an answer."""
     service = start("serve", "--create-tables")
     service.heard("this learner leads")
@@ -133,12 +148,12 @@ def test_told_to_stop_it_answers_what_is_under_way(start: Start, dsn: str) -> No
         caller.join(20)
         assert not caller.is_alive()
     assert len(cut) <= 2 * len(callers)
-    journal = PostgresJournal(dsn, bandit="offers")
+    journal = store.journal("offers")
     assert journal.decisions(taken).keys() == set(taken)
     journal.close()
 
 
-def test_a_balancer_has_time_to_send_requests_elsewhere(start: Start, dsn: str) -> None:
+def test_a_balancer_has_time_to_send_requests_elsewhere(start: Start, store: Store) -> None:
     """While it drains it is not ready, but answers; so no request is lost, on any connection."""
     service = start("serve", "--create-tables", server='drain = "2s"')
     service.heard("this learner leads")
@@ -186,7 +201,7 @@ def test_a_balancer_has_time_to_send_requests_elsewhere(start: Start, dsn: str) 
     assert service.ended() == 0
     assert 2 <= time.monotonic() - told < 12
     assert not failed
-    journal = PostgresJournal(dsn, bandit="offers")
+    journal = store.journal("offers")
     assert journal.decisions(taken).keys() == set(taken)
     journal.close()
 
@@ -212,7 +227,7 @@ def test_learning_can_be_elsewhere(start: Start) -> None:
     assert service.ended() == 0
 
 
-def test_another_learner_takes_over_when_the_first_is_killed(start: Start, dsn: str) -> None:
+def test_another_learner_takes_over_when_the_first_is_killed(start: Start, store: Store) -> None:
     """Within the lease; meanwhile decisions go on, and none of them is lost."""
     service = start("serve", "--create-tables", learn=False)
     first = start("learn", "--create-tables", learn=False)  # both at once: one makes them
@@ -223,10 +238,10 @@ def test_another_learner_takes_over_when_the_first_is_killed(start: Start, dsn: 
     second = start("learn", learn=False)
     assert second.heard("this learner stands by")["leader"] == leader["holder"]
 
-    board = PostgresCoordinationStore(dsn, bandit="offers")
+    coordination = store.coordination("offers")
 
     def is_taken_over() -> bool:
-        now = board.leader()
+        now = coordination.leader()
         return now is not None and now.holder != leader["holder"]
 
     first.kill()
@@ -235,7 +250,7 @@ def test_another_learner_takes_over_when_the_first_is_killed(start: Start, dsn: 
     assert not is_taken_over()
     later(is_taken_over)
     assert time.monotonic() - killed < LEASE + SLACK
-    board.close()
+    coordination.close()
     assert second.heard("this learner leads")["epoch"] == leader["epoch"] + 1
     later(lambda: service.state()["version"] == 4)
     assert service.state()["n"] == 2
@@ -243,18 +258,19 @@ def test_another_learner_takes_over_when_the_first_is_killed(start: Start, dsn: 
     assert second.ended() == 0
 
 
-def test_what_cannot_start_says_why_in_one_line(start: Start, tmp_path: Path) -> None:
+def test_what_cannot_start_says_why_in_one_line(start: Start, store: Store) -> None:
     """No tables; an address that others can reach, and no word on who may; one that is taken."""
-    tables = start("serve")
-    assert tables.ended() == 2
-    (line,) = (tmp_path / "log 0").read_text(encoding="utf-8").splitlines()
-    assert "has no tables for journals yet: run `belated schema" in line
+    if store.name == "postgresql":
+        tables = start("serve")
+        assert tables.ended() == 2
+        (line,) = tables.log.splitlines()
+        assert "has no tables for journals yet: run `belated schema" in line
     outside = start("serve", "--create-tables", "--host", "0.0.0.0")
     assert outside.ended() == 2
-    (line,) = (tmp_path / "log 1").read_text(encoding="utf-8").splitlines()
+    (line,) = outside.log.splitlines()
     assert "others can ask too: say who may, with auth =" in line
     service = start("serve", "--create-tables")
     taken = start("serve", "--port", str(service.heard("serving")["port"]))
     assert taken.ended() == 2
-    (line,) = (tmp_path / "log 3").read_text(encoding="utf-8").splitlines()
+    (line,) = taken.log.splitlines()
     assert "Address already in use" in line

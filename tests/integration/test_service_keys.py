@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -14,14 +15,14 @@ import pytest
 
 from belated import Bernoulli, DelayedUCB, Explicit
 from belated.exceptions import JournalError, ServiceError
-from belated.journals import PostgresJournal, PostgresKeyStore
+from belated.journals import KeyStore, PostgresKeyStore, Store, open_store
 from belated.service import Client, Definition, create_app
 from belated.service.access.keys import SCOPES, hash_of, new_key
 from belated.service.http.app import AROUND
 from belated.service.http.routes import BANDIT_ROUTES, Route
 from belated.service.wire.problem import Problem
 from tests.integration.keyrings import answers, make, revoke
-from tests.integration.postgres_server import StartPostgres
+from tests.integration.postgres_server import PostgresServer
 from tests.integration.serving import Serving, served
 from tests.waiting import eventually
 
@@ -41,9 +42,9 @@ def two() -> list[Definition]:
 
 
 @pytest.fixture(scope="module")
-def serving(dsn: str) -> Iterator[Serving]:
+def serving(store: Store) -> Iterator[Serving]:
     """A service that asks for keys."""
-    with served(create_app(two(), dsn, auth="keys")) as found:
+    with served(create_app(two(), store, auth="keys")) as found:
         yield found
 
 
@@ -71,14 +72,14 @@ def problem_in(response: httpx.Response) -> Problem:
 
 @pytest.mark.parametrize("scope", SCOPES)
 def test_every_route_for_every_scope(
-    http: httpx.Client, serving: Serving, dsn: str, scope: str
+    http: httpx.Client, serving: Serving, store: Store, scope: str
 ) -> None:
     """Of all routes and bandits a key can ask those of its scope, of its bandits."""
-    narrow = make(dsn, scope, bandits=("guarded",))
-    wide = make(dsn, scope)
+    narrow = make(store, scope, bandits=("guarded",))
+    wide = make(store, scope)
     eventually(lambda: 401 not in {answers(serving.url, key, "/metrics") for key in (narrow, wide)})
     asked = 0
-    journal = PostgresJournal(dsn, bandit="other")
+    journal = store.journal("other")
     for route in (*BANDIT_ROUTES, *AROUND):
         may = route.scope in (None, scope)
         for bandit in ("guarded", "other", "nowhere") if "{bandit}" in route.path else ("",):
@@ -102,10 +103,10 @@ def test_every_route_for_every_scope(
 
 
 def test_whether_a_bandit_exists_is_not_told(
-    http: httpx.Client, serving: Serving, dsn: str
+    http: httpx.Client, serving: Serving, store: Store
 ) -> None:
     """To a key for another one, or to none, the answers are the same to the byte."""
-    key = make(dsn, *SCOPES, bandits=("guarded",))
+    key = make(store, *SCOPES, bandits=("guarded",))
     eventually(lambda: answers(serving.url, key, "/metrics") == 200)
     for route in BANDIT_ROUTES:
         for headers in (key.header, None):
@@ -165,30 +166,32 @@ def test_the_problem_says_whether_a_key_is_mistyped(http: httpx.Client) -> None:
     assert "not known, or it was revoked" in said[1]
 
 
-def test_a_scheme_is_read_in_any_case(http: httpx.Client, serving: Serving, dsn: str) -> None:
+def test_a_scheme_is_read_in_any_case(http: httpx.Client, serving: Serving, store: Store) -> None:
     """As RFC 9110 has it."""
-    key = make(dsn, "read")
+    key = make(store, "read")
     eventually(lambda: answers(serving.url, key, "/metrics") == 200)
     for scheme in ("bearer", "BEARER"):
         headers = {"authorization": f"{scheme} {key.key}"}
         assert http.get("/metrics", headers=headers).status_code == 200
 
 
-def test_a_revoked_key_works_no_more_within_two_seconds(serving: Serving, dsn: str) -> None:
+def test_a_revoked_key_works_no_more_within_two_seconds(serving: Serving, store: Store) -> None:
     """And a new one works as soon."""
-    key = make(dsn, "read")
+    key = make(store, "read")
     started = time.monotonic()
     eventually(lambda: answers(serving.url, key, "/v1/guarded") == 200)
     assert time.monotonic() - started < 2
-    revoke(dsn, key.id)
+    revoke(store, key.id)
     started = time.monotonic()
     eventually(lambda: answers(serving.url, key, "/v1/guarded") == 401)
     assert time.monotonic() - started < 2
 
 
-def test_a_key_that_asks_too_often_waits(http: httpx.Client, serving: Serving, dsn: str) -> None:
+def test_a_key_that_asks_too_often_waits(
+    http: httpx.Client, serving: Serving, store: Store
+) -> None:
     """429 says when to come back; the client does, and others are not held up."""
-    slow, other = make(dsn, "read", rate=0.5), make(dsn, "read")
+    slow, other = make(store, "read", rate=0.5), make(store, "read")
     eventually(lambda: answers(serving.url, other, "/metrics") == 200)
     assert http.get("/v1/guarded", headers=slow.header).status_code == 200
     answer = http.get("/v1/guarded", headers=slow.header)
@@ -199,9 +202,9 @@ def test_a_key_that_asks_too_often_waits(http: httpx.Client, serving: Serving, d
         assert client.state().bandit == "guarded"
 
 
-def test_the_verbs_with_a_key(serving: Serving, dsn: str) -> None:
+def test_the_verbs_with_a_key(serving: Serving, store: Store) -> None:
     """A client with one can do all; without one it is told, and the key is in no error."""
-    key = make(dsn, "decide", "reward", bandits=("guarded",))
+    key = make(store, "decide", "reward", bandits=("guarded",))
     eventually(lambda: answers(serving.url, key, "/metrics") == 403)
     with Client(serving.url, bandit="guarded", key=key.key) as client:
         assert client.observe(client.decide(ROWS).id, 1.0).status == "accepted"
@@ -212,29 +215,23 @@ def test_the_verbs_with_a_key(serving: Serving, dsn: str) -> None:
         client.decide(ROWS)
 
 
-def test_known_keys_go_on_while_the_database_is_away(start_postgres: StartPostgres) -> None:
+def test_known_keys_go_on_while_the_database_is_away(own_server: PostgresServer) -> None:
     """Who may ask does not depend on it: 503 for what needs the journal, never 401."""
-    server = start_postgres()
-    try:
-        PostgresJournal.create_tables(server.dsn)
-        key = make(server.dsn, "read", "decide")
-        app = create_app(two(), server.dsn, auth="keys")
-        with served(app) as serving:
-            assert answers(serving.url, key, "/v1/guarded") == 200
-            server.stop()
-            time.sleep(1.5)  # longer than until the next look
-            assert answers(serving.url, key, "/v1/guarded") == 200
-            text = httpx.get(f"{serving.url}/metrics", headers=key.header).text
-            assert "belated_keys 1.0" in text
-    finally:
-        server.stop()
+    key = make(open_store(own_server.dsn), "read", "decide")
+    with served(create_app(two(), own_server.dsn, auth="keys")) as serving:
+        assert answers(serving.url, key, "/v1/guarded") == 200
+        own_server.stop()
+        time.sleep(1.5)  # longer than until the next look
+        assert answers(serving.url, key, "/v1/guarded") == 200
+        text = httpx.get(f"{serving.url}/metrics", headers=key.header).text
+        assert "belated_keys 1.0" in text
 
 
 def test_neither_logs_nor_metrics_know_a_key(
-    http: httpx.Client, serving: Serving, dsn: str, caplog: pytest.LogCaptureFixture
+    http: httpx.Client, serving: Serving, store: Store, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Whether it works or not."""
-    good, bad = make(dsn, "read"), new_key()[0]
+    good, bad = make(store, "read"), new_key()[0]
     with caplog.at_level(logging.DEBUG):
         eventually(lambda: answers(serving.url, good, "/metrics") == 200)
         for path in ("/v1/guarded", "/v1/nowhere", f"/{bad}", f"/v1/{bad}"):
@@ -252,62 +249,70 @@ def test_neither_logs_nor_metrics_know_a_key(
 
 
 @pytest.fixture
-def store(dsn: str) -> Iterator[PostgresKeyStore]:
-    """The keys in the database."""
-    found = PostgresKeyStore(dsn)
+def keys(store: Store) -> Iterator[KeyStore]:
+    """The keys in the store."""
+    found = store.keys()
     yield found
     found.close()
 
 
-def add(store: PostgresKeyStore, name: str) -> str | None:
+def add(keys: KeyStore, name: str) -> str | None:
     """The id of a new key under a name, if there may be one."""
     key, id = new_key()
-    return id if store.create(id, name, ["*"], ["read"], None, hash_of(key)) else None
+    return id if keys.create(id, name, ["*"], ["read"], None, hash_of(key)) else None
 
 
-def test_there_are_two_keys_at_most_under_a_name(store: PostgresKeyStore) -> None:
+def test_there_are_two_keys_at_most_under_a_name(keys: KeyStore) -> None:
     """So that one can be replaced, and old ones do not gather; a revoked one makes room."""
-    first, second = add(store, "shop"), add(store, "shop")
+    first, second = add(keys, "shop"), add(keys, "shop")
     assert first is not None
     assert second is not None
-    assert add(store, "shop") is None
-    assert add(store, "another shop") is not None
-    assert store.revoke(first)
-    assert store.revoke(first)  # again changes nothing
-    third = add(store, "shop")
+    assert add(keys, "shop") is None
+    assert add(keys, "another shop") is not None
+    assert keys.revoke(first)
+    assert keys.revoke(first)  # again changes nothing
+    third = add(keys, "shop")
     assert third is not None
-    mine = [one for one in store.all() if one.name == "shop"]
+    mine = [one for one in keys.all() if one.name == "shop"]
     assert [one.id for one in mine] == [third, second, first]
     assert [one.revoked is None for one in mine] == [True, True, False]
-    assert {one.id for one in store.live() if one.name == "shop"} == {second, third}
-    assert not store.revoke("nobody")
+    assert {one.id for one in keys.live() if one.name == "shop"} == {second, third}
+    assert not keys.revoke("nobody")
 
 
 def test_a_service_need_not_be_able_to_make_keys(dsn: str) -> None:
-    """A role that may only read them knows all, and can add none."""
-    made = make(dsn, "read")
+    """A role of PostgreSQL that may only read them knows all, and can add none."""
+    made = make(open_store(dsn), "read")
     with psycopg.connect(dsn, autocommit=True) as connection:
         connection.execute(
             "CREATE ROLE doorman LOGIN; GRANT USAGE ON SCHEMA belated TO doorman;"
             "GRANT SELECT ON belated.key, belated.migration TO doorman"
         )
-        store = PostgresKeyStore(dsn.replace("belated@", "doorman@"))
+        keys = PostgresKeyStore(dsn.replace("belated@", "doorman@"))
         try:
-            assert made.id in [one.id for one in store.live()]
+            assert made.id in [one.id for one in keys.live()]
             with pytest.raises(JournalError, match="permission denied"):
-                add(store, "break-in")
+                add(keys, "break-in")
             with pytest.raises(JournalError, match="permission denied"):
-                store.revoke(made.id)
+                keys.revoke(made.id)
         finally:
-            store.close()
+            keys.close()
             connection.execute("DROP OWNED BY doorman; DROP ROLE doorman")
 
 
-def test_the_database_holds_no_key(store: PostgresKeyStore, dsn: str) -> None:
+def test_the_store_holds_no_key(keys: KeyStore, store: Store, address: str) -> None:
     """Only hashes: whoever reads a backup has none."""
-    made = make(dsn, "read")
-    with psycopg.connect(dsn) as connection:
-        rows = repr(connection.execute("SELECT * FROM belated.key").fetchall())
-    assert made.id in rows
-    assert made.key[13:] not in rows
-    assert hash_of(made.key) in [one.hash for one in store.live()]
+    made = make(store, "read")
+    kept = everything(address)
+    assert made.id.encode() in kept
+    assert made.key[13:].encode() not in kept
+    assert hash_of(made.key) in [one.hash for one in keys.live()]
+
+
+def everything(address: str) -> bytes:
+    """All that is stored about keys."""
+    if address.startswith("sqlite:"):
+        path = Path(address.removeprefix("sqlite:///"))
+        return b"".join(one.read_bytes() for one in path.parent.glob(f"{path.name}*"))
+    with psycopg.connect(address) as connection:
+        return repr(connection.execute("SELECT * FROM belated.key").fetchall()).encode()

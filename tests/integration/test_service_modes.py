@@ -1,4 +1,4 @@
-"""The switch: learn, freeze, baseline, off; heeded by all deciders, kept in the journal."""
+"""Modes: learn, freeze, baseline, off; heeded by all deciders, kept in the journal."""
 
 from __future__ import annotations
 
@@ -13,8 +13,9 @@ import pytest
 
 from belated import Bernoulli, DelayedUCB, Explicit
 from belated.cli.main import main
+from belated.decider.unapplied import UnappliedDecisions
 from belated.events import Decision, Switched
-from belated.journals import PostgresJournal
+from belated.journals import Store
 from belated.learner.fold import Fold
 from belated.published import PublishedModel
 from belated.service import Definition, create_app
@@ -55,7 +56,7 @@ class Decider:
         answer = self.ask("PUT", f"/decisions/{id}/reward", {"value": 1.0})
         assert answer.status_code == 202
 
-    def switch(self, mode: str, reason: str = "") -> None:
+    def change_mode(self, mode: str, reason: str = "") -> None:
         """To another mode."""
         answer = self.ask("PUT", "/mode", {"mode": mode, "reason": reason})
         assert answer.status_code == 200, answer.text
@@ -74,17 +75,17 @@ class Decider:
 
 
 @pytest.fixture
-def one(made: Definition, dsn: str) -> Iterator[Decider]:
+def one(made: Definition, store: Store) -> Iterator[Decider]:
     """A decider that learns too."""
-    app = create_app([made], dsn, learn=True, seed=1)
+    app = create_app([made], store, learn=True, seed=1)
     with served(app) as serving, httpx.Client(base_url=serving.url, timeout=30) as http:
         yield Decider(app, http, made.name)
 
 
 @pytest.fixture
-def other(made: Definition, dsn: str, one: Decider) -> Iterator[Decider]:
+def other(made: Definition, store: Store, one: Decider) -> Iterator[Decider]:
     """Another, which does not."""
-    app = create_app([made], dsn, seed=2)
+    app = create_app([made], store, seed=2)
     with served(app) as serving, httpx.Client(base_url=serving.url, timeout=30) as http:
         yield Decider(app, http, made.name)
 
@@ -97,12 +98,12 @@ def within_a_second(both: tuple[Decider, ...], mode: str) -> None:
 
 
 def test_frozen_deciders_have_one_model_and_learning_goes_on(
-    one: Decider, other: Decider, made: Definition, dsn: str
+    one: Decider, other: Decider, made: Definition, store: Store
 ) -> None:
     """Also one that starts meanwhile; when it is over they know all that has come."""
     one.reward(one.decide()["id"])
     eventually(lambda: one.theta == other.theta != [0.0, 0.0])
-    one.switch("freeze", "a sale begins")
+    one.change_mode("freeze", "a sale begins")
     within_a_second((one, other), "freeze")
     time.sleep(0.3)  # for a model that was under way
     frozen = one.theta
@@ -114,25 +115,25 @@ def test_frozen_deciders_have_one_model_and_learning_goes_on(
     learner = one.app._learners.running[made.name]
     eventually(lambda: learner.fold is not None and learner.fold.learner.model.n == 21)
     time.sleep(0.5)
-    third = create_app([made], dsn)
+    third = create_app([made], store)
     with served(third):
         started = third.bandits[made.name].decider
         assert (started.mode, started.model.theta.tolist()) == ("freeze", frozen)
     assert one.theta == other.theta == frozen
     assert all(decider.app._readyz()[0] == 200 for decider in (one, other))
-    other.switch("learn")
+    other.change_mode("learn")
     eventually(lambda: one.theta == other.theta != frozen)
     eventually(lambda: one.app.bandits[made.name].decider.model.n == 21)
 
 
-def test_baseline_and_off(one: Decider, other: Decider, made: Definition, dsn: str) -> None:
+def test_baseline_and_off(one: Decider, other: Decider, made: Definition, store: Store) -> None:
     """The safe action, with the true propensity; then none at all, though rewards are taken."""
     before = one.decide()
-    other.switch("baseline")
+    other.change_mode("baseline")
     within_a_second((one, other), "baseline")
     plain = [decider.decide() for _ in range(5) for decider in (one, other)]
     assert {(decision["action"], decision["propensity"]) for decision in plain} == {("b", 1.0)}
-    other.switch("off", "a bug in prices")
+    other.change_mode("off", "a bug in prices")
     within_a_second((one, other), "off")
     refused = one.ask("POST", "/decisions", {"rows": ROWS})
     assert (refused.status_code, refused.headers["retry-after"]) == (503, "60")
@@ -143,7 +144,7 @@ def test_baseline_and_off(one: Decider, other: Decider, made: Definition, dsn: s
     eventually(lambda: one.app.bandits[made.name].decider.model.n == 1)  # it is learned too
     wrong = one.ask("PUT", "/mode", {"mode": "on"})
     assert wrong.status_code == 422
-    with PostgresJournal(dsn, bandit=made.name) as journal:
+    with store.journal(made.name) as journal:
         records = [record for p in range(2) for record in journal.read(p, 0, 1000)]
         switched = journal.mode()
     assert switched is not None
@@ -152,13 +153,15 @@ def test_baseline_and_off(one: Decider, other: Decider, made: Definition, dsn: s
     assert sum(event.action == "b" and event.propensity == 1.0 for event in decisions) >= 10
 
 
-def test_the_fold_passes_over_a_switch(one: Decider, made: Definition, dsn: str) -> None:
+def test_the_fold_passes_over_a_change_of_mode(
+    one: Decider, made: Definition, store: Store
+) -> None:
     """Digest and estimate are as if it had not been."""
     for mode in ("baseline", "learn", "freeze"):
         one.reward(one.decide()["id"])
-        one.switch(mode)
+        one.change_mode(mode)
     folds = Fold(POLICY, REWARDS, partitions=2), Fold(POLICY, REWARDS, partitions=2)
-    with PostgresJournal(dsn, bandit=made.name) as journal:
+    with store.journal(made.name) as journal:
         for partition in range(2):
             for record in journal.read(partition, 0, 1000):
                 folds[0].take(record)
@@ -172,14 +175,14 @@ def test_the_fold_passes_over_a_switch(one: Decider, made: Definition, dsn: str)
 
 
 def test_the_command(
-    one: Decider, made: Definition, dsn: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    one: Decider, made: Definition, address: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """It needs no service to talk to, only the database."""
+    """It shows and changes the mode; it needs no service to talk to, only the store."""
     file = tmp_path / "belated.toml"
     file.write_text(
         f"""
-        [database]
-        dsn = "{dsn}"
+        [store]
+        address = "{address}"
         [bandits.{made.name}]
         policy = "DelayedUCB(dim=2, family=Bernoulli())"
         rewards = "Explicit()"
@@ -187,31 +190,38 @@ def test_the_command(
         """,
         encoding="utf-8",
     )
-    assert main(["switch", made.name, "baseline", str(file), "--reason", "a test"]) == 0
-    assert capsys.readouterr().out == f"{made.name} decides without a model (before: learn)\n"
+    assert main(["mode", made.name, str(file)]) == 0
+    assert capsys.readouterr().out == f"{made.name}: learn: decides as it learns\n"
+    assert main(["mode", made.name, "baseline", str(file), "--reason", "a test"]) == 0
+    changed = f"{made.name}: baseline: decides without the model (before: learn)\n"
+    assert capsys.readouterr().out == changed
     within_a_second((one,), "baseline")
     assert one.decide()["action"] == "b"
-    assert main(["switch", "nobody", "off", str(file)]) == 2
+    assert main(["mode", made.name, str(file)]) == 0
+    shown = capsys.readouterr().out
+    assert shown.startswith(f"{made.name}: baseline: decides without the model (since 20")
+    assert shown.endswith("; reason: a test)\n")
+    assert main(["mode", "nobody", "off", str(file)]) == 2
     assert "there is no bandit 'nobody'" in capsys.readouterr().err
 
 
-def test_a_model_that_takes_long_is_taken_rarely(
+def test_a_model_that_takes_long_is_loaded_rarely(
     one: Decider, made: Definition, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """So that requests hardly ever wait for it; a switch is heeded as soon as ever."""
-    desk = one.app.bandits[made.name]
-    take = desk.decider.take
+    """So that requests hardly ever wait for it; a change of mode is heeded as soon as ever."""
+    bandit = one.app.bandits[made.name]
+    load = bandit._source.load
 
-    def slowly(published: PublishedModel) -> None:
+    def slowly(published: PublishedModel, unapplied: UnappliedDecisions) -> None:
         time.sleep(0.03)
-        take(published)
+        load(published, unapplied)
 
-    monkeypatch.setattr(desk.decider, "take", slowly)
-    before, start = desk.stats.models, time.monotonic()
+    monkeypatch.setattr(bandit._source, "load", slowly)
+    before, start = bandit.stats.models, time.monotonic()
     while time.monotonic() - start < 2.0:
         one.reward(one.decide()["id"])  # so that there is a newer one all the time
-    assert desk.stats.models - before <= 2
-    one.switch("freeze")
+    assert bandit.stats.models - before <= 2
+    one.change_mode("freeze")
     within_a_second((one,), "freeze")
-    one.switch("learn")
-    eventually(lambda: desk.version > 0 and desk.stats.models - before > 2)
+    one.change_mode("learn")
+    eventually(lambda: bandit.version > 0 and bandit.stats.models - before > 2)

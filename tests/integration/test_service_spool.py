@@ -12,7 +12,7 @@ import pytest
 
 from belated import Bernoulli, DelayedUCB, Explicit
 from belated.events import Decision, Reward, Void
-from belated.journals import PostgresJournal, SpoolJournal
+from belated.journals import SpoolJournal, Store, open_store
 from belated.service import Definition, create_app
 from belated.service.http.app import Service
 from belated.service.serving.spools import SpoolFolder
@@ -24,7 +24,7 @@ from tests.waiting import eventually
 ROWS = [[1.0, 0.0], [0.0, 1.0]]
 
 
-@pytest.fixture
+@pytest.fixture(params=["postgresql"])  # there is no way to a file that could be cut
 def gate(postgres: PostgresServer) -> Iterator[Gate]:
     """The way to the database."""
     found = Gate(postgres.port)
@@ -46,8 +46,8 @@ class World:
         self.worst = 0.0
 
     @property
-    def desk(self) -> Any:
-        """Of the one bandit."""
+    def served(self) -> Any:
+        """The one bandit."""
         return self.app.bandits[self.bandit]
 
     def ask(self, method: str, path: str, body: object = None) -> httpx.Response:
@@ -77,7 +77,7 @@ def test_it_goes_on_and_hands_over_when_the_database_is_back(
 ) -> None:
     """Requests are answered within a second; later all is in the journal, and counted once."""
     before = world.decide().json()["id"]
-    eventually(lambda: world.desk.version >= 1)
+    eventually(lambda: world.served.version >= 1)
     gate.swallow()
     made = [world.decide(id=f"mine-{n}", fresh=True).json() for n in range(5)]
     made += [world.decide().json() for _ in range(20)]
@@ -93,14 +93,14 @@ def test_it_goes_on_and_hands_over_when_the_database_is_back(
     text = world.http.get("/metrics").text
     assert f'belated_journal_away{{bandit="{world.bandit}"}} 1.0' in text
     assert f'belated_spool_events{{bandit="{world.bandit}"}} 36.0' in text
-    assert world.desk.decider.model.pending >= 25  # the reward of the first is out too
+    assert world.served.decider.model.pending >= 25  # the reward of the first is out too
     gate.open()
-    eventually(lambda: world.desk.spool.waiting == 0)
-    eventually(lambda: len(world.desk.decider.unapplied) == 0, "positions are not known")
-    eventually(lambda: world.desk.decider.model.n == 11)
-    assert world.desk.decider.model.pending == 26 - 11
+    eventually(lambda: world.served.spool.waiting == 0)
+    eventually(lambda: len(world.served.decider.unapplied) == 0, "positions are not known")
+    eventually(lambda: world.served.decider.model.n == 11)
+    assert world.served.decider.model.pending == 26 - 11
     assert world.decide(id="mine-3").json() == made[3]
-    with PostgresJournal(dsn, bandit=world.bandit) as journal:
+    with open_store(dsn).journal(world.bandit) as journal:
         events = [record.event for p in range(2) for record in journal.read(p, 0, 1000)]
     ids = [event.id for event in events if isinstance(event, Decision)]
     assert sorted(ids) == sorted([before, *(one["id"] for one in made)])
@@ -121,19 +121,19 @@ def test_a_full_spool_refuses_and_says_when_to_try_again(
         assert 0 < len(refused) < 40
         assert refused[0].headers["retry-after"] == "1"
         taken = len(answers) - len(refused)
-        assert world.desk.decider.model.pending == taken
+        assert world.served.decider.model.pending == taken
         gate.open()
-        eventually(lambda: world.desk.spool.waiting == 0)
+        eventually(lambda: world.served.spool.waiting == 0)
         eventually(lambda: world.decide().status_code == 201)
 
 
 def test_what_a_dead_process_left_is_handed_over_by_the_next(
-    through: str, dsn: str, bandit: str, tmp_path: Path
+    store: Store, bandit: str, tmp_path: Path
 ) -> None:
     """Also where it is more than one; what cannot be read is left alone, and nothing waits."""
     folder, left = SpoolFolder(tmp_path), 3
     for number in range(left):
-        journal = PostgresJournal(dsn, bandit=bandit)
+        journal = store.journal(bandit)
         spool = SpoolJournal(journal, tmp_path / f"{bandit.replace(' ', '%20')}.{number}.spool")
         spool._away = True  # no thread of it may hand over
         spool.append([Void(f"left {number}", 1)])
@@ -142,9 +142,9 @@ def test_what_a_dead_process_left_is_handed_over_by_the_next(
     (tmp_path / f"{bandit.replace(' ', '%20')}.3.spool").write_bytes(b"something else" * 9)
     made = Definition(bandit, DelayedUCB(2, Bernoulli()), Explicit())
     assert sorted(folder.left(bandit).values()) == [-1, 1, 1, 1]
-    with served(create_app([made], through, spools=folder)):
+    with served(create_app([made], store, spools=folder)):
         eventually(lambda: list(folder.left(bandit).values()) == [-1])
-    with PostgresJournal(dsn, bandit=bandit) as journal:
+    with store.journal(bandit) as journal:
         events = [record.event for record in journal.read(0, 0, 100)]
     assert sorted(event.id for event in events if isinstance(event, Void)) == [
         f"left {number}" for number in range(left)

@@ -12,7 +12,7 @@ import pytest
 
 from belated import Bernoulli, DelayedUCB, Explicit
 from belated.exceptions import InvalidInput, ServiceError
-from belated.journals import PostgresJournal
+from belated.journals import Store
 from belated.service import Client, Definition, create_app
 from belated.service.access.tokens import TokenKeys
 from belated.service.http.app import AROUND
@@ -38,22 +38,22 @@ def definitions() -> list[Definition]:
 
 
 @pytest.fixture(scope="module")
-def guarded(dsn: str) -> Iterator[Serving]:
+def guarded(store: Store) -> Iterator[Serving]:
     """A service that asks for keys, or tokens."""
-    with served(create_app(definitions(), dsn, auth="keys", token_keys=KEYS)) as found:
+    with served(create_app(definitions(), store, auth="keys", token_keys=KEYS)) as found:
         yield found
 
 
 @pytest.fixture(scope="module")
-def key(dsn: str, guarded: Serving) -> Made:
+def key(store: Store, guarded: Serving) -> Made:
     """One that may do all."""
-    return known(dsn, guarded.url)
+    return known(store, guarded.url)
 
 
 @pytest.fixture(scope="module")
-def unguarded(dsn: str) -> Iterator[Serving]:
+def unguarded(store: Store) -> Iterator[Serving]:
     """A service that anyone may ask."""
-    with served(create_app(definitions(), dsn, token_keys=KEYS)) as found:
+    with served(create_app(definitions(), store, token_keys=KEYS)) as found:
         yield found
 
 
@@ -69,7 +69,7 @@ def problem_in(response: httpx.Response) -> Problem:
     return msgspec.json.decode(response.content, type=Problem)
 
 
-def test_a_browser_reports_one_reward(guarded: Serving, key: Made, dsn: str) -> None:
+def test_a_browser_reports_one_reward(guarded: Serving, key: Made, store: Store) -> None:
     """The token of the decision will do; sent again it counts once."""
     with Client(guarded.url, bandit="enforce tokens", key=key.key) as server:
         decision = server.decide(ROWS)
@@ -107,13 +107,13 @@ def test_a_token_alone_opens_no_other_route(guarded: Serving, key: Made) -> None
                 assert answer.status_code == 401, path
 
 
-def test_what_is_refused_leaves_nothing(guarded: Serving, key: Made, dsn: str) -> None:
+def test_what_is_refused_leaves_nothing(guarded: Serving, key: Made, store: Store) -> None:
     """Forged, of another decision or bandit, out of range, in parts, or none at all."""
     with Client(guarded.url, bandit="enforce tokens", key=key.key) as server:
         first, second = server.decide_many([ROWS, ROWS])
     with Client(guarded.url, bandit="report tokens", key=key.key) as server:
         foreign = server.decide(ROWS, id=first.id)
-    journal = PostgresJournal(dsn, bandit="enforce tokens")
+    journal = store.journal("enforce tokens")
     before = len(journal.read(0, 0, 100_000))
     for status, body in (
         (403, {"value": 1, "token": FORGED}),

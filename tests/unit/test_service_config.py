@@ -15,7 +15,7 @@ from belated.exceptions import InvalidConfig, InvalidInput
 from belated.service.operating.config import Server, parse_config, read_config
 from belated.service.serving.spools import SpoolFolder
 
-DATABASE = '[database]\ndsn = "postgresql://localhost/belated"\n'
+STORE = '[store]\naddress = "postgresql://localhost/belated"\n'
 OFFERS = """[bandits.offers]
 policy = "DelayedUCB(dim=20, family=Bernoulli())"
 rewards = "Explicit(window='7d')"
@@ -33,9 +33,12 @@ def mistakes(text: str, **environment: str) -> list[str]:
 
 class TestWhatIsRead:
     def test_the_least_that_can_be_written(self) -> None:
-        """A database and one bandit; the rest is as usual."""
-        config = parse_config(DATABASE + OFFERS)
-        assert config.database.dsn == "postgresql://localhost/belated"
+        """A store and one bandit; the rest is as usual."""
+        config = parse_config(STORE + OFFERS)
+        assert (config.store.name, config.store.place) == (
+            "postgresql",
+            "database 'belated' on localhost",
+        )
         assert config.server == Server("127.0.0.1", 8080, True, 1 << 20, 10.0)
         (offers,) = config.bandits
         assert offers.policy == DelayedUCB(20, Bernoulli())
@@ -46,8 +49,8 @@ class TestWhatIsRead:
         """Every key, and two bandits in their order."""
         config = parse_config(
             """
-            [database]
-            dsn_env = "OFFERS_DATABASE"
+            [store]
+            address_env = "OFFERS_ADDRESS"
             [server]
             host = "::"
             port = 0
@@ -69,9 +72,9 @@ class TestWhatIsRead:
             policy = "DelayedUCB(20, Gaussian(variance='estimate'), estimator=Online())"
             rewards = "Explicit"
             """,
-            environment={"OFFERS_DATABASE": "host=db"},
+            environment={"OFFERS_ADDRESS": "sqlite:////var/lib/belated.db"},
         )
-        assert config.database.dsn == "host=db"
+        assert config.store.place == "'/var/lib/belated.db'"
         assert config.server == Server(
             "::", 0, False, 4096, 60.0, "keys",
             SpoolFolder(Path("/var/lib/belated/spool"), 4096), 5.0,
@@ -87,18 +90,18 @@ class TestWhatIsRead:
 
     def test_who_may_ask_must_be_said_where_others_can(self) -> None:
         """On this machine it is off, unless it is said; elsewhere nothing is taken for granted."""
-        assert parse_config(DATABASE + OFFERS).server.auth is None
+        assert parse_config(STORE + OFFERS).server.auth is None
         for auth in ("keys", "off"):
             said = f'[server]\nhost = "0.0.0.0"\nauth = "{auth}"\n'
-            assert parse_config(DATABASE + said + OFFERS).server.auth == auth
-        (mistake,) = mistakes(DATABASE + '[server]\nhost = "0.0.0.0"\n' + OFFERS)
+            assert parse_config(STORE + said + OFFERS).server.auth == auth
+        (mistake,) = mistakes(STORE + '[server]\nhost = "0.0.0.0"\n' + OFFERS)
         assert mistake.startswith("belated.toml, line 4: server.host: on '0.0.0.0' others can ask")
-        (mistake,) = mistakes(DATABASE + '[server]\nauth = "none"\n' + OFFERS)
+        (mistake,) = mistakes(STORE + '[server]\nauth = "none"\n' + OFFERS)
         assert mistake.endswith("""server.auth: "keys" or "off" was expected, not 'none'""")
 
     def test_tokens(self) -> None:
         """What signs them is in the environment, and asked for by a service alone."""
-        text = DATABASE + '[tokens]\nkeys_env = "SIGNERS"\n' + OFFERS + 'tokens = "enforce"\n'
+        text = STORE + '[tokens]\nkeys_env = "SIGNERS"\n' + OFFERS + 'tokens = "enforce"\n'
         config = parse_config(text + 'token_lifetime = "2h"\n', environment={})
         (offers,) = config.bandits
         assert (offers.tokens, offers.token_lifetime) == ("enforce", 2 * HOUR)
@@ -109,35 +112,37 @@ class TestWhatIsRead:
         assert secret not in repr(config) + repr(keys)
         with pytest.raises(InvalidInput, match="the environment has no SIGNERS: set it to"):
             config.token_keys({})
-        assert parse_config(DATABASE + OFFERS).token_keys({}) is None
-        (mistake,) = mistakes(DATABASE + OFFERS + 'tokens = "report"\n')
+        assert parse_config(STORE + OFFERS).token_keys({}) is None
+        (mistake,) = mistakes(STORE + OFFERS + 'tokens = "report"\n')
         assert mistake.endswith('keys_env = "BELATED_TOKEN_KEYS" under [tokens]')
         (mistake,) = mistakes(text.replace("enforce", "on"))
         assert """"off", "report" or "enforce" was expected, not 'on'""" in mistake
 
     def test_the_password_is_not_shown(self) -> None:
         """A configuration may end up in a log."""
-        config = parse_config(DATABASE.replace("localhost", "me:secret@localhost") + OFFERS)
+        config = parse_config(STORE.replace("localhost", "me:secret@localhost") + OFFERS)
         assert "secret" not in repr(config)
-        assert "secret" in config.database.dsn
 
 
 class TestMistakes:
     @pytest.mark.parametrize(
         ("text", "expected"),
         [
-            (DATABASE, ["belated.toml: bandits: there is none: add a table [bandits.offers], "]),
-            (OFFERS, ["belated.toml: database.dsn: it is missing: ", "under [database]"]),
-            ("[database]\n" + OFFERS, ["belated.toml, line 1: database.dsn: it is missing: "]),
-            (DATABASE + "[bandits]", ["line 3: bandits: there is none"]),
-            (DATABASE + "bandits = 3", ["line 3: database.bandits: there is no such key"]),
+            (STORE, ["belated.toml: bandits: there is none: add a table [bandits.offers], "]),
+            (OFFERS, ["belated.toml: store.address: it is missing: ", "under [store]"]),
+            ("[store]\n" + OFFERS, ["belated.toml, line 1: store.address: it is missing: "]),
+            (STORE + "[bandits]", ["line 3: bandits: there is none"]),
+            (STORE + "bandits = 3", ["line 3: store.bandits: there is no such key"]),
             (
-                "bandits = 3\n" + DATABASE,
+                "bandits = 3\n" + STORE,
                 ["line 1: bandits: a table was expected, as in ["],
             ),
-            (DATABASE + "[bandits]\noffers = 3", ["line 4: bandits.offers: a table was expected"]),
-            ("dsn = \n", ["belated.toml: it is not written in TOML: ", "line 1"]),
-            (DATABASE.replace("dsn", "dns") + OFFERS, ["line 2: database.dns: ", "but dsn"]),
+            (STORE + "[bandits]\noffers = 3", ["line 4: bandits.offers: a table was expected"]),
+            ("address = \n", ["belated.toml: it is not written in TOML: ", "line 1"]),
+            (
+                STORE.replace("address", "adress") + OFFERS,
+                ["line 2: store.adress: ", "but address"],
+            ),
         ],
     )
     def test_what_is_missing_or_unknown(self, text: str, expected: list[str]) -> None:
@@ -169,7 +174,7 @@ class TestMistakes:
     )
     def test_of_the_server(self, line: str, expected: str) -> None:
         """Wrong types, wrong ranges, wrong names: with the line."""
-        (found,) = mistakes(f"{DATABASE}[server]\n{line}\n{OFFERS}")
+        (found,) = mistakes(f"{STORE}[server]\n{line}\n{OFFERS}")
         assert found.startswith(f"belated.toml, line 4: {expected}")
 
     @pytest.mark.parametrize(
@@ -205,18 +210,18 @@ class TestMistakes:
         """Whatever is written as in Python is refused as in Python, with the key and line."""
         name = line.partition(" ")[0]
         kept = [one for one in OFFERS.splitlines() if not one.startswith(name)]
-        (found,) = mistakes("\n".join([DATABASE, *kept, line]))
+        (found,) = mistakes("\n".join([STORE, *kept, line]))
         assert found.startswith(f"belated.toml, line {4 + len(kept)}: bandits.offers.{name}: ")
         assert expected in found
 
     def test_a_name_that_cannot_stand_in_an_address(self) -> None:
         """It would have to be escaped by every caller."""
-        (found,) = mistakes(DATABASE + OFFERS.replace("offers", "'my offers'"))
+        (found,) = mistakes(STORE + OFFERS.replace("offers", "'my offers'"))
         assert "line 3: bandits.my offers: 'my offers' is no name for a bandit" in found
 
     def test_all_are_told_at_once(self) -> None:
         """So that a file is mended in one go."""
-        text = f"{DATABASE}[server]\nport = -1\nhots = 'x'\n{OFFERS}partitions = 5\n"
+        text = f"{STORE}[server]\nport = -1\nhots = 'x'\n{OFFERS}partitions = 5\n"
         assert [one.split(": ")[1] for one in mistakes(text)] == [
             "server.port",
             "server.hots",
@@ -225,26 +230,51 @@ class TestMistakes:
 
     def test_a_variable_that_is_not_set(self) -> None:
         """It is named; an empty one counts as not set."""
-        text = '[database]\ndsn_env = "OFFERS"\n' + OFFERS
-        expected = ["belated.toml, line 2: database.dsn_env: the environment has no OFFERS: set it"]
+        text = '[store]\naddress_env = "OFFERS"\n' + OFFERS
+        expected = [
+            "belated.toml, line 2: store.address_env: the environment has no OFFERS: set it"
+        ]
         assert mistakes(text) == expected
         assert mistakes(text, OFFERS="") == expected
-        both = text.replace("[database]", DATABASE)
-        assert "there is a dsn too" in mistakes(both, OFFERS="host=db")[0]
+        both = text.replace("[store]", STORE)
+        assert "there is an address too" in mistakes(both, OFFERS="sqlite:///offers.db")[0]
+
+    @pytest.mark.parametrize(
+        ("address", "expected"),
+        [
+            ("offers.db", "'offers.db' is not an address: for that file use 'sqlite:///offers.db'"),
+            ("sqlite:///offers.db?bandit=offers", "the address names a bandit, and a store holds"),
+            ("memory:", "the memory of one process is not durable"),
+            ("mysql://me:secret@db/x", "the scheme 'mysql' is not known: use 'memory:'"),
+        ],
+    )
+    def test_what_is_no_address_of_a_store(self, address: str, expected: str) -> None:
+        """The cure is told, a password is not."""
+        (found,) = mistakes(f'[store]\naddress = "{address}"\n' + OFFERS)
+        assert found.startswith(f"belated.toml, line 2: store.address: {expected}")
+        (found,) = mistakes('[store]\naddress_env = "OFFERS"\n' + OFFERS, OFFERS=address)
+        assert found.startswith(f"belated.toml, line 2: store.address_env: {expected}")
+        assert "secret" not in found
+
+    def test_what_was_once_the_database(self) -> None:
+        """It is said what to write instead."""
+        _, found = mistakes('[database]\ndsn = "postgresql://db/x"\n' + OFFERS)
+        expected = "database: there is no such key any more: write [store] with address, or addres"
+        assert found.startswith(f"belated.toml, line 1: {expected}")
+        _, found = mistakes('[store]\ndsn_env = "DATABASE_URL"\n' + OFFERS)
+        assert found.endswith("store.dsn_env: there is no such key any more: write address_env")
 
     def test_a_key_written_another_way_has_no_line(self) -> None:
         """TOML has several; the key is named all the same."""
-        (found,) = mistakes("server.port = -1\n" + DATABASE + OFFERS)
+        (found,) = mistakes("server.port = -1\n" + STORE + OFFERS)
         assert found.startswith("belated.toml: server.port: a whole number")
 
 
 class TestTheCommand:
-    def test_check_needs_no_database(
-        self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-    ) -> None:
+    def test_check_needs_no_store(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         """It says what would be served."""
         file = tmp_path / "belated.toml"
-        file.write_text(DATABASE + OFFERS, encoding="utf-8")
+        file.write_text(STORE + OFFERS, encoding="utf-8")
         assert main(["serve", "--check", str(file)]) == 0
         printed = capsys.readouterr().out
         assert "offers  DelayedUCB(dim=20, family=Bernoulli()" in printed
@@ -255,11 +285,11 @@ class TestTheCommand:
     ) -> None:
         """The exit code is 1: it looked, and found something wrong."""
         file = tmp_path / "belated.toml"
-        file.write_text(DATABASE.replace("dsn", "dns") + OFFERS, encoding="utf-8")
+        file.write_text(STORE.replace("address", "adress") + OFFERS, encoding="utf-8")
         assert main(["serve", "--check", str(file)]) == 1
         missing, unknown, summary = capsys.readouterr().out.splitlines()
-        assert missing.startswith(f"{file}, line 1: database.dsn: it is missing")
-        assert unknown.startswith(f"{file}, line 2: database.dns: there is no such key, but dsn")
+        assert missing.startswith(f"{file}, line 1: store.address: it is missing")
+        assert unknown.startswith(f"{file}, line 2: store.adress: there is no such key, but addr")
         assert summary == "WRONG: 2 mistakes"
 
     @pytest.mark.parametrize("command", ["serve", "learn"])
@@ -268,35 +298,52 @@ class TestTheCommand:
     ) -> None:
         """The first one, and how to see the others."""
         file = tmp_path / "belated.toml"
-        file.write_text(DATABASE.replace("dsn", "dns") + OFFERS, encoding="utf-8")
+        file.write_text(STORE.replace("address", "adress") + OFFERS, encoding="utf-8")
         assert main([command, str(file)]) == 2
         (line,) = capsys.readouterr().err.splitlines()
-        assert "database.dsn: it is missing" in line
+        assert "store.address: it is missing" in line
         assert line.endswith(f"and 1 more: see `belated serve --check {file}`")
 
+    def test_a_missing_server_is_told_with_the_command_to_install_it(
+        self, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Before anything else is looked at."""
+        monkeypatch.setitem(sys.modules, "uvicorn", None)
+        monkeypatch.delitem(sys.modules, "belated.service.http.server", raising=False)
+        assert main(["serve", str(tmp_path / "none.toml")]) == 2
+        message = "belated: belated serve needs an extra: pip install 'belated[service]'\n"
+        assert capsys.readouterr().err == message
+
     @pytest.mark.parametrize(
-        ("command", "module"), [("serve", "psycopg"), ("learn", "psycopg"), ("serve", "uvicorn")]
+        "command",
+        [("serve",), ("learn",), ("mode", "offers"), ("doctor",), ("keys", "list", "--config")],
     )
-    def test_a_missing_extra_is_told_with_the_command_to_install_it(
+    def test_psycopg_is_asked_for_by_postgresql_alone(
         self,
-        command: str,
-        module: str,
+        command: tuple[str, ...],
         tmp_path: Path,
         capsys: pytest.CaptureFixture[str],
         monkeypatch: pytest.MonkeyPatch,
     ) -> None:
-        """Before anything else is looked at."""
-        monkeypatch.setitem(sys.modules, module, None)
-        monkeypatch.delitem(sys.modules, "belated.service.http.server", raising=False)
-        assert main([command, str(tmp_path / "none.toml")]) == 2
-        message = f"belated: belated {command} needs an extra: pip install 'belated[service]'\n"
-        assert capsys.readouterr().err == message
+        """With the command to install it."""
+        monkeypatch.setitem(sys.modules, "psycopg", None)
+        monkeypatch.delitem(sys.modules, "belated.journals.postgres.session", raising=False)
+        file = tmp_path / "belated.toml"
+        file.write_text(STORE + OFFERS, encoding="utf-8")
+        assert main([*command, str(file)]) in (1, 2)
+        message = "PostgreSQL needs an extra: pip install 'belated[postgres]'"
+        out, err = capsys.readouterr()
+        assert message in out + err
+        if command not in (("serve",), ("learn",)):  # those would go on
+            address = f'address = "sqlite:///{tmp_path}/belated.db"'
+            file.write_text(f"[store]\n{address}\n{OFFERS}", encoding="utf-8")
+            assert main([*command, str(file)]) == 0
 
     def test_what_is_no_file_and_what_is_no_text(self, tmp_path: Path) -> None:
         """The usual error, and one with the line."""
         with pytest.raises(FileNotFoundError):
             read_config(tmp_path / "none.toml")
         file = tmp_path / "belated.toml"
-        file.write_bytes(b"[database]\n\xff")
+        file.write_bytes(b"[store]\n\xff")
         with pytest.raises(InvalidConfig, match="line 2: it is no text in UTF-8"):
             read_config(file)

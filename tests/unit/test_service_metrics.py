@@ -23,6 +23,7 @@ from belated.service.learning.learning_service import SAMPLED, LearningService
 from belated.service.operating.histogram import DELAYS, SECONDS, SIZES, Histogram
 from belated.service.operating.metrics import OF_BANDITS, OF_LEARNERS, Metrics
 from belated.service.serving.served_bandit import RequestStats
+from belated.service.serving.spools import LeftSpools
 
 ROW = np.array([1.0, 0.5], dtype=np.float32)
 
@@ -33,8 +34,8 @@ def decision(id: str, at: int) -> Decision:
 
 
 @pytest.fixture
-def desk() -> Any:
-    """What metrics ask of a desk."""
+def served() -> Any:
+    """What metrics ask of a served bandit."""
     seen = RequestStats(decisions=3, rewards=2, activations_voids=1, models=4, entropy=1.5)
     seen.seconds.add(0.003)
     seen.failures["board"] += 2
@@ -48,6 +49,7 @@ def desk() -> Any:
         version=9,
         decider=SimpleNamespace(unapplied=range(2), mode="freeze", fallbacks=Counter(error=3)),
         spool=spool,
+        left_spools=LeftSpools(2, 9),
         now=lambda: 5_500_000,
     )
 
@@ -75,12 +77,12 @@ def learner() -> LearningService:
 
 
 @pytest.fixture
-def samples(desk: Any, learner: LearningService) -> dict[tuple[str, tuple[str, ...]], float]:
+def samples(served: Any, learner: LearningService) -> dict[tuple[str, tuple[str, ...]], float]:
     """Every sample by its name and the values of its labels."""
     learners = Learners({"offers": lambda: learner})
     learners.running["offers"] = learner
     requests = Counter({("PUT", "/v1/{bandit}/decisions/{id}/reward", 202): 7})
-    text = Metrics({"offers": desk}, learners, requests).text().decode()
+    text = Metrics({"offers": served}, learners, requests).text().decode()
     return {
         (sample.name, tuple(sample.labels.values())): sample.value
         for family in text_string_to_metric_families(text)
@@ -88,7 +90,7 @@ def samples(desk: Any, learner: LearningService) -> dict[tuple[str, tuple[str, .
     }
 
 
-def test_what_a_desk_has_seen(samples: dict[tuple[str, tuple[str, ...]], float]) -> None:
+def test_what_a_served_bandit_has_seen(samples: dict[tuple[str, tuple[str, ...]], float]) -> None:
     """Counters, ages, histograms and failures."""
     of = ("offers",)
     assert samples["belated_decisions_total", of] == 3
@@ -104,6 +106,8 @@ def test_what_a_desk_has_seen(samples: dict[tuple[str, tuple[str, ...]], float])
     assert samples["belated_decide_seconds_bucket", ("offers", "0.005")] == 1
     assert samples["belated_decide_seconds_bucket", ("offers", "+Inf")] == 1
     assert samples["belated_commit_events_sum", of] == 5
+    assert samples["belated_spool_left_files", of] == 2
+    assert samples["belated_spool_left_events", of] == 9
     assert samples["belated_failures_total", ("offers", "board")] == 2
     assert samples["belated_failures_total", ("offers", "commit")] == 1
     assert samples["belated_failures_total", ("offers", "model")] == 0
@@ -129,12 +133,12 @@ def test_what_a_learner_knows(samples: dict[tuple[str, tuple[str, ...]], float])
     assert samples["belated_learner_failures_total", of] == 0
 
 
-def test_one_that_stands_by_says_so(desk: Any, learner: LearningService) -> None:
+def test_one_that_stands_by_says_so(served: Any, learner: LearningService) -> None:
     """And nothing of what it does not know."""
     learner.fold = None
     learners = Learners({})
     learners.running["offers"] = learner
-    text = Metrics({"offers": desk}, learners, {}).text().decode()
+    text = Metrics({"offers": served}, learners, {}).text().decode()
     assert 'belated_learner_leads{bandit="offers"} 0.0' in text
     for name in ("lag_seconds", "events_total", "decisions"):
         assert f"belated_learner_{name}{{" not in text
@@ -142,10 +146,10 @@ def test_one_that_stands_by_says_so(desk: Any, learner: LearningService) -> None
         assert f"belated_{name}{{" not in text
 
 
-def test_a_decider_without_a_model_has_no_age(desk: Any) -> None:
+def test_a_decider_without_a_model_has_no_age(served: Any) -> None:
     """0 would look like a new one."""
-    desk.age = None
-    text = Metrics({"b": desk}, Learners({}), {}).text().decode()
+    served.age = None
+    text = Metrics({"b": served}, Learners({}), {}).text().decode()
     assert "belated_model_age_seconds{" not in text
 
 

@@ -1,7 +1,7 @@
 """``belated doctor``: check every setting that the promises of the service rest on.
 
 One line for each: ok, warning or wrong, what it means, and how to mend it. The exit code is 1 if
-anything is wrong. Nothing is changed. It needs the extra ``service``.
+anything is wrong. Nothing is changed.
 """
 
 from __future__ import annotations
@@ -11,21 +11,18 @@ import argparse
 import msgspec
 
 from belated.cli.options import add_json
-from belated.cli.service import check_extra
 
 EXAMPLE = "belated doctor belated.toml"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """What the command takes."""
-    parser.add_argument("file", metavar="CONFIG", help="a file of TOML, such as belated.toml")
+    parser.add_argument("file", metavar="CONFIG", help="TOML config file, such as belated.toml")
     add_json(parser)
 
 
 def run(options: argparse.Namespace) -> int:
     """Run the command."""
-    check_extra("belated doctor")
-
     from belated.service.operating.doctor import examine
     from belated.service.operating.findings import lines
 

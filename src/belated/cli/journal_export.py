@@ -18,15 +18,14 @@ from typing import BinaryIO
 
 import msgspec
 
-from belated.cli.journal_file import open_journal, pages, stored_bandit
+from belated.cli.journal_address import add_address, opened, pages
 from belated.cli.journal_lines import FORMAT, End, Header, line_of
-from belated.cli.options import add_file
 from belated.cli.progress import Progress
 from belated.events import Record
 from belated.exceptions import InvalidInput
 from belated.journals import Journal
 
-EXAMPLE = "belated journal export offers.db | gzip > offers.jsonl.gz"
+EXAMPLE = "belated journal export sqlite:///offers.db | gzip > offers.jsonl.gz"
 
 #: Lines written at a time.
 BATCH = 1_000
@@ -34,7 +33,7 @@ BATCH = 1_000
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """What the command takes."""
-    add_file(parser)
+    add_address(parser)
     parser.add_argument(
         "-o", "--output", metavar="FILE", help="a new file; to standard output without it"
     )
@@ -42,8 +41,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Run the command."""
-    bandit = stored_bandit(options.file, options.bandit)
-    with open_journal(options.file, bandit) as journal:
+    with opened(options.address) as (journal, bandit):
         header = Header(FORMAT, bandit.name, bandit.partitions, bandit.identity)
         if options.output is None:
             write(journal, header, sys.stdout.buffer)

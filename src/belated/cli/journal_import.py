@@ -29,12 +29,9 @@ merged, but not be brought into more partitions.
 from __future__ import annotations
 
 import argparse
-import os
 import sys
-import tempfile
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, suppress
-from pathlib import Path
+from contextlib import contextmanager
 from typing import BinaryIO
 
 import msgspec
@@ -43,11 +40,11 @@ from belated.cli.journal_lines import FORMAT, End, Header, read_header, read_lin
 from belated.cli.progress import Progress
 from belated.cli.text import several
 from belated.events import Decision, Opaque, Record, Settled, encode
-from belated.exceptions import InvalidInput, JournalUnavailable, NewerFormat
+from belated.exceptions import InvalidInput, NewerFormat
 from belated.ids import check_partitions
-from belated.journals import SQLiteJournal
+from belated.journals import open_store, split_address
 
-EXAMPLE = "gunzip -c offers.jsonl.gz | belated journal import - new.db --partitions 4"
+EXAMPLE = "belated journal import offers.jsonl sqlite:///new.db --partitions 4"
 
 #: Records written at a time.
 PAGE = 10_000
@@ -56,8 +53,12 @@ PAGE = 10_000
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """What the command takes."""
     parser.add_argument("source", metavar="FILE", help="from `export`; - for standard input")
-    parser.add_argument("file", metavar="JOURNAL", help="a new file of SQLite")
-    parser.add_argument("--bandit", metavar="NAME", help="its name; as it was if not given")
+    parser.add_argument(
+        "address",
+        metavar="ADDRESS",
+        help="sqlite:///new.db (a new file) or postgresql://user@host/name, with ?bandit=NAME for "
+        "another name than it had",
+    )
     parser.add_argument(
         "--partitions", type=int, metavar="P", help="a power of two; as it was if not given"
     )
@@ -65,13 +66,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Run the command."""
-    with _source(options.source) as source, _new_file(options.file) as path:
+    place, name = split_address(options.address)
+    store = open_store(place)
+    with _source(options.source) as source:
         lines = Lines(source, options.source)
         header = lines.header
         partitions = header.partitions if options.partitions is None else options.partitions
         check_partitions(partitions)
-        bandit = header.bandit if options.bandit is None else options.bandit
-        with SQLiteJournal(path, bandit=bandit, partitions=partitions) as journal:
+        bandit = header.bandit if place == options.address else name
+        with store.new_journal(bandit, partitions=partitions) as journal:
             if header.identity is not None:
                 journal.identify(header.identity)
             with Progress("imported") as progress:
@@ -230,27 +233,3 @@ def _source(name: str) -> Iterator[BinaryIO]:
         raise InvalidInput(f"{name}: there is no such file", name) from None
     with file:
         yield file
-
-
-@contextmanager
-def _new_file(name: str) -> Iterator[Path]:
-    """Where to build a file that gets its name only when it is whole."""
-    path = Path(name)
-    for suffix in ("", "-wal", "-shm"):
-        if path.with_name(path.name + suffix).exists():
-            message = f"{name}{suffix} is there already: an import makes a new file"
-            raise InvalidInput(message, name)
-    if not path.parent.is_dir():
-        raise InvalidInput(f"{path.parent}: there is no such folder", name)
-    with tempfile.TemporaryDirectory(prefix=f".{path.name}.", dir=path.parent) as folder:
-        built = Path(folder, path.name)
-        yield built
-        if built.with_name(built.name + "-wal").exists():
-            raise JournalUnavailable(f"{name} could not be closed: is the disk full?")
-        os.replace(built, path)
-    with suppress(OSError):  # on stable storage, name and all, where the system can do that
-        folder_of = os.open(path.parent, os.O_RDONLY)
-        try:
-            os.fsync(folder_of)
-        finally:
-            os.close(folder_of)

@@ -12,45 +12,34 @@ from typing import Any
 
 import msgspec
 
-from belated.cli.journal_file import (
-    StoredBandit,
-    open_journal,
-    pages,
-    stored_bandit,
-    stored_bandits,
-)
+from belated.cli.journal_address import add_address, find_bandits, pages
 from belated.cli.journal_lines import kind_of
-from belated.cli.options import add_file, add_json
+from belated.cli.options import add_json
 from belated.cli.progress import Progress
 from belated.cli.text import moment, pairs, several, size, span, table, wrapped
 from belated.exceptions import CorruptEvent, CorruptJournal
-from belated.journals import Journal
+from belated.journals import Journal, StoredBandit
 
-EXAMPLE = "belated journal inspect offers.db"
+EXAMPLE = "belated journal inspect sqlite:///offers.db"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """What the command takes."""
-    add_file(parser)
+    add_address(parser)
     add_json(parser)
 
 
 def run(options: argparse.Namespace) -> int:
     """Run the command."""
-    bandits = (
-        stored_bandits(options.file)
-        if options.bandit is None
-        else [stored_bandit(options.file, options.bandit)]
-    )
+    store, bandits = find_bandits(options.address)
     found = []
     for bandit in bandits:
-        with open_journal(options.file, bandit) as journal:
+        with store.journal(bandit.name) as journal:
             found.append(describe(journal, bandit))
     if options.json:
-        report = {"file": options.file, "bandits": found}
-        print(msgspec.json.encode(report).decode())
+        print(msgspec.json.encode({"store": store.place, "bandits": found}).decode())
     else:
-        print(f"{options.file} holds {several(len(found), 'bandit')}")
+        print(f"{store.place} holds {several(len(found), 'bandit')}")
         for one in found:
             print(f"\n{_text(one)}")
     return int(any(part["damage"] for one in found for part in one["parts"]))

@@ -22,19 +22,19 @@ from typing import Any
 
 import msgspec
 
-from belated.cli.journal_file import PAGE, StoredBandit, open_journal, stored_bandit
+from belated.cli.journal_address import PAGE, add_address, opened
 from belated.cli.journal_identity import dim_of, family_of
-from belated.cli.options import add_file, add_json, add_semantics, semantics
+from belated.cli.options import add_json, add_semantics, semantics
 from belated.cli.progress import Progress
 from belated.cli.text import pairs, several, wrapped
 from belated.events import Opaque, Record
 from belated.exceptions import CorruptEvent, CorruptJournal, InvalidInput, SnapshotWarning
-from belated.journals import Journal
+from belated.journals import Journal, StoredBandit
 from belated.learner import Fold, same_sums
 from belated.policies import Greedy
 from belated.rewards import Rewards, retention_us
 
-EXAMPLE = "belated journal verify offers.db --window 7d"
+EXAMPLE = "belated journal verify sqlite:///offers.db --window 7d"
 
 #: Damaged places that are named before it is enough.
 MANY = 10
@@ -50,7 +50,7 @@ DEVIATIONS = 1e-6
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """What the command takes."""
-    add_file(parser)
+    add_address(parser)
     add_json(parser)
     add_semantics(parser)
 
@@ -59,13 +59,12 @@ def run(options: argparse.Namespace) -> int:
     """Run the command."""
     rewards = semantics(options)
     retention = retention_us(options.retention, rewards)
-    bandit = stored_bandit(options.file, options.bandit)
-    with open_journal(options.file, bandit) as journal:
+    with opened(options.address) as (journal, bandit):
         report = verify(journal, bandit, rewards, retention)
     if options.json:
-        print(msgspec.json.encode({"file": options.file, **report.as_dict()}).decode())
+        print(msgspec.json.encode(report.as_dict()).decode())
     else:
-        print(_text(report, options.file))
+        print(_text(report))
     return {"ok": 0, "differs": 1, "damaged": 1, "not compared": 2}[report.status]
 
 
@@ -289,8 +288,8 @@ class _Folds:
             self.report.differences.append(f"the snapshots cannot be gone on from ({what})")
 
 
-def _text(report: Report, file: str) -> str:
-    items = [("bandit", f"{report.bandit} in {file}"), ("records", f"{report.records:,}")]
+def _text(report: Report) -> str:
+    items = [("bandit", report.bandit), ("records", f"{report.records:,}")]
     if report.counts is not None:
         states = [f"{count:,} {state}" for state, count in report.counts.items() if count]
         total = f"{sum(report.counts.values()):,}"

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from belated.cli.service import check_extra, read
-from belated.journals import PostgresKeyStore
+from belated.cli.service import read
+from belated.journals import KeyStore
 
 if TYPE_CHECKING:
     from belated.service.operating.config import Config
@@ -20,16 +20,15 @@ def add_file(parser: argparse.ArgumentParser) -> None:
         "--config",
         default="belated.toml",
         metavar="FILE",
-        help="of the service, which says where the database is; default: belated.toml",
+        help="of the service, which says where the store is; default: belated.toml",
     )
 
 
 @contextmanager
-def opened(options: argparse.Namespace) -> Iterator[tuple[PostgresKeyStore, Config]]:
+def opened(options: argparse.Namespace) -> Iterator[tuple[KeyStore, Config]]:
     """The keys of the service that a file describes."""
-    check_extra("belated keys")
     config = read(options.config)
-    keys = PostgresKeyStore(config.database.dsn)
+    keys = config.store.keys()
     try:
         yield keys, config
     finally:

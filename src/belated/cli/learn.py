@@ -1,7 +1,7 @@
 """``belated learn``: learn the bandits that others serve.
 
 For services whose configuration says ``learn = false``. Start it on several machines: one learner
-leads, the others stand by, and one of them takes over when it dies. It needs the extra ``service``.
+leads, the others stand by, and one of them takes over when it dies.
 """
 
 from __future__ import annotations
@@ -35,18 +35,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Run the command, until SIGTERM or SIGINT."""
-    config = prepared(options, "belated learn")
+    config = prepared(options)
 
-    from belated.journals import open_store
     from belated.service.learning.learners import Learners, learning_service
 
     told: list[int] = []
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda number, frame: told.append(number))
-    store = open_store(config.database.dsn)
     learners = Learners(
         {
-            one.name: partial(learning_service, one, store, lease=config.server.lease)
+            one.name: partial(learning_service, one, config.store, lease=config.server.lease)
             for one in config.bandits
         }
     )

@@ -16,24 +16,25 @@ from belated.cli import (
     bounds,
     compare,
     doctor,
-    journal_entry,
+    init,
     journal_export,
     journal_import,
     journal_inspect,
+    journal_show,
     journal_verify,
     keys_create,
     keys_list,
     keys_revoke,
     learn,
+    mode,
     schema,
     serve,
     simulate,
-    switch,
 )
 from belated.exceptions import BelatedError
 
 #: In the order of the help.
-JOURNAL = (journal_inspect, journal_entry, journal_verify, journal_export, journal_import)
+JOURNAL = (journal_inspect, journal_show, journal_verify, journal_export, journal_import)
 KEYS = (keys_create, keys_list, keys_revoke)
 
 
@@ -69,13 +70,13 @@ class _Parser(argparse.ArgumentParser):
 
 def _parser() -> argparse.ArgumentParser:
     parser = _Parser(prog="belated", description="Contextual bandits for rewards that come late.")
-    subjects = parser.add_subparsers(metavar="SUBJECT", required=True)
+    commands = parser.add_subparsers(metavar="COMMAND", required=True)
     for command in (simulate, compare, bounds):
-        _add(subjects, command)
-    _add_group(subjects, "journal", JOURNAL, "look into a journal, verify it, move it")
-    for command in (serve, learn, switch, doctor, schema):
-        _add(subjects, command)
-    _add_group(subjects, "keys", KEYS, "make, list and revoke the keys of a service")
+        _add(commands, command)
+    _add_group(commands, "journal", JOURNAL, "look into a journal, verify it, move it")
+    for command in (init, serve, learn, mode, doctor, schema):
+        _add(commands, command)
+    _add_group(commands, "keys", KEYS, "make, list and revoke the API keys of a service")
     return parser
 
 

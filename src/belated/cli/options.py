@@ -39,14 +39,6 @@ def count(text: str) -> int:
     return number
 
 
-def add_file(parser: argparse.ArgumentParser) -> None:
-    """The journal that is read."""
-    parser.add_argument("file", metavar="JOURNAL", help="a file of SQLite, such as offers.db")
-    parser.add_argument(
-        "--bandit", metavar="NAME", help="which one; needed where the file holds several"
-    )
-
-
 def add_json(parser: argparse.ArgumentParser) -> None:
     """For programs."""
     parser.add_argument("--json", action="store_true", help="print one JSON object")

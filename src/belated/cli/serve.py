@@ -1,6 +1,7 @@
-"""``belated serve``: serve bandits over HTTP, with their journals in PostgreSQL.
+"""``belated serve``: serve bandits over HTTP.
 
-The configuration says which; the how-to on the service shows one. It needs the extra ``service``.
+The configuration says which, and where their journals are; `belated init` writes one. It needs the
+extra ``service``, and for journals in PostgreSQL ``postgres``.
 """
 
 from __future__ import annotations
@@ -11,17 +12,15 @@ from belated.cli.service import add_config, prepared
 from belated.cli.text import pairs, several
 from belated.exceptions import InvalidConfig
 
-EXAMPLE = "belated serve belated.toml --create-tables --port 8080"
+EXAMPLE = "belated serve belated.toml --port 8080"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """What the command takes."""
     add_config(parser)
-    parser.add_argument("--host", help="to listen on, instead of that in the file")
-    parser.add_argument("--port", type=int, help="likewise; 0 for any that is free")
-    parser.add_argument(
-        "--check", action="store_true", help="only say whether the file is right, and stop"
-    )
+    parser.add_argument("--host", help="address to bind (overrides server.host)")
+    parser.add_argument("--port", type=int, help="port to bind (overrides server.port; 0 = any)")
+    parser.add_argument("--check", action="store_true", help="validate the config file and exit")
 
 
 def run(options: argparse.Namespace) -> int:
@@ -33,12 +32,12 @@ def run(options: argparse.Namespace) -> int:
     from belated.service.access.authorizer import auth_at
     from belated.service.http.server import serve
 
-    config = prepared(options, "belated serve")
+    config = prepared(options)
     server = config.server
     host = server.host if options.host is None else options.host
     app = create_app(
         config.bandits,
-        config.database.dsn,
+        config.store,
         learn=server.learn,
         lease=server.lease,
         body_limit=server.body_limit,

@@ -1,12 +1,11 @@
-"""What ``belated serve``, ``belated learn`` and ``belated keys`` share."""
+"""What commands about a service share: its configuration, and that its store can be opened."""
 
 from __future__ import annotations
 
 import argparse
 from typing import TYPE_CHECKING
 
-from belated.exceptions import BelatedError, InvalidConfig, MissingExtra
-from belated.journals import PostgresJournal
+from belated.exceptions import InvalidConfig
 
 if TYPE_CHECKING:
     from belated.service.operating.config import Config
@@ -14,38 +13,36 @@ if TYPE_CHECKING:
 
 def add_config(parser: argparse.ArgumentParser) -> None:
     """The file, and what is to be done before."""
-    parser.add_argument("file", metavar="CONFIG", help="a file of TOML, such as belated.toml")
+    parser.add_argument("file", metavar="CONFIG", help="TOML config file, such as belated.toml")
     parser.add_argument(
         "--create-tables",
         action="store_true",
-        help="first make the tables in the database, or bring older ones up to date",
+        help="create or migrate the tables first; SQLite needs no such step",
     )
     parser.add_argument(
         "--log-level",
         choices=("debug", "info", "warning", "error"),
         default="info",
-        help="how much is said on stderr, in lines of JSON; default: info",
+        help="minimum level of JSON logs on stderr (default: info)",
     )
 
 
-def prepared(options: argparse.Namespace, command: str) -> Config:
-    """The configuration, once the database has all that it asks for."""
-    check_extra(command)
+def prepared(options: argparse.Namespace) -> Config:
+    """Return the configuration, once every journal in it could be opened."""
     config = read(options.file)
 
     from belated.service.operating.logs import start_logging
 
     start_logging(options.log_level)
-    dsn = config.database.dsn
     if options.create_tables:
-        PostgresJournal.create_tables(dsn)
-    for one in config.bandits:  # what cannot be opened is told now, in one line
-        PostgresJournal(dsn, bandit=one.name, partitions=one.partitions).close()
+        config.store.create_tables()
+    for one in config.bandits:  # what cannot be opened is reported now, in one line
+        config.store.journal(one.name, partitions=one.partitions).close()
     return config
 
 
 def read(file: str) -> Config:
-    """The configuration in a file; of several mistakes the first is told."""
+    """Return the configuration in a file; of several mistakes the first is reported."""
     from belated.service.operating.config import read_config
 
     try:
@@ -56,14 +53,3 @@ def read(file: str) -> Config:
             raise
         rest = f"and {len(more)} more: see `belated serve --check {file}`"
         raise InvalidConfig([first, rest]) from None
-
-
-def check_extra(command: str) -> None:
-    """Say what to install, if psycopg is missing or of no use."""
-    try:
-        import psycopg  # noqa: F401 - only whether it is there
-    except ModuleNotFoundError:
-        raise MissingExtra(command, "service") from None
-    except ImportError:  # psycopg alone, on a machine without the library of PostgreSQL
-        message = "psycopg finds no library of PostgreSQL: pip install 'psycopg[binary]'"
-        raise BelatedError(message) from None

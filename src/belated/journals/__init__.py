@@ -35,7 +35,7 @@ from belated.journals.sqlite.coordination import SQLiteCoordinationStore
 from belated.journals.sqlite.journal import SQLiteJournal
 from belated.journals.sqlite.keys import SQLiteKeyStore
 from belated.journals.sqlite.store import SQLiteStore
-from belated.journals.store import Store
+from belated.journals.store import Store, StoredBandit, StoredSnapshot
 
 __all__ = [
     "CoordinationStore",
@@ -60,6 +60,8 @@ __all__ = [
     "SpoolJournal",
     "SpoolStatus",
     "Store",
+    "StoredBandit",
+    "StoredSnapshot",
     "UniqueLog",
     "open_journal",
     "open_store",

@@ -12,6 +12,7 @@ To any of them ``?bandit=offers`` adds the name of the bandit, which is ``defaul
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
@@ -95,16 +96,18 @@ def _check_scheme(address: Any) -> None:
         raise InvalidInput(message, address)
     scheme, colon, rest = address.partition(":")
     if scheme not in _STORES or not colon:
-        what = f"the scheme {scheme!r} is not known" if "://" in address else _what_is(address)
-        raise InvalidInput(f"{what}: use {_EXAMPLES}")
+        raise InvalidInput(_unknown_scheme(address, scheme))
     if scheme.startswith("postgres") and not rest.startswith("//"):
         raise InvalidInput(f"the address begins with {scheme!r}, but not with {scheme + '://'!r}")
 
 
-def _what_is(address: str) -> str:
-    if not address or "=" in address:  # perhaps a connection string of libpq, with its password
-        return "the address has no scheme"
-    return f"{address!r} is not an address; for that file use 'sqlite:///{address}'"
+def _unknown_scheme(address: str, scheme: str) -> str:
+    if "://" in address:
+        return f"the scheme {scheme!r} is not known: use {_EXAMPLES}"
+    if not address or ("=" in address and not Path(address).exists()):  # libpq's, with a password?
+        return f"the address has no scheme: use {_EXAMPLES}"
+    escaped = address.replace("%", "%25").replace("?", "%3F")
+    return f"{address!r} is not an address: for that file use 'sqlite:///{escaped}'"
 
 
 def _memory(address: str, rest: str) -> Store:

@@ -2,10 +2,46 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
 from belated.journals.journal import Journal
 from belated.journals.shelf import CoordinationStore, KeyStore
+
+
+@dataclass(frozen=True)
+class StoredSnapshot:
+    """A snapshot without its pieces.
+
+    Attributes:
+        partition: It is of.
+        position: The last record it covers.
+        fingerprint: Of the fold that saved it.
+        bytes: Size of its pieces.
+    """
+
+    partition: int
+    position: int
+    fingerprint: str
+    bytes: int
+
+
+@dataclass(frozen=True)
+class StoredBandit:
+    """What a store holds of a bandit, but for its records.
+
+    Attributes:
+        name: Name of the bandit.
+        partitions: Number of partitions.
+        identity: What the bandit is; None if none has used the journal yet.
+        snapshots: At most one for each partition, by partition.
+    """
+
+    name: str
+    partitions: int
+    identity: dict[str, str] | None
+    snapshots: list[StoredSnapshot]
 
 
 @runtime_checkable
@@ -46,8 +82,21 @@ class Store(Protocol):
     def keys(self, *, wait: float = 10.0) -> KeyStore:
         """Open the API keys."""
 
-    def bandits(self) -> list[str]:
-        """Return the names of all bandits, sorted; makes nothing."""
+    def new_journal(self, bandit: str, *, partitions: int) -> AbstractContextManager[Journal]:
+        """Make a journal that is there once the block has ended, and not if it raises.
+
+        For imports, which are taken whole or not at all.
+
+        Args:
+            bandit: Name of the bandit, which must be new.
+            partitions: A power of two.
+
+        Raises:
+            InvalidInput: there is such a bandit already, or for SQLite such a file.
+        """
+
+    def describe(self) -> list[StoredBandit]:
+        """Return what is stored of each bandit, by name; changes nothing."""
 
     def create_tables(self) -> None:
         """Create the tables, or migrate those of an older release, if the store needs any."""

@@ -6,7 +6,13 @@ from collections.abc import Iterable
 from typing import Any
 
 from belated.events import Record, read_event
-from belated.exceptions import CorruptEvent, CorruptJournal, JournalError, JournalMismatch
+from belated.exceptions import (
+    CorruptEvent,
+    CorruptJournal,
+    InvalidInput,
+    JournalError,
+    JournalMismatch,
+)
 from belated.journals.named import NamedJournal
 from belated.journals.snapshots import Snapshot
 
@@ -78,3 +84,9 @@ def check_wanted(bandit: str, place: str, wanted: int | None, partitions: int) -
 def no_such_bandit(bandit: str, place: str) -> JournalError:
     """What to say where a bandit is needed that no journal was opened for."""
     return JournalError(f"there is no bandit {bandit!r} in {place} yet: open its journal first")
+
+
+def already_there(bandit: str, place: str) -> InvalidInput:
+    """What to say where a bandit must be new, and is not."""
+    message = f"{place} holds a bandit {bandit!r} already: choose another name with `?bandit=`"
+    return InvalidInput(message, bandit)

@@ -33,6 +33,9 @@ class _Head(msgspec.Struct, array_like=True):
     parked: dict[bytes, list[tuple[int, bytes]]]
 
 
+_read_head = msgspec.msgpack.Decoder(_Head).decode
+
+
 def pack(ledger: Ledger) -> dict[str, bytes]:
     """All that a ledger knows, as named pieces."""
     ledger._put_away()
@@ -65,7 +68,7 @@ def pack(ledger: Ledger) -> dict[str, bytes]:
 
 def unpack(ledger: Ledger, pieces: dict[str, bytes]) -> None:
     """Make a new ledger what the pieces say."""
-    head = msgspec.msgpack.decode(pieces["ledger"], type=_Head)
+    head = _read_head(pieces["ledger"])
     if head.version != VERSION:
         raise InvalidInput(f"a ledger of version {head.version} cannot be read", head.version)
     ledger.watermark = head.watermark

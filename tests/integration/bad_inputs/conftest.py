@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import httpx
 import pytest
 
-from belated.journals import PostgresJournal
+from belated.journals import Store
 from belated.service import create_app
 from belated.service.access.tokens import TokenKeys
 from belated.service.http.app import Service
@@ -18,10 +18,12 @@ from tests.integration.serving import Serving, served
 
 
 @pytest.fixture(scope="package")
-def app(dsn: str) -> Service:
+def app(store: Store) -> Service:
     """It learns too."""
     keys = TokenKeys({"k1": bytes(range(32))})
-    return create_app(DEFINITIONS, dsn, learn=True, body_limit=LIMIT, auth="keys", token_keys=keys)
+    return create_app(
+        DEFINITIONS, store, learn=True, body_limit=LIMIT, auth="keys", token_keys=keys
+    )
 
 
 @pytest.fixture(scope="package")
@@ -32,9 +34,9 @@ def serving(app: Service) -> Iterator[Serving]:
 
 
 @pytest.fixture(scope="package")
-def key(dsn: str, serving: Serving) -> Made:
+def key(store: Store, serving: Serving) -> Made:
     """One that may do all."""
-    return known(dsn, serving.url)
+    return known(store, serving.url)
 
 
 @pytest.fixture(scope="package")
@@ -47,9 +49,9 @@ def http(serving: Serving, key: Made) -> Iterator[httpx.Client]:
 
 @pytest.fixture(params=[COIN, FREE])
 def asking(
-    request: pytest.FixtureRequest, http: httpx.Client, key: Made, dsn: str
+    request: pytest.FixtureRequest, http: httpx.Client, key: Made, store: Store
 ) -> Iterator[Asking]:
     """Each of two bandits; what was sent never stands in a log or a metric."""
     bandit: str = request.param
-    with nothing_told(http, SECRET, key.key), PostgresJournal(dsn, bandit=bandit) as journal:
+    with nothing_told(http, SECRET, key.key), store.journal(bandit) as journal:
         yield Asking(http, journal, bandit.replace(" ", "%20"))

@@ -16,6 +16,7 @@ import httpx
 import numpy as np
 import pytest
 
+from belated.journals import Store
 from belated.service.http.app import Service
 from tests.integration.asking import SECRET, Asking, nothing_told
 from tests.integration.bad_inputs.bandits import (
@@ -331,13 +332,13 @@ def test_bad_input_12_hostile_strings(asking: Asking, http: httpx.Client) -> Non
     assert asking.length == before
 
 
-def test_bad_input_12_keys_that_may_not(asking: Asking, serving: Serving, dsn: str) -> None:
+def test_bad_input_12_keys_that_may_not(asking: Asking, serving: Serving, store: Store) -> None:
     """Of another scope, of another bandit, revoked, or of nobody."""
-    reader, foreign = make(dsn, "read", "reward"), make(dsn, "decide", bandits=("another",))
-    revoked = make(dsn, "decide")
+    reader, foreign = make(store, "read", "reward"), make(store, "decide", bandits=("another",))
+    revoked = make(store, "decide")
     made = {reader: 403, foreign: 403, revoked: 401}
     eventually(lambda: 401 not in {answers(serving.url, one, "/metrics") for one in made})
-    revoke(dsn, revoked.id)
+    revoke(store, revoked.id)
     eventually(lambda: answers(serving.url, revoked, "/metrics") == 401)
     headers = {one.header["authorization"]: status for one, status in made.items()}
     for value, status in (headers | {SECRET: 401, f"Bearer {SECRET}": 401}).items():
@@ -359,7 +360,7 @@ def test_every_bad_input_is_in_one_file() -> None:
 
 
 def test_after_all_of_it_the_ledgers_are_those_of_the_journals(
-    app: Service, serving: Serving, http: httpx.Client, dsn: str
+    app: Service, serving: Serving, http: httpx.Client, store: Store
 ) -> None:
     """And finite; the service is ready and has never failed."""
     eventually(lambda: http.get("/readyz").status_code == 200)
@@ -370,4 +371,4 @@ def test_after_all_of_it_the_ledgers_are_those_of_the_journals(
     folds = folds_of(app)
     serving.stop()
     for definition in DEFINITIONS:
-        check_ledger(folds[definition.name], definition, dsn)
+        check_ledger(folds[definition.name], definition, store)

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from belated.ids import check_id
 from belated.journals.arrivals import Clock, system_clock
 from belated.journals.memory.coordination import Lead, MemoryCoordinationStore
 from belated.journals.memory.journal import Facts, MemoryJournal
 from belated.journals.memory.keys import Keys, MemoryKeyStore
-from belated.journals.stored import check_wanted, no_such_bandit
+from belated.journals.store import StoredBandit, StoredSnapshot
+from belated.journals.stored import already_there, check_wanted, no_such_bandit
 
 
 class MemoryStore:
@@ -27,7 +30,7 @@ class MemoryStore:
     ...     other.end(0)
     [1]
     1
-    >>> store.bandits()
+    >>> [one.name for one in store.describe()]
     ['offers']
     """
 
@@ -64,9 +67,37 @@ class MemoryStore:
         """Open the API keys."""
         return MemoryKeyStore(self._keys, self._clock)
 
-    def bandits(self) -> list[str]:
-        """Return the names of all bandits, sorted."""
-        return sorted(self._bandits)
+    @contextmanager
+    def new_journal(self, bandit: str, *, partitions: int) -> Iterator[MemoryJournal]:
+        """Make a journal that is there once the block has ended; see :meth:`Store.new_journal`."""
+        check_id(bandit, "the bandit's name")
+        facts = Facts(partitions)
+        with MemoryJournal.sharing(facts, bandit, self._clock) as journal:
+            yield journal
+        with self._lock:
+            if bandit in self._bandits:
+                raise already_there(bandit, self.place)
+            self._bandits[bandit] = facts, Lead()
+
+    def describe(self) -> list[StoredBandit]:
+        """Return what is stored of each bandit, by name."""
+        return [
+            StoredBandit(
+                name,
+                len(facts.streams),
+                facts.identity,
+                [
+                    StoredSnapshot(
+                        partition,
+                        one.snapshot.position,
+                        one.snapshot.fingerprint,
+                        sum(len(data) for data in one.snapshot.pieces.values() if data),
+                    )
+                    for partition, one in sorted(facts.snapshots.items())
+                ],
+            )
+            for name, (facts, _) in sorted(self._bandits.items())
+        ]
 
     def create_tables(self) -> None:
         """There are none."""

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from typing import Any, TypeVar
 
 from belated.exceptions import (
+    BelatedError,
     InvalidInput,
     JournalClosed,
     JournalError,
@@ -28,7 +29,10 @@ try:
     from psycopg.conninfo import conninfo_to_dict, make_conninfo
     from psycopg.generators import execute
 except ModuleNotFoundError:
-    raise MissingExtra("PostgresJournal", "postgres") from None
+    raise MissingExtra("PostgreSQL", "postgres") from None
+except ImportError:  # psycopg alone, on a machine without the library of PostgreSQL
+    message = "psycopg finds no library of PostgreSQL: pip install 'psycopg[binary]'"
+    raise BelatedError(message) from None
 
 _OLDEST_SERVER = 14
 _GRACE = 1.0  # by which the server gives up before the client does

@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
+import json
 import os
+import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 
+from belated.ids import check_id
 from belated.journals.postgres import open_session
 from belated.journals.postgres.coordination import PostgresCoordinationStore
 from belated.journals.postgres.journal import PostgresJournal
 from belated.journals.postgres.keys import PostgresKeyStore
+from belated.journals.store import StoredBandit, StoredSnapshot
+from belated.journals.stored import already_there
+
+if TYPE_CHECKING:
+    from belated.journals.postgres.session import PostgresLook
 
 
 class PostgresStore:
@@ -53,13 +64,49 @@ class PostgresStore:
         """Open the API keys."""
         return PostgresKeyStore(self._dsn, wait=wait)
 
-    def bandits(self) -> list[str]:
-        """Return the names of all bandits, sorted."""
+    @contextmanager
+    def new_journal(self, bandit: str, *, partitions: int) -> Iterator[PostgresJournal]:
+        """Make a journal that is there once the block has ended; see :meth:`Store.new_journal`.
+
+        Until then its records stand under another name, and stay there if the block raises.
+        """
+        check_id(bandit, "the bandit's name")
         session = open_session(self._dsn, 10.0)
         try:
-            return sorted(name for (name,) in session.ask("bandits"))
+            if session.ask("find", name=bandit):
+                raise already_there(bandit, self.place)
+            unfinished = f"unfinished import {secrets.token_hex(4)}"
+            with self.journal(unfinished, partitions=partitions) as journal:
+                yield journal
+            if not session.ask("rename", name=unfinished, new=bandit):
+                raise already_there(bandit, self.place)
         finally:
             session.close()
+
+    def describe(self) -> list[StoredBandit]:
+        """Return what is stored of each bandit, by name."""
+        session = open_session(self._dsn, 10.0)
+        try:
+            snapshots: dict[str, list[StoredSnapshot]] = {}
+            for name, *one in session.ask("snapshots"):
+                snapshots.setdefault(name, []).append(StoredSnapshot(*one))
+            return [
+                StoredBandit(
+                    name,
+                    partitions,
+                    None if identity is None else json.loads(identity),
+                    snapshots.get(name, []),
+                )
+                for name, partitions, identity in session.ask("bandits")
+            ]
+        finally:
+            session.close()
+
+    def look(self) -> PostgresLook:
+        """Connect whatever the server's settings are, to say what is wrong with it."""
+        from belated.journals.postgres.session import PostgresLook  # needs psycopg
+
+        return PostgresLook(self._dsn)
 
     def create_tables(self) -> None:
         """Create the tables, or migrate those of an older release."""

@@ -66,6 +66,9 @@ class Batch(msgspec.Struct, frozen=True, array_like=True):
     recorded: list[int] | None
 
 
+_read_batch = msgspec.msgpack.Decoder(Batch).decode
+
+
 class Page(msgspec.Struct, frozen=True):
     """The first batches that wait, and the offset behind them."""
 
@@ -244,7 +247,7 @@ class SpoolFile:
 
     def _batch(self, offset: int, body: bytes) -> Batch:
         try:
-            return msgspec.msgpack.decode(body, type=Batch)
+            return _read_batch(body)
         except msgspec.DecodeError:
             raise self._damaged(offset) from None
 

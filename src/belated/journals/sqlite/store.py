@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from belated.exceptions import InvalidInput, JournalUnavailable
 from belated.journals.arrivals import Clock
 from belated.journals.sqlite.coordination import SQLiteCoordinationStore
-from belated.journals.sqlite.file import SQLiteFile
 from belated.journals.sqlite.journal import SQLiteJournal
 from belated.journals.sqlite.keys import SQLiteKeyStore
+from belated.journals.sqlite.look import stored_bandits
+from belated.journals.store import StoredBandit
 
 
 class SQLiteStore:
@@ -28,7 +33,8 @@ class SQLiteStore:
     name = "sqlite"
 
     def __init__(self, path: str | os.PathLike[str], *, clock: Clock | None = None) -> None:
-        self._path = Path(path)
+        #: The file.
+        self.path = Path(path)
         self._clock = clock
 
     def __repr__(self) -> str:
@@ -37,36 +43,62 @@ class SQLiteStore:
     @property
     def place(self) -> str:
         """The file."""
-        return repr(str(self._path))
+        return repr(str(self.path))
 
     def journal(
         self, bandit: str = "default", *, partitions: int | None = None, wait: float = 10.0
     ) -> SQLiteJournal:
         """Open the journal of a bandit; make it if it is new."""
         return SQLiteJournal(
-            self._path, bandit=bandit, partitions=partitions, clock=self._clock, wait=wait
+            self.path, bandit=bandit, partitions=partitions, clock=self._clock, wait=wait
         )
 
     def coordination(
         self, bandit: str = "default", *, wait: float = 10.0
     ) -> SQLiteCoordinationStore:
         """Open the lease and the published model of a bandit whose journal exists."""
-        return SQLiteCoordinationStore(self._path, bandit=bandit, clock=self._clock, wait=wait)
+        return SQLiteCoordinationStore(self.path, bandit=bandit, clock=self._clock, wait=wait)
 
     def keys(self, *, wait: float = 10.0) -> SQLiteKeyStore:
         """Open the API keys."""
-        return SQLiteKeyStore(self._path, clock=self._clock, wait=wait)
+        return SQLiteKeyStore(self.path, clock=self._clock, wait=wait)
 
-    def bandits(self) -> list[str]:
-        """Return the names of all bandits, sorted; a file that is not there is not made."""
-        if not self._path.exists():
-            return []
-        file = SQLiteFile(self._path, 10.0)
-        try:
-            with file.reading() as connection:
-                return sorted(name for (name,) in connection.execute("SELECT name FROM bandit"))
-        finally:
-            file.close()
+    @contextmanager
+    def new_journal(self, bandit: str, *, partitions: int) -> Iterator[SQLiteJournal]:
+        """Make a file that is there once the block has ended; see :meth:`Store.new_journal`."""
+        path = self.path
+        for suffix in ("", "-wal", "-shm"):
+            if path.with_name(path.name + suffix).exists():
+                message = f"{path}{suffix} is there already: an import makes a new file"
+                raise InvalidInput(message, path)
+        if not path.parent.is_dir():
+            raise InvalidInput(f"{path.parent}: there is no such folder", path)
+        with tempfile.TemporaryDirectory(prefix=f".{path.name}.", dir=path.parent) as folder:
+            built = Path(folder, path.name)
+            with SQLiteJournal(built, bandit=bandit, partitions=partitions) as journal:
+                yield journal
+            if built.with_name(built.name + "-wal").exists():
+                raise JournalUnavailable(f"{path} could not be closed: is the disk full?")
+            os.replace(built, path)
+        _sync_folder(path.parent)
+
+    def describe(self) -> list[StoredBandit]:
+        """Return what is stored of each bandit, by name; changes nothing.
+
+        Raises:
+            InvalidInput: there is no such file.
+        """
+        return stored_bandits(self.path)
 
     def create_tables(self) -> None:
         """They are made with the file."""
+
+
+def _sync_folder(folder: Path) -> None:
+    """Have the name of a new file on stable storage too, where the system can do that."""
+    with suppress(OSError):
+        opened = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(opened)
+        finally:
+            os.close(opened)

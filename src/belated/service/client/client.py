@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import islice
 from types import TracebackType
 from typing import Any, Self, TypeVar
@@ -232,10 +232,19 @@ class Client:
             query=query,
         )
         try:
-            return msgspec.json.decode(answer, type=kind)
+            found: T = _READERS[kind](answer)
         except msgspec.DecodeError as error:
             message = f"what answered is no service of this release: {error}"
             raise ServiceError(message) from None
+        return found
+
+
+#: Made at import, as all decoders are: msgspec resolves the annotations of a type when it first
+#: meets it, and two threads that do so at the same time can crash.
+_READERS: dict[type, Callable[[bytes], Any]] = {
+    kind: msgspec.json.Decoder(kind).decode
+    for kind in (Accepted, BanditState, Decided, DecisionStory, ManyAccepted, ManyDecided)
+}
 
 
 def _offer(rows: Any, actions: Actions | None, id: str | None, activated: bool) -> Offer:

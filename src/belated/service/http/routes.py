@@ -209,11 +209,13 @@ def _at(call: Call) -> int:
     if len(given["at"]) > 1:
         raise InvalidInput("at stands in the query more than once")
     try:
-        at = msgspec.convert(given["at"][0], Microseconds, strict=False)
+        at = _read_at(msgspec.json.encode(given["at"][0]))
     except msgspec.ValidationError as error:
         raise InvalidInput(f"at in the query: {error}") from None
     return call.bandit.event_time(at)
 
+
+_read_at = msgspec.json.Decoder(Microseconds, strict=False).decode
 
 _DECISIONS = "/v1/{bandit}/decisions"
 _AT = {"at": Microseconds}

@@ -6,7 +6,7 @@ import os
 import re
 import tomllib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, TypeVar, get_args
@@ -21,6 +21,7 @@ from belated.expressions import (
     load_modules,
 )
 from belated.ids import check_partitions
+from belated.journals import Store, open_store
 from belated.rewards import check_default, check_semantics, retention_us
 from belated.service.access.authorizer import Auth, auth_at
 from belated.service.access.tokens import TokenKeys, TokenMode
@@ -35,17 +36,6 @@ T = TypeVar("T")
 _OFF: TokenMode = "off"
 #: What can name a bandit: it stands in addresses as it is.
 _NAME = re.compile(r"[A-Za-z0-9._~-]{1,128}")
-
-
-@dataclass(frozen=True)
-class Database:
-    """Where the journals are.
-
-    Attributes:
-        dsn: as libpq takes it; it may hold a password, so it is not shown.
-    """
-
-    dsn: str = field(repr=False)
 
 
 @dataclass(frozen=True)
@@ -78,7 +68,7 @@ class Config:
     """All of a file.
 
     Attributes:
-        database: where the journals are.
+        store: where the journals are; nothing is opened yet.
         server: how requests are taken.
         bandits: that are served.
         token_keys_env: the environment variable with the keys that sign tokens.
@@ -87,7 +77,7 @@ class Config:
             rights of the service: name none you would not install.
     """
 
-    database: Database
+    store: Store
     server: Server
     bandits: tuple[Definition, ...]
     token_keys_env: str | None = None
@@ -127,21 +117,21 @@ def parse_config(
     Args:
         text: in TOML.
         file: its name, for messages.
-        environment: where ``dsn_env`` is looked up.
+        environment: where ``address_env`` is looked up.
 
     Raises:
         InvalidConfig: something in it is wrong.
 
     >>> config = parse_config('''
-    ... [database]
-    ... dsn = "postgresql://localhost/belated"
+    ... [store]
+    ... address = "sqlite:///belated.db"
     ...
     ... [bandits.offers]
     ... policy = "DelayedUCB(dim=20, family=Bernoulli())"
     ... rewards = "Explicit(window='7d')"
     ... ''')
-    >>> config.server.port, config.bandits[0].name
-    (8080, 'offers')
+    >>> config.store.name, config.server.port, config.bandits[0].name
+    ('sqlite', 8080, 'offers')
     """
     try:
         values = tomllib.loads(text)
@@ -150,30 +140,39 @@ def parse_config(
     mistakes = Mistakes(file, text)
     top = Table(mistakes, (), values)
     policies = top.take("policies", _modules, ())  # before any bandit names one of theirs
-    database = _database(top.table("database"), environment)
+    store = _store(top.table("store"), environment)
     server = _server(top.table("server"))
     tokens = top.table("tokens")
     keys_env = tokens.take("keys_env", _text, None)
     tokens.finish()
     bandits = _bandits(top.table("bandits"), makes_tokens=keys_env is not None)
-    top.finish()
+    top.finish(hints={"database": "write [store] with address, or address_env"})
     mistakes.check()
-    assert database is not None
-    return Config(database, server, bandits, keys_env, policies)
+    assert store is not None
+    return Config(store, server, bandits, keys_env, policies)
 
 
-def _database(table: Table, environment: Mapping[str, str]) -> Database | None:
-    variable = table.take("dsn_env", _text, None)
+def _store(table: Table, environment: Mapping[str, str]) -> Store | None:
+    variable = table.take("address_env", _text, None)
+    key = "address" if variable is None else "address_env"
     if variable is None:
-        dsn = table.take("dsn", _text, example='"postgresql://localhost/belated"')
+        address = table.take("address", _text, example='"sqlite:///belated.db"')
     else:
-        dsn = environment.get(variable)
-        if not dsn:
-            table.refuse("dsn_env", f"the environment has no {variable}: set it")
-        if table.take("dsn", _text, None) is not None:
-            table.refuse("dsn_env", "there is a dsn too: keep one of the two")
-    table.finish()
-    return None if dsn is None else Database(dsn)
+        address = environment.get(variable)
+        if not address:
+            table.refuse("address_env", f"the environment has no {variable}: set it")
+        if table.take("address", _text, None) is not None:
+            table.refuse("address_env", "there is an address too: keep one of the two")
+    table.finish(hints={"dsn": "write address", "dsn_env": "write address_env"})
+    return table.checked(key, lambda: _shared_store(address)) if address else None
+
+
+def _shared_store(address: str) -> Store:
+    store = open_store(address)
+    if store.name == "memory":
+        message = "the memory of one process is not durable, and no other process sees it"
+        raise InvalidInput(f"{message}: use 'sqlite:///belated.db'", address)
+    return store
 
 
 def _server(table: Table) -> Server:

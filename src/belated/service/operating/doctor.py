@@ -2,53 +2,70 @@
 
 from __future__ import annotations
 
-import os
 import shutil
-import tempfile
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 from belated.exceptions import BelatedError, InvalidConfig
+from belated.journals import PostgresStore, SQLiteStore
+from belated.service.operating import disk
 from belated.service.operating.config import Config, read_config
-from belated.service.operating.doctor_database import examine_database
+from belated.service.operating.doctor_bandits import examine_bandits
+from belated.service.operating.doctor_postgres import examine_postgres
+from belated.service.operating.doctor_sqlite import examine_sqlite
 from belated.service.operating.findings import Finding, ok, warning, wrong
 from belated.service.serving.spools import SpoolFolder
 
 #: Files that a process may have open at least: a connection is one.
 FILES = 4096
-#: A sync that takes less, in seconds, has hardly reached a disk.
-SYNC = 20e-6
+#: Checks of a store without which nothing beyond can be asked.
+STORED = ("store", "rights", "tables", "integrity")
 
 
 def examine(file: str | Path) -> list[Finding]:
-    """All findings; the database is asked, and nothing in it is changed."""
+    """All findings; the store is asked, and nothing in it is changed."""
     try:
         config = read_config(file)
     except InvalidConfig as error:
         return [wrong("config", one, "correct the file") for one in error.mistakes]
     return [
         ok("config", f"it names {', '.join(one.name for one in config.bandits)}"),
-        *examine_database(config),
+        *_store(config),
         *_spool(config),
         *_process(),
     ]
 
 
+def _store(config: Config) -> Iterator[Finding]:
+    store, found = config.store, []
+    if isinstance(store, PostgresStore):
+        found = list(examine_postgres(store))
+    if isinstance(store, SQLiteStore):
+        found = list(examine_sqlite(store.path))
+    yield from found
+    if any(one.check in STORED and one.state != "ok" for one in found):
+        return  # then nothing beyond can be asked
+    yield from examine_bandits(store, config.bandits)
+
+
 def _spool(config: Config) -> Iterator[Finding]:
     folder = config.server.spool
     if folder is None:
+        if config.store.name == "sqlite":
+            yield ok("spool", "there is none, and a store on the same disk hardly needs one")
+            return
         mend = "set server.spool to a folder on a local disk"
-        yield warning("spool", "there is none: requests fail while the database is away", mend)
+        what = "there is none: requests fail while the store is unavailable"
+        yield warning("spool", what, mend)
         return
     try:
         folder.path.mkdir(parents=True, exist_ok=True)
-        seconds = _sync_time(folder.path)
+        seconds = disk.sync_time(folder.path)
     except OSError as error:
         mend = "give the user of the service a folder it may write to, on a local disk"
         yield wrong("spool", f"{folder.path} cannot be written to: {error.strerror}", mend)
         return
-    if seconds < SYNC:
+    if seconds < disk.SYNC:
         mend = "choose a folder on a real disk: this may be memory, which a restart empties"
         yield warning("spool", f"a sync in {folder.path} takes {1e6 * seconds:.0f} µs", mend)
     else:
@@ -72,25 +89,12 @@ def _left(folder: SpoolFolder, bandit: str) -> Finding:
         return wrong(check, str(error), "see who owns the files")
     damaged = [str(path) for path, waiting in left.items() if waiting < 0]
     if damaged:
-        mend = "open it with belated.journals.SpoolJournal, which says where it is damaged"
+        mend = "give it to the user of the service; if it is damaged, its log says where"
         return wrong(check, f"{', '.join(damaged)} cannot be read", mend)
     if left:
         what = f"{sum(left.values())} events of processes that have died wait in {len(left)} files"
         return warning(check, what, "start a service with this folder: it hands them over")
     return ok(check, "nothing was left there by processes that have died")
-
-
-def _sync_time(folder: Path) -> float:
-    """The least time that a few syncs took."""
-    with tempfile.NamedTemporaryFile(dir=folder) as file:
-        times = []
-        for _ in range(5):
-            file.write(b"x" * 4096)
-            file.flush()
-            start = time.perf_counter()
-            os.fsync(file.fileno())
-            times.append(time.perf_counter() - start)
-    return min(times)
 
 
 def _process() -> Iterator[Finding]:

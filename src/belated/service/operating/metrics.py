@@ -145,6 +145,15 @@ OF_BANDITS = (
         lambda bandit: None if bandit.spool is None else _age(bandit, bandit.spool.oldest),
     ),
     _of_bandit(
+        _GAUGE, "belated_spool_left_events",
+        "Events left on the local disk by processes that died, and not delivered yet.",
+        lambda bandit: None if bandit.left_spools is None else bandit.left_spools.events,
+    ),
+    _of_bandit(
+        _GAUGE, "belated_spool_left_files", "Files with such events, or that cannot be read.",
+        lambda bandit: None if bandit.left_spools is None else bandit.left_spools.files,
+    ),
+    _of_bandit(
         _COUNTER, "belated_failures",
         "Failures behind the requests: of a commit, or of taking a model (board, model).",
         lambda bandit: {"commit": bandit.commits.failures, "board": 0, "model": 0}

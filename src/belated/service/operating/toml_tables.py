@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Any, TypeVar, overload
 
 from belated.exceptions import InvalidConfig, InvalidInput
@@ -114,12 +115,18 @@ class Table:
         """Note a mistake at a key, or at the table itself."""
         self._mistakes.add(self._path if key is None else (*self._path, key), why)
 
-    def finish(self) -> None:
-        """Refuse what was not asked for."""
+    def finish(self, hints: Mapping[str, str] = MappingProxyType({})) -> None:
+        """Refuse what was not asked for.
+
+        Args:
+            hints: what to write instead of keys that were once known.
+        """
         for key in self._values:
             if key not in self._asked:
                 close = difflib.get_close_matches(key, self._asked, n=1)
                 instead = f", but {close[0]}" if close else f": {', '.join(self._asked)} are known"
+                if key in hints:
+                    instead = f" any more: {hints[key]}"
                 self.refuse(key, f"there is no such key{instead}")
 
 

@@ -31,7 +31,7 @@ from belated.service.serving.definition import Definition
 from belated.service.serving.group_commit import GroupCommit
 from belated.service.serving.lookups import LookUps
 from belated.service.serving.request_batcher import RequestBatcher, table_of
-from belated.service.serving.spools import WAIT, Spools
+from belated.service.serving.spools import WAIT, LeftSpools, Recovery, Spools
 from belated.tuning import USUAL, Tuning
 
 #: Seconds between two looks for a model, and for a mode; and after a failure.
@@ -107,7 +107,7 @@ class ServedBandit:
         )
         warm_up(policy, kernels)
         self._spool: SpoolJournal | None = None
-        self._recovery = None
+        self._recovery: Recovery | None = None
         if spools is not None:
             self._spool = spools.open(journal, self._delivered)
             self._recovery = spools.recover(store, name, runtime)
@@ -276,6 +276,11 @@ class ServedBandit:
     def spool(self) -> SpoolStatus | None:
         """What waits on the local disk; None if there is no spool."""
         return None if self._spool is None else self._spool.status
+
+    @property
+    def left_spools(self) -> LeftSpools | None:
+        """What processes that died have left on the local disk; None if there is no spool."""
+        return None if self._recovery is None else self._recovery.left
 
     def is_stale(self, seconds: float) -> bool:
         """Whether the model is older than that, and a newer one could be had elsewhere."""

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import logging
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from belated.exceptions import JournalUnavailable
 from belated.journals import SpoolJournal, Store
-
-if TYPE_CHECKING:
-    from belated.service.serving.spools import SpoolFolder
+from belated.service.runtime import Runtime, Worker
+from belated.service.serving.spools import LeftSpools, SpoolFolder
 
 #: Seconds between two looks, and to wait for the store.
 SWEEP, WAIT = 2.0, 2.0
@@ -32,18 +30,37 @@ class SpoolRecovery:
         self._store = store
         self._bandit = bandit
         self._noted: dict[Path, str] = {}
+        self._left: dict[Path, int] = {}
+        self._worker: Worker | None = None
+
+    @property
+    def left(self) -> LeftSpools:
+        """What still waits, as of the last look."""
+        waiting = list(self._left.values())
+        return LeftSpools(len(waiting), sum(count for count in waiting if count > 0))
+
+    def start(self, runtime: Runtime) -> None:
+        """Look now, and then every few seconds."""
+        self._worker = runtime.start_worker("belated spool recovery", self.step)
+
+    def stop(self, seconds: float | None = None) -> None:
+        """Look no more; wait for a delivery that is under way, but not for ever."""
+        if self._worker is not None:
+            self._worker.stop(seconds)
 
     def step(self) -> float:
         """Try each file once; returns when to look again. It never raises: it must live on."""
         try:
             left = self._folder.left(self._bandit)
-        except OSError as error:  # of the folder, or of a file that has just gone
+        except OSError as error:  # of the folder
             self._note(self._folder.path, str(error))
             return SWEEP
+        self._left = dict(left)
         for path in left:
             try:
                 self._deliver(path)
                 self._noted.pop(path, None)
+                del self._left[path]
             except Exception as error:
                 self._note(path, str(error))
         return SWEEP

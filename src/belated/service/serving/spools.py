@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
-from typing import Protocol
+from typing import NamedTuple, Protocol
 from urllib.parse import quote
 
 from belated.events import Event
@@ -24,7 +24,7 @@ from belated.exceptions import (
 from belated.journals import Journal, SpoolJournal, Store
 from belated.journals.spool.disk import DiskStore
 from belated.journals.spool.file import SpoolFile, beginning_of
-from belated.service.runtime import Runtime, Worker
+from belated.service.runtime import Runtime
 
 #: How many bytes a process may leave there for each bandit: some five million events.
 LIMIT = 1 << 30
@@ -34,13 +34,36 @@ WAIT = 2.0
 Delivered = Callable[[Sequence[Event], Sequence[int]], None]
 
 
+class LeftSpools(NamedTuple):
+    """What processes that died have left in their spools, and nobody has delivered yet.
+
+    Attributes:
+        files: Files that hold events, or cannot be read.
+        events: Events in those that can be read.
+    """
+
+    files: int
+    events: int
+
+
+class Recovery(Protocol):
+    """Delivers what other processes have left, again and again."""
+
+    @property
+    def left(self) -> LeftSpools:
+        """What still waits."""
+
+    def stop(self, seconds: float | None = None) -> None:
+        """Deliver no more; wait for a delivery that is under way, but not for ever."""
+
+
 class Spools(Protocol):
     """Gives each served bandit a spool: see :class:`SpoolFolder`."""
 
     def open(self, journal: Journal, delivered: Delivered) -> SpoolJournal:
         """Put a spool before a journal."""
 
-    def recover(self, store: Store, bandit: str, runtime: Runtime) -> Worker:
+    def recover(self, store: Store, bandit: str, runtime: Runtime) -> Recovery:
         """Deliver what other processes have left."""
 
 
@@ -78,12 +101,13 @@ class SpoolFolder:
             store.close()  # it is for those who deliver what others left
         raise AssertionError("there are as many numbers as processes")
 
-    def recover(self, store: Store, bandit: str, runtime: Runtime) -> Worker:
+    def recover(self, store: Store, bandit: str, runtime: Runtime) -> Recovery:
         """Deliver what other processes have left, again and again."""
         from belated.service.serving.spool_recovery import SpoolRecovery
 
         recovery = SpoolRecovery(self, store, bandit)
-        return runtime.start_worker("belated spool recovery", recovery.step)
+        recovery.start(runtime)
+        return recovery
 
     def files(self, bandit: str) -> list[Path]:
         """The files of a bandit, whoever holds them."""
@@ -95,22 +119,22 @@ class SpoolFolder:
 
         -1 stands for a file that cannot be read: it is damaged, or belongs to another user.
         """
-        found = {}
-        empty = len(beginning_of(bandit))
-        for path in self.files(bandit):
-            if path.stat().st_size <= empty:
-                continue
-            try:
-                store = DiskStore(path)
-            except SpoolInUse:
-                continue
-            except SpoolNotPermitted:
-                found[path] = -1
-                continue
-            if waiting := self._waiting(store, path, bandit):
-                found[path] = waiting
+        found = {path: self._left_in(path, bandit) for path in self.files(bandit)}
+        return {path: waiting for path, waiting in found.items() if waiting}
+
+    def _left_in(self, path: Path, bandit: str) -> int:
+        try:
+            if path.stat().st_size <= len(beginning_of(bandit)):
+                return 0
+            store = DiskStore(path)
+        except (FileNotFoundError, SpoolInUse):  # it has just gone, or is looked after
+            return 0
+        except OSError:  # whatever is wrong with this one, the others can be delivered
+            return -1
+        try:
+            return self._waiting(store, path, bandit)
+        finally:
             store.close()
-        return found
 
     def _waiting(self, store: DiskStore, path: Path, bandit: str) -> int:
         try:

@@ -38,8 +38,21 @@ SELECT number, generate_series(0, %(partitions)s::integer - 1) FROM made;
 -- find: the number of a bandit, and that of its partitions
 SELECT number, partitions FROM belated.bandit WHERE name = %(name)s;
 
--- bandits: the names of all
-SELECT name FROM belated.bandit;
+-- bandits: what all are
+SELECT name, partitions, identity FROM belated.bandit ORDER BY name;
+
+-- snapshots: of all bandits, with the size of their pieces
+SELECT bandit.name, partition, position, fingerprint, sum(coalesce(length(data), 0))::bigint
+FROM belated.snapshot
+JOIN belated.bandit ON bandit.number = snapshot.bandit
+LEFT JOIN belated.piece USING (bandit, partition)
+WHERE seal IS NOT NULL
+GROUP BY bandit.name, partition, position, fingerprint ORDER BY bandit.name, partition;
+
+-- rename: a bandit, unless another has the name
+UPDATE belated.bandit SET name = %(new)s WHERE name = %(name)s
+AND NOT EXISTS (SELECT FROM belated.bandit AS other WHERE other.name = %(new)s)
+RETURNING number;
 
 -- append: keep events, all or none; the function is in schema.sql
 SELECT belated.append(
@@ -191,11 +204,3 @@ CROSS JOIN unnest(ARRAY['SELECT', 'INSERT', 'UPDATE', 'DELETE']) AS privilege
 WHERE nspname = 'belated' AND relkind = 'r'
   AND NOT (has_schema_privilege(nspname, 'USAGE') AND has_table_privilege(pg_class.oid, privilege))
 ORDER BY relname, privilege;
-
--- standing: of a bandit, its partitions, who leads and for how long, and the age of its model
-SELECT bandit.partitions, leader.holder, extract(epoch FROM leader.until - now())::float8,
-       extract(epoch FROM now() - model.published)::float8
-FROM belated.bandit
-LEFT JOIN belated.leader ON leader.bandit = bandit.number AND leader.until > now()
-LEFT JOIN belated.model ON model.bandit = bandit.number
-WHERE bandit.name = %(name)s;

@@ -1,4 +1,4 @@
-"""``belated journal entry``: tell the whole story of one decision.
+"""``belated journal show``: tell the whole story of one decision.
 
 All its records in their order, what each of them meant, and what they come to: by the rules of the
 ledger, from the records alone. What silence means is not in the journal: without options it is
@@ -13,10 +13,10 @@ from typing import Any
 
 import msgspec
 
-from belated.cli.journal_file import open_journal, pages, stored_bandit
+from belated.cli.journal_address import add_address, opened, pages
 from belated.cli.journal_identity import family_of
 from belated.cli.journal_lines import line_of
-from belated.cli.options import add_file, add_json, add_semantics, semantics
+from belated.cli.options import add_json, add_semantics, semantics
 from belated.cli.progress import Progress
 from belated.cli.text import moment, pairs, several
 from belated.events import Record
@@ -26,13 +26,13 @@ from belated.journals import Journal
 from belated.ledger import Telling
 from belated.rewards import Rewards, retention_us
 
-EXAMPLE = "belated journal entry 018bcfe568007005ab1c2d3e4f506172 offers.db --window 7d"
+EXAMPLE = "belated journal show order-17 sqlite:///offers.db --window 7d"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """What the command takes."""
-    parser.add_argument("id", metavar="ID", help="of the decision")
-    add_file(parser)
+    parser.add_argument("id", metavar="ID", help="decision id")
+    add_address(parser)
     add_json(parser)
     add_semantics(parser)
 
@@ -42,8 +42,7 @@ def run(options: argparse.Namespace) -> int:
     check_id(options.id)
     rewards = semantics(options)
     retention = retention_us(options.retention, rewards)
-    bandit = stored_bandit(options.file, options.bandit)
-    with open_journal(options.file, bandit) as journal:
+    with opened(options.address) as (journal, bandit):
         story = tell(journal, options.id, rewards, retention, bandit.identity)
     if options.json:
         print(msgspec.json.encode(story).decode())

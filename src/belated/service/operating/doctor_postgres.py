@@ -1,17 +1,18 @@
-"""What the doctor asks of the database."""
+"""What the doctor asks of a database of PostgreSQL."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from belated.exceptions import BelatedError
+from belated.journals import PostgresStore
 from belated.journals.postgres.queries import VERSION
-from belated.journals.postgres.session import PostgresLook
-from belated.service.http.app import FRESH
-from belated.service.operating.config import Config
 from belated.service.operating.findings import Finding, ok, warning, wrong
-from belated.service.serving.definition import Definition
+
+if TYPE_CHECKING:
+    from belated.journals.postgres.session import PostgresLook
 
 #: Seconds by which the clocks may differ: times are for people, stamps are the server's.
 CLOCKS = 1.0
@@ -23,26 +24,23 @@ UNSAFE = (
 )
 
 
-def examine_database(config: Config) -> Iterator[Finding]:
-    """Whether it can keep what is promised."""
+def examine_postgres(store: PostgresStore) -> Iterator[Finding]:
+    """Whether the database can keep what is promised."""
     try:
-        look = PostgresLook(config.database.dsn)
+        look = store.look()
     except BelatedError as error:
-        yield wrong("database", str(error), "start it, or correct the dsn")
+        yield wrong("store", str(error), "start it, or correct store.address")
         return
     try:
-        yield ok("database", f"{look.place} answers")
+        yield ok("store", f"{look.place} answers")
         yield from _server(look)
         yield _clock(look)
-        for check in (_rights, _tables):
-            found = check(look)
-            yield found
-            if found.state == "wrong":  # then nothing beyond can be asked
-                return
-        for one in config.bandits:
-            yield from _bandit(look, one)
+        rights = _rights(look)
+        yield rights
+        if rights.state == "ok":  # else the tables cannot be looked at
+            yield _tables(look)
     except BelatedError as error:
-        yield wrong("database", str(error), "see the log of the server")
+        yield wrong("store", str(error), "see the log of the server")
     finally:
         look.close()
 
@@ -55,7 +53,7 @@ def _server(look: PostgresLook) -> Iterator[Finding]:
         yield ok("version", f"PostgreSQL {version // 10_000}")
     if standby:
         what = "it is a standby, which lags behind and takes no events"
-        yield wrong("primary", what, "name the primary in the dsn")
+        yield wrong("primary", what, "name the primary in store.address")
     else:
         yield ok("primary", "it takes events")
     for (name, unsafe), value in zip(UNSAFE, values, strict=True):
@@ -99,35 +97,3 @@ def _rights(look: PostgresLook) -> Finding:
         "belated"
     )
     return wrong("rights", f"the role lacks {len(missing)}: {named}", mend)
-
-
-def _bandit(look: PostgresLook, made: Definition) -> Iterator[Finding]:
-    name = made.name
-    found = look.ask("standing", name=name)
-    if not found:
-        mend = "start the service: it makes it"
-        yield warning(f"journal of {name}", "there is none yet", mend)
-        return
-    ((partitions, holder, seconds, age),) = found
-    if made.partitions not in (None, partitions):
-        what = f"it has {partitions} partitions, and the file says {made.partitions}"
-        mend = f"write partitions = {partitions}, or move it with `belated journal import`"
-        yield wrong(f"journal of {name}", what, mend)
-    else:
-        yield ok(f"journal of {name}", f"it has {partitions} partitions")
-    if holder is None:
-        mend = "start `belated learn`, or a service with learn = true; its log says why not"
-        yield warning(f"leader of {name}", "nobody learns", mend)
-    else:
-        lease = f"its lease ends in {seconds:.0f} s unless it is renewed"
-        yield ok(f"leader of {name}", f"{holder}; {lease}")
-    yield _model(name, age)
-
-
-def _model(name: str, age: float | None) -> Finding:
-    if age is None:
-        return warning(f"model of {name}", "there is none yet", "see that a learner runs")
-    if age > FRESH:
-        mend = "see that a learner runs, and whether it is switched to freeze"
-        return warning(f"model of {name}", f"it is {age / 60:.0f} minutes old", mend)
-    return ok(f"model of {name}", f"it is {age:.1f} s old")

@@ -1,12 +1,13 @@
-"""The short way answers as ASGI does, byte by byte, whatever comes over a connection."""
+"""The fast path answers as ASGI does, byte by byte, whatever comes over a connection."""
 
 from __future__ import annotations
 
 import json
 import re
 import socket
+import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -14,6 +15,8 @@ import pytest
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from belated import Bernoulli, DelayedUCB, Explicit
+from belated.events import Event
+from belated.journals import Store
 from belated.service import Definition, create_app
 from belated.service.http.app import Service
 from belated.service.http.fast_path import FastPathProtocol, _FastRequest
@@ -89,16 +92,16 @@ ENDED = ("a path that is no text", "a header that is none", "an upgrade")
 
 
 @pytest.fixture(scope="module")
-def short(dsn: str) -> Iterator[Serving]:
+def fast(store: Store) -> Iterator[Serving]:
     """As `belated serve` has it."""
-    with served(create_app([OFFERS], dsn, body_limit=LIMIT)) as found:
+    with served(create_app([OFFERS], store, body_limit=LIMIT)) as found:
         yield found
 
 
 @pytest.fixture(scope="module")
-def long(dsn: str) -> Iterator[Serving]:
+def plain(store: Store) -> Iterator[Serving]:
     """As any server of ASGI has it."""
-    with served(create_app([OFFERS], dsn, body_limit=LIMIT), HttpToolsProtocol) as found:
+    with served(create_app([OFFERS], store, body_limit=LIMIT), HttpToolsProtocol) as found:
         yield found
 
 
@@ -141,16 +144,16 @@ def constant(answers: bytes) -> list[tuple[str, list[str], Any]]:
 @pytest.mark.parametrize(
     ("case", "pieces"), [(case, n) for case in CASES for n in (1, 3) if n == 1 or case not in ENDED]
 )
-def test_both_ways_answer_alike(short: Serving, long: Serving, case: str, pieces: int) -> None:
+def test_both_ways_answer_alike(fast: Serving, plain: Serving, case: str, pieces: int) -> None:
     """The same statuses, headers and contents, in their order; the connection stays, or not."""
-    expected = constant(said(long, CASES[case], pieces))
-    assert constant(said(short, CASES[case], pieces)) == expected
+    expected = constant(said(plain, CASES[case], pieces))
+    assert constant(said(fast, CASES[case], pieces)) == expected
     assert expected
 
 
-def test_the_answer_is_the_whole_answer(short: Serving) -> None:
+def test_the_answer_is_the_whole_answer(fast: Serving) -> None:
     """The length is right, and it comes in one piece."""
-    with socket.create_connection(("127.0.0.1", short.port), timeout=10) as connection:
+    with socket.create_connection(("127.0.0.1", fast.port), timeout=10) as connection:
         for _ in range(3):  # over one connection
             connection.sendall(request())
             head, _, content = connection.recv(65_536).partition(b"\r\n\r\n")
@@ -159,8 +162,8 @@ def test_the_answer_is_the_whole_answer(short: Serving) -> None:
             assert json.loads(content)["propensity"] > 0.0
 
 
-def test_what_is_asked_most_goes_the_short_way(
-    short: Serving, monkeypatch: pytest.MonkeyPatch
+def test_what_is_asked_most_takes_the_fast_path(
+    fast: Serving, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Else all of this would prove nothing."""
     ended: list[object] = []
@@ -172,14 +175,14 @@ def test_what_is_asked_most_goes_the_short_way(
 
     monkeypatch.setattr(_FastRequest, "end", seen)
     for sent in (CASES["decide"], CASES["decide many"], reward("a"), CASES["rewards"]):
-        said(short, sent)
+        said(fast, sent)
     assert len(ended) == 4
 
 
-def test_who_has_no_key_is_refused_before_anything_is_sent(dsn: str) -> None:
+def test_who_has_no_key_is_refused_before_anything_is_sent(store: Store) -> None:
     """The body is not waited for; with a key it is."""
-    with served(create_app([OFFERS], dsn, auth="keys")) as serving:
-        made: Made = known(dsn, serving.url)
+    with served(create_app([OFFERS], store, auth="keys")) as serving:
+        made: Made = known(store, serving.url)
         begun = request(b"").replace(b"Length: 0", b"Length: 900")
         with socket.create_connection(("127.0.0.1", serving.port), timeout=10) as connection:
             connection.sendall(begun)
@@ -189,29 +192,29 @@ def test_who_has_no_key_is_refused_before_anything_is_sent(dsn: str) -> None:
         assert said(serving, request(OFFER, header)).startswith(b"HTTP/1.1 201 ")
 
 
-def test_a_body_in_tiny_pieces_takes_no_longer(dsn: str) -> None:
+def test_a_body_in_tiny_pieces_takes_no_longer(store: Store) -> None:
     """Else a request could keep everyone waiting."""
     count = 1_000_000
     body = b"1\r\n \r\n" * count + b"0\r\n\r\n"
-    with served(create_app([OFFERS], dsn)) as serving:
+    with served(create_app([OFFERS], store)) as serving:
         start = time.process_time()  # of this process, which is the server's too
         answer = said(serving, request(body, "Transfer-Encoding: chunked", length=False))
         assert answer.startswith(b"HTTP/1.1 400 ")
         assert time.process_time() - start < 10.0
 
 
-def test_one_who_goes_spoils_nothing(short: Serving) -> None:
+def test_one_who_goes_spoils_nothing(fast: Serving) -> None:
     """In the middle of a request, or before its answer."""
     for sent in (request()[:-5], request(), request(NAMED)):
         for _ in range(20):
-            connection = socket.create_connection(("127.0.0.1", short.port), timeout=10)
+            connection = socket.create_connection(("127.0.0.1", fast.port), timeout=10)
             connection.sendall(sent)
             connection.close()
-    assert said(short, request()).startswith(b"HTTP/1.1 201 ")
+    assert said(fast, request()).startswith(b"HTTP/1.1 201 ")
 
 
 def test_an_error_inside_is_told_as_such(
-    short: Serving, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    fast: Serving, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """500, without a word of what it was; the log has that."""
 
@@ -219,29 +222,38 @@ def test_an_error_inside_is_told_as_such(
         raise ZeroDivisionError("inside")
 
     monkeypatch.setattr(Service, "ask", fail)
-    answer = said(short, request())
+    answer = said(fast, request())
     assert answer.startswith(b"HTTP/1.1 500 ")
     assert b"inside" not in answer
     assert "inside" in caplog.text
 
 
-def test_what_is_under_way_is_answered_before_it_stops(dsn: str) -> None:
+def test_what_is_under_way_is_answered_before_it_stops(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """And the client is told that the connection ends."""
-    app = create_app([OFFERS], dsn)
+    app = create_app([OFFERS], store)
     with served(app) as serving:
         connection = socket.create_connection(("127.0.0.1", serving.port), timeout=10)
         connection.sendall(request())
         assert connection.recv(65_536).startswith(b"HTTP/1.1 201 ")
-        held = app.bandits[NAME].commits._changed
-        with held:  # no commit can begin
-            connection.sendall(request())
-            server = serving._server
-            assert server is not None
-            (under_way,) = server.server_state.connections
-            assert isinstance(under_way, FastPathProtocol)
-            eventually(lambda: isinstance(under_way.cycle, _FastRequest))
-            server.should_exit = True
-            time.sleep(0.2)
+        log, may_commit = app.bandits[NAME].commits._log, threading.Event()
+        append = log.append
+
+        def patiently(events: Sequence[Event]) -> list[int]:
+            assert may_commit.wait(10)
+            return append(events)
+
+        monkeypatch.setattr(log, "append", patiently)
+        connection.sendall(request())
+        server = serving._server
+        assert server is not None
+        (under_way,) = server.server_state.connections
+        assert isinstance(under_way, FastPathProtocol)
+        eventually(lambda: isinstance(under_way.cycle, _FastRequest))
+        server.should_exit = True
+        time.sleep(0.2)
+        may_commit.set()
         answer = connection.recv(65_536)
         assert answer.startswith(b"HTTP/1.1 201 ")
         assert b"connection: close" in answer

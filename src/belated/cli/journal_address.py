@@ -1,0 +1,71 @@
+"""A journal that is there already, by its address: how every command finds and reads it.
+
+To look must not make anything, and to open a journal makes it if it is new. So it is first looked
+up in what the store describes.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from belated.events import Record
+from belated.exceptions import InvalidInput
+from belated.journals import Journal, Store, StoredBandit, open_store, split_address
+
+#: Records read at a time.
+PAGE = 10_000
+
+
+def add_address(parser: argparse.ArgumentParser) -> None:
+    """The journal that is read."""
+    parser.add_argument(
+        "address",
+        metavar="ADDRESS",
+        help="sqlite:///offers.db or postgresql://user@host/name, with ?bandit=NAME if it holds "
+        "several",
+    )
+
+
+def find_bandits(address: str) -> tuple[Store, list[StoredBandit]]:
+    """Return the store at an address, and all its bandits; only the one that the address names."""
+    place, name = split_address(address)
+    store = open_store(place)
+    found = store.describe()
+    if not found:
+        raise InvalidInput(f"{store.place} holds no bandit")
+    if place == address:
+        return store, found
+    for one in found:
+        if one.name == name:
+            return store, [one]
+    raise InvalidInput(f"{store.place} holds no bandit {name!r}, but {_names(found)}", name)
+
+
+@contextmanager
+def opened(address: str) -> Iterator[tuple[Journal, StoredBandit]]:
+    """The journal of the bandit that an address names, or of the only one there."""
+    store, found = find_bandits(address)
+    if len(found) > 1:
+        message = f"{store.place} holds {_names(found)}: add ?bandit=NAME to the address"
+        raise InvalidInput(message)
+    with store.journal(found[0].name) as journal:
+        yield journal, found[0]
+
+
+def pages(journal: Journal, partition: int, end: int) -> Iterator[list[Record]]:
+    """The records of a partition up to a position, so many at a time."""
+    position = 0
+    while position < end:
+        page = journal.read(partition, position, min(PAGE, end - position))
+        while page and page[-1].position > end:  # where positions have gaps
+            page.pop()
+        if not page:
+            return
+        yield page
+        position = page[-1].position
+
+
+def _names(found: list[StoredBandit]) -> str:
+    return ", ".join(repr(one.name) for one in found)

@@ -1,0 +1,63 @@
+"""``belated mode``: show or change how a bandit decides: learn, freeze, baseline or off.
+
+A change is written into the journal, and heeded by all deciders within a second.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+
+from belated.cli.service import read
+from belated.cli.text import moment
+from belated.events import Switched
+from belated.exceptions import InvalidInput
+
+EXAMPLE = 'belated mode offers freeze belated.toml --reason "prices are wrong"'
+
+_MEANING = {
+    "learn": "decides as it learns",
+    "freeze": "decides with the model of now, which does not change any more",
+    "baseline": "decides without the model",
+    "off": "decides nothing; rewards are accepted",
+}
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """What the command takes."""
+    parser.add_argument("bandit", metavar="BANDIT", help="name of the bandit")
+    meaning = "; ".join(f"{mode}: {what}" for mode, what in _MEANING.items())
+    parser.add_argument(
+        "mode",
+        metavar="MODE",
+        nargs="?",
+        choices=tuple(_MEANING),
+        help=f"{meaning}; without it, show the current one",
+    )
+    parser.add_argument("file", metavar="CONFIG", help="TOML config file, such as belated.toml")
+    parser.add_argument("--reason", default="", help="why, for whoever asks later")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Run the command."""
+    config = read(options.file)
+    known = {one.name: one for one in config.bandits}
+    if options.bandit not in known:
+        names = ", ".join(map(repr, known))
+        message = f"there is no bandit {options.bandit!r} in {options.file}, but {names}"
+        raise InvalidInput(message, options.bandit)
+    partitions = known[options.bandit].partitions
+    with config.store.journal(options.bandit, partitions=partitions) as journal:
+        before = journal.mode()
+        was = "learn" if before is None else before.mode
+        if options.mode is None:
+            since = "" if before is None else f" (since {moment(before.at)}{_reason(before)})"
+            print(f"{options.bandit}: {was}: {_MEANING.get(was, 'as a newer release says')}{since}")
+            return 0
+        journal.append([Switched(time.time_ns() // 1000, options.mode, options.reason)])
+    print(f"{options.bandit}: {options.mode}: {_MEANING[options.mode]} (before: {was})")
+    return 0
+
+
+def _reason(event: Switched) -> str:
+    return f"; reason: {event.reason}" if event.reason else ""

@@ -1,0 +1,68 @@
+"""What a file of SQLite holds, seen through a connection that cannot change it."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+from belated.exceptions import ForeignFile, InvalidInput, NewerFormat
+from belated.journals.sqlite.file import APPLICATION_ID, FORMAT
+from belated.journals.store import StoredBandit, StoredSnapshot
+
+
+@contextmanager
+def looking_into(path: Path) -> Iterator[sqlite3.Connection]:
+    """Open a journal file that is there, to read only.
+
+    Raises:
+        InvalidInput: there is no such file.
+        ForeignFile: it is no journal, or cannot be read as one.
+        NewerFormat: a newer release has made it.
+    """
+    if not path.is_file():
+        what = "this is no file" if path.exists() else "there is no such file"
+        raise InvalidInput(f"{path}: {what}", path)
+    try:
+        uri = f"{path.absolute().as_uri()}?mode=ro"
+        with closing(sqlite3.connect(uri, uri=True)) as connection:
+            application, version = connection.execute(
+                "SELECT application_id, user_version "
+                "FROM pragma_application_id, pragma_user_version"
+            ).fetchone()
+            if application != APPLICATION_ID:
+                raise ForeignFile(f"{path}: this is no journal of belated")
+            if version > FORMAT:
+                message = f"it has format {version}, and this release knows {FORMAT} at most"
+                raise NewerFormat(f"{path}: {message}: upgrade belated")
+            yield connection
+    except sqlite3.DatabaseError as error:
+        if getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_NOTADB:
+            raise ForeignFile(f"{path}: this is no journal of belated") from None
+        raise ForeignFile(f"{path}: this cannot be read as a journal ({error})") from None
+
+
+def stored_bandits(path: Path) -> list[StoredBandit]:
+    """Return what a file holds of each bandit, by name."""
+    with looking_into(path) as connection:
+        return [
+            StoredBandit(
+                name,
+                partitions,
+                None if identity is None else json.loads(identity),
+                [
+                    StoredSnapshot(*row)
+                    for row in connection.execute(
+                        "SELECT partition, position, fingerprint, coalesce(sum(length(data)), 0) "
+                        "FROM snapshot LEFT JOIN piece USING (bandit, partition) "
+                        "WHERE bandit = ? GROUP BY partition ORDER BY partition",
+                        (number,),
+                    )
+                ],
+            )
+            for number, name, partitions, identity in connection.execute(
+                "SELECT number, name, partitions, identity FROM bandit ORDER BY name"
+            ).fetchall()
+        ]

@@ -1,0 +1,71 @@
+"""What the doctor asks of the bandits, wherever they are stored."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+
+from belated.exceptions import BelatedError
+from belated.journals import Store, StoredBandit
+from belated.published import PublishedModel
+from belated.service.http.app import FRESH
+from belated.service.operating.findings import Finding, ok, warning, wrong
+from belated.service.serving.definition import Definition
+
+
+def examine_bandits(store: Store, bandits: Sequence[Definition]) -> Iterator[Finding]:
+    """Whether each has a journal, a leader and a fresh model."""
+    try:
+        stored = {one.name: one for one in store.describe()}
+    except BelatedError as error:
+        yield wrong("store", str(error), "correct store.address")
+        return
+    for one in bandits:
+        found = stored.get(one.name)
+        if found is None:
+            mend = "start the service: it makes it"
+            yield warning(f"journal of {one.name}", "there is none yet", mend)
+        else:
+            yield _journal(one, found)
+            yield from _learner(store, one.name)
+
+
+def _journal(made: Definition, found: StoredBandit) -> Finding:
+    check = f"journal of {made.name}"
+    if made.partitions not in (None, found.partitions):
+        what = f"it has {found.partitions} partitions, and the file says {made.partitions}"
+        mend = f"write partitions = {found.partitions}, or move it with `belated journal import`"
+        return wrong(check, what, mend)
+    return ok(check, f"it has {found.partitions} partitions")
+
+
+def _learner(store: Store, name: str) -> Iterator[Finding]:
+    try:
+        coordination = store.coordination(name)
+        try:
+            leader, published = coordination.leader(), coordination.published()
+        finally:
+            coordination.close()
+    except BelatedError as error:
+        yield wrong(f"leader of {name}", str(error), "see that the store can be used")
+        return
+    if leader is None:
+        mend = "start `belated learn`, or a service with learn = true; its log says why not"
+        yield warning(f"leader of {name}", "nobody learns", mend)
+    else:
+        lease = f"its lease ends in {leader.seconds:.0f} s unless it is renewed"
+        yield ok(f"leader of {name}", f"{leader.holder}; {lease}")
+    yield _model(f"model of {name}", None if published is None else published[1])
+
+
+def _model(check: str, data: bytes | None) -> Finding:
+    if data is None:
+        return warning(check, "there is none yet", "see that a learner runs")
+    try:
+        age = time.time() - PublishedModel.read(data).at / 1e6
+    except BelatedError as error:
+        return wrong(check, str(error), "start a learner of this release: it makes another")
+    if age > FRESH:
+        mend = "see that a learner runs, and whether the mode is freeze"
+        return warning(check, f"it is {age / 60:.0f} minutes old", mend)
+    return ok(check, f"it is {max(0.0, age):.1f} s old")

@@ -1,0 +1,39 @@
+"""A bandit whose journal is given by its address."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from urllib.parse import quote
+
+import numpy as np
+import pytest
+
+from belated import Bandit, Bernoulli, DelayedUCB, Explicit
+from belated.exceptions import InvalidInput
+from belated.journals import Store
+
+UCB = DelayedUCB(2, Bernoulli())
+
+
+def test_a_bandit_goes_on_where_its_address_leads(address: str, store: Store, bandit: str) -> None:
+    """As with the journal itself."""
+    named = f"{address}?bandit={quote(bandit)}"
+    with Bandit(policy=UCB, rewards=Explicit(), journal=named) as first:
+        decision = first.decide(np.eye(2))
+    with Bandit(policy=UCB, rewards=Explicit(), journal=named) as second:
+        assert second.observe(decision.id, 1.0).status == "rewarded"
+    with store.journal(bandit) as journal:
+        assert journal.end(0) == 2
+
+
+def test_a_path_is_refused_with_the_address_to_use(tmp_path: Path) -> None:
+    """Nothing is made."""
+    path = tmp_path / "offers.db"
+    cure = f"is not an address: for that file use 'sqlite:///{path}'"
+    with pytest.raises(InvalidInput, match=cure):
+        Bandit(policy=UCB, rewards=Explicit(), journal=str(path))
+    odd = tmp_path / "50%?a=b.db"
+    odd.touch()
+    with pytest.raises(InvalidInput, match=r"for that file use 'sqlite:///.*50%25%3Fa=b.db'"):
+        Bandit(policy=UCB, rewards=Explicit(), journal=str(odd))
+    assert not path.exists()

@@ -1,0 +1,167 @@
+"""``belated journal …`` on every store, and from one to another."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+from urllib.parse import quote
+
+import numpy as np
+import pytest
+
+from belated import Bandit, Bernoulli, DelayedUCB, Explicit
+from belated.cli import journal_address, journal_verify
+from belated.cli.main import main
+from belated.events import Record, Void, encode
+from belated.journals import Journal, Store, open_store
+
+UCB = DelayedUCB(2, Bernoulli())
+SIX_HOURS = Explicit(timedelta(hours=6))
+
+
+@pytest.fixture
+def used(store: Store, bandit: str) -> Iterator[Bandit]:
+    """A bandit with a snapshot, and records behind it."""
+    journal = store.journal(bandit, partitions=2)
+    with Bandit(policy=UCB, rewards=SIX_HOURS, journal=journal, seed=1) as made:
+        for n in range(30):
+            decision = made.decide(np.eye(2), id=f"order-{n}")
+            if n % 3:
+                made.observe(decision.id, float(n % 2))
+            if n == 15:
+                made.save()
+        made.sync()
+        yield made
+
+
+@pytest.fixture
+def named(address: str, bandit: str) -> str:
+    """Its address."""
+    return f"{address}?bandit={quote(bandit)}"
+
+
+def said(capsys: pytest.CaptureFixture[str], *arguments: object, code: int = 0) -> str:
+    """What a command prints, whose exit code is as expected."""
+    capsys.readouterr()
+    assert main(["journal", *map(str, arguments)]) == code, capsys.readouterr().err
+    return capsys.readouterr().out
+
+
+def records_of(journal: Journal) -> list[list[Record]]:
+    """All records, by partition."""
+    return [journal.read(p, 0, 10_000) for p in range(journal.partitions)]
+
+
+def as_bytes(journal: Journal) -> list[list[tuple[int, int, bytes]]]:
+    """The same as position, stamp and bytes."""
+    return [
+        [(one.position, one.recorded, encode(one.event)) for one in records]
+        for records in records_of(journal)
+    ]
+
+
+def test_looking_changes_nothing(
+    used: Bandit, named: str, store: Store, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What there is, that it is intact, and the whole story of one decision."""
+    before, described = as_bytes(used.journal), store.describe()
+    (one,) = json.loads(said(capsys, "inspect", named, "--json"))["bandits"]
+    assert one["records"] == sum(map(len, before))
+    assert one["identity"] == {"family": "Bernoulli()", "dim": "2", "features": ""}
+    assert [snapshot["partition"] for snapshot in one["snapshots"]] == [0, 1]
+    assert all(snapshot["bytes"] > 0 for snapshot in one["snapshots"])
+    report = json.loads(said(capsys, "verify", named, "--window", "6h", "--json"))
+    assert (report["status"], report["compared"]) == ("ok", 2)
+    assert report["digest"] == used.digest
+    shown = json.loads(said(capsys, "show", "order-1", named, "--json", "--window", "6h"))
+    assert (shown["state"], shown["value"]) == ("rewarded", 1.0)
+    assert "no record of nobody" in said(capsys, "show", "nobody", named, code=1)
+    assert (as_bytes(used.journal), store.describe()) == (before, described)
+
+
+def test_verify_and_export_read_page_by_page(
+    used: Bandit,
+    named: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Never more than a page at a time, whatever the journal holds."""
+    monkeypatch.setattr(journal_address, "PAGE", 3)
+    monkeypatch.setattr(journal_verify, "PAGE", 3)
+    limits: list[int] = []
+    read = type(used.journal).read
+
+    def noted(journal: Journal, partition: int, after: int, limit: int) -> list[Record]:
+        limits.append(limit)
+        return read(journal, partition, after, limit)
+
+    monkeypatch.setattr(type(used.journal), "read", noted)
+    said(capsys, "verify", named, "--window", "6h")
+    said(capsys, "export", named, "-o", tmp_path / "lines")
+    said(capsys, "show", "order-1", named)
+    assert max(limits) <= 3
+    assert len(limits) > 40
+
+
+@pytest.mark.parametrize("into", ["sqlite", "postgresql"])
+def test_a_journal_moves_from_store_to_store(
+    used: Bandit,
+    named: str,
+    dsn: str,
+    bandit: str,
+    into: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Every record with its stamp and its bytes; a bandit goes on there."""
+    new = f"moved {bandit}"
+    place = dsn if into == "postgresql" else f"sqlite:///{tmp_path}/new.db"
+    to = f"{place}?bandit={quote(new)}"
+    said(capsys, "export", named, "-o", tmp_path / "lines")
+    assert f"as bandit {new} of 2 partitions" in said(capsys, "import", tmp_path / "lines", to)
+    with open_store(place).journal(new) as journal:
+        assert as_bytes(journal) == as_bytes(used.journal)
+    with Bandit(policy=UCB, rewards=SIX_HOURS, journal=to) as moved:
+        assert moved.digest == used.digest
+    assert main(["journal", "import", str(tmp_path / "lines"), to]) == 2
+    assert "already" in capsys.readouterr().err
+
+
+def test_an_import_that_fails_leaves_no_bandit(
+    used: Bandit, named: str, address: str, store: Store, tmp_path: Path
+) -> None:
+    """Under its name; the next attempt finds the way free."""
+    lines = tmp_path / "lines"
+    assert main(["journal", "export", named, "-o", str(lines)]) == 0
+    whole = lines.read_bytes()
+    place = address if store.name == "postgresql" else f"sqlite:///{tmp_path}/new.db"
+    to = f"{place}?bandit={quote('whole ' + used.journal.bandit)}"
+    lines.write_bytes(whole[:-30])
+    assert main(["journal", "import", str(lines), to]) == 2
+    if store.name == "postgresql":
+        names = [one.name for one in store.describe()]
+        assert f"whole {used.journal.bandit}" not in names
+    else:
+        assert not (tmp_path / "new.db").exists()
+    lines.write_bytes(whole)
+    assert main(["journal", "import", str(lines), to]) == 0
+
+
+def test_which_bandit_must_be_said_where_there_are_several(
+    used: Bandit, address: str, store: Store, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Their names are listed; inspect takes them all."""
+    with store.journal("a second one") as journal:
+        journal.append([Void("a", 1)])
+    for command in (["verify"], ["export"], ["show", "a"]):
+        assert main(["journal", *command, address]) == 2
+        told = capsys.readouterr().err
+        assert "'a second one', " in told
+        assert "add ?bandit=NAME to the address" in told
+    bandits = json.loads(said(capsys, "inspect", address, "--json"))["bandits"]
+    assert {"a second one", used.journal.bandit} <= {one["bandit"] for one in bandits}
+    assert main(["journal", "verify", f"{address}?bandit=nobody"]) == 2
+    assert "holds no bandit 'nobody', but '" in capsys.readouterr().err

@@ -1,0 +1,147 @@
+"""What dead processes left in their spools: delivered, or told of, whoever owns the files."""
+
+from __future__ import annotations
+
+import logging
+import os
+import stat
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NoReturn
+
+import httpx
+import pytest
+
+from belated import Bernoulli, DelayedUCB, Explicit
+from belated.events import Void
+from belated.exceptions import JournalUnavailable
+from belated.journals import MemoryStore, SpoolJournal, Store
+from belated.service import Definition, create_app
+from belated.service.serving.spool_recovery import SpoolRecovery
+from belated.service.serving.spools import LeftSpools, SpoolFolder
+from tests.integration.serving import served
+from tests.waiting import eventually
+
+
+def leave_behind(path: Path, bandit: str, *ids: str) -> None:
+    """As a process that died while its store was unavailable."""
+    journal = MemoryStore().journal(bandit)
+
+    def unavailable(*arguments: Any, **options: Any) -> NoReturn:
+        raise JournalUnavailable("it is unavailable")
+
+    journal.append = unavailable  # type: ignore[method-assign]
+    spool = SpoolJournal(journal, path, wait=None)
+    spool.append([Void(id, 1) for id in ids])
+    spool.close()
+
+
+@pytest.fixture
+def take_away(monkeypatch: pytest.MonkeyPatch) -> Callable[[Path], None]:
+    """Takes the rights to a file, as if it were another user's; root needs to be told so."""
+    taken: set[str] = set()
+    opened = os.open
+
+    def refusing(path: Any, flags: int, *arguments: Any, **options: Any) -> int:
+        if os.fspath(path) in taken:
+            raise PermissionError(13, "Permission denied", path)
+        return opened(path, flags, *arguments, **options)
+
+    def take(path: Path) -> None:
+        if os.geteuid() == 0:
+            taken.add(str(path))
+        path.chmod(0)
+
+    def give(path: Path) -> None:
+        taken.discard(str(path))
+        path.chmod(stat.S_IRUSR | stat.S_IWUSR)
+
+    monkeypatch.setattr(os, "open", refusing)
+    take.give_back = give  # type: ignore[attr-defined]
+    return take
+
+
+def test_a_file_of_another_user_is_told_of_and_holds_nothing_up(
+    store: Store,
+    bandit: str,
+    tmp_path: Path,
+    take_away: Any,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """In the log and the metrics; what others left is delivered, and this once it may be read."""
+    name = bandit.replace(" ", "-")
+    for number in range(3):
+        leave_behind(tmp_path / f"{name}.{number}.spool", name, f"left {number}")
+    take_away(tmp_path / f"{name}.1.spool")
+    app = create_app(
+        [Definition(name, DelayedUCB(2, Bernoulli()), Explicit())],
+        store,
+        spools=SpoolFolder(tmp_path),
+    )
+    with caplog.at_level(logging.WARNING, "belated.service"), served(app) as serving:
+        found = app.bandits[name]
+        eventually(lambda: found.left_spools == LeftSpools(1, 0))
+        text = httpx.get(f"{serving.url}/metrics").text
+        assert f'belated_spool_left_files{{bandit="{name}"}} 1.0' in text
+        assert f'belated_spool_left_events{{bandit="{name}"}} 0.0' in text
+        (line,) = [one for one in caplog.records if hasattr(one, "file")]
+        assert line.file == str(tmp_path / f"{name}.1.spool")
+        assert "let this user read and write it" in line.why  # type: ignore[attr-defined]
+        with store.journal(name) as journal:
+            assert len(journal.records_of(["left 0", "left 1", "left 2"])) == 2
+        take_away.give_back(tmp_path / f"{name}.1.spool")
+        eventually(lambda: found.left_spools == LeftSpools(0, 0))
+        assert httpx.post(f"{serving.url}/v1/{name}/decisions", json={"rows": [[1, 0]]}).is_success
+    with store.journal(name) as journal:
+        assert len(journal.records_of(["left 0", "left 1", "left 2"])) == 3
+
+
+def test_what_cannot_be_delivered_yet_is_counted(bandit: str, tmp_path: Path) -> None:
+    """While the store is unavailable."""
+
+    class Unavailable(MemoryStore):
+        def journal(self, *arguments: Any, **options: Any) -> NoReturn:
+            raise JournalUnavailable("it is unavailable")
+
+    leave_behind(tmp_path / "offers.0.spool", "offers", "a", "b")
+    leave_behind(tmp_path / "offers.1.spool", "offers", "c")
+    recovery = SpoolRecovery(SpoolFolder(tmp_path), Unavailable(), "offers")
+    assert recovery.left == LeftSpools(0, 0)
+    recovery.step()
+    assert recovery.left == LeftSpools(2, 3)
+    store = MemoryStore()
+    recovery = SpoolRecovery(SpoolFolder(tmp_path), store, "offers")
+    recovery.step()
+    assert recovery.left == LeftSpools(0, 0)
+    with store.journal("offers") as journal:
+        assert len(journal.records_of(["a", "b", "c"])) == 3
+
+
+def test_one_error_of_the_disk_does_not_end_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither of one file nor of the whole folder: the others, and the next look, go on."""
+    for number in range(2):
+        leave_behind(tmp_path / f"offers.{number}.spool", "offers", f"left {number}")
+    store = MemoryStore()
+    recovery = SpoolRecovery(SpoolFolder(tmp_path), store, "offers")
+    opened = os.open
+
+    def broken(path: Any, flags: int, *arguments: Any, **options: Any) -> int:
+        if os.fspath(path).endswith("offers.0.spool"):
+            raise OSError(5, "Input/output error", path)
+        return opened(path, flags, *arguments, **options)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "open", broken)
+        recovery.step()
+        assert recovery.left == LeftSpools(1, 0)
+        with store.journal("offers") as journal:
+            assert len(journal.records_of(["left 0", "left 1"])) == 1
+    with monkeypatch.context() as patch:
+        patch.setattr(SpoolFolder, "files", lambda folder, name: os.listdir("/nowhere at all"))
+        assert recovery.step() > 0
+    recovery.step()
+    assert recovery.left == LeftSpools(0, 0)
+    with store.journal("offers") as journal:
+        assert len(journal.records_of(["left 0", "left 1"])) == 2
