@@ -102,7 +102,7 @@ def test_the_rights_of_a_file_that_is_there_stay(path: Path) -> None:
 
 def test_looking_makes_no_file(path: Path) -> None:
     """Nor does a store before something is opened in it."""
-    assert SQLiteStore(path).bandits() == []
+    assert [one.name for one in SQLiteStore(path).describe()] == []
     SQLiteStore(path).create_tables()
     assert not path.exists()
 

@@ -104,7 +104,7 @@ def test_journals_are_opened_by_address(tmp_path: Path, monkeypatch: pytest.Monk
         journal.append([Void("a", 5)])
     with open_journal(f"sqlite:///{tmp_path}/offers.db?bandit=offers") as journal:
         assert len(journal.records_of(["a"])) == 1
-    assert open_store("sqlite:///offers.db").bandits() == ["offers"]
+    assert [one.name for one in open_store("sqlite:///offers.db").describe()] == ["offers"]
     with open_journal("memory:") as journal, open_journal("memory:") as other:
         assert isinstance(journal, MemoryJournal)
         journal.append([Void("a", 5)])

@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 from belated import Bandit, Bernoulli, DelayedUCB, Explicit, delays, environments, simulate
-from belated.decider import Asked, Decider
+from belated.decider import Decider, LoadedModel, ParsedRequest
 from belated.exceptions import InvalidConfig, InvalidInput
 from belated.expressions import POLICIES, as_policy, as_whole_policy, load_modules, register
 from belated.expressions.registry import POLICY_NAMES
@@ -126,11 +126,14 @@ def test_it_is_served() -> None:
     """From the file of a service: a learner publishes its model, and a decider chooses with it."""
     (offers,) = parse_config(SERVED.format("Softmax")).bandits
     assert offers.policy == Softmax(3, Bernoulli(), temperature=0.5)
-    decider = Decider(offers.policy, partitions=1, clock=lambda: 5, seed=1)
+    source = LoadedModel(offers.policy)
+    decider = Decider(offers.policy, source, partitions=1)
     model = Learner(offers.policy).model
-    decider.take(PublishedModel.of(model, offers.policy, positions=[0], version=1, at=5))
-    rows = np.eye(3, dtype=np.float32).tobytes()
-    assert [one.propensity for one in decider.choose_all([Asked(rows)] * 2)] == [1 / 3, 1 / 3]
+    published = PublishedModel.of(model, offers.policy, positions=[0], version=1, at=5)
+    source.load(published, decider.unapplied)
+    rows, rng = np.tile(np.eye(3, dtype=np.float32), (2, 1)), np.random.default_rng(1)
+    made = decider.choose([ParsedRequest(3)] * 2, rows, now=5, rng=rng, hold=True)
+    assert [one.propensity for one in made] == [1 / 3, 1 / 3]
     assert decider.model.pending == 2
 
 

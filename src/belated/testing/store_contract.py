@@ -24,10 +24,10 @@ class StoreContract:
         assert isinstance(store, Store)
         store.create_tables()
         store.create_tables()
-        assert store.bandits() == []
+        assert [one.name for one in store.describe()] == []
         for bandit in ("offers", "Zoo", "default"):
             store.journal(bandit).close()
-        assert store.bandits() == ["Zoo", "default", "offers"]
+        assert [one.name for one in store.describe()] == ["Zoo", "default", "offers"]
 
     def test_a_journal_is_the_same_whenever_it_is_opened(self) -> None:
         """Events and the number of partitions are there; another number is refused."""
@@ -53,7 +53,7 @@ class StoreContract:
             store.journal("")
         with pytest.raises(InvalidInput):
             store.journal("offers", partitions=3)
-        assert store.bandits() == []
+        assert [one.name for one in store.describe()] == []
 
     def test_coordination_needs_a_journal(self) -> None:
         """And is that of one bandit."""

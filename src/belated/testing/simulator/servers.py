@@ -26,9 +26,10 @@ from belated.journals import Journal, SpoolJournal, Store
 from belated.learner import Fold
 from belated.rewards import reported_reward, retention_us
 from belated.service.learning.learning_service import LearningService
-from belated.service.runtime import Runtime, Worker
+from belated.service.runtime import Runtime
 from belated.service.serving.definition import Definition
 from belated.service.serving.served_bandit import ServedBandit
+from belated.service.serving.spools import LeftSpools, Recovery
 from belated.testing.simulator.checks import Disagreement, check_counts, empty_fold
 from belated.testing.simulator.disk import Disk
 from belated.testing.simulator.faults import Killed
@@ -116,9 +117,9 @@ class Spools:
         self._watch()
         return self.spool
 
-    def recover(self, store: Store, bandit: str, runtime: Runtime) -> Worker:
+    def recover(self, store: Store, bandit: str, runtime: Runtime) -> Recovery:
         """No other process leaves anything on this disk."""
-        return runtime.start_worker("spool recovery", lambda: None)
+        return _NothingLeft()
 
     def _watch(self) -> None:
         """Try again as long as anything waits."""
@@ -133,6 +134,13 @@ class Spools:
         self._watching = False
         self.spool.forward()
         self._watch()
+
+
+class _NothingLeft:
+    left = LeftSpools()
+
+    def stop(self, seconds: float | None = None) -> None:
+        pass
 
 
 class WatchedSpool(SpoolJournal):

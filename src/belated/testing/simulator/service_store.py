@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager
+
 from belated.events import Switched
 from belated.exceptions import JournalUnavailable, OwnerSuperseded
 from belated.journals import Journal, KeyStore, Leader
 from belated.journals.memory.coordination import Lead, MemoryCoordinationStore
+from belated.journals.store import StoredBandit
 from belated.testing.simulator.checks import Disagreement
 from belated.testing.simulator.session import SimulatedJournal
 from belated.testing.simulator.world import World
@@ -41,9 +44,13 @@ class SimulatedStore:
         """There are none."""
         raise NotImplementedError
 
-    def bandits(self) -> list[str]:
-        """One."""
-        return [self._world.store.bandit]
+    def new_journal(self, bandit: str, *, partitions: int) -> AbstractContextManager[Journal]:
+        """Nothing is imported."""
+        raise NotImplementedError
+
+    def describe(self) -> list[StoredBandit]:
+        """Nobody asks."""
+        raise NotImplementedError
 
     def create_tables(self) -> None:
         """There are none."""
