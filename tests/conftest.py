@@ -27,3 +27,30 @@ def pytest_configure(config: pytest.Config) -> None:
 def full(request: pytest.FixtureRequest) -> bool:
     """Whether to run at full size: `n = 10_000 if full else 500`."""
     return bool(request.config.getoption("--full"))
+
+
+#: Reasons of skips that say that something is run at full size only.
+FULL_SIZE = ("full size only", "--full runs")
+_skipped: list[str] = []
+
+
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    """Note what was skipped for another reason than its size."""
+    if report.skipped and isinstance(report.longrepr, tuple):
+        reason = report.longrepr[2]
+        if not any(size in reason for size in FULL_SIZE):
+            _skipped.append(f"{report.nodeid}: {reason}")
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """In CI a missing tool fails: nothing is skipped for the want of it."""
+    if os.environ.get("CI") and _skipped and session.exitstatus == 0:
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Say which tests did not run."""
+    if os.environ.get("CI") and _skipped:
+        terminalreporter.section("skipped in CI: install what is missing")
+        for line in _skipped:
+            terminalreporter.line(line)

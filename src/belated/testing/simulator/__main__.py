@@ -30,15 +30,24 @@ def main(arguments: list[str] | None = None) -> int:
     seeds = range(options.first, options.first + options.seeds)
     start = time.monotonic()
 
+    said = start
+
     def progress(done: Sweep) -> None:
-        left = (time.monotonic() - start) * (options.seeds / done.seeds - 1)
+        nonlocal said
+        now = time.monotonic()
+        left = (now - start) * (options.seeds / done.seeds - 1)
         line = (
             f"{done.seeds} of {options.seeds} seeds, {len(done.failures)} failed, {left:.0f} s left"
         )
-        print(f"\r{line:60}", end="", file=sys.stderr, flush=True)
+        if sys.stderr.isatty():
+            print(f"\r{line:60}", end="", file=sys.stderr, flush=True)
+        elif now >= said + 60:  # a log is no terminal: a line a minute
+            said = now
+            print(line, file=sys.stderr, flush=True)
 
     done = sweep(seeds, jobs=options.jobs, progress=progress)
-    print(file=sys.stderr)
+    if sys.stderr.isatty():
+        print(file=sys.stderr)
     print(done)
     for name in done.never:
         print(f"never happened: {name}")

@@ -137,7 +137,7 @@ class Spools:
 
 
 class _NothingLeft:
-    left = LeftSpools()
+    left = LeftSpools(files=0, events=0)
 
     def stop(self, seconds: float | None = None) -> None:
         pass
