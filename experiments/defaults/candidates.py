@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from belated import DelayedThompson, DelayedUCB
-from belated.environments import Environment
 from belated.models import Model
 from belated.policies import Policy
+from belated.simulation.environments import Environment
 
 
 @dataclass(frozen=True)

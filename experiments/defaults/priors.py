@@ -20,8 +20,8 @@ from typing import Literal
 import pandas as pd
 
 from belated import DelayedUCB, delays, environments, simulate_many
-from belated.environments import Environment
 from belated.policies import Policy
+from belated.simulation.environments import Environment
 
 FIRST = 110_000
 DELAYS = {"0": delays.Constant(0), "geo1000": delays.Geometric(mean=1000)}

@@ -14,9 +14,17 @@ from functools import partial
 import numpy as np
 
 from belated import Bernoulli, Gaussian, Poisson
-from belated.environments import GLM, Environment, draw_rows, draw_theta, fixed, fresh, users
 from belated.families import Family
 from belated.inputs import Matrix, Vector
+from belated.simulation.environments import (
+    GLM,
+    Environment,
+    draw_rows,
+    draw_theta,
+    fixed,
+    fresh,
+    users,
+)
 
 
 @dataclass(frozen=True, eq=False)

@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 from urllib.request import urlopen
 
 from belated.delays import DelayProcess
-from belated.environments import Environment
 from belated.journals.arrivals import system_clock
+from belated.simulation.environments import Environment
 from experiments.forged.attacker import Attacker
 from experiments.forged.worlds import FORGED, REPLAYED, STEP
 from experiments.over_http.player import arrivals_of, streams

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import pandas as pd
 
-from belated.environments import Environment
+from belated.simulation.environments import Environment
 from experiments.forged.attacker import NAME, SECRET
 from experiments.forged.player import Played, play
 from experiments.forged.worlds import DELAY, HONEST, WAYS, WORLDS

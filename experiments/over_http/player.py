@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from belated.delays import NEVER, DelayProcess
-from belated.environments import Environment
+from belated.simulation.environments import Environment
 from experiments.serving import Caller
 
 

@@ -16,7 +16,7 @@ import numpy as np
 
 from belated import delays, environments
 from belated.delays import DelayProcess
-from belated.environments import GLM, Environment
+from belated.simulation.environments import GLM, Environment
 
 HERE = Path(__file__).parent
 HORIZON = 10_000

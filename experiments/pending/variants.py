@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from belated import DelayedUCB
-from belated.environments import Environment
 from belated.policies import Policy
+from belated.simulation.environments import Environment
 from experiments.regret.policies import DELAYS as ALL_DELAYS
 from experiments.regret.policies import HORIZON, WORLDS
 

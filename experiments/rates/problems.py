@@ -11,7 +11,7 @@ from functools import partial
 
 from belated import delays, environments
 from belated.delays import DelayProcess
-from belated.environments import Environment
+from belated.simulation.environments import Environment
 from experiments.regret.policies import POLICIES
 
 #: One object for all problems: the default.

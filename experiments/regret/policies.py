@@ -16,9 +16,9 @@ from belated import (
     environments,
 )
 from belated.delays import DelayProcess
-from belated.environments import Environment
 from belated.models import Model
 from belated.policies import Policy
+from belated.simulation.environments import Environment
 
 HORIZON = 10_000
 

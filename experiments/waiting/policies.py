@@ -11,11 +11,11 @@ import numpy as np
 from numpy.linalg import eigvalsh
 
 from belated import DelayedUCB
-from belated.environments import Environment
 from belated.inputs import Matrix, Vector
 from belated.models import Model
 from belated.policies import Choice, Policy, Warmup
 from belated.policies.uniform import uniform_choice
+from belated.simulation.environments import Environment
 from experiments.regret.policies import DELAYS as ALL_DELAYS
 from experiments.regret.policies import HORIZON, POLICIES
 from experiments.regret.policies import WORLDS as ALL_WORLDS

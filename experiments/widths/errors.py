@@ -23,13 +23,13 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from belated import Bernoulli, DelayedUCB, delays, environments, simulate
-from belated.environments import GLM
 from belated.estimators import Laplace
 from belated.exceptions import DelayWarning
 from belated.families import Family
 from belated.inputs import Matrix, Vector
 from belated.models import root_of
 from belated.simulation import Trace
+from belated.simulation.environments import GLM
 from belated.statistics import Observations
 from experiments.parallel import Rows
 

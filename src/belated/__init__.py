@@ -1,10 +1,11 @@
 """Contextual bandits for rewards that come late."""
 
-from belated import delays, environments, theory
+from belated import delays, theory
 from belated.bandit import Bandit
 from belated.events import Decision
 from belated.families import Bernoulli, Gaussian, Poisson
 from belated.features import Hashed, PerArm, Shared
+from belated.ledger.receipts import Receipt
 from belated.policies import (
     BlindThompson,
     BlindUCB,
@@ -18,10 +19,9 @@ from belated.policies import (
     paper_dts_lcb,
     paper_ducb,
 )
-from belated.receipts import Receipt
 from belated.rewards import ConversionsOnly, DefaultAfter, Explicit
-from belated.simulation import simulate
-from belated.sweeps import simulate_many
+from belated.simulation import environments, simulate
+from belated.simulation.sweeps import simulate_many
 
 __all__ = [
     "Bandit",

@@ -15,7 +15,6 @@ from typing import Any, Self, get_args
 import numpy as np
 
 from belated.decider import UNIFORM, Decider, Mode, ParsedRequest, check_same
-from belated.estimators import Estimate
 from belated.events import Activation, Decision, Switched, Void
 from belated.exceptions import (
     FallbackWarning,
@@ -26,23 +25,20 @@ from belated.exceptions import (
     RewardConflict,
 )
 from belated.features import Actions, Features, action_names
-from belated.ids import check_id, key_of, partition_of
+from belated.ids import check_id
 from belated.inputs import Row, as_event_time, as_moment, as_rows
 from belated.journals import Journal, MemoryJournal, open_journal
 from belated.journals.arrivals import route, system_clock
 from belated.journals.identity import identify
 from belated.kernels import Kernels
-from belated.learner.fold import Fold
-from belated.learner.follower import Follower
-from belated.learner.live import LiveModel
-from belated.ledger import Entry
+from belated.learner import Fold, FoldView, Follower, LiveModel
+from belated.ledger.receipts import Receipt
 from belated.policies import Policy
-from belated.receipts import Pending, Receipt, Story
 from belated.rewards import Rewards, check_default, check_semantics, reported_reward, retention_us
 from belated.tuning import USUAL, Tuning
 
 
-class Bandit:
+class Bandit(FoldView):
     """Decides, learns from rewards whenever they come, and keeps every fact in its journal.
 
     Opening a journal that has records resumes where they end. Several processes may hold the same
@@ -337,13 +333,6 @@ class Bandit:
             after = self._fold.counts
             return sum(before[state] - after[state] for state in ("dormant", "pending"))
 
-    @property
-    def mode(self) -> str:
-        """How the bandit decides: ``learn``, ``freeze``, ``baseline`` or ``off``."""
-        with self._lock:
-            self._read_new()
-            return self._fold.mode
-
     def change_mode(self, mode: Mode, reason: str = "") -> None:
         """Decide in another way from now on, in every process that holds this bandit.
 
@@ -358,81 +347,6 @@ class Bandit:
         with self._lock:
             self._check_open()
             self._follower.append([Switched(self._clock(), mode, reason)])
-
-    # --- what is known -------------------------------------------------------------------------
-
-    # Each of these reads what other processes wrote; while the journal cannot be reached, it says
-    # what was known before.
-
-    @property
-    def pending(self) -> Pending:
-        """The pending decisions."""
-        with self._lock:
-            self._read_new()
-            return Pending(self._fold, self._fold.model.pending, self._lock)
-
-    @property
-    def estimate(self) -> Estimate:
-        """A converged fit of all that has arrived: a function of the set of rewards alone."""
-        with self._lock:
-            self._read_new()
-            return self._fold.learner.estimate
-
-    @property
-    def counts(self) -> dict[str, int]:
-        """Decisions by state; they add up to all decisions ever made."""
-        with self._lock:
-            self._read_new()
-            return self._fold.counts
-
-    @property
-    def counters(self) -> dict[str, int]:
-        """Events by what they meant; they add up to all events."""
-        with self._lock:
-            self._read_new()
-            return self._fold.counters
-
-    @property
-    def digest(self) -> str:
-        """Names the state of every decision: equal for equal journals, however they are split."""
-        with self._lock:
-            self._read_new()
-            return self._fold.digest
-
-    def _read_new(self) -> None:
-        if not self._read_only:
-            with suppress(JournalUnavailable):
-                if self._follower.behind:
-                    self._follower.follow()
-                else:
-                    self._follower.catch_up()
-
-    def entry(self, id: str) -> Story:
-        """All that is known of one decision."""
-        check_id(id)
-        with self._lock:
-            self._read_new()
-            entry = self._fold.entry(id)
-            if entry is None:
-                return Story(id, "unknown")
-            return Story(
-                id=id,
-                state=entry.state,
-                decision=self._decision(id, entry),
-                value=entry.value,
-                late=entry.late,
-                conflict=entry.conflict,
-                recorded=entry.recorded,
-                due=entry.due,
-                told=entry.told,
-            )
-
-    def _decision(self, id: str, entry: Entry) -> Decision:
-        """A decision that is remembered, as it was made."""
-        partition = partition_of(key_of(id), self.journal.partitions)
-        record = self.journal.read(partition, entry.position - 1, 1)[0]
-        assert isinstance(record.event, Decision)
-        return record.event
 
     def as_of(self, when: datetime | int) -> Bandit:
         """The bandit as it was known at a moment: read-only, rebuilt from the journal.

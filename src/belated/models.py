@@ -21,11 +21,11 @@ from scipy.linalg.blas import ddot
 from scipy.linalg.lapack import dpotrf, dtrtri
 
 from belated import kernels
-from belated.blocks import diagonal_blocks
 from belated.exceptions import InvalidInput
 from belated.families import Family, Gaussian
 from belated.inputs import MAX_REWARD, Matrix, Row, Vector, as_reward
 from belated.kernels import MAX_WEIGHT
+from belated.kernels.blocks import diagonal_blocks
 from belated.priors import Prior
 from belated.statistics import Information
 

@@ -23,7 +23,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from belated.blocks import gram
 from belated.exceptions import InvalidInput, UnknownHandle
 from belated.inputs import (
     Matrix,
@@ -36,7 +35,8 @@ from belated.inputs import (
     as_row,
     as_rows,
 )
-from belated.memory import zeros
+from belated.kernels.blocks import gram
+from belated.kernels.memory import zeros
 
 #: Rows in a full block of observations.
 BLOCK = 1 << 16

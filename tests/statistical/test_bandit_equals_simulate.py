@@ -32,13 +32,13 @@ from belated import (
     simulate,
 )
 from belated.delays import DelayProcess
-from belated.environments import GLM
 from belated.estimators import Online
 from belated.families import Family
 from belated.journals import MemoryJournal
 from belated.models import Model
 from belated.policies import Choice, Policy, Warmup
 from belated.simulation import Trace
+from belated.simulation.environments import GLM
 from belated.testing import ManualClock
 
 DIM = 4

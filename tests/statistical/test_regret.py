@@ -21,10 +21,10 @@ from belated import (
     simulation,
 )
 from belated.delays import DelayProcess
-from belated.environments import Environment
 from belated.inputs import Vector
 from belated.learner import Learner
 from belated.policies import Policy
+from belated.simulation.environments import Environment
 from belated.statistics import Information
 
 PROBLEMS: dict[str, Callable[[int], Environment]] = {

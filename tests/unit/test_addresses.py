@@ -132,5 +132,5 @@ def test_reading_an_address_needs_no_extra() -> None:
     )
     assert done.stdout.splitlines() == [
         "x database 'shop' on db",
-        "PostgresJournal needs an extra: pip install 'belated[postgres]'",
+        "PostgreSQL needs an extra: pip install 'belated[postgres]'",
     ]

@@ -5,9 +5,9 @@ import pytest
 from numpy.typing import NDArray
 
 from belated import kernels
-from belated.blocks import WIDE, diagonal_blocks, gram
-from belated.environments import in_blocks
+from belated.kernels.blocks import WIDE, diagonal_blocks, gram
 from belated.models import root_of
+from belated.simulation.environments import in_blocks
 
 
 def rows_in_blocks(count: int, arms: int, width: int, seed: int) -> NDArray[np.float64]:

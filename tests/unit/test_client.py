@@ -20,7 +20,7 @@ import pytest
 
 from belated.exceptions import InvalidInput, ServiceError, ServiceUnavailable
 from belated.ids import key_of
-from belated.receipts import Receipt
+from belated.ledger.receipts import Receipt
 from belated.service import Client
 from belated.service.client.transport import Transport
 from belated.service.wire.problem import Problem
@@ -279,7 +279,7 @@ def test_something_else_that_answers() -> None:
 WITHOUT = """
 import sys
 sys.modules["httpx"] = None
-from belated.receipts import Receipt
+from belated.ledger.receipts import Receipt
 from belated.service import Client
 try:
     Client("http://mock", bandit="a")

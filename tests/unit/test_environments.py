@@ -11,7 +11,10 @@ import pytest
 from scipy import stats
 
 from belated import Bernoulli, Gaussian, Poisson, environments
-from belated.environments import (
+from belated.exceptions import InvalidInput
+from belated.families import Family
+from belated.inputs import Matrix, Vector
+from belated.simulation.environments import (
     GLM,
     TOGETHER,
     Blocks,
@@ -23,9 +26,6 @@ from belated.environments import (
     in_blocks,
     reward_of,
 )
-from belated.exceptions import InvalidInput
-from belated.families import Family
-from belated.inputs import Matrix, Vector
 
 Make = Callable[[int], Environment]
 NAMED: dict[str, tuple[Make, int, int]] = {

@@ -18,13 +18,13 @@ from scipy.stats import chi2, norm, poisson
 
 from belated import Bernoulli, Gaussian, Poisson, delays, paper_dts_lcb, policies, simulate, theory
 from belated.delays import Constant, Geometric, Lognormal, Lomax, Parameters, Uniform, min_sigma
-from belated.environments import GLM
 from belated.estimators import Laplace
 from belated.exceptions import DelayWarning, InvalidInput
 from belated.families import Family
 from belated.inputs import Matrix
 from belated.models import Model
 from belated.priors import Prior
+from belated.simulation.environments import GLM
 from belated.statistics import Observations
 from belated.theory import Setting
 from belated.theory.warmups import noise

@@ -12,8 +12,8 @@ from unittest import mock
 import numpy as np
 import pytest
 
-from belated import memory
-from belated.memory import Table, column, zeros
+from belated.kernels import memory
+from belated.kernels.memory import Table, column, zeros
 
 
 class Pairs(Table):

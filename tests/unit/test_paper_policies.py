@@ -22,13 +22,13 @@ from belated import (
     simulate,
 )
 from belated.delays import DelayProcess
-from belated.environments import GLM
 from belated.families import Family
 from belated.inputs import Matrix, Vector
 from belated.learner import Learner
 from belated.models import Model
 from belated.policies import Choice, Policy, Warmup
 from belated.simulation import Trace
+from belated.simulation.environments import GLM
 
 DELAYS: dict[str, DelayProcess] = {
     "at-once": delays.Constant(0),

@@ -18,9 +18,9 @@ from belated import Bernoulli, DelayedUCB, Explicit
 from belated.events import Decision, Record, Reward
 from belated.journals import SpoolStatus
 from belated.learner.fold import Fold
+from belated.service.histogram import DELAYS, SECONDS, SIZES, Histogram
 from belated.service.learning.learners import Learners
 from belated.service.learning.learning_service import SAMPLED, LearningService
-from belated.service.operating.histogram import DELAYS, SECONDS, SIZES, Histogram
 from belated.service.operating.metrics import OF_BANDITS, OF_LEARNERS, Metrics
 from belated.service.serving.served_bandit import RequestStats
 from belated.service.serving.spools import LeftSpools

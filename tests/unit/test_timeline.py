@@ -23,13 +23,13 @@ from belated import (
     simulate,
 )
 from belated.delays import NEVER, DelayProcess
-from belated.environments import Environment
 from belated.exceptions import InvalidInput
 from belated.families import Family
 from belated.inputs import Matrix, Vector
 from belated.models import Model
 from belated.policies import Choice, Policy
 from belated.simulation import Trace
+from belated.simulation.environments import Environment
 
 LAWS: list[DelayProcess] = [
     delays.Constant(0),

@@ -19,7 +19,7 @@ from belated import (
 )
 from belated.delays import NEVER, DelayProcess
 from belated.exceptions import DelayWarning, InterceptWarning
-from belated.simulation import ENOUGH, watch
+from belated.simulation.rounds import ENOUGH, watch
 
 ORDINARY: dict[str, DelayProcess] = {
     "none": delays.Constant(0),

@@ -7,9 +7,9 @@ import numpy as np
 import belated
 from adapters import Arrival
 from belated import Bernoulli, kernels
-from belated.environments import in_blocks
 from belated.estimators import Laplace, Online
 from belated.learner import Learner
+from belated.simulation.environments import in_blocks
 
 
 class Delayed:

@@ -29,7 +29,7 @@ from belated.expressions import (
     label,
     load_modules,
 )
-from belated.sweeps import simulate_many
+from belated.simulation.sweeps import simulate_many
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -48,7 +48,7 @@ def save(
     environments: Sequence[str],
     delays: Sequence[str],
 ) -> None:
-    """Draw the table of :func:`~belated.sweeps.simulate_many` into a file."""
+    """Draw the table of :func:`~belated.simulation.sweeps.simulate_many` into a file."""
     panels = [(environment, delay) for environment in environments for delay in delays]
     columns = 1 if len(panels) <= STACKED else 2
     rows = math.ceil(len(panels) / columns)

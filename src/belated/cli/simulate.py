@@ -19,7 +19,6 @@ from belated.cli.options import add_expression, add_json, add_policy, add_runs, 
 from belated.cli.progress import Progress
 from belated.cli.spreads import Spread
 from belated.cli.text import several, table, wrapped
-from belated.environments import Environment
 from belated.exceptions import BelatedWarning
 from belated.expressions import (
     DELAYS,
@@ -33,6 +32,7 @@ from belated.expressions import (
 from belated.families import Family
 from belated.inputs import Matrix, Vector
 from belated.simulation import simulate
+from belated.simulation.environments import Environment
 
 EXAMPLE = 'belated simulate --delay "Geometric(mean=100)" --rounds 2000 --seeds 5'
 

@@ -16,8 +16,8 @@ from collections.abc import Callable
 import numpy as np
 from scipy.linalg import eigh
 
-from belated.blocks import diagonal_blocks
 from belated.inputs import Matrix, Vector
+from belated.kernels.blocks import diagonal_blocks
 from belated.priors import AUTO_RANGE, AUTO_START
 
 #: How many coefficients the belief in λ₀ is worth.

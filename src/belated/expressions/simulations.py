@@ -8,12 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from belated import delays, environments, families
+from belated import delays, families
 from belated.delays import DelayProcess
-from belated.environments import Environment
 from belated.expressions.reader import WRONG, Kind, Reader, by_name, exported
 from belated.expressions.registry import POLICY_NAMES, register, registered
 from belated.policies import Policy
+from belated.simulation import environments
+from belated.simulation.environments import Environment
 
 
 def _is_delay(value: Any) -> bool:
@@ -99,7 +100,7 @@ def as_delay(text: str) -> DelayProcess:
 def as_policy(text: str) -> WrittenPolicy:
     """A policy, once there is an environment to say how wide its rows are.
 
-    >>> from belated.environments import fixed
+    >>> from belated.simulation.environments import fixed
     >>> as_policy("BlindUCB(alpha=0.5)")(fixed(seed=0)).dim
     10
     """

@@ -4,7 +4,8 @@
   which decision is pending with which row and which reward it was learned with. A ``window`` holds
   rewards back, if the policy learns them at its end.
 * ``fold`` is the state of a bandit: a ledger and an account for each partition, one learner.
-* ``follower`` keeps a fold up to date with its journal; ``live`` is its model for a decider.
+* ``follower`` keeps a fold up to date with its journal; ``live`` is its model for a decider;
+  ``view`` and ``pending`` are what people read of it.
 """
 
 from belated.learner.account import Account
@@ -12,14 +13,18 @@ from belated.learner.fold import Fold, same_sums
 from belated.learner.follower import Follower
 from belated.learner.learner import Learner
 from belated.learner.live import LiveModel
+from belated.learner.pending import Pending
+from belated.learner.view import FoldView
 from belated.learner.window import DecisionWindow
 
 __all__ = [
     "Account",
     "DecisionWindow",
     "Fold",
+    "FoldView",
     "Follower",
     "Learner",
     "LiveModel",
+    "Pending",
     "same_sums",
 ]

@@ -10,10 +10,10 @@ import numpy as np
 from belated.events import Decision
 from belated.exceptions import JournalMismatch
 from belated.inputs import Row, Vector
+from belated.kernels.memory import Table
 from belated.learner.learner import Learner
 from belated.learner.rows import Rows
 from belated.learner.window import DecisionWindow
-from belated.memory import Table
 from belated.tuning import USUAL, Tuning
 
 #: In ``place`` and ``handle``.

@@ -10,7 +10,7 @@ from array import array
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, ClassVar
 
-from belated.memory import Table
+from belated.kernels.memory import Table
 
 if TYPE_CHECKING:
     from belated.ledger.fresh import Fresh

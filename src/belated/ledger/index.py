@@ -15,7 +15,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from belated.memory import Table, column
+from belated.kernels.memory import Table, column
 
 _FREE = -1
 _GONE = -2

@@ -35,17 +35,12 @@ from belated.service.learning.learners import Learners, learning_service
 from belated.service.learning.lease import SECONDS
 from belated.service.runtime import Runtime, ThreadRuntime
 from belated.service.serving.definition import Definition
-from belated.service.serving.served_bandit import ServedBandit
+from belated.service.serving.served_bandit import MAX_MODEL_AGE, ServedBandit
 from belated.service.serving.spools import Spools
 from belated.service.wire.problem import Problem
-from belated.service.wire.schemas import Alive, Ready
+from belated.service.wire.schemas import MAX_BODY_BYTES, Alive, Ready
 
 log = logging.getLogger("belated.service")
-
-#: The largest body, in bytes.
-BODY = 1 << 20
-#: A model older than this, in seconds, is not fresh enough to be ready.
-FRESH = 600.0
 
 
 def create_app(
@@ -54,7 +49,7 @@ def create_app(
     *,
     learn: bool = False,
     lease: float = SECONDS,
-    body_limit: int = BODY,
+    body_limit: int = MAX_BODY_BYTES,
     auth: Auth = "off",
     token_keys: TokenKeys | None = None,
     spools: Spools | None = None,
@@ -239,7 +234,7 @@ class Service:
     def _readyz(self) -> tuple[int, Any]:
         if self.draining:
             return 503, Ready("draining", [])
-        stale = [name for name, one in self.bandits.items() if one.is_stale(FRESH)]
+        stale = [name for name, one in self.bandits.items() if one.is_stale(MAX_MODEL_AGE)]
         if not stale:
             return 200, Ready("ready", [])
         # Anyone may ask this: where keys are needed, names of bandits are not for all.

@@ -17,9 +17,9 @@ from belated.exceptions import JournalError, OwnerSuperseded
 from belated.journals import CoordinationStore, Journal
 from belated.learner.fold import Fold
 from belated.ledger import Ledger
+from belated.service.histogram import DELAYS, SECONDS, Histogram
 from belated.service.learning.lease import SECONDS as LEASE
 from belated.service.learning.lease import Lease
-from belated.service.operating.histogram import DELAYS, SECONDS, Histogram
 from belated.service.runtime import Runtime, ThreadRuntime
 
 #: Seconds between two models that differ, between two that do not, and between two snapshots.

@@ -25,11 +25,11 @@ from belated.journals import Store, open_store
 from belated.rewards import check_default, check_semantics, retention_us
 from belated.service.access.authorizer import Auth, auth_at
 from belated.service.access.tokens import TokenKeys, TokenMode
-from belated.service.http.app import BODY
 from belated.service.learning.lease import SECONDS
 from belated.service.operating.toml_tables import Mistakes, Table
 from belated.service.serving.definition import Definition
 from belated.service.serving.spools import LIMIT, SpoolFolder
+from belated.service.wire.schemas import MAX_BODY_BYTES
 
 T = TypeVar("T")
 
@@ -56,7 +56,7 @@ class Server:
     host: str = "127.0.0.1"
     port: int = 8080
     learn: bool = True
-    body_limit: int = BODY
+    body_limit: int = MAX_BODY_BYTES
     lease: float = SECONDS
     auth: Auth | None = None
     spool: SpoolFolder | None = None

@@ -8,9 +8,9 @@ from collections.abc import Iterator, Sequence
 from belated.exceptions import BelatedError
 from belated.journals import Store, StoredBandit
 from belated.published import PublishedModel
-from belated.service.http.app import FRESH
 from belated.service.operating.findings import Finding, ok, warning, wrong
 from belated.service.serving.definition import Definition
+from belated.service.serving.served_bandit import MAX_MODEL_AGE
 
 
 def examine_bandits(store: Store, bandits: Sequence[Definition]) -> Iterator[Finding]:
@@ -65,7 +65,7 @@ def _model(check: str, data: bytes | None) -> Finding:
         age = time.time() - PublishedModel.read(data).at / 1e6
     except BelatedError as error:
         return wrong(check, str(error), "start a learner of this release: it makes another")
-    if age > FRESH:
+    if age > MAX_MODEL_AGE:
         mend = "see that a learner runs, and whether the mode is freeze"
         return warning(check, f"it is {age / 60:.0f} minutes old", mend)
     return ok(check, f"it is {max(0.0, age):.1f} s old")

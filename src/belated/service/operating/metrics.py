@@ -14,9 +14,9 @@ from belated.decider import MODES
 from belated.exceptions import MissingExtra
 from belated.service.access.authorizer import Authorizer
 from belated.service.access.tokens import RewardTokens
+from belated.service.histogram import Histogram
 from belated.service.learning.learners import Learners
 from belated.service.learning.learning_service import LearningService
-from belated.service.operating.histogram import Histogram
 from belated.service.serving.served_bandit import ServedBandit
 
 try:

@@ -10,7 +10,7 @@ from typing import Protocol
 from belated.events import Event
 from belated.exceptions import JournalClosed
 from belated.journals import Log
-from belated.service.operating.histogram import SECONDS, SIZES, Histogram
+from belated.service.histogram import SECONDS, SIZES, Histogram
 from belated.service.runtime import Runtime
 
 #: Events in one commit: larger ones only make everyone in it wait.

@@ -25,7 +25,7 @@ from belated.journals.identity import identify
 from belated.kernels import Kernels
 from belated.ledger import Telling
 from belated.published import PublishedModel
-from belated.service.operating.histogram import SECONDS, Histogram
+from belated.service.histogram import SECONDS, Histogram
 from belated.service.runtime import Runtime
 from belated.service.serving.definition import Definition
 from belated.service.serving.group_commit import GroupCommit
@@ -38,6 +38,8 @@ from belated.tuning import USUAL, Tuning
 POLL_SECONDS, MODE_SECONDS, RETRY_SECONDS = 0.05, 0.25, 0.2
 #: The share of the event loop's time that loading models may take.
 MAX_LOADING = 0.01
+#: A model older than this, in seconds, is stale.
+MAX_MODEL_AGE = 600.0
 #: Seconds between two log lines about a policy that fails.
 FALLBACK_LOG_SECONDS = 60.0
 #: How far ahead of the clock an event may have happened, in microseconds.

@@ -15,6 +15,8 @@ from belated.ledger import Telling
 #: How many offers, or rewards, may be in one request; more would make others wait.
 MOST_AT_ONCE = 1_000
 
+#: The largest body of a request, in bytes.
+MAX_BODY_BYTES = 1 << 20
 #: How many actions may be in one offer.
 MOST_ACTIONS = 1_000
 #: The year 2000: what is less was meant in seconds or milliseconds.

@@ -13,13 +13,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from belated.delays import NEVER, DelayProcess
-from belated.environments import Environment
 from belated.exceptions import DelayWarning, InvalidInput
 from belated.features import warn_missing_intercept
 from belated.inputs import Vector, as_rounds
 from belated.kernels import Kernels
 from belated.learner import DecisionWindow, Learner
 from belated.policies import Choice, Policy
+from belated.simulation.environments import Environment
 
 #: Rounds, and rewards, before anything is said about delays.
 ENOUGH = 500

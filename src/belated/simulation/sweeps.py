@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from belated.delays import DelayProcess
-from belated.environments import Environment
 from belated.exceptions import DelayWarning, MissingExtra
 from belated.policies import Policy
 from belated.policies.fingerprint import fingerprint
-from belated.simulation import simulate
+from belated.simulation.environments import Environment
+from belated.simulation.rounds import simulate
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -1,15 +1,11 @@
-"""What a bandit answers."""
+"""What is said of an event that was appended, and of a decision."""
 
 from __future__ import annotations
-
-from collections.abc import Iterator
-from contextlib import AbstractContextManager
 
 import msgspec
 
 from belated.events import Decision
-from belated.learner.fold import Fold
-from belated.ledger import Told
+from belated.ledger.entries import Told
 
 
 class Receipt(msgspec.Struct, frozen=True, gc=False):
@@ -53,34 +49,3 @@ class Story(msgspec.Struct, frozen=True):
     recorded: int | None = None
     due: int | None = None
     told: list[Told] = []
-
-
-class Pending:
-    """The decisions whose rewards are out: their count, the oldest, and each of them.
-
-    >>> Pending(Fold.__new__(Fold), 0, RLock()).count
-    0
-    """
-
-    def __init__(self, fold: Fold, count: int, lock: AbstractContextManager[object]) -> None:
-        self._fold = fold
-        self._lock = lock
-        #: G_t.
-        self.count = count
-
-    def __len__(self) -> int:
-        return self.count
-
-    @property
-    def oldest(self) -> int | None:
-        """When the journal took the oldest, in microseconds since 1970."""
-        return min((recorded for _, recorded in self._all()), default=None)
-
-    def __iter__(self) -> Iterator[tuple[str, int]]:
-        """The key of each, as 32 hex digits (an id made by the bandit is its own key), and when."""
-        for key, recorded in self._all():
-            yield key.hex(), recorded
-
-    def _all(self) -> list[tuple[bytes, int]]:
-        with self._lock:
-            return [one for ledger in self._fold.ledgers for one in ledger.pending()]

@@ -1,0 +1,108 @@
+"""What a fold that follows a journal knows, for people to read."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from threading import RLock
+
+from belated.estimators import Estimate
+from belated.events import Decision
+from belated.exceptions import JournalUnavailable
+from belated.ids import check_id, key_of, partition_of
+from belated.journals import Journal
+from belated.learner.fold import Fold
+from belated.learner.follower import Follower
+from belated.learner.pending import Pending
+from belated.ledger import Entry
+from belated.ledger.receipts import Story
+
+
+class FoldView:
+    """The readings of a :class:`~belated.Bandit`.
+
+    Each reads first what other processes wrote; while the journal cannot be reached, it says what
+    was known before. Threads take turns.
+    """
+
+    journal: Journal
+    _fold: Fold
+    _follower: Follower
+    _lock: RLock
+    _read_only: bool
+
+    @property
+    def mode(self) -> str:
+        """How the bandit decides: ``learn``, ``freeze``, ``baseline`` or ``off``."""
+        with self._lock:
+            self._read_new()
+            return self._fold.mode
+
+    @property
+    def pending(self) -> Pending:
+        """The pending decisions."""
+        with self._lock:
+            self._read_new()
+            return Pending(self._fold, self._fold.model.pending, self._lock)
+
+    @property
+    def estimate(self) -> Estimate:
+        """A converged fit of all that has arrived: a function of the set of rewards alone."""
+        with self._lock:
+            self._read_new()
+            return self._fold.learner.estimate
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """Decisions by state; they add up to all decisions ever made."""
+        with self._lock:
+            self._read_new()
+            return self._fold.counts
+
+    @property
+    def counters(self) -> dict[str, int]:
+        """Events by what they meant; they add up to all events."""
+        with self._lock:
+            self._read_new()
+            return self._fold.counters
+
+    @property
+    def digest(self) -> str:
+        """Names the state of every decision: equal for equal journals, however they are split."""
+        with self._lock:
+            self._read_new()
+            return self._fold.digest
+
+    def _read_new(self) -> None:
+        if not self._read_only:
+            with suppress(JournalUnavailable):
+                if self._follower.behind:
+                    self._follower.follow()
+                else:
+                    self._follower.catch_up()
+
+    def entry(self, id: str) -> Story:
+        """All that is known of one decision."""
+        check_id(id)
+        with self._lock:
+            self._read_new()
+            entry = self._fold.entry(id)
+            if entry is None:
+                return Story(id, "unknown")
+            return Story(
+                id=id,
+                state=entry.state,
+                decision=self._decision(id, entry),
+                value=entry.value,
+                late=entry.late,
+                conflict=entry.conflict,
+                recorded=entry.recorded,
+                due=entry.due,
+                told=entry.told,
+            )
+
+    def _decision(self, id: str, entry: Entry) -> Decision:
+        """A decision that is remembered, as it was made."""
+        partition = partition_of(key_of(id), self.journal.partitions)
+        record = self.journal.read(partition, entry.position - 1, 1)[0]
+        assert isinstance(record.event, Decision)
+        return record.event
