@@ -73,7 +73,7 @@ class Ours:
         model = self.model
         index, _, _, weight = model.upper(rows, WIDTH)
         x = rows[index]
-        model.expect(x, weight)
+        model.add_pending(x, weight)
         model.learn(x, y)
 
 

@@ -69,7 +69,7 @@ class Ours:
         model = self.model
         choice = self.policy.choose(model, rows, self.rng)
         x = rows[choice.index]
-        model.expect(x, choice.weight)
+        model.add_pending(x, choice.weight)
         model.learn(x, y)
 
 

@@ -16,7 +16,7 @@ from belated import Bernoulli, DelayedUCB, Explicit
 from belated.journals import open_store
 from belated.learner import Learner
 from belated.service import Definition, create_app
-from belated.service.access.tokens import TokenKeys
+from belated.service.access.tokens import TokenSecrets
 from belated.service.http.asgi_io import Receive, Scope, Send, answer_bytes, body_of
 from belated.service.http.server import serve
 from belated.service.learning.learners import Learners, learning_service
@@ -65,7 +65,7 @@ def serve_guarded(port: int, dsn: str) -> int:
             [replace(OFFERS, tokens="enforce")],
             dsn,
             auth="keys",
-            token_keys=TokenKeys({"a": bytes(32)}),
+            token_keys=TokenSecrets({"a": bytes(32)}),
             spools=SpoolFolder(Path(folder)),
         )
         return serve(app, "127.0.0.1", port)

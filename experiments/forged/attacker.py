@@ -14,7 +14,7 @@ from itertools import cycle
 import numpy as np
 
 from belated.events import Decision
-from belated.service.access.tokens import RewardTokens, TokenKeys
+from belated.service.access.tokens import RewardTokens, TokenSecrets
 from experiments.serving import Caller
 
 #: The name of the service's key and its secret, and what is guessed instead of it.
@@ -30,7 +30,7 @@ REPLAYS = ("its own: again", "its own: the contrary", "its own: the contrary, lo
 def signer(secret: bytes, bandit: str, at: int) -> Callable[[str], str]:
     """Makes the token of a decision that was made then, as a service with this secret does."""
     tokens = RewardTokens(
-        TokenKeys({NAME: secret}), bandit, mode="enforce", guarded=False, least=0.0, most=1.0
+        TokenSecrets({NAME: secret}), bandit, mode="enforce", guarded=False, least=0.0, most=1.0
     )
     nothing = np.zeros(1, dtype=np.float32)
     return lambda id: tokens.of(Decision(id, at, 0, 0, nothing, 0.0, 1.0, 0, True))

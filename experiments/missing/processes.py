@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from belated.delays import (
+    Batched,
     BlockDependent,
     DelayProcess,
     Exponential,
@@ -12,7 +13,6 @@ from belated.delays import (
     LazyMarkov,
     Lognormal,
     Lomax,
-    Midnight,
     Mixture,
     RegimeSwitch,
     Uniform,
@@ -42,5 +42,5 @@ PROCESSES: dict[str, DelayProcess] = {
         [[0.1, 0.8, 0.1], [0.1, 0.1, 0.8], [0.7, 0.1, 0.2]], values=[40, 0, 7]
     ),
     "Weibull 4, blocks of 30": BlockDependent(Weibull(shape=4, scale=40), length=30),
-    "midnight, period 100": Midnight(100),
+    "midnight, period 100": Batched(100),
 }

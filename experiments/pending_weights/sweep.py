@@ -33,7 +33,7 @@ WORLDS = {"fixed": environments.fixed, "users": environments.users}
 DELAYS = {
     "geo100": delays.Geometric(mean=100),
     "geo1000": delays.Geometric(mean=1000),
-    "batch1000": delays.Midnight(1000),
+    "batch1000": delays.Batched(1000),
 }
 
 
@@ -44,13 +44,13 @@ class Recomputing(Learner):
         super().__init__(*args, **kwargs)
         self.out: Counter[tuple[bytes, float]] = Counter()  # rows repeat, so they are counted
 
-    def expect(self, x: Vector, weight: float) -> None:
+    def add_pending(self, x: Vector, weight: float) -> None:
         self.out[x.tobytes(), weight] += 1
-        super().expect(x, weight)
+        super().add_pending(x, weight)
 
-    def learn(self, x: Vector, y: float, weight: float, lane: int = 0) -> int:
+    def learn(self, x: Vector, y: float, weight: float, partition: int = 0) -> int:
         self.out[x.tobytes(), weight] -= 1
-        return super().learn(x, y, weight, lane)
+        return super().learn(x, y, weight, partition)
 
     def fit(self) -> None:
         super().fit()

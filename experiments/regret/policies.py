@@ -34,7 +34,7 @@ DELAYS: dict[str, DelayProcess] = {
     "geo1000": delays.Geometric(mean=1000),
     "lomax": delays.Lomax(shape=1.2, scale=100),
     "const1000": delays.Constant(1000),
-    "batch1000": delays.Midnight(1000),
+    "batch1000": delays.Batched(1000),
     "never30": delays.Mixture(never=0.3, base=delays.Geometric(mean=100)),
 }
 

@@ -15,11 +15,11 @@ from typing import Any, Self, get_args
 import numpy as np
 
 from belated.decider import UNIFORM, Decider, Mode, ParsedRequest, check_same
-from belated.events import Activation, Decision, Switched, Void
+from belated.events import Activation, Decision, ModeChanged, Void
 from belated.exceptions import (
     FallbackWarning,
     InvalidInput,
-    JournalAway,
+    JournalReadUnavailable,
     JournalUnavailable,
     ReadOnly,
     RewardConflict,
@@ -246,7 +246,7 @@ class Bandit(FoldView):
     def _look(self) -> None:
         """Fold all that is new, unless the journal is away and takes events all the same."""
         if not self._follower.behind:
-            with suppress(JournalAway):
+            with suppress(JournalReadUnavailable):
                 self._follower.catch_up()
         elif self._follower.follow() and self._follower.behind:
             message = (
@@ -295,7 +295,13 @@ class Bandit(FoldView):
             fold = self._fold
             when = self._clock() if at is None else as_event_time(at)
             event = reported_reward(
-                id, value, when, part, revision, least=fold.least, most=fold.most
+                id,
+                value,
+                when,
+                part,
+                revision,
+                min_reward=fold.min_reward,
+                max_reward=fold.max_reward,
             )
             meaning = fold.ledgers[route(event, self.journal.partitions)].meaning(event)
             if meaning == "conflict":
@@ -346,7 +352,7 @@ class Bandit(FoldView):
             raise InvalidInput(f"mode is {mode!r}: one of {modes} was expected", mode)
         with self._lock:
             self._check_open()
-            self._follower.append([Switched(self._clock(), mode, reason)])
+            self._follower.append([ModeChanged(self._clock(), mode, reason)])
 
     def as_of(self, when: datetime | int) -> Bandit:
         """The bandit as it was known at a moment: read-only, rebuilt from the journal.

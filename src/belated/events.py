@@ -99,7 +99,7 @@ class Settled(_Event, tag=5, frozen=True):
     until: int
 
 
-class Switched(_Event, tag=6, frozen=True):
+class ModeChanged(_Event, tag=6, frozen=True):
     """Someone switched how the service decides; nothing is learned from it.
 
     Attributes:
@@ -113,7 +113,7 @@ class Switched(_Event, tag=6, frozen=True):
     reason: str = ""
 
 
-Event = Decision | Activation | Reward | Void | Settled | Switched
+Event = Decision | Activation | Reward | Void | Settled | ModeChanged
 
 
 class Opaque(msgspec.Struct, frozen=True):

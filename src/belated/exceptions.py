@@ -23,14 +23,14 @@
     └── JournalError                      a journal cannot do what was asked
         ├── JournalClosed      (ValueError)  it was used after ``close()``
         ├── JournalUnavailable (OSError)     locked, full, unreachable: try again
-        │   ├── JournalAway                  it takes events meanwhile, but cannot be read
+        │   ├── JournalReadUnavailable       it accepts events meanwhile, but cannot be read
         │   ├── SpoolInUse                   another process, or journal, has the spool open
         │   └── SpoolNotPermitted            the spool belongs to another user
         ├── JournalMismatch    (ValueError)  it was made with other settings than asked for
-        ├── ForeignFile        (ValueError)  the file is something else than a journal
-        ├── NewerFormat        (ValueError)  the file was made by a newer release
+        ├── NotAJournal        (ValueError)  the file is something else than a journal
+        ├── UnsupportedFormat  (ValueError)  the file was made by a newer release
         ├── CorruptJournal     (ValueError)  the file is damaged, or records are missing
-        ├── OwnerSuperseded    (RuntimeError) another owns the partition by now
+        ├── OwnerFenced        (RuntimeError) another owns the partition by now
         └── SnapshotConflict   (LookupError) kept pieces are gone; carries their ``names``
 
     BelatedWarning        (UserWarning)
@@ -269,7 +269,7 @@ class JournalUnavailable(JournalError, OSError):
     """
 
 
-class JournalAway(JournalUnavailable):
+class JournalReadUnavailable(JournalUnavailable):
     """The journal cannot be reached, but a spool in front of it takes events."""
 
 
@@ -285,11 +285,11 @@ class JournalMismatch(JournalError, ValueError):
     """The journal was made with other settings than those it is opened with."""
 
 
-class ForeignFile(JournalError, ValueError):
+class NotAJournal(JournalError, ValueError):
     """The file is no journal; it was left as it is."""
 
 
-class NewerFormat(JournalError, ValueError):
+class UnsupportedFormat(JournalError, ValueError):
     """The file was written by a newer release; it was left as it is."""
 
 
@@ -297,7 +297,7 @@ class CorruptJournal(JournalError, ValueError):
     """The file is damaged, or records that were there are missing."""
 
 
-class OwnerSuperseded(JournalError, RuntimeError):
+class OwnerFenced(JournalError, RuntimeError):
     """Another has become the owner since: its snapshots and models count, not these.
 
     Attributes:

@@ -85,7 +85,7 @@ class Model:
     >>> model = Model(Prior.ridge(2), Bernoulli())
     >>> x = np.array([0.5, 1.0])
     >>> index, ties, mean, weight = model.upper([x], width=2.0)
-    >>> model.expect(x, weight)
+    >>> model.add_pending(x, weight)
     >>> model.pending, model.n
     (1, 0)
     >>> weight = model.learn(x, 1.0)
@@ -172,7 +172,7 @@ class Model:
         weight = slope / self.dispersion
         return index, ties, mean, weight if weight < MAX_WEIGHT else MAX_WEIGHT
 
-    def upper_all(
+    def argmax_ucb_all(
         self,
         rows: Matrix,
         ends: Sequence[int],
@@ -198,7 +198,7 @@ class Model:
         """
         found = np.empty((len(ends), 4))
         shares = share * np.array(counted, dtype=np.float64)
-        done = self._kernels.upper_all(
+        done = self._kernels.argmax_ucb_all(
             rows, np.asarray(ends), self.theta, self.decided, width, us, shares, gram,
             self.dispersion, self._family, found,
         )  # fmt: skip
@@ -240,7 +240,7 @@ class Model:
         weight = self.family.slope_at(mean) / self.dispersion
         return MAX_WEIGHT if weight > MAX_WEIGHT else weight
 
-    def expect(self, x: Any, weight: float) -> None:
+    def add_pending(self, x: Any, weight: float) -> None:
         """A decision for this row is pending; its weight was frozen at the choice."""
         row = np.asarray(x, np.float64)
         if row.shape != self._shape:
@@ -251,7 +251,7 @@ class Model:
         self.pending += 1
         self.decisions += 1
 
-    def expect_all(self, rows: Matrix, weights: Vector) -> None:
+    def add_all_pending(self, rows: Matrix, weights: Vector) -> None:
         """The same for many decisions, one after the other."""
         root = self.decided.copy()
         if self._kernels.count_all(root, rows, weights) < len(rows):
@@ -279,7 +279,7 @@ class Model:
         assert self.counted is not None
         self._kernels.count(self.counted, self._row(x), weight)
 
-    def withdraw(self, x: Any, weight: float) -> bool:
+    def remove_pending(self, x: Any, weight: float) -> bool:
         """A pending decision left without a reward.
 
         Returns False if next to nothing but this row was known of its direction: a step cannot

@@ -13,7 +13,7 @@ from typing import Self
 import msgspec
 import numpy as np
 
-from belated.exceptions import CorruptJournal, JournalMismatch, NewerFormat
+from belated.exceptions import CorruptJournal, JournalMismatch, UnsupportedFormat
 from belated.inputs import Matrix
 from belated.kernels import Kernels
 from belated.models import Model
@@ -121,12 +121,12 @@ class PublishedModel(msgspec.Struct, frozen=True, array_like=True):
         """What :meth:`write` gave.
 
         Raises:
-            NewerFormat: a later release wrote it.
+            UnsupportedFormat: a later release wrote it.
             CorruptJournal: it was changed on its way.
         """
         if data[:1] != bytes([VERSION]):
             message = f"the model has format {data[0] if data else None}"
-            raise NewerFormat(f"{message}, and this release reads {VERSION}: upgrade belated")
+            raise UnsupportedFormat(f"{message}, and this release reads {VERSION}: upgrade belated")
         checksum, body = data[1 : 1 + _CHECKSUM], data[1 + _CHECKSUM :]
         if blake2b(body, digest_size=_CHECKSUM).digest() != checksum:
             raise CorruptJournal("a published model was changed on its way: publish it again")

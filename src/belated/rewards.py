@@ -35,7 +35,7 @@ class _Semantics:
     bounds: tuple[float, float] | None = None
 
     #: What a decision becomes that had no reward when its window ended.
-    silent: ClassVar[Literal["censored", "defaulted"]] = "censored"
+    on_timeout: ClassVar[Literal["censored", "defaulted"]] = "censored"
 
     def __post_init__(self) -> None:
         if self.window is not None:
@@ -59,18 +59,18 @@ class _Semantics:
         return None if self.window is None else as_duration(self.window, "window")
 
     @property
-    def least(self) -> float:
+    def min_reward(self) -> float:
         """The least reward that is taken."""
         return -MAX_REWARD if self.bounds is None else self.bounds[0]
 
     @property
-    def most(self) -> float:
+    def max_reward(self) -> float:
         """The greatest reward that is taken."""
         return MAX_REWARD if self.bounds is None else self.bounds[1]
 
     def range(self, support: Interval) -> tuple[float, float]:
         """The least and the greatest reward that is taken of a family with this support."""
-        return max(support.lower, self.least), min(support.upper, self.most)
+        return max(support.lower, self.min_reward), min(support.upper, self.max_reward)
 
     @property
     def default(self) -> float:
@@ -88,7 +88,7 @@ class Explicit(_Semantics):
         reduce: what several parts of a reward add up to: the "latest", their "sum" or "max".
         bounds: of a reward; others are refused.
 
-    >>> Explicit(timedelta(days=7)).silent
+    >>> Explicit(timedelta(days=7)).on_timeout
     'censored'
     """
 
@@ -109,14 +109,14 @@ class DefaultAfter(_Semantics):
 
     _: KW_ONLY
     value: float = 0.0
-    silent: ClassVar[Literal["censored", "defaulted"]] = "defaulted"
+    on_timeout: ClassVar[Literal["censored", "defaulted"]] = "defaulted"
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.window is None:
             raise InvalidInput("DefaultAfter needs a window: when is silence an answer?", None)
         object.__setattr__(self, "value", as_reward(self.value))
-        if not self.least <= self.value <= self.most:
+        if not self.min_reward <= self.value <= self.max_reward:
             raise InvalidInput(f"value is {self.value!r}: outside its own bounds", self.value)
 
     @property
@@ -135,7 +135,7 @@ class ConversionsOnly(_Semantics):
         bounds: of a reward; others are refused.
     """
 
-    silent: ClassVar[Literal["censored", "defaulted"]] = "defaulted"
+    on_timeout: ClassVar[Literal["censored", "defaulted"]] = "defaulted"
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -194,9 +194,9 @@ def check_semantics(rewards: Any) -> None:
 
 def check_default(rewards: Rewards, support: Interval) -> None:
     """Refuse a default that is not a reward of the family."""
-    least, most = rewards.range(support)
-    if rewards.silent == "defaulted" and not least <= rewards.default <= most:
-        bounds = f"[{least:g}, {most:g}]"
+    min_reward, max_reward = rewards.range(support)
+    if rewards.on_timeout == "defaulted" and not min_reward <= rewards.default <= max_reward:
+        bounds = f"[{min_reward:g}, {max_reward:g}]"
         message = f"the default value {rewards.default} is outside {bounds}: choose one within"
         raise InvalidInput(message, rewards.default)
 
@@ -213,7 +213,7 @@ def retention_us(retention: object, rewards: Rewards) -> int | None:
 
 
 def reported_reward(
-    id: str, value: Any, at: int, part: Any, revision: Any, *, least: float, most: float
+    id: str, value: Any, at: int, part: Any, revision: Any, *, min_reward: float, max_reward: float
 ) -> Reward:
     """Return a reward as somebody reports it, checked.
 
@@ -231,8 +231,8 @@ def reported_reward(
     """
     check_id(id)
     value = as_reward(value)
-    if not least <= value <= most:
-        raise outside(value, least, most)
+    if not min_reward <= value <= max_reward:
+        raise outside(value, min_reward, max_reward)
     if part != "" or type(revision) is not int or revision:
         check_part(part, revision)
     return Reward(id, at, value, part, revision)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.faults.gates import Between, between
-from tests.faults.town import Town
+from tests.faults.town import Cluster
 from tests.integration.postgres_server import PostgresServer, require_programs
 
 
@@ -35,9 +35,9 @@ def way(doomed: PostgresServer, tmp_path: Path, full: bool) -> Iterator[Between]
 
 
 @pytest.fixture
-def town(doomed: PostgresServer, way: Between, tmp_path: Path) -> Iterator[Town]:
+def town(doomed: PostgresServer, way: Between, tmp_path: Path) -> Iterator[Cluster]:
     """It serves, and has learned a little."""
-    found = Town(doomed, tmp_path, port=way.port)
+    found = Cluster(doomed, tmp_path, port=way.port)
     try:
         found.wait()
         found.decider.reward(found.decider.decide())

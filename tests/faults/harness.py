@@ -26,7 +26,7 @@ from belated.ids import key_of
 from belated.journals import PostgresJournal
 from belated.journals.arrivals import route
 from belated.learner.fold import same_sums
-from belated.ledger.receipts import Story
+from belated.ledger.receipts import DecisionStatus
 from belated.testing.simulator.checks import check_oracle
 from tests.faults import writers
 from tests.waiting import eventually
@@ -199,7 +199,7 @@ def _check_same(bandit: Bandit, replayed: Bandit) -> None:
 
 
 def _check_decisions(
-    stories: dict[str, Story], told: list[list[Any]], records: list[Record]
+    stories: dict[str, DecisionStatus], told: list[list[Any]], records: list[Record]
 ) -> int:
     """Each is known, and it is the one that was told, unless two raced for a shared name.
 
@@ -219,15 +219,17 @@ def _check_decisions(
     return len(made)
 
 
-def _check_rewards(bandit: Bandit, stories: dict[str, Story], told: list[list[Any]]) -> None:
+def _check_rewards(
+    bandit: Bandit, stories: dict[str, DecisionStatus], told: list[list[Any]]
+) -> None:
     """Each is learned with the value that everyone reports, or waits for its decision."""
-    parked = {key for ledger in bandit._fold.ledgers for key in ledger._parked.events}
+    unmatched = {key for ledger in bandit._fold.ledgers for key in ledger._parked.events}
     for kind, id, part, _ in told:
         if kind != "reward":
             continue
         story = stories[id]
         if story.state == "unknown":
-            assert key_of(id) in parked, f"the reward of {id!r} was lost"
+            assert key_of(id) in unmatched, f"the reward of {id!r} was lost"
             continue
         assert story.state == "rewarded"
         assert not any(one.value != writers.value_of(id, one.part) for one in story.told)

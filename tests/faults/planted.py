@@ -19,9 +19,9 @@ from belated.decider.unapplied import UnappliedDecisions
 from belated.events import Decision, Reward, Settled
 from belated.journals import Journal
 from belated.journals.memory.coordination import MemoryCoordinationStore
-from belated.learner import Account, Fold
-from belated.ledger import Ledger, Told, book, entries, parked
-from belated.ledger.parked import Parked
+from belated.learner import Fold, LearnerAdapter
+from belated.ledger import Ledger, Told, entries, entry_store, unmatched
+from belated.ledger.unmatched import UnmatchedEvents
 from belated.rewards import Rewards
 from belated.service.learning.learning_service import LearningService
 from belated.service.serving import group_commit
@@ -59,7 +59,7 @@ def dedup_forgotten_with_the_entry(patch: pytest.MonkeyPatch) -> None:
 
 def reward_before_decision_dropped(patch: pytest.MonkeyPatch) -> None:
     """What comes too early is not kept."""
-    patch.setattr(Parked, "add", lambda self, key, event, recorded: True)
+    patch.setattr(UnmatchedEvents, "add", lambda self, key, event, recorded: True)
 
 
 def revision_order_ignored(patch: pytest.MonkeyPatch) -> None:
@@ -97,15 +97,17 @@ def watermark_beyond_the_stamp(patch: pytest.MonkeyPatch) -> None:
 
 def default_not_subtracted(patch: pytest.MonkeyPatch) -> None:
     """A value that replaces another is added to it."""
-    revise = Account.revise
+    revise = LearnerAdapter.revise
 
-    def additive(self: Account, number: int, value: float) -> None:
+    def additive(self: LearnerAdapter, number: int, value: float) -> None:
         learner = self.learner
         assert learner.observed.n  # which folds in what waits
-        _, before = learner.observations[self.lane].get(self._columns.handle[number - self.base])
+        _, before = learner.observations[self.partition].get(
+            self._columns.handle[number - self.base]
+        )
         revise(self, number, value + before)
 
-    patch.setattr(Account, "revise", additive)
+    patch.setattr(LearnerAdapter, "revise", additive)
 
 
 def two_owners_of_one_snapshot(patch: pytest.MonkeyPatch) -> None:
@@ -152,7 +154,9 @@ def window_off_by_one(patch: pytest.MonkeyPatch) -> None:
 def settled_off_by_one(patch: pytest.MonkeyPatch) -> None:
     """A decision is settled one microsecond before it is due."""
     judge, settle = entries.judge, Ledger._settle
-    patch.setattr(book, "judge", lambda facts, watermark, *more: judge(facts, watermark + 1, *more))
+    patch.setattr(
+        entry_store, "judge", lambda facts, watermark, *more: judge(facts, watermark + 1, *more)
+    )
     patch.setattr(Ledger, "_settle", lambda self, window: settle(self, window - 1))
 
 
@@ -188,7 +192,7 @@ def lease_off_by_one(patch: pytest.MonkeyPatch) -> None:
 
 def duplicate_unmatched_reward_counted(patch: pytest.MonkeyPatch) -> None:
     """A retry that comes before its decision is kept a second time."""
-    patch.setattr(parked, "_says_the_same", lambda one, other: False)
+    patch.setattr(unmatched, "_says_the_same", lambda one, other: False)
 
 
 # --- in the glue of the service ------------------------------------------------------------------

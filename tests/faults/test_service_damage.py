@@ -7,12 +7,12 @@ from contextlib import closing
 from belated.journals import open_store
 from belated.published import PublishedModel
 from tests.faults.service_load import Load
-from tests.faults.town import Town, assert_nothing_lost
+from tests.faults.town import Cluster, assert_nothing_lost
 from tests.integration.damage import flip
 from tests.integration.processes import later
 
 
-def test_bits_that_flip(town: Town) -> None:
+def test_bits_that_flip(town: Cluster) -> None:
     """A snapshot is discarded and made anew. A record stops the learner there, and nothing else."""
     with Load(town.port) as load:
         later(lambda: len(load.answers) > 50)

@@ -17,7 +17,7 @@ from belated.journals import PostgresJournal
 from tests.faults.gates import Between
 from tests.faults.service_load import Load
 from tests.faults.test_postgres_outage import cut_off, hung, swallowed
-from tests.faults.town import Town, assert_nothing_lost
+from tests.faults.town import Cluster, assert_nothing_lost
 from tests.integration.locks import append_in
 from tests.integration.postgres_server import PostgresServer
 from tests.integration.processes import later
@@ -34,7 +34,7 @@ def stopped(server: PostgresServer) -> Iterator[None]:
         server.start()
 
 
-def outages(town: Town, way: Between) -> dict[str, AbstractContextManager[None]]:
+def outages(town: Cluster, way: Between) -> dict[str, AbstractContextManager[None]]:
     """Each of the ways to be away."""
     return {
         "stopped": stopped(town.server),
@@ -46,7 +46,7 @@ def outages(town: Town, way: Between) -> dict[str, AbstractContextManager[None]]
 
 @pytest.mark.parametrize("kind", ["stopped", "hung", "cut off", "swallowed"])
 def test_callers_do_not_notice_that_the_database_is_away(
-    town: Town, way: Between, kind: str, full: bool
+    town: Cluster, way: Between, kind: str, full: bool
 ) -> None:
     """They are answered within a second; afterwards all is in the journal, without a restart."""
     seconds = 60.0 if full else 5.0
@@ -65,7 +65,7 @@ def test_callers_do_not_notice_that_the_database_is_away(
     assert quick >= (0.999 if full else 0.99)  # other things may keep a small machine busy
 
 
-def test_a_decider_that_is_killed_while_the_database_is_away(town: Town, way: Between) -> None:
+def test_a_decider_that_is_killed_while_the_database_is_away(town: Cluster, way: Between) -> None:
     """What it has left is handed over by the next, which starts when the database is back."""
     with Load(town.port) as load:
         time.sleep(1)
@@ -82,7 +82,7 @@ def test_a_decider_that_is_killed_while_the_database_is_away(town: Town, way: Be
 
 
 def test_one_of_two_deciders_is_killed_while_the_database_is_away(
-    town: Town, way: Between, full: bool
+    town: Cluster, way: Between, full: bool
 ) -> None:
     """Callers go to the other, which hands over what the first has left."""
     seconds = 60.0 if full else 3.0
@@ -107,7 +107,7 @@ def test_one_of_two_deciders_is_killed_while_the_database_is_away(
     assert quick >= (0.999 if full else 0.99)
 
 
-def test_a_transaction_of_another_that_idles(town: Town, full: bool) -> None:
+def test_a_transaction_of_another_that_idles(town: Cluster, full: bool) -> None:
     """Nothing is read past it, which can be seen; callers are answered, and nothing is skipped."""
     seconds = 60.0 if full else 3.0
     with (
@@ -135,7 +135,7 @@ def test_a_transaction_of_another_that_idles(town: Town, full: bool) -> None:
     assert quick >= (0.999 if full else 0.99)
 
 
-def test_told_to_stop_while_the_database_is_away(town: Town, way: Between) -> None:
+def test_told_to_stop_while_the_database_is_away(town: Cluster, way: Between) -> None:
     """It ends with 0, in time, and leaves what waits to the next."""
     with Load(town.port) as load:
         time.sleep(1)
@@ -152,7 +152,7 @@ def test_told_to_stop_while_the_database_is_away(town: Town, way: Between) -> No
 
 
 @pytest.mark.parametrize("victim", ["decider", "learner", "database"])
-def test_kills(town: Town, victim: str, full: bool) -> None:
+def test_kills(town: Cluster, victim: str, full: bool) -> None:
     """SIGKILL under load, again and again: nothing acknowledged is lost, and all is learned."""
     rng = random.Random(1)
     if victim == "learner":  # so that each that is killed has begun with a snapshot

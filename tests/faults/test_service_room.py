@@ -11,7 +11,7 @@ import psycopg
 import pytest
 
 from belated.journals import PostgresJournal
-from tests.faults.town import Town
+from tests.faults.town import Cluster
 from tests.integration.postgres_server import PostgresServer, require_programs
 from tests.integration.processes import ROWS, later
 from tests.integration.small_disk import SmallDisk
@@ -30,7 +30,7 @@ def disk() -> Iterator[SmallDisk]:
 
 
 @pytest.fixture(scope="module")
-def town(disk: SmallDisk, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Town]:
+def town(disk: SmallDisk, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     """On a server with few connections, and with everything on the small disk."""
     require_programs()
     with pytest.MonkeyPatch.context() as patch:
@@ -38,7 +38,7 @@ def town(disk: SmallDisk, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
         server = PostgresServer({"max_connections": "9", "superuser_reserved_connections": "0"})
     try:
         PostgresJournal.create_tables(server.dsn)
-        found = Town(server, tmp_path_factory.mktemp("town"), spool=False)
+        found = Cluster(server, tmp_path_factory.mktemp("town"), spool=False)
         try:
             found.wait()
             yield found
@@ -50,7 +50,7 @@ def town(disk: SmallDisk, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
 
 
 @contextmanager
-def no_room(town: Town, disk: SmallDisk) -> Iterator[None]:
+def no_room(town: Cluster, disk: SmallDisk) -> Iterator[None]:
     """While the disk is full."""
     if not disk.mounted:
         pytest.skip("only root can mount a small disk")
@@ -62,7 +62,7 @@ def no_room(town: Town, disk: SmallDisk) -> Iterator[None]:
 
 
 @contextmanager
-def no_lock(town: Town, disk: SmallDisk) -> Iterator[None]:
+def no_lock(town: Cluster, disk: SmallDisk) -> Iterator[None]:
     """While another holds a partition: one of those that the batch needs."""
     with psycopg.connect(town.server.dsn) as other:
         other.execute("SELECT FROM belated.partition WHERE partition = 1 FOR UPDATE")
@@ -70,7 +70,7 @@ def no_lock(town: Town, disk: SmallDisk) -> Iterator[None]:
 
 
 @contextmanager
-def no_connection(town: Town, disk: SmallDisk) -> Iterator[None]:
+def no_connection(town: Cluster, disk: SmallDisk) -> Iterator[None]:
     """While others have all connections, those of the service too."""
     others: list[psycopg.Connection] = []
 
@@ -99,9 +99,9 @@ def no_connection(town: Town, disk: SmallDisk) -> Iterator[None]:
 
 @pytest.mark.parametrize("trouble", [no_room, no_lock, no_connection])
 def test_503_and_nothing_of_a_batch(
-    town: Town,
+    town: Cluster,
     disk: SmallDisk,
-    trouble: Callable[[Town, SmallDisk], AbstractContextManager[None]],
+    trouble: Callable[[Cluster, SmallDisk], AbstractContextManager[None]],
     full: bool,
 ) -> None:
     """It says when to come again; then the same process takes the batch, and all is learned."""

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from belated.exceptions import OwnerSuperseded
+from belated.exceptions import OwnerFenced
 from belated.journals import Journal, Snapshot
 from belated.testing import JournalContract, ManualClock
 from belated.testing.simulator import FAULTS, run, sweep
@@ -115,7 +115,7 @@ class TestSimulatedJournal(JournalContract):
             assert isinstance(other, SimulatedJournal)
             one.acquire(0)
             other.acquire(0)
-            with pytest.raises(OwnerSuperseded):
+            with pytest.raises(OwnerFenced):
                 one.save(Snapshot(0, 0, "v1", {"ledger": b"0"}))
             other.save(Snapshot(0, 0, "v1", {"ledger": b"0"}))
             one.acquire(0)

@@ -42,7 +42,7 @@ def write_config(folder: Path, address: str, *server: str) -> Path:
     return file
 
 
-class Town:
+class Cluster:
     """A decider and a learner, with their files.
 
     Args:
@@ -139,7 +139,7 @@ class Town:
             process.kill()
 
 
-def assert_nothing_lost(town: Town, load: Load) -> str:
+def assert_nothing_lost(town: Cluster, load: Load) -> str:
     """All that was acknowledged is in the journal and counts once; learner and decider know it.
 
     Ends the learner, so that it saves what it knows: that, and not what this process makes of the
@@ -194,7 +194,7 @@ def _empty() -> Fold:
     return Fold(DelayedUCB(2, Bernoulli()), Explicit(), partitions=PARTITIONS)
 
 
-def _knows_all(town: Town) -> bool:
+def _knows_all(town: Cluster) -> bool:
     return sum(map(len, town.records())) == town.state().get("version")
 
 

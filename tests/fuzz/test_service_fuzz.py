@@ -32,7 +32,7 @@ from belated.journals import Store, open_store
 from belated.learner.fold import Fold
 from belated.service import Definition, create_app
 from belated.service.access.keys import SCOPES, new_key
-from belated.service.access.tokens import TokenKeys
+from belated.service.access.tokens import TokenSecrets
 from belated.service.http.app import AROUND, Service
 from belated.service.http.routes import BANDIT_ROUTES
 from tests.fuzz.documents import CANARY, for_features, for_rows
@@ -158,7 +158,7 @@ class Both:
     def __init__(self, store: Store, lines: list[str]) -> None:
         self.store = store
         self.lines = lines
-        keys = TokenKeys({"k1": bytes(range(32))})
+        keys = TokenSecrets({"k1": bytes(range(32))})
         self.open = Fuzzed(create_app(OPEN, store, learn=True))
         self.keyed = Fuzzed(create_app(KEYED, store, learn=True, auth="keys", token_keys=keys))
         self.keyed.ask_for_keys(store)

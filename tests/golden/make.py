@@ -22,9 +22,9 @@ from belated.events import (
     Activation,
     Decision,
     Event,
+    ModeChanged,
     Reward,
     Settled,
-    Switched,
     Void,
     encode,
 )
@@ -74,7 +74,10 @@ def happened() -> Iterator[tuple[int, Event]]:
         if n % 17 == 5:
             yield now + HOUR, Void(id, now + HOUR)
         if n % 20 == 19:
-            yield now + HOUR, Switched(now + HOUR, "freeze" if n % 40 == 19 else "learn", "golden")
+            yield (
+                now + HOUR,
+                ModeChanged(now + HOUR, "freeze" if n % 40 == 19 else "learn", "golden"),
+            )
             yield from ((now + HOUR, Settled(p, now + HOUR)) for p in range(PARTITIONS))
     late = START + 400 * HOUR
     yield late, Reward("order 0", late, 1.0)

@@ -52,7 +52,7 @@ def test_bandits_in_one_file_know_nothing_of_each_other(tmp_path: Path) -> None:
         ) as other,
     ):
         one.observe(one.decide(np.eye(3), id="a").id, 1.0)
-        assert other.observe("a", 1.0).status == "parked"
+        assert other.observe("a", 1.0).status == "unmatched"
         one.save()
         other.save()
     with Bandit(policy=UCB, rewards=EVER, journal=SQLiteJournal(path, bandit="one")) as again:

@@ -21,11 +21,11 @@ from belated.events import (
     Activation,
     Decision,
     Event,
+    ModeChanged,
     Opaque,
     Record,
     Reward,
     Settled,
-    Switched,
     Void,
     encode,
 )
@@ -422,7 +422,7 @@ class TestEntry:
         assert "2023-11-14T23:13:20.000Z  decision, position 2" in text
         told = json.loads(said(capsys, "show", "a", path, "--json"))
         assert [(one["kind"], one["status"]) for one in told["records"]] == [
-            ("reward", "parked"),
+            ("reward", "unmatched"),
             ("decision", "decided"),
             ("activation", "activated"),
         ]
@@ -435,7 +435,7 @@ class TestEntry:
             journal.import_records([Record(0, 1, 1 << 60, Opaque(bytes([99]) + b"?"))])
         assert "no record of late" in said(capsys, "show", "late", path, code=1)
         text = said(capsys, "show", "early", path)
-        assert "parked" in text
+        assert "unmatched" in text
         assert "1 event of this partition cannot be read" in text
 
     def test_what_was_forgotten(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -879,7 +879,7 @@ def exported_slowly(journal: Journal) -> Iterator[Record]:
 
 def key_partition(event: Event, partitions: int) -> int:
     """Where an event of a decision belongs."""
-    assert not isinstance(event, Settled | Switched)
+    assert not isinstance(event, Settled | ModeChanged)
     return partition_of(key_of(event.id), partitions)
 
 

@@ -58,7 +58,7 @@ def test_there_is_one() -> None:
     found = expected(HERE / RELEASES[-1])["bandits"]
     states = {state for one in found.values() for state, count in one["counts"].items() if count}
     assert states == set(found["explicit"]["counts"]), states
-    assert {"parked", "duplicate", "revised", "late", "switched"} <= set(
+    assert {"unmatched", "duplicate", "revised", "late", "switched"} <= set(
         found["explicit"]["counters"]
     )
 

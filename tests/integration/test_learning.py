@@ -13,7 +13,7 @@ import pytest
 from belated import Bandit, Bernoulli, DefaultAfter, DelayedUCB, Explicit
 from belated.decider import ParsedRequest
 from belated.events import Decision, Opaque, Record, Void
-from belated.exceptions import JournalError, OwnerSuperseded, UnknownEvent
+from belated.exceptions import JournalError, OwnerFenced, UnknownEvent
 from belated.journals import Store
 from belated.journals.arrivals import system_clock
 from belated.learner.fold import Fold, same_sums
@@ -139,9 +139,9 @@ def test_one_that_was_cut_off_can_neither_publish_nor_save(
     time.sleep(0.5)
     until_idle(next_one)
     assert next_one.leads()
-    with pytest.raises(OwnerSuperseded):
+    with pytest.raises(OwnerFenced):
         slow.coordination.publish(b"old", epoch)
-    with pytest.raises(OwnerSuperseded):
+    with pytest.raises(OwnerFenced):
         fold.save(slow.journal)
     slow.lease._ends = time.monotonic() + 100  # it believes that it still leads
     slow._publish_at = 0.0

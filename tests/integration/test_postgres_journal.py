@@ -20,7 +20,7 @@ from belated.exceptions import (
     JournalClosed,
     JournalError,
     JournalMismatch,
-    OwnerSuperseded,
+    OwnerFenced,
     SnapshotWarning,
 )
 from belated.journals import Journal, PostgresJournal, Snapshot
@@ -389,7 +389,7 @@ def test_of_two_owners_only_the_last_can_save(dsn: str, bandit: str) -> None:
         assert [slow.acquire(0), slow.acquire(1)] == [1, 1]
         slow.save(Snapshot(0, 1, "v1", {"ledger": b"1"}))
         assert quick.acquire(0) == 2
-        with pytest.raises(OwnerSuperseded, match="partition 0"):
+        with pytest.raises(OwnerFenced, match="partition 0"):
             slow.save(Snapshot(0, 2, "v1", {"ledger": b"slow"}))
         assert quick.load(0) == Snapshot(0, 1, "v1", {"ledger": b"1"})
         slow.save(Snapshot(1, 1, "v1", {"ledger": b"1"}))
@@ -402,8 +402,8 @@ def test_of_two_owners_only_the_last_can_save(dsn: str, bandit: str) -> None:
 
 def test_an_error_of_owners_can_be_pickled() -> None:
     """As every error of the library."""
-    error = pickle.loads(pickle.dumps(OwnerSuperseded(3)))
-    assert isinstance(error, OwnerSuperseded)
+    error = pickle.loads(pickle.dumps(OwnerFenced(3)))
+    assert isinstance(error, OwnerFenced)
     assert error.partition == 3
 
 

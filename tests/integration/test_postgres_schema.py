@@ -10,7 +10,7 @@ import pytest
 
 from belated.cli.main import main
 from belated.events import Settled, Void
-from belated.exceptions import JournalError, NewerFormat
+from belated.exceptions import JournalError, UnsupportedFormat
 from belated.journals import PostgresJournal
 from belated.journals.postgres.queries import VERSION, migrations, query, schema
 
@@ -122,7 +122,7 @@ def test_older_and_newer_tables(empty: str) -> None:
     execute(empty, f"INSERT INTO belated.migration VALUES ({VERSION + 1}, {VERSION})")
     PostgresJournal(empty, bandit="offers").close()
     execute(empty, f"UPDATE belated.migration SET oldest = {VERSION + 1} WHERE version > {VERSION}")
-    with pytest.raises(NewerFormat, match="upgrade belated"):
+    with pytest.raises(UnsupportedFormat, match="upgrade belated"):
         PostgresJournal(empty, bandit="offers")
     execute(empty, "DELETE FROM belated.migration")
     with pytest.raises(JournalError, match="belated schema --from 0"):

@@ -155,14 +155,14 @@ def test_the_whole_story_of_a_decision(client: Client) -> None:
 def test_a_story_is_settled_as_far_as_the_journal_is(serving: Serving) -> None:
     """After the window it is censored, after the retention forgotten; a late reward still comes."""
     with Client(serving.url, bandit="short") as client:
-        silent, late = client.decide(ROWS).id, client.decide(ROWS).id
-        assert client.entry(silent).state == "pending"
-        eventually(lambda: client.entry(silent).state == "censored")
+        on_timeout, late = client.decide(ROWS).id, client.decide(ROWS).id
+        assert client.entry(on_timeout).state == "pending"
+        eventually(lambda: client.entry(on_timeout).state == "censored")
         client.observe(late, 2.5)
         story = client.entry(late)
         assert (story.state, story.value, story.late) == ("rewarded", 2.5, True)
-        eventually(lambda: client.entry(silent).forgotten)
-        assert client.entry(silent).state == "censored"
+        eventually(lambda: client.entry(on_timeout).forgotten)
+        assert client.entry(on_timeout).state == "censored"
 
 
 def test_an_unknown_id_is_no_error(http: httpx.Client, client: Client) -> None:
@@ -176,7 +176,7 @@ def test_an_unknown_id_is_no_error(http: httpx.Client, client: Client) -> None:
     assert [one.json() for one in answers] == [
         {"id": id, "status": "accepted"} for id in ("nobody", known)
     ]
-    assert client.entry("nobody").state == "parked"
+    assert client.entry("nobody").state == "unmatched"
 
 
 @pytest.mark.parametrize(

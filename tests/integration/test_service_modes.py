@@ -14,7 +14,7 @@ import pytest
 from belated import Bernoulli, DelayedUCB, Explicit
 from belated.cli.main import main
 from belated.decider.unapplied import UnappliedDecisions
-from belated.events import Decision, Switched
+from belated.events import Decision, ModeChanged
 from belated.journals import Store
 from belated.learner.fold import Fold
 from belated.published import PublishedModel
@@ -165,7 +165,7 @@ def test_the_fold_passes_over_a_change_of_mode(
         for partition in range(2):
             for record in journal.read(partition, 0, 1000):
                 folds[0].take(record)
-                if not isinstance(record.event, Switched):
+                if not isinstance(record.event, ModeChanged):
                     folds[1].take(record)
     assert folds[0].digest == folds[1].digest
     assert folds[0].counters["switched"] == 3

@@ -14,7 +14,7 @@ from belated import Bernoulli, DelayedUCB, Explicit
 from belated.exceptions import InvalidInput, ServiceError
 from belated.journals import Store
 from belated.service import Client, Definition, create_app
-from belated.service.access.tokens import TokenKeys
+from belated.service.access.tokens import TokenSecrets
 from belated.service.http.app import AROUND
 from belated.service.http.routes import BANDIT_ROUTES
 from belated.service.wire.problem import Problem
@@ -23,7 +23,7 @@ from tests.integration.keyrings import Made, known
 from tests.integration.serving import Serving, served
 
 ROWS = [[1.0, 0.0], [0.0, 1.0]]
-KEYS = TokenKeys({"k1": bytes(range(32))})
+KEYS = TokenSecrets({"k1": bytes(range(32))})
 FORGED = "k1." + "A" * 72
 
 

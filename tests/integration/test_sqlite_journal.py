@@ -9,13 +9,13 @@ from belated.events import Event, Record, Reward, Settled, Void, encode
 from belated.exceptions import (
     CorruptEvent,
     CorruptJournal,
-    ForeignFile,
     InvalidInput,
     JournalError,
     JournalMismatch,
     JournalUnavailable,
-    NewerFormat,
+    NotAJournal,
     SnapshotWarning,
+    UnsupportedFormat,
 )
 from belated.journals import Journal, Snapshot, SQLiteJournal
 from belated.testing import JournalContract, ManualClock
@@ -121,7 +121,7 @@ def test_a_newer_format_is_refused_and_left_alone(path: Path) -> None:
     filled(path)
     meddle(path, "PRAGMA user_version = 99")
     before = path.read_bytes()
-    with pytest.raises(NewerFormat, match=r"99.*upgrade"):
+    with pytest.raises(UnsupportedFormat, match=r"99.*upgrade"):
         SQLiteJournal(path, bandit="offers")
     assert path.read_bytes() == before
 
@@ -149,7 +149,7 @@ def test_a_file_of_something_else_is_refused_and_left_alone(
     """Whatever it is, it is the same to the byte, without a log beside it."""
     make(path)
     before = path.read_bytes()
-    with pytest.raises(ForeignFile, match="choose another file"):
+    with pytest.raises(NotAJournal, match="choose another file"):
         SQLiteJournal(path, bandit="offers")
     assert path.read_bytes() == before
     assert list(path.parent.iterdir()) == [path]

@@ -91,8 +91,8 @@ class Settings:
             Oracle(
                 [record for record in records if record.partition == partition],
                 rewards=self.rewards,
-                least=fold.least,
-                most=fold.most,
+                min_reward=fold.min_reward,
+                max_reward=fold.max_reward,
                 retention=fold.retention,
             )
             for partition in range(journal.partitions)

@@ -12,9 +12,9 @@ from belated.events import (
     Activation,
     Decision,
     Event,
+    ModeChanged,
     Reward,
     Settled,
-    Switched,
     Void,
     decode,
     encode,
@@ -47,7 +47,7 @@ events: st.SearchStrategy[Event] = (
     | rewards
     | marks
     | st.builds(Settled, partition=integers, until=integers)
-    | st.builds(Switched, at=integers, mode=st.text(), reason=st.text())
+    | st.builds(ModeChanged, at=integers, mode=st.text(), reason=st.text())
 )
 
 

@@ -21,8 +21,8 @@ from belated.events import Activation, Decision, Event, Opaque, Record, Reward, 
 from belated.families import Family
 from belated.ids import key_of, partition_of
 from belated.inputs import Matrix
-from belated.learner import Account, Learner
-from belated.ledger import Changes, Ledger, State
+from belated.learner import Learner, LearnerAdapter
+from belated.ledger import Ledger, LedgerListener, State
 from belated.ledger import ledger as folding
 from belated.ledger.packing import pack, unpack
 from belated.policies import Policy
@@ -85,19 +85,23 @@ class World:
     rewards: Rewards
     records: list[Record]
     retention: int | None = None
-    least: float = -1e9
-    most: float = 1e9
+    min_reward: float = -1e9
+    max_reward: float = 1e9
 
     def oracle(self, records: Iterable[Record] | None = None) -> Oracle:
         """The oracle of this world, told these records or its own."""
         given = self.records if records is None else records
-        bounds: dict[str, Any] = {"least": self.least, "most": self.most}
+        bounds: dict[str, Any] = {"least": self.min_reward, "most": self.max_reward}
         return Oracle(given, rewards=self.rewards, retention=self.retention, **bounds)
 
-    def ledger(self, changes: Changes, records: Iterable[Record] | None = None) -> Ledger:
+    def ledger(self, changes: LedgerListener, records: Iterable[Record] | None = None) -> Ledger:
         """A ledger of this world, told these records or its own."""
         ledger = Ledger(
-            self.rewards, changes, least=self.least, most=self.most, retention=self.retention
+            self.rewards,
+            changes,
+            min_reward=self.min_reward,
+            max_reward=self.max_reward,
+            retention=self.retention,
         )
         for record in self.records if records is None else records:
             ledger.fold(record)
@@ -127,10 +131,12 @@ def worlds(
     if retained is None:
         retained = draw(st.booleans())
     retention = draw(st.integers(0, 4)) + (rewards.window_us or 3) if retained else None
-    least, most = draw(st.sampled_from([(0.0, 1.0), (-1e9, 1e9)])) if bounds is None else bounds
+    min_reward, max_reward = (
+        draw(st.sampled_from([(0.0, 1.0), (-1e9, 1e9)])) if bounds is None else bounds
+    )
     many = draw(st.sampled_from([0, size // 2]))
     happened = draw(st.lists(steps, min_size=many, max_size=size))
-    return World(rewards, recorded(happened), retention, least, most)
+    return World(rewards, recorded(happened), retention, min_reward, max_reward)
 
 
 class Recorder:
@@ -154,9 +160,9 @@ class Recorder:
             assert number not in self.values
             self.decisions[number] = decision
         if expected:
-            self.expect(number)
+            self.add_pending(number)
 
-    def expect(self, number: int, again: bool = False) -> None:
+    def add_pending(self, number: int, again: bool = False) -> None:
         """It is neither pending nor learned."""
         self._check_known(number)
         assert number not in self.pending
@@ -164,7 +170,7 @@ class Recorder:
         self.pending.add(number)
         self.expected.add(number)
 
-    def withdraw(self, number: int) -> None:
+    def remove_pending(self, number: int) -> None:
         """It is pending."""
         self._check_known(number)
         self.pending.remove(number)
@@ -254,7 +260,7 @@ def check(ledger: Ledger, recorder: Recorder, oracle: Oracle, records: Sequence[
     # Every event has one status, also after it was taken up or given up.
     assert min(ledger.counters.values(), default=0) >= 0
     assert sum(ledger.counters.values()) == len(records)
-    assert ledger.counters["parked"] == oracle.parked
+    assert ledger.counters["unmatched"] == oracle.unmatched
     assert ledger.counters["orphaned"] == oracle.orphaned
     # Forgotten.
     assert ledger.watermark == oracle.watermark
@@ -473,7 +479,7 @@ def test_what_is_forgotten_leaves_memory_and_stays_counted(world: World) -> None
     assert counts_of(ledger) == oracle.counts
     assert sum(counts.values()) == sum(counts_of(ledger).values())
     assert sum(ledger.counters.values()) == events + 1
-    assert ledger.counters["parked"] == 0
+    assert ledger.counters["unmatched"] == 0
     left = ledger.counts[State.PENDING] + ledger.counts[State.DORMANT]
     assert left == len(oracle.entries)
     assert len(recorder.forgotten) == len(recorder.decisions) - left
@@ -561,12 +567,12 @@ def test_the_learner_holds_what_the_oracle_says(family: Family, data: st.DataObj
     """After any records, one by one or in bulk, in one lane or in several."""
     world = data.draw(learnable(family))
     partitions, bulk = data.draw(st.sampled_from([1, 4])), data.draw(st.booleans())
-    learner = Learner(policy_of(family), lanes=partitions)
+    learner = Learner(policy_of(family), partitions=partitions)
     streams = split(world.records, partitions)
 
     def fold() -> None:
-        for lane, stream in enumerate(streams):
-            world.ledger(Account(learner, lane), stream)
+        for partition, stream in enumerate(streams):
+            world.ledger(LearnerAdapter(learner, partition), stream)
 
     with mock.patch.object(folding, "_DROPPED", 1):
         if bulk:
@@ -598,9 +604,9 @@ def test_to_be_put_right_is_never_to_have_been_wrong(family: Family, data: st.Da
     """The estimate is that of a ledger which heard of nothing but the final truth."""
     world = data.draw(learnable(family))
     corrected, right = Learner(policy_of(family)), Learner(policy_of(family))
-    world.ledger(Account(corrected))
+    world.ledger(LearnerAdapter(corrected))
     truth = World(Explicit(), truth_of(world.oracle()))
-    truth.ledger(Account(right))
+    truth.ledger(LearnerAdapter(right))
     one, other = corrected.estimate, right.estimate
     assert (one.n, corrected.model.pending) == (other.n, right.model.pending)
     np.testing.assert_allclose(one.theta, other.theta, atol=TOLERANCE[family])

@@ -93,10 +93,10 @@ class Ledger:
         self.steps = 0
         self.least, self.most = math.inf, 0.0
 
-    def expect(self, x: Vector, _: float, __: int) -> None:
+    def add_pending(self, x: Vector, _: float, __: int) -> None:
         """A row is chosen."""
         weight = self.model.upper([x], 1.0)[3]
-        self.model.expect(x, weight)
+        self.model.add_pending(x, weight)
         self.pending.append((x, weight))
         self.decided += weight * np.outer(x, x)
 
@@ -108,12 +108,12 @@ class Ledger:
             self.observed += gained * np.outer(x, x)
             self.learned.append((x, y, weight, gained))
 
-    def withdraw(self, _: Vector, __: float, at: int) -> None:
+    def remove_pending(self, _: Vector, __: float, at: int) -> None:
         """Something pending leaves without a reward."""
         if self.pending:
             x, weight = self.pending.pop(at % len(self.pending))
             self.decided -= weight * np.outer(x, x)
-            if not self.model.withdraw(x, weight):
+            if not self.model.remove_pending(x, weight):
                 self.model.renew(self.observed, self.decided)
 
     def retract(self, _: Vector, __: float, at: int) -> None:
@@ -143,7 +143,7 @@ class Ledger:
         assert self.model.pending == len(self.pending)
 
 
-verbs = st.sampled_from(["expect", "expect", "learn", "withdraw", "retract"])
+verbs = st.sampled_from(["add_pending", "add_pending", "learn", "remove_pending", "retract"])
 
 
 @pytest.mark.parametrize("using", [kernels.plain, kernels.compiled], ids=["plain", "compiled"])

@@ -18,7 +18,7 @@ from belated.statistics import Information, Observations
 class Kept:
     """A model whose roots are renewed as its documentation asks.
 
-    A decision is named by the number :meth:`expect` returns. Sums are made from the decisions that
+    A decision is named by the number :meth:`add_pending` returns. Sums are made from the decisions that
     are left, so that nothing is lost when a long row is taken out of them.
     """
 
@@ -36,13 +36,13 @@ class Kept:
         """The information of a row at its linear predictor, as it is frozen at the choice."""
         return self.model.upper(x[None, :], 0.0)[3]
 
-    def expect(self, x: Vector) -> int:
+    def add_pending(self, x: Vector) -> int:
         """A decision for this row."""
         name = self._next
         self._next += 1
         self.rows[name] = x
         self.frozen[name] = self.weight(x)
-        self.model.expect(x, self.frozen[name])
+        self.model.add_pending(x, self.frozen[name])
         self._stepped()
         return name
 
@@ -67,9 +67,9 @@ class Kept:
         self.rewards[name] = y
         self._stepped()
 
-    def withdraw(self, name: int) -> None:
+    def remove_pending(self, name: int) -> None:
         """It is left without a reward."""
-        if self.model.withdraw(self.rows.pop(name), self.frozen.pop(name)):
+        if self.model.remove_pending(self.rows.pop(name), self.frozen.pop(name)):
             self._stepped()
         else:
             self.renew()

@@ -77,7 +77,7 @@ POLICIES: dict[str, Policy] = {
 
 DELAYS: dict[str, DelayProcess] = {
     "geometric": delays.Geometric(mean=30),
-    "batches": delays.Midnight(40),
+    "batches": delays.Batched(40),
 }
 
 

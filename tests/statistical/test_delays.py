@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from belated.delays import (
     NEVER,
+    Batched,
     BlockDependent,
     Constant,
     DelayProcess,
@@ -22,7 +23,6 @@ from belated.delays import (
     LazyMarkov,
     Lognormal,
     Lomax,
-    Midnight,
     Mixture,
     RegimeSwitch,
     Uniform,
@@ -176,7 +176,7 @@ def test_geometric_delays_leave_their_mean_outstanding(full: bool) -> None:
 
 def test_midnight_leaves_half_a_period_outstanding_on_average() -> None:
     """The average of G_t over whole periods is (P - 1)/2, and the largest P - 1."""
-    process = Midnight(1000)
+    process = Batched(1000)
     missing = outstanding(process.sample(10_000, np.random.default_rng()))
     assert missing.mean() == process.mean == 499.5
     assert missing.max() == process.params().bound == 999

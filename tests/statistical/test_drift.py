@@ -67,7 +67,7 @@ def test_roots_that_are_renewed_do_not_drift(dim: int, family: Family, full: boo
             model.renew(observed, decided)
             last = t
         frozen[t] = model.upper(x[None, :], 0.0)[3]
-        model.expect(x, float(frozen[t]))
+        model.add_pending(x, float(frozen[t]))
         learned[t] = model.learn(x, float(rewards[t]))
     found = drift(model.observed, rows, learned, rng), drift(model.decided, rows, frozen, rng)
     print(f"\nd={dim} {family}: observed {found[0]:.1e}, decided {found[1]:.1e}")

@@ -59,7 +59,7 @@ def walk(
     for _ in range(200):
         step, reward = rng.integers(6), float(rng.choice(rewards))
         if step <= 1:
-            pending.append(kept.expect(rows[rng.integers(8)]))
+            pending.append(kept.add_pending(rows[rng.integers(8)]))
         elif step == 2 and pending:
             learned.append(pending.pop(rng.integers(len(pending))))
             kept.learn(learned[-1], reward)
@@ -69,7 +69,7 @@ def walk(
         elif step == 4 and learned:
             kept.revise(learned[rng.integers(len(learned))], reward)
         elif step == 5 and pending:
-            kept.withdraw(pending.pop(rng.integers(len(pending))))
+            kept.remove_pending(pending.pop(rng.integers(len(pending))))
         check(kept, rows)
 
 
@@ -164,11 +164,11 @@ def test_a_gaussian_reward_of_a_long_row_is_taken_back_exactly(length: float) ->
     rng = np.random.default_rng(1)
     model = Model(Prior.ridge(3), Gaussian())
     for x in sphere(50, 3, rng):
-        model.expect(x, 1.0)
+        model.add_pending(x, 1.0)
         model.learn(x, float(rng.normal()))
     theta, covariance = moved(model)
     long = length * sphere(1, 3, rng)[0]
-    model.expect(long, 1.0)
+    model.add_pending(long, 1.0)
     weight = model.learn(long, 5.0)
     if not model.retract(long, 5.0, weight):
         assert length >= 1e4
@@ -187,7 +187,7 @@ def test_counts_learned_and_taken_back_leave_the_prior(y: float) -> None:
     rewards = [5.0, y]
     weights = []
     for x, reward in zip(rows, rewards, strict=True):
-        model.expect(x, 1.0)
+        model.add_pending(x, 1.0)
         weights.append(model.learn(x, reward))
     for x, reward, weight in zip(rows, rewards, weights, strict=True):
         before = float(x @ model.theta)
@@ -200,6 +200,6 @@ def test_a_count_taken_back_at_once_leaves_theta_where_it_was() -> None:
     """Learning a mild count and taking it back is no step at all."""
     model = Model(Prior.ridge(2), Poisson())
     x = np.array([0.6, 0.8])
-    model.expect(x, 1.0)
+    model.add_pending(x, 1.0)
     assert model.retract(x, 4.0, model.learn(x, 4.0))
     assert np.abs(model.theta).max() < 1e-8

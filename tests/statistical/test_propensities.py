@@ -56,7 +56,7 @@ def settled(
     rows = sphere(decisions, rng) if decisions else np.empty((0, DIM))
     weights = [learner.model.predict(x)[1] for x in rows]
     for x, weight in zip(rows, weights, strict=True):
-        learner.expect(x, weight)
+        learner.add_pending(x, weight)
     for x, weight in list(zip(rows, weights, strict=True))[: 4 * decisions // 5]:
         mean = float(policy.family.mean(x @ theta))
         learner.learn(x, float(rng.random() < mean), weight)

@@ -40,7 +40,7 @@ DELAYS: dict[str, DelayProcess] = {
     "geo1000": delays.Geometric(mean=1000),
     "lomax": delays.Lomax(shape=1.2, scale=100),
     "const1000": delays.Constant(1000),
-    "batch1000": delays.Midnight(1000),
+    "batch1000": delays.Batched(1000),
     "never30": delays.Mixture(never=0.3, base=delays.Geometric(mean=100)),
 }
 
@@ -131,14 +131,14 @@ class Recomputing(Learner):
         self._out: dict[int, tuple[Vector, float]] = {}
         self.changed = 0.0
 
-    def expect(self, x: Vector, weight: float) -> None:
+    def add_pending(self, x: Vector, weight: float) -> None:
         """As ours; the simulation keeps every row, so that its identity names it."""
         self._out[id(x)] = (x, weight)
-        super().expect(x, weight)
+        super().add_pending(x, weight)
 
-    def learn(self, x: Vector, y: float, weight: float, lane: int = 0) -> int:
+    def learn(self, x: Vector, y: float, weight: float, partition: int = 0) -> int:
         """With the weight that it has by now."""
-        return super().learn(x, y, self._out.pop(id(x))[1], lane)
+        return super().learn(x, y, self._out.pop(id(x))[1], partition)
 
     def fit(self) -> None:
         """As ours, then with new weights for all that is pending."""

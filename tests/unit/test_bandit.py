@@ -170,7 +170,7 @@ def test_every_status(clock: ManualClock) -> None:
     assert bandit.observe("a", 1.0).status == "duplicate"
     assert bandit.observe("a", 0.5, part="sale").status == "revised"
     assert bandit.observe("a", 0.0, revision=1).status == "revised"
-    assert bandit.observe("nobody", 1.0).status == "parked"
+    assert bandit.observe("nobody", 1.0).status == "unmatched"
     assert bandit.void("b").status == "voided"
     assert bandit.observe("b", 1.0).status == "voided"
     clock.now += DAY_US + 1
@@ -194,8 +194,8 @@ def test_an_expired_reward_while_the_decision_is_remembered(clock: ManualClock) 
 def test_a_parked_reward_is_learned_when_its_decision_comes(clock: ManualClock) -> None:
     """Even before the decision is known, nothing is lost; a retry of it changes nothing."""
     bandit = opened(clock)
-    assert bandit.observe("a", 1.0).status == "parked"
-    assert bandit.observe("a", 1.0).status in ("parked", "duplicate")
+    assert bandit.observe("a", 1.0).status == "unmatched"
+    assert bandit.observe("a", 1.0).status in ("unmatched", "duplicate")
     assert bandit.entry("a").state == "unknown"
     bandit.decide(ROWS, id="a")
     assert bandit.entry("a").state == "rewarded"

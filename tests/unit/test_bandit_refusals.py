@@ -26,13 +26,13 @@ from belated import (
 )
 from belated.exceptions import (
     CorruptEvent,
-    ForeignFile,
     InvalidInput,
     JournalClosed,
     JournalMismatch,
-    NewerFormat,
+    NotAJournal,
     ReadOnly,
     RewardConflict,
+    UnsupportedFormat,
 )
 from belated.journals import MemoryJournal, SQLiteJournal
 from belated.policies import Policy
@@ -190,7 +190,7 @@ def test_a_file_of_a_newer_release_is_left_alone(tmp_path: Path) -> None:
     path = tmp_path / "offers.db"
     Bandit(policy=UCB, rewards=Explicit(), journal=SQLiteJournal(path, bandit="b")).close()
     _meddle(path, "PRAGMA user_version = 99")
-    with pytest.raises(NewerFormat, match="upgrade belated"):
+    with pytest.raises(UnsupportedFormat, match="upgrade belated"):
         SQLiteJournal(path, bandit="b")
 
 
@@ -198,7 +198,7 @@ def test_a_file_of_something_else_is_left_alone(tmp_path: Path) -> None:
     """It says to choose another file."""
     path = tmp_path / "offers.db"
     path.write_bytes(b"no database at all, but long enough to be taken for one" * 100)
-    with pytest.raises(ForeignFile, match="choose another file"):
+    with pytest.raises(NotAJournal, match="choose another file"):
         SQLiteJournal(path, bandit="b")
 
 

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from belated import Bandit, Bernoulli, DelayedUCB, Explicit
-from belated.events import Switched
+from belated.events import ModeChanged
 from belated.exceptions import BanditOff, FallbackWarning, InvalidInput
 from belated.inputs import Row
 from belated.journals import Journal, MemoryJournal, SQLiteJournal
@@ -123,7 +123,7 @@ def test_a_bandit_obeys_the_mode_in_its_journal() -> None:
             one.decide(ROWS)
         with pytest.raises(BanditOff):
             one.decide_many([ROWS])
-    journal.append([Switched(0, "baseline")])
+    journal.append([ModeChanged(0, "baseline")])
     made = [other.decide(ROWS) for _ in range(4)]
     assert [(decision.index, decision.propensity) for decision in made] == [(0, 1.0)] * 4
     other.change_mode("learn")

@@ -19,7 +19,7 @@ from belated import theory
 from belated.cli import bounds as command
 from belated.cli.delay_lines import read_delays
 from belated.cli.main import main
-from belated.delays import NEVER, Empirical, Geometric, Midnight, expected_missing
+from belated.delays import NEVER, Batched, Empirical, Geometric, expected_missing
 from belated.exceptions import InvalidInput
 from belated.expressions import as_delay
 from tests.command_line import Command
@@ -228,7 +228,7 @@ class TestFile:
 
     def test_notices_batches(self, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
         """More are out, in the order of the lines, than independent delays would have."""
-        seen = Midnight(500).sample(3000, np.random.default_rng())
+        seen = Batched(500).sample(3000, np.random.default_rng())
         path = file_of(tmp_path, *seen.tolist())
         document = report(capsys, "--file", path)
         assert document["file"]["most_out"] == document["plan"] == 499

@@ -87,14 +87,14 @@ def test_what_a_model_does_not_know_is_added_to_it() -> None:
     learner = Learner(policy)
     for decision in made[:2]:  # it has read up to position 2
         x = decision.x.astype(np.float64)
-        learner.expect(x, learner.model.weight_at(decision.mean))
+        learner.add_pending(x, learner.model.weight_at(decision.mean))
     one.take(published(policy, [2], learner))
     assert one.ahead == 2
     assert one.model.pending == 4
     assert one.version == 2
     for decision in made[2:]:
         x = decision.x.astype(np.float64)
-        learner.expect(x, learner.model.weight_at(decision.mean))
+        learner.add_pending(x, learner.model.weight_at(decision.mean))
     covariance = one.model.decided @ one.model.decided.T
     np.testing.assert_allclose(covariance, learner.model.decided @ learner.model.decided.T)
     one.take(published(policy, [3], learner))
@@ -151,7 +151,7 @@ def test_it_counts_as_the_learner_does(share: float, metric: str) -> None:
     one, learner = decider(policy), Learner(policy)
     for _ in range(7):
         decision = choose(one)
-        learner.expect(decision.x.astype(np.float64), learner.model.weight_at(decision.mean))
+        learner.add_pending(decision.x.astype(np.float64), learner.model.weight_at(decision.mean))
     np.testing.assert_allclose(one.model.decided, learner.model.decided, rtol=1e-12)
     assert one.model.pending == learner.model.pending == 7
 

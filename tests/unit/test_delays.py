@@ -10,6 +10,7 @@ from scipy.special import zeta
 
 from belated.delays import (
     NEVER,
+    Batched,
     BlockDependent,
     Constant,
     ContextDependent,
@@ -23,7 +24,6 @@ from belated.delays import (
     LazyMarkov,
     Lognormal,
     Lomax,
-    Midnight,
     Mixture,
     Parameters,
     RegimeSwitch,
@@ -81,8 +81,8 @@ DEPENDENT: list[DelayProcess] = [
     FiniteChain([[0.2, 0.8], [0.2, 0.8]], values=[10, 0]),
     BlockDependent(Weibull(shape=4, scale=40), length=30),
     BlockDependent(Geometric(mean=5), length=1),
-    Midnight(10),
-    Midnight(10, offset=4),
+    Batched(10),
+    Batched(10, offset=4),
 ]
 PROCESSES = [*LAWS, *DEPENDENT]
 HEAVY: list[DelayProcess] = [
@@ -195,7 +195,7 @@ def test_exact_means_are_those_of_the_formulas() -> None:
     assert 1.0 / (1.0 - math.exp(-1.0 / b)) == pytest.approx(50.0)
     assert Weibull(shape=1, scale=b).mean == pytest.approx(50.0)
     assert Uniform(100).mean == 50.0
-    assert Midnight(1000).mean == 499.5
+    assert Batched(1000).mean == 499.5
     assert Lomax(shape=1.2, scale=100).mean == pytest.approx(499.501)
     assert Empirical([1, 2, 2.5]).mean == 2.0
     assert RegimeSwitch(SWITCH, laws=[Constant(0), Geometric(mean=100)]).mean == pytest.approx(25.0)
@@ -313,7 +313,7 @@ def test_a_run_repeats_for_the_same_generator(process: DelayProcess) -> None:
     assert first.shape == (2000,)
     assert (first == again).all()
     assert (first >= 0).all()
-    random = not isinstance(process, Midnight) and len(np.unique(first)) > 1
+    random = not isinstance(process, Batched) and len(np.unique(first)) > 1
     assert (first != process.sample(2000, rng(4))).any() == random
 
 
@@ -352,15 +352,15 @@ def test_a_constant_delay_leaves_that_many_outstanding(c: int) -> None:
 def test_midnight_empties_the_queue_once_a_period(period: int) -> None:
     """G_t = (t - 1) mod P, and with an offset the first period is shorter."""
     t = np.arange(1, 301)
-    assert (outstanding(Midnight(period).sample(300, rng())) == (t - 1) % period).all()
+    assert (outstanding(Batched(period).sample(300, rng())) == (t - 1) % period).all()
     for offset in range(0, period, 3):
-        missing = outstanding(Midnight(period, offset=offset).sample(300, rng()))
+        missing = outstanding(Batched(period, offset=offset).sample(300, rng()))
         assert (missing == np.minimum(t - 1, (t - 1 + offset) % period)).all()
 
 
 def test_rewards_of_a_batch_arrive_at_its_end() -> None:
     """Midnight(1000): rounds 1 to 1000 arrive in round 1000, 1001 to 2000 in round 2000."""
-    arrival = np.arange(1, 2501) + Midnight(1000).sample(2500, rng())
+    arrival = np.arange(1, 2501) + Batched(1000).sample(2500, rng())
     assert (arrival == np.repeat([1000, 2000, 3000], [1000, 1000, 500])).all()
 
 
@@ -559,7 +559,7 @@ def test_dependent_delays_do_not_claim_assumption_2() -> None:
     kept = Parameters(mu=known.mu, sigma_r=known.sigma_r, q_r=known.q_r)
     assert BlockDependent(base, length=30).params() == kept
     assert LazyMarkov(0.5, base=base).params() == dataclasses.replace(kept, spectral=0.5)
-    assert Midnight(100).params() == Parameters(mu=49.5, bound=99)
+    assert Batched(100).params() == Parameters(mu=49.5, bound=99)
 
 
 def test_dependent_delays_can_be_independent() -> None:
@@ -798,7 +798,7 @@ REFUSED: list[tuple[Callable[[], object], str]] = [
     (lambda: Mixture(never=-0.1, base=G), "never is -0.1"),
     (lambda: Mixture(never=math.nan, base=G), "never is nan"),
     (lambda: Mixture(never="some", base=G), "never is 'some'"),  # type: ignore[arg-type]
-    (lambda: Mixture(never=0.3, base=Midnight(5)), "base is Midnight"),  # type: ignore[arg-type]
+    (lambda: Mixture(never=0.3, base=Batched(5)), "base is Midnight"),  # type: ignore[arg-type]
     (lambda: Empirical([]), r"samples has shape \(0,\)"),
     (lambda: Empirical([[1, 2]]), r"samples has shape \(1, 2\)"),
     (lambda: Empirical([1, -2]), r"samples\[1\] is -2.0"),
@@ -809,9 +809,9 @@ REFUSED: list[tuple[Callable[[], object], str]] = [
     (lambda: LazyMarkov(0.5, base=None), "base is None"),  # type: ignore[arg-type]
     (lambda: BlockDependent(G, length=0), "length is 0"),
     (lambda: BlockDependent(5, length=1), "base is 5"),  # type: ignore[arg-type]
-    (lambda: Midnight(0), "period is 0"),
-    (lambda: Midnight(10, offset=10), "offset is 10: less than the period of 10"),
-    (lambda: Midnight(10, offset=-1), "offset is -1"),
+    (lambda: Batched(0), "period is 0"),
+    (lambda: Batched(10, offset=10), "offset is 10: less than the period of 10"),
+    (lambda: Batched(10, offset=-1), "offset is -1"),
     (lambda: FiniteChain([[0.5, 0.4], [0.5, 0.5]], values=[0, 1]), "row 0 of .* sums to 0.9"),
     (lambda: FiniteChain([[1.5, -0.5], [0.5, 0.5]], values=[0, 1]), r"transition\[0, 0\] is 1.5"),
     (lambda: FiniteChain([[1, 0], [math.nan, 1]], values=[0, 1]), r"transition\[1, 0\] is nan"),

@@ -533,7 +533,7 @@ def test_a_posterior_does_not_know_the_reward_of_its_own_round() -> None:
 
 @pytest.mark.parametrize(
     ("law", "share"),
-    [(delays.Midnight(25), 1.0), (Geometric(mean=5), 0.36), (Geometric(mean=100), 0.35)],
+    [(delays.Batched(25), 1.0), (Geometric(mean=5), 0.36), (Geometric(mean=100), 0.35)],
     ids=["batches", "geo5", "geo100"],
 )
 def test_a_reward_is_not_dropped_when_the_next_round_brings_none(

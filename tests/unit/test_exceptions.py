@@ -9,19 +9,19 @@ from belated.exceptions import (
     ConvergenceWarning,
     CorruptEvent,
     CorruptJournal,
-    ForeignFile,
     InvalidInput,
     JournalClosed,
     JournalMismatch,
     JournalUnavailable,
     MissingExtra,
-    NewerFormat,
-    OwnerSuperseded,
+    NotAJournal,
+    OwnerFenced,
     ScaleWarning,
     SnapshotConflict,
     SnapshotWarning,
     UnknownEvent,
     UnknownHandle,
+    UnsupportedFormat,
 )
 
 TREE: dict[type[BelatedError], type[Exception]] = {
@@ -33,10 +33,10 @@ TREE: dict[type[BelatedError], type[Exception]] = {
     JournalClosed: ValueError,
     JournalUnavailable: OSError,
     JournalMismatch: ValueError,
-    ForeignFile: ValueError,
-    NewerFormat: ValueError,
+    NotAJournal: ValueError,
+    UnsupportedFormat: ValueError,
     CorruptJournal: ValueError,
-    OwnerSuperseded: RuntimeError,
+    OwnerFenced: RuntimeError,
     SnapshotConflict: LookupError,
 }
 

@@ -75,7 +75,7 @@ class TestDelays:
             delays.Mixture(never=0.3, base=delays.Geometric(mean=100.0)),
             delays.LazyMarkov(0.8, base=delays.Geometric(mean=20.0)),
             delays.BlockDependent(delays.Uniform(9), length=3),
-            delays.Midnight(500, offset=20),
+            delays.Batched(500, offset=20),
             delays.RewardDependent(
                 zero_law=delays.Constant(delays.NEVER), one_law=delays.Geometric(mean=4.0)
             ),
@@ -98,7 +98,7 @@ class TestDelays:
 
     def test_every_name_is_a_delay(self) -> None:
         """What cannot be written is not offered: abstract ones, and functions of the row."""
-        assert {"Geometric", "Lomax", "Mixture", "Midnight"} <= set(DELAYS.names)
+        assert {"Geometric", "Lomax", "Mixture", "Batched"} <= set(DELAYS.names)
         assert not {"Law", "Independent", "DelayProcess", "Parameters"} & set(DELAYS.names)
         assert "there is no ContextDependent" in refusal(DELAYS, "ContextDependent(rate=1)")
 

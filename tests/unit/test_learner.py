@@ -50,7 +50,7 @@ class Event:
 
 
 @dataclass
-class Story:
+class DecisionStatus:
     """A learner and the decisions it was told of."""
 
     learner: Learner
@@ -75,11 +75,11 @@ class Story:
         model.learn = learn  # type: ignore[method-assign]
         model.renew = renewed  # type: ignore[method-assign]
 
-    def expect(self, event: Event) -> None:
+    def add_pending(self, event: Event) -> None:
         """A decision."""
         self.decisions += 1
         before = len(self.renewals)
-        self.learner.expect(event.x, event.frozen)
+        self.learner.add_pending(event.x, event.frozen)
         self.pending.append(event)
         self._look(before)
 
@@ -92,10 +92,10 @@ class Story:
         self.arrived.append(event)
         self._look(before)
 
-    def withdraw(self, event: Event) -> None:
+    def remove_pending(self, event: Event) -> None:
         """It left without."""
         before = len(self.renewals)
-        self.learner.withdraw(event.x, event.frozen)
+        self.learner.remove_pending(event.x, event.frozen)
         self.pending.remove(event)
         self._look(before)
 
@@ -113,13 +113,13 @@ class Story:
                 x = rng.normal(size=dim).astype(np.float32).astype(np.float64) / math.sqrt(dim)
                 weight = self.learner.model.predict(x)[1]
                 y = float(family.sample(x[:1], rng)[0])
-                self.expect(Event(x, weight, y))
+                self.add_pending(Event(x, weight, y))
             else:
                 event = self.pending[int(rng.integers(len(self.pending)))]
-                (self.learn if kind < 0.85 else self.withdraw)(event)
+                (self.learn if kind < 0.85 else self.remove_pending)(event)
 
 
-def story(family: Family, share: float, metric: Metric, estimator: Any = None) -> Story:
+def story(family: Family, share: float, metric: Metric, estimator: Any = None) -> DecisionStatus:
     """An empty one, of rows of four numbers."""
     policy = DelayedUCB(
         4,
@@ -129,7 +129,7 @@ def story(family: Family, share: float, metric: Metric, estimator: Any = None) -
         metric=metric,
         estimator=estimator or Laplace(),
     )
-    return Story(Learner(policy))
+    return DecisionStatus(Learner(policy))
 
 
 def total(events: list[Event], weights: list[float]) -> Matrix:
@@ -234,7 +234,7 @@ def test_roots_are_renewed_every_thousand_decisions(share: float) -> None:
     for _ in range(3_500):
         x = rng.normal(size=4).astype(np.float32).astype(np.float64)
         event = Event(x, 0.1, float(rng.integers(2)))
-        told.expect(event)
+        told.add_pending(event)
         if told.renewals and told.renewals[-1] == told.decisions:
             model, arrived = told.learner.model, told.arrived
             precision = 0.5 * np.eye(4) + total(arrived, [e.learned for e in arrived])
@@ -253,7 +253,7 @@ def test_roots_are_renewed_where_no_reward_comes(share: float, metric: Metric) -
     told = story(Bernoulli(), share, metric)
     rng = np.random.default_rng(4)
     for _ in range(3_500):
-        told.expect(Event(rng.normal(size=4).astype(np.float32).astype(np.float64), 0.1, 0.0))
+        told.add_pending(Event(rng.normal(size=4).astype(np.float32).astype(np.float64), 0.1, 0.0))
     assert told.renewals == [1_000, 2_000, 3_000]
     weights = [1.0 if metric == "gram" else 0.1] * 3_500
     decided = 0.5 * np.eye(4) + share * total(told.pending, weights)
@@ -268,9 +268,9 @@ def test_what_left_leaves_nothing_behind(metric: Metric) -> None:
     rows = (1e7 * rng.normal(size=(8, 4))).astype(np.float32).astype(np.float64)
     events = [Event(x, 1.0, 0.0) for x in rows]
     for event in events:
-        told.expect(event)
+        told.add_pending(event)
     for at in rng.permutation(8):
-        told.withdraw(events[at])
+        told.remove_pending(events[at])
     assert told.learner.model.pending == 0
     assert_root(told.learner.model.decided, 0.5 * np.eye(4))
 
@@ -282,8 +282,8 @@ def test_a_row_that_dominates_can_be_withdrawn(share: float) -> None:
     told.wander(40, np.random.default_rng(6))
     before = told.learner.model.decided @ told.learner.model.decided.T
     long = Event(np.array([3e4, 1e4, 0.0, 0.0]), 1.0, 0.0)
-    told.expect(long)
-    told.withdraw(long)
+    told.add_pending(long)
+    told.remove_pending(long)
     after = told.learner.model.decided @ told.learner.model.decided.T
     np.testing.assert_allclose(after, before, rtol=1e-5, atol=1e-6)
 
@@ -302,9 +302,9 @@ def test_the_estimate_is_a_function_of_the_set(family: Family) -> None:
         for order in (np.arange(130), rng.permutation(130)):
             learner = story(family, 1.0, "hessian", Laplace(growth=growth)).learner
             for s in order:
-                learner.expect(X[s], 0.25)
-                learner.expect(X[s], 0.25)
-                learner.withdraw(X[s], 0.25)
+                learner.add_pending(X[s], 0.25)
+                learner.add_pending(X[s], 0.25)
+                learner.remove_pending(X[s], 0.25)
             for s in order[::-1]:
                 learner.learn(X[s], float(y[s]), 0.25)
             found = learner.estimate
@@ -322,7 +322,7 @@ def test_asking_for_the_estimate_changes_nothing() -> None:
         x = rng.normal(size=4).astype(np.float32).astype(np.float64)
         event = Event(x, 0.25, float(rng.integers(2)))
         for told in (quiet, asked):
-            told.expect(event)
+            told.add_pending(event)
             told.learn(event)
         assert asked.learner.estimate.n == asked.learner.model.n
     np.testing.assert_allclose(asked.learner.model.theta, quiet.learner.model.theta, atol=1e-12)
@@ -351,7 +351,7 @@ def learned(family: Family, count: int, **more: Any) -> tuple[Learner, list[int]
     X = rng.normal(size=(count, 4)).astype(np.float32).astype(np.float64)
     y = family.sample(X @ np.array([0.5, -0.5, 0.2, 0.0]), rng, 0.09)
     for x, reward in zip(X, y.tolist(), strict=True):
-        learner.expect(x, 0.25)
+        learner.add_pending(x, 0.25)
         learner.learn(x, reward, 0.25)
     return learner, estimator.fits, X, y
 
@@ -409,7 +409,7 @@ def test_an_estimated_prior_is_no_reason_to_explore(metric: Metric) -> None:
     learner = Learner(policy)
     x, unseen = np.array([1.0, 0.0]), np.array([0.0, 1.0])
     for _ in range(400):
-        learner.expect(x, 0.25)
+        learner.add_pending(x, 0.25)
         learner.learn(x, 1.0, 0.25)
     learner.fit()
     prior = learner._estimate(polish=True).prior
@@ -428,7 +428,7 @@ def test_an_estimated_prior_is_fitted_even_for_gaussian_rewards() -> None:
     assert fits[:50] == list(range(1, 51))
     learner = Learner(DelayedUCB(1, Gaussian(0.09)))
     for _ in range(60):
-        learner.expect(np.ones(1), 1.0)
+        learner.add_pending(np.ones(1), 1.0)
         learner.learn(np.ones(1), 20.0, 1.0)
     assert learner.estimate.prior.precision[0, 0] < 0.1
 
@@ -445,7 +445,7 @@ def test_a_row_that_is_not_finite_is_refused(share: float, metric: Metric, value
     with pytest.raises(InvalidInput):
         learner.learn(bad, 1.0, 0.25)
     with pytest.raises(InvalidInput):
-        learner.expect(bad, 0.25)
+        learner.add_pending(bad, 0.25)
     learner.fit()
     assert (learner.model.n, learner.model.pending) == counts
     assert np.isfinite(learner.model.decided).all()
@@ -468,7 +468,7 @@ def test_blind_learners_have_one_root() -> None:
     """Where pending decisions count nothing, one step moves what is observed and decided."""
     learner = Learner(BlindUCB(4, Bernoulli()))
     assert learner.model.decided is learner.model.observed
-    learner.expect(np.ones(4), 0.25)
+    learner.add_pending(np.ones(4), 0.25)
     assert learner.model.decided.tolist() == np.eye(4).tolist()
     learner.learn(np.ones(4), 1.0, 0.25)
     assert learner.model.decided is learner.model.observed

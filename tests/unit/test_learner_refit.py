@@ -25,29 +25,29 @@ def data(family: Family, count: int, seed: int) -> tuple[Matrix, Vector]:
     return X, family.sample(X @ np.array([0.8, -0.5, 0.2]), rng, 0.3)
 
 
-def taught(learner: Learner, X: Matrix, y: Vector, lanes: int = 1) -> list[tuple[int, int]]:
+def taught(learner: Learner, X: Matrix, y: Vector, partitions: int = 1) -> list[tuple[int, int]]:
     """Learn them all; returns the lane and the handle of each."""
     places = []
     for n, (x, reward) in enumerate(zip(X, y.tolist(), strict=True)):
-        learner.expect(x, 0.25)
-        places.append((n % lanes, learner.learn(x, reward, 0.25, n % lanes)))
+        learner.add_pending(x, 0.25)
+        places.append((n % partitions, learner.learn(x, reward, 0.25, n % partitions)))
     return places
 
 
 @every_family
 @pytest.mark.parametrize("lanes", [1, 4])
-def test_what_changes_during_a_fit_counts(family: Family, lanes: int) -> None:
+def test_what_changes_during_a_fit_counts(family: Family, partitions: int) -> None:
     """New, revised and retracted rewards: θ̂ and both roots are those of a fit of all, nearly."""
-    learner = Learner(DelayedUCB(3, family, ridge=1.0), lanes=lanes)
+    learner = Learner(DelayedUCB(3, family, ridge=1.0), partitions=partitions)
     learner.defers = True
     X, y = data(family, 2000, 0)
-    places = taught(learner, X, y, lanes)
+    places = taught(learner, X, y, partitions)
     fit = learner.begin_fit()
-    taught(learner, *data(family, 100, 1), lanes)
-    for lane, handle in places[:30]:
-        learner.revise(handle, 1.0, lane)
-    for lane, handle in places[30:60]:
-        learner.retract(handle, lane)
+    taught(learner, *data(family, 100, 1), partitions)
+    for partition, handle in places[:30]:
+        learner.revise(handle, 1.0, partition)
+    for partition, handle in places[30:60]:
+        learner.retract(handle, partition)
     assert learner.finish_fit(fit())
     whole = learner.estimate
     assert learner.model.n == whole.n == 2070

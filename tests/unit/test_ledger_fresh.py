@@ -11,7 +11,7 @@ import pytest
 from belated import DelayedUCB, Gaussian
 from belated.events import Activation, Decision, Event, Record, Reward, Settled, Void
 from belated.ids import new_id
-from belated.learner import Account, Learner
+from belated.learner import Learner, LearnerAdapter
 from belated.ledger import Ledger
 from belated.rewards import DefaultAfter
 from belated.testing import Oracle
@@ -49,21 +49,21 @@ def folded(records: list[Record], recent: int) -> tuple[Ledger, Learner, list[st
     """What they come to."""
     tuning = Tuning(recent=recent)
     learner = Learner(DelayedUCB(2, Gaussian(0.25)))
-    account = Account(learner, tuning=tuning)
-    book = Ledger(WEEK, account, least=-10.0, most=10.0, retention=900, tuning=tuning)
+    account = LearnerAdapter(learner, tuning=tuning)
+    book = Ledger(WEEK, account, min_reward=-10.0, max_reward=10.0, retention=900, tuning=tuning)
     return book, learner, [book.fold(record) for record in records]
 
 
 @pytest.mark.parametrize("most", [1, 2, 37, 256, 10**6])
-def test_when_decisions_are_put_away_changes_nothing(most: int) -> None:
+def test_when_decisions_are_put_away_changes_nothing(max_reward: int) -> None:
     """Statuses, counts, digest and sums are those of putting each away at once."""
     records = history()
     at_once, learned, statuses = folded(records, recent=1)
-    book, learner, said = folded(records, recent=most)
+    book, learner, said = folded(records, recent=max_reward)
     assert said == statuses
     assert (book.counts, book.digest) == (at_once.counts, at_once.digest)
     np.testing.assert_array_equal(learner.estimate.theta, learned.estimate.theta)
     assert learner.model.pending == learned.model.pending
-    oracle = Oracle(records, rewards=WEEK, least=-10.0, most=10.0, retention=900)
+    oracle = Oracle(records, rewards=WEEK, min_reward=-10.0, max_reward=10.0, retention=900)
     assert book.counts == list(oracle.counts.values())
-    assert {"rewarded", "late", "revised", "parked", "duplicate", "voided"} <= set(said)
+    assert {"rewarded", "late", "revised", "unmatched", "duplicate", "voided"} <= set(said)

@@ -30,7 +30,7 @@ def busy(request: pytest.FixtureRequest) -> Busy:
         made = Model(Prior.ridge(3), family, using=chosen)
         for _ in range(20):
             x = rng.normal(size=3)
-            made.expect(x, made.upper([x], 1.0)[3])
+            made.add_pending(x, made.upper([x], 1.0)[3])
             made.learn(x, float(rng.integers(0, 2)))
         return made
 
@@ -45,7 +45,7 @@ def _state(model: Model) -> list[Any]:
 
 @pytest.mark.parametrize("family", FAMILIES, ids=repr)
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf, 1e200])
-@pytest.mark.parametrize("verb", ["expect", "withdraw", "learn", "retract", "revise"])
+@pytest.mark.parametrize("verb", ["add_pending", "remove_pending", "learn", "retract", "revise"])
 def test_a_row_that_is_not_finite_changes_nothing(
     busy: Busy, family: Family, verb: str, value: float
 ) -> None:
@@ -93,7 +93,7 @@ def test_a_reward_outside_the_support_changes_nothing(
     assert _state(model) == _state(twin)
 
 
-@pytest.mark.parametrize("verb", ["expect", "withdraw", "learn", "retract", "revise"])
+@pytest.mark.parametrize("verb", ["add_pending", "remove_pending", "learn", "retract", "revise"])
 @pytest.mark.parametrize("width", [2, 4])
 def test_a_row_of_another_width_changes_nothing(busy: Busy, width: int, verb: str) -> None:
     """Shorter and longer rows are errors on either set of kernels, not numbers from elsewhere."""
@@ -108,7 +108,7 @@ def test_a_row_of_another_width_changes_nothing(busy: Busy, width: int, verb: st
 
 
 @pytest.mark.parametrize("weight", [math.nan, math.inf, -math.inf])
-@pytest.mark.parametrize("verb", ["expect", "withdraw", "retract"])
+@pytest.mark.parametrize("verb", ["add_pending", "remove_pending", "retract"])
 def test_a_weight_that_is_not_finite_changes_nothing(busy: Busy, verb: str, weight: float) -> None:
     """No decision is pending, and no reward was learned, with a weight that is no number."""
     model, twin = busy(Bernoulli()), busy(Bernoulli())

@@ -51,7 +51,7 @@ def _busy(make: Make, family: Family) -> Model:
     model = make(Prior.ridge(3), family)
     for _ in range(20):
         x = rng.normal(size=3)
-        model.expect(x, model.upper([x], 1.0)[3])
+        model.add_pending(x, model.upper([x], 1.0)[3])
         model.learn(x, float(rng.integers(0, 2)))
     return model
 
@@ -96,7 +96,7 @@ def test_gaussian_steps_can_be_taken_back_and_corrected(make: Make) -> None:
 def test_a_reward_that_was_nearly_all_is_left_to_a_fit(make: Make, family: Family) -> None:
     """Retract says that no step can take it out, and changes nothing but the counts."""
     model = make(Prior.ridge(2, 1e-8), family)
-    model.expect([1.0, 0.0], 1.0)
+    model.add_pending([1.0, 0.0], 1.0)
     weight = model.learn([1.0, 0.0], 1.0)
     theta, observed = model.theta.copy(), model.observed.copy()
     assert not model.retract([1.0, 0.0], 1.0, weight)
@@ -126,12 +126,12 @@ def test_what_is_expected_and_withdrawn_leaves_no_trace(make: Make, family: Fami
     before, observed = _covariance(model.decided), model.observed.copy()
     rows, weights = rng.normal(size=(90, 3)), rng.random(90)
     for x, weight in zip(rows, weights.tolist(), strict=True):
-        model.expect(x, weight)
+        model.add_pending(x, weight)
     assert model.pending == 90
     expected = np.linalg.inv(before) + (rows.T * weights) @ rows
     np.testing.assert_allclose(_covariance(model.decided), np.linalg.inv(expected), atol=1e-10)
     for i in rng.permutation(90):
-        assert model.withdraw(rows[i], float(weights[i]))
+        assert model.remove_pending(rows[i], float(weights[i]))
     np.testing.assert_allclose(_covariance(model.decided), before, atol=1e-9)
     assert model.observed.tobytes() == observed.tobytes()
     assert model.pending == 0
@@ -144,9 +144,9 @@ def test_withdrawing_a_dominant_row_stays_sound(make: Make, ridge: float, size: 
     prior = Prior.ridge(3, ridge)
     model = make(prior)
     x = size * np.array([0.6, -0.64, 0.48])
-    model.expect(x, 0.25)
+    model.add_pending(x, 0.25)
     expected = model.decided.copy()
-    if not model.withdraw(x, 0.25):
+    if not model.remove_pending(x, 0.25):
         assert model.decided.tobytes() == expected.tobytes()
         model.renew(prior.precision, prior.precision)
     assert np.isfinite(model.decided).all()
@@ -166,7 +166,7 @@ def test_new_roots_are_the_old_ones_without_their_rounding(make: Make, family: F
     for _ in range(1_000):
         x = rng.normal(size=4) / 2.0
         weight = model.upper([x], 1.0)[3]
-        model.expect(x, weight)
+        model.add_pending(x, weight)
         decided += Information.of([x], [weight])
         observed += Information.of([x], [model.learn(x, float(rng.integers(0, 2)))])
     before = _covariance(model.observed), _covariance(model.decided)
@@ -181,7 +181,7 @@ def test_new_roots_are_the_old_ones_without_their_rounding(make: Make, family: F
 def test_scores_count_what_is_pending(make: Make) -> None:
     """A decision that is out makes its direction less uncertain, though nothing was learned."""
     model, x = make(_prior(2), Bernoulli()), np.array([1.0, -0.5])
-    model.expect(x, 0.25)
+    model.add_pending(x, 0.25)
     eta, deviation = model.score([x])
     covariance = np.linalg.inv(_prior(2).precision + 0.25 * np.outer(x, x))
     assert eta[0] == pytest.approx(float(x @ _prior(2).mean))
@@ -206,7 +206,7 @@ def test_a_model_shares_nothing_with_what_it_was_made_of(make: Make) -> None:
     prior, x = _prior(2), np.array([1.0, 2.0])
     mean, precision = prior.mean.copy(), prior.precision.copy()
     model = make(prior)
-    model.expect(x, 1.0)
+    model.add_pending(x, 1.0)
     model.learn(x, 5.0)
     assert x.tolist() == [1.0, 2.0]
     assert prior.mean.tolist() == mean.tolist() != model.theta.tolist()

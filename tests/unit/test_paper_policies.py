@@ -33,7 +33,7 @@ from belated.simulation.environments import GLM
 DELAYS: dict[str, DelayProcess] = {
     "at-once": delays.Constant(0),
     "geometric": delays.Geometric(mean=15),
-    "batches": delays.Midnight(25),
+    "batches": delays.Batched(25),
 }
 every_delay = pytest.mark.parametrize("law", DELAYS.values(), ids=DELAYS)
 
@@ -251,7 +251,7 @@ def test_dts_forgets_the_order_of_arrivals() -> None:
     for order in (np.arange(120), np.arange(120)[::-1], rng.permutation(120)):
         learner = Learner(paper_dts(4, Bernoulli()))
         for x in X:
-            learner.expect(x, 0.25)
+            learner.add_pending(x, 0.25)
         for s in order:
             learner.learn(X[s], float(y[s]), 0.25)
         found.append((learner.model.theta, learner.estimate.theta, learner.estimate.precision))
@@ -271,7 +271,7 @@ def test_dts_lcb_learns_one_by_one_what_a_batch_gives(seed: int) -> None:
     y = X @ rng.normal(size=d) + 0.5 * rng.normal(size=300)
     learner = Learner(paper_dts_lcb(d, noise=0.5, a=2.0))
     for x in X:
-        learner.expect(x, 4.0)
+        learner.add_pending(x, 4.0)
     for s in rng.permutation(300):
         learner.learn(X[s], float(y[s]), 4.0)
     B, f = 2.0 * np.eye(d) + X.T @ X, X.T @ y

@@ -80,7 +80,7 @@ def busy(policy: Policy, decisions: int = 40, using: Kernels | None = None) -> L
     rows = source.normal(size=(decisions, policy.dim)).astype(np.float32).astype(np.float64) / 2.0
     for number, x in enumerate(rows):
         weight = learner.model.predict(x)[1]
-        learner.expect(x, weight)
+        learner.add_pending(x, weight)
         if number % 4:
             learner.learn(x, float(source.random() < 0.3 + 0.4 * (x[0] > 0)), weight)
     return learner
@@ -309,7 +309,7 @@ def test_one_request_is_chosen_for_as_by_choose(name: str, using: Callable[[], K
         rows = rng(step).normal(size=(5, 3)) if step % 2 else np.tile([0.5, 0.1, 0.2], (4, 1))
         choice = policy.choose(one, rows, source)
         if step % 3:
-            policy.expect(one, rows[choice.index], choice.weight)
+            policy.add_pending(one, rows[choice.index], choice.weight)
         assert policy.choose_all(other, rows, [len(rows)], [step % 3 > 0], twin) == [choice]
     assert state(one) == state(other)
     assert source.random() == twin.random()
@@ -340,7 +340,7 @@ def blindly(policy: Policy, count: int, rows: Matrix = LENGTHS) -> list[int]:
     learner, source, chosen = Learner(policy), rng(), []
     for _ in range(count):
         choice = policy.choose(learner.model, rows, source)
-        learner.expect(rows[choice.index], choice.weight)
+        learner.add_pending(rows[choice.index], choice.weight)
         chosen.append(choice.index)
     return chosen
 
@@ -370,7 +370,7 @@ def test_the_width_grows_with_rewards_only() -> None:
     learner = busy(policy)
     model = learner.model
     assert policy.width(model) == pytest.approx(0.5 * math.sqrt(math.log(2 + 30)))
-    learner.expect(np.ones(3), 0.25)
+    learner.add_pending(np.ones(3), 0.25)
     assert policy.width(model) == pytest.approx(0.5 * math.sqrt(math.log(2 + 30)))
     assert Greedy(3, B).width(model) == 0.0
 
@@ -392,7 +392,7 @@ def test_the_chosen_row_has_the_greatest_upper_bound(metric: Any) -> None:
     learner = Learner(policy)
     table = rng(5).normal(size=(40, 3))
     for number, x in enumerate(table):
-        learner.expect(x, 4.0)
+        learner.add_pending(x, 4.0)
         if number % 4:
             learner.learn(x, float(x[0] > 0), 4.0)
     model = learner.model
@@ -422,7 +422,7 @@ def test_the_spectral_inflation_is_that_of_the_spectrum(metric: Any, share: floa
     weight = 1.0 if metric == "gram" else 4.0
     W = np.eye(3)
     for x in table:
-        learner.expect(x, 4.0)
+        learner.add_pending(x, 4.0)
     for x in table[:20]:
         learner.learn(x, 1.0, 4.0)
         W += weight * np.outer(x, x)
@@ -451,7 +451,7 @@ def test_where_nothing_is_pending_nothing_is_inflated(metric: Any) -> None:
     policy = DelayedUCB(3, B, metric=metric, spectral=True)
     learner = Learner(policy)
     for x in rng(5).normal(size=(60, 3)):
-        learner.expect(x, 0.25)
+        learner.add_pending(x, 0.25)
         learner.learn(x, float(x[0] > 0), 0.25)
     learner.fit()
     assert spectral_inflation(learner.model) == pytest.approx(1.0, abs=1e-9)
@@ -466,7 +466,7 @@ def test_the_inflation_is_never_below_one() -> None:
         for _ in range(200):
             x = source.normal(size=3).astype(np.float32).astype(np.float64) / 2.0
             weight = learner.model.predict(x)[1]
-            learner.expect(x, weight)
+            learner.add_pending(x, weight)
             pending.append((x, weight))
             if source.random() < 0.7:
                 x, weight = pending.pop(int(source.integers(len(pending))))
@@ -481,11 +481,11 @@ def test_the_inflation_is_computed_now_and_then() -> None:
     x = np.array([1.0, 0.0, 0.0])
     first = spectral_inflation(learner.model)
     for _ in range(SPECTRAL_EVERY - 1):
-        learner.expect(x, 1.0)
+        learner.add_pending(x, 1.0)
     assert spectral_inflation(learner.model) == first == 1.0
-    learner.expect(x, 1.0)
+    learner.add_pending(x, 1.0)
     assert spectral_inflation(learner.model) == pytest.approx(math.sqrt(1.0 + SPECTRAL_EVERY))
-    learner.expect(x, 1.0)
+    learner.add_pending(x, 1.0)
     learner.fit()
     assert spectral_inflation(learner.model) == pytest.approx(math.sqrt(2.0 + SPECTRAL_EVERY))
 
@@ -572,10 +572,10 @@ def test_a_pool_is_kept_until_decisions_have_grown_by_a_tenth() -> None:
     policy.choose(model, rows, rng(2))
     pool = pool_of(model)
     for _ in range(11):
-        learner.expect(rows[0], 1.0)
+        learner.add_pending(rows[0], 1.0)
         policy.choose(model, rows, rng(3))
         assert pool_of(model) is pool
-    learner.expect(rows[0], 1.0)
+    learner.add_pending(rows[0], 1.0)
     policy.choose(model, rows, rng(3))
     assert pool_of(model) is not pool
 
@@ -586,7 +586,7 @@ def test_rewards_do_not_make_a_pool_older() -> None:
     learner = Learner(policy)
     rows = rng(1).normal(size=(5, 3))
     for _ in range(50):
-        learner.expect(rows[0], 1.0)
+        learner.add_pending(rows[0], 1.0)
     policy.choose(learner.model, rows, rng(2))
     pool = pool_of(learner.model)
     for _ in range(50):
@@ -633,7 +633,7 @@ def test_a_pool_has_the_deviations_of_the_posterior(pending: int) -> None:
     policy = DelayedThompson(3, Gaussian(), scale=0.7, draws=40_000)
     learner = busy(policy, decisions=20)
     for x in rng(7).normal(size=(pending, 3)):
-        learner.expect(x, 1.0)
+        learner.add_pending(x, 1.0)
     policy.choose(learner.model, np.eye(3), rng())
     pool = np.asarray(pool_of(learner.model), dtype=np.float64)
     assert pool.shape == (4, 40_000)
@@ -661,9 +661,9 @@ def test_without_refresh_lapsed_decisions_keep_no_pool() -> None:
     policy.choose(learner.model, np.eye(3), rng())
     pool = pool_of(learner.model)
     for x in np.eye(3):
-        learner.expect(x, 1.0)
-        learner.withdraw(x, 1.0)
-        learner.withdraw(x, 1.0)
+        learner.add_pending(x, 1.0)
+        learner.remove_pending(x, 1.0)
+        learner.remove_pending(x, 1.0)
     policy.choose(learner.model, np.eye(3), rng(1))
     assert pool_of(learner.model) is not pool
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from belated import Bernoulli, DelayedThompson, DelayedUCB, Gaussian, Poisson
-from belated.exceptions import CorruptJournal, JournalMismatch, NewerFormat
+from belated.exceptions import CorruptJournal, JournalMismatch, UnsupportedFormat
 from belated.learner import Learner
 from belated.models import Model
 from belated.policies import Policy
@@ -27,7 +27,7 @@ def learned(policy: Policy) -> Model:
     rng = np.random.default_rng(4)
     for n in range(60):
         x = rng.normal(size=3)
-        learner.expect(x, 0.2)
+        learner.add_pending(x, 0.2)
         if n % 3:
             learner.learn(x, float(rng.random() < 0.4), 0.2)
     return learner.model
@@ -52,7 +52,7 @@ def test_it_chooses_as_before(policy: Policy) -> None:
         two = policy.choose(there, rows, np.random.default_rng(seed))
         assert one == two
         for model in (here, there):
-            model.expect(rows[one.index], one.weight)
+            model.add_pending(rows[one.index], one.weight)
 
 
 def test_changing_one_leaves_the_other_alone() -> None:
@@ -61,7 +61,7 @@ def test_changing_one_leaves_the_other_alone() -> None:
     here = learned(policy)
     before = here.decided.copy()
     there = sent(here, policy).model(policy)
-    there.expect(np.ones(3), 0.25)
+    there.add_pending(np.ones(3), 0.25)
     np.testing.assert_array_equal(here.decided, before)
     assert there.pending == here.pending + 1
 
@@ -88,5 +88,5 @@ def test_a_changed_bit_is_noticed() -> None:
 @pytest.mark.parametrize("data", [b"", bytes([VERSION + 1]) + b"whatever"])
 def test_another_format_is_refused(data: bytes) -> None:
     """With what to do."""
-    with pytest.raises(NewerFormat, match="upgrade belated"):
+    with pytest.raises(UnsupportedFormat, match="upgrade belated"):
         PublishedModel.read(data)

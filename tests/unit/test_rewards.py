@@ -26,9 +26,9 @@ every_semantics = pytest.mark.parametrize("kind", EVERY)
     ],
     ids=repr,
 )
-def test_what_silence_means(rewards: Rewards, silent: str, default: float) -> None:
+def test_what_silence_means(rewards: Rewards, on_timeout: str, default: float) -> None:
     """Nothing, a default, or no conversion."""
-    assert (rewards.silent, rewards.default) == (silent, default)
+    assert (rewards.on_timeout, rewards.default) == (on_timeout, default)
 
 
 @every_semantics
@@ -92,9 +92,9 @@ def test_bad_bounds_are_refused(kind: type[Rewards], bounds: Any) -> None:
 @every_semantics
 def test_bounds_are_what_is_taken(kind: type[Rewards]) -> None:
     """A billion on both sides where none are given."""
-    assert (kind(HOUR).least, kind(HOUR).most) == (-1e9, 1e9)
+    assert (kind(HOUR).min_reward, kind(HOUR).max_reward) == (-1e9, 1e9)
     bounded = kind(HOUR, bounds=[-1, 2])  # type: ignore[arg-type]
-    assert bounded.bounds == (bounded.least, bounded.most) == (-1.0, 2.0)
+    assert bounded.bounds == (bounded.min_reward, bounded.max_reward) == (-1.0, 2.0)
     assert hash(bounded) == hash(kind(HOUR, bounds=(-1.0, 2.0)))
 
 

@@ -124,7 +124,7 @@ def test_what_a_learner_knows(samples: dict[tuple[str, tuple[str, ...]], float])
     assert samples["belated_fit_seconds_sum", of] == 1.5
     assert samples["belated_learner_events_total", ("offers", "rewarded")] == 1
     assert samples["belated_learner_events_total", ("offers", "decided")] == 2
-    assert ("belated_learner_events_total", ("offers", "parked")) not in samples  # it can fall
+    assert ("belated_learner_events_total", ("offers", "unmatched")) not in samples  # it can fall
     assert samples["belated_parked_events", of] == 1
     assert samples["belated_learner_decisions", ("offers", "pending")] == 1
     assert samples["belated_pending_decisions", of] == 1

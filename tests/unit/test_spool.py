@@ -18,15 +18,15 @@ from belated import Bandit, Bernoulli, DelayedUCB, Explicit
 from belated.events import Decision, Event, Record, Reward, Settled, Void
 from belated.exceptions import (
     CorruptJournal,
-    ForeignFile,
     InvalidInput,
-    JournalAway,
     JournalClosed,
     JournalError,
     JournalMismatch,
+    JournalReadUnavailable,
     JournalUnavailable,
-    NewerFormat,
+    NotAJournal,
     SnapshotWarning,
+    UnsupportedFormat,
 )
 from belated.inputs import Matrix
 from belated.journals import Journal, MemoryJournal, MemoryStore, SpoolJournal
@@ -198,7 +198,7 @@ def test_all_else_is_unavailable_at_once_while_it_is_away(moody: Moody, disk: Di
         journal.mode,
         journal.now,
     ):
-        with pytest.raises(JournalAway, match=r"away \(the journal is not there\)"):
+        with pytest.raises(JournalReadUnavailable, match=r"away \(the journal is not there\)"):
             call()
     assert moody.calls == calls
     moody.away = False
@@ -440,7 +440,7 @@ def test_a_flipped_bit_is_named_by_its_offset(moody: Moody) -> None:
     for at in range(FIRST):  # in the name of the bandit, or before
         damaged = bytearray(data)
         damaged[at] ^= 1
-        with pytest.raises((CorruptJournal, ForeignFile, NewerFormat)):
+        with pytest.raises((CorruptJournal, NotAJournal, UnsupportedFormat)):
             spool(moody, Disk(bytes(damaged)))
 
 
@@ -479,8 +479,8 @@ def test_a_large_call_is_read_back_whole(moody: Moody, disk: Disk) -> None:
 def test_another_file_is_left_alone(moody: Moody) -> None:
     """Something else, a newer format, another bandit's: each is said, nothing is changed."""
     for data, error in (
-        (b"something else altogether", ForeignFile),
-        (b"belated spool 2\nwho knows what", NewerFormat),
+        (b"something else altogether", NotAJournal),
+        (b"belated spool 2\nwho knows what", UnsupportedFormat),
     ):
         disk = Disk(data)
         with pytest.raises(error):
@@ -662,7 +662,7 @@ def test_a_bandit_goes_on_while_its_journal_is_away(disk: Disk, partitions: int)
     assert bandit.decide(OFFER, id="one") is one  # a retry
     with pytest.raises(InvalidInput, match="another decision"):
         bandit.decide(-OFFER, id="one")
-    with pytest.raises(JournalAway):
+    with pytest.raises(JournalReadUnavailable):
         bandit.sync()
     moody.away = False
     assert isinstance(bandit.journal, SpoolJournal)

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from belated import theory
 from belated.delays import (
     NEVER,
+    Batched,
     BlockDependent,
     Constant,
     ContextDependent,
@@ -24,7 +25,6 @@ from belated.delays import (
     LazyMarkov,
     Lognormal,
     Lomax,
-    Midnight,
     Mixture,
     Parameters,
     RegimeSwitch,
@@ -72,7 +72,7 @@ HOLDING: list[tuple[DelayProcess, set[str]]] = [
     ),
     (BlockDependent(Geometric(mean=9), length=30), {"union", "rounds"}),
     (BlockDependent(Weibull(shape=4, scale=30), length=30), {"union", "rounds", "random"}),
-    (Midnight(24), {"bounded", "rounds"}),
+    (Batched(24), {"bounded", "rounds"}),
     (RewardDependent(zero_law=Constant(0), one_law=Geometric(mean=9)), {"rounds"}),
     (RewardDependent(zero_law=Constant(0), one_law=Uniform(9)), {"bounded", "rounds"}),
     (ContextDependent(lambda x: 0.1), {"rounds"}),
@@ -160,7 +160,7 @@ def test_values_are_those_of_the_functions() -> None:
         (Geometric(mean=9), "random", "lighter than Gaussian"),
         (Geometric(mean=9), "bounded", "arbitrarily long"),
         (BlockDependent(Geometric(mean=9), length=9), "markov", "Markov chain with a spectral gap"),
-        (Midnight(24), "union", "The round decides the delay"),
+        (Batched(24), "union", "The round decides the delay"),
         (ContextDependent(lambda x: 0.1), "union", "depends on the row or on the reward"),
         (Weibull(shape=900, scale=40), "prop1", "beyond the floats"),
     ],
@@ -177,7 +177,7 @@ def test_the_reason_against_a_bound_is_the_one_that_counts(
 
 def test_midnight_would_break_the_union() -> None:
     """Its tail is that of a random round, so what it gives would be exceeded, and is not given."""
-    process = Midnight(1000)
+    process = Batched(1000)
     missing = outstanding(process.sample(1000, np.random.default_rng()))
     assert theory.missing_union(process.tail, 1000, delta=0.05) < missing[-1] == 999
     assert theory.bounds_for(process, horizon=1000).best == 999

@@ -13,12 +13,12 @@ from scipy.special import zeta
 
 from belated import Bernoulli, Gaussian, Poisson, theory
 from belated.delays import (
+    Batched,
     BlockDependent,
     Geometric,
     HalfNormal,
     LazyMarkov,
     Lomax,
-    Midnight,
     Parameters,
     Uniform,
     Weibull,
@@ -32,7 +32,7 @@ DELTA, WARMUP = 0.05, 1234.0
 THEOREMS: dict[str, Parameters] = {
     "independent": HalfNormal(scale=5).params(),
     "iid": Geometric(mean=100).params(),
-    "bounded": Midnight(1000).params(),
+    "bounded": Batched(1000).params(),
     "markov": LazyMarkov(0.5, base=Geometric(mean=20)).params(),
     "random": Weibull(shape=4, scale=30).params(),
 }
@@ -123,7 +123,7 @@ def test_proposition_2_is_its_formula() -> None:
     """Equation (18): the root of the longest delay, not the delay itself."""
     T, d = SETTING.horizon, SETTING.dim
     waiting = 2 * math.sqrt(999) * math.sqrt(2 * T * d * math.log(T / d))
-    found = theory.regret_bounded(SETTING, Midnight(1000).params(), warmup=WARMUP, delta=DELTA)
+    found = theory.regret_bounded(SETTING, Batched(1000).params(), warmup=WARMUP, delta=DELTA)
     assert found == pytest.approx(WARMUP + 0.25 * (waiting + learning(SETTING, DELTA)))
 
 
@@ -171,7 +171,7 @@ def test_corollary_2_is_its_formula() -> None:
     T, d = SETTING.horizon, SETTING.dim
     beta = 5.0 * math.sqrt(d / 2 * math.log(1 + 2 * T / d) + math.log(T))
     potential = math.sqrt(2 * T * d * math.log(T / d))
-    found = theory.regret_bayes_bounded(SETTING, Midnight(1000).params(), warmup=WARMUP)
+    found = theory.regret_bayes_bounded(SETTING, Batched(1000).params(), warmup=WARMUP)
     assert found == pytest.approx(WARMUP + 2 + 0.5 * (beta + math.sqrt(999)) * potential)
 
 

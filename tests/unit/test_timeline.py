@@ -36,8 +36,8 @@ LAWS: list[DelayProcess] = [
     delays.Constant(5),
     delays.Geometric(mean=10),
     delays.Lomax(shape=0.8, scale=5),
-    delays.Midnight(7),
-    delays.Midnight(7, offset=3),
+    delays.Batched(7),
+    delays.Batched(7, offset=3),
     delays.Mixture(never=0.3, base=delays.Geometric(mean=4)),
     delays.LazyMarkov(0.8, base=delays.Uniform(30)),
     delays.BlockDependent(delays.Geometric(mean=20), length=10),
@@ -169,7 +169,7 @@ def test_a_constant_delay_keeps_as_many_rewards_out(c: int) -> None:
 @pytest.mark.parametrize("period", [1, 2, 7, 24])
 def test_at_midnight_everything_has_arrived(period: int) -> None:
     """G_t = (t - 1) mod P."""
-    trace, _ = run(DelayedUCB(3, Bernoulli()), delays.Midnight(period), 100)
+    trace, _ = run(DelayedUCB(3, Bernoulli()), delays.Batched(period), 100)
     assert trace.pending.tolist() == [(t - 1) % period for t in range(1, 101)]
 
 

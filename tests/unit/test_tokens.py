@@ -12,7 +12,7 @@ import pytest
 
 from belated.events import Decision
 from belated.exceptions import AccessDenied, InvalidInput
-from belated.service.access.tokens import LIFETIME, NOBODY, RewardTokens, TokenKeys, TokenMode
+from belated.service.access.tokens import LIFETIME, NOBODY, RewardTokens, TokenMode, TokenSecrets
 from belated.service.http.problems import headers_of, problem_of
 from belated.service.wire.schemas import RewardBody
 
@@ -48,7 +48,7 @@ def tokens_of(
     most: float = 1.0,
 ) -> RewardTokens:
     """Tokens of a bandit."""
-    keys = TokenKeys(secrets)
+    keys = TokenSecrets(secrets)
     return RewardTokens(keys, bandit, mode=mode, guarded=guarded, least=0.0, most=most, clock=clock)
 
 
@@ -243,10 +243,10 @@ def test_the_status_says_what_is_missing() -> None:
 def test_keys_are_read_from_a_text() -> None:
     """In their order; the usual base64, and that for addresses."""
     secret = base64.b64encode(b"\xff" * 32).decode()
-    keys = TokenKeys.read(f"b:{secret}, a:{secret.replace('/', '_')}")
+    keys = TokenSecrets.read(f"b:{secret}, a:{secret.replace('/', '_')}")
     assert list(keys.secrets) == ["b", "a"]
     assert set(keys.secrets.values()) == {b"\xff" * 32}
-    assert repr(keys) == "TokenKeys('b', 'a')"
+    assert repr(keys) == "TokenSecrets('b', 'a')"
 
 
 @pytest.mark.parametrize(
@@ -256,7 +256,7 @@ def test_keys_are_read_from_a_text() -> None:
 def test_what_is_no_key_is_refused_and_not_repeated(text: str) -> None:
     """It may be half of a secret."""
     with pytest.raises(InvalidInput, match="token key") as caught:
-        TokenKeys.read(text)
+        TokenSecrets.read(text)
     assert "AAA" not in str(caught.value)
     assert "QUJD" not in str(caught.value)
     assert caught.value.value is None

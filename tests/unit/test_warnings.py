@@ -27,7 +27,7 @@ ORDINARY: dict[str, DelayProcess] = {
     "geometric": delays.Geometric(mean=100),
     "slow": delays.Geometric(mean=300),
     "heavy": delays.Lomax(shape=1.2, scale=100),
-    "batches": delays.Midnight(300),
+    "batches": delays.Batched(300),
     "lost": delays.Mixture(never=0.3, base=delays.Geometric(mean=50)),
     "markov": delays.LazyMarkov(0.9, base=delays.Geometric(mean=50)),
 }

@@ -39,7 +39,7 @@ class Delayed:
 
     def choose(self, offer: np.ndarray) -> tuple[int, float]:
         choice = self.policy.choose(self.learner.model, offer, self.rng)
-        self.learner.expect(offer[choice.index], choice.weight)
+        self.learner.add_pending(offer[choice.index], choice.weight)
         return choice.index, choice.weight
 
     def learn(self, came: list[Arrival]) -> None:

@@ -40,7 +40,7 @@ from belated.cli.journal_lines import FORMAT, End, Header, read_header, read_lin
 from belated.cli.progress import Progress
 from belated.cli.text import several
 from belated.events import Decision, Opaque, Record, Settled, encode
-from belated.exceptions import InvalidInput, NewerFormat
+from belated.exceptions import InvalidInput, UnsupportedFormat
 from belated.ids import check_partitions
 from belated.journals import open_store, split_address
 
@@ -132,7 +132,7 @@ class Lines:
             header = read_header(text)
             if header.format > FORMAT:
                 message = f"{self._name} has format {header.format}: upgrade belated"
-                raise NewerFormat(message)
+                raise UnsupportedFormat(message)
             check_partitions(header.partitions)
         except (msgspec.MsgspecError, InvalidInput, UnicodeDecodeError) as error:
             message = f"{self._name} is no exported journal: {error}"
@@ -199,16 +199,16 @@ def _merged(records: Iterable[Record], before: int, after: int) -> Iterator[Reco
             continue
         old, new = record.partition, record.partition % after
         reached[old] = max(reached[old], min(event.until, record.recorded))
-        least = min(
+        min_reward = min(
             (reached[p] for p in range(new, before, after) if begun[p]), default=reached[old]
         )
-        if least > written[new]:
-            written[new] = least
-            yield Record(new, record.position, record.recorded, Settled(new, least))
+        if min_reward > written[new]:
+            written[new] = min_reward
+            yield Record(new, record.position, record.recorded, Settled(new, min_reward))
     for new in range(after):
-        most = max(reached[new::after])
-        if most > written[new]:
-            yield Record(new, 0, last, Settled(new, most))
+        max_reward = max(reached[new::after])
+        if max_reward > written[new]:
+            yield Record(new, 0, last, Settled(new, max_reward))
 
 
 def _in_pages(records: Iterable[Record]) -> Iterator[list[Record]]:

@@ -21,11 +21,11 @@ from belated.events import (
     Activation,
     Decision,
     Event,
+    ModeChanged,
     Opaque,
     Record,
     Reward,
     Settled,
-    Switched,
     Void,
     encode,
     read_event,
@@ -138,7 +138,7 @@ class _SwitchedLine(_Line, tag="switched", frozen=True):
     reason: str
 
     def read(self) -> Event:
-        return Switched(self.at, self.mode, self.reason)
+        return ModeChanged(self.at, self.mode, self.reason)
 
 
 class _UnknownLine(_Line, tag="unknown", frozen=True):
@@ -200,7 +200,7 @@ def line_of(record: Record) -> Line:
         return _VoidLine(**place, id=event.id, at=event.at)
     if isinstance(event, Settled):
         return _SettledLine(**place, until=event.until)
-    if isinstance(event, Switched):
+    if isinstance(event, ModeChanged):
         return _SwitchedLine(**place, at=event.at, mode=event.mode, reason=event.reason)
     return _UnknownLine(**place, data=event.data)
 

@@ -23,7 +23,7 @@ from belated.events import Record
 from belated.exceptions import InvalidInput
 from belated.ids import check_id, key_of, partition_of
 from belated.journals import Journal
-from belated.ledger import Telling
+from belated.ledger import DecisionHistory
 from belated.rewards import Rewards, retention_us
 
 EXAMPLE = "belated journal show order-17 sqlite:///offers.db --window 7d"
@@ -59,12 +59,14 @@ def tell(
     identity: dict[str, str] | None,
 ) -> dict[str, Any]:
     """The story of one decision."""
-    least, most = rewards.least, rewards.most
+    min_reward, max_reward = rewards.min_reward, rewards.max_reward
     if identity is not None:
         # Of a family of somebody's own nobody here knows the support.
         with suppress(InvalidInput):
-            least, most = rewards.range(family_of(identity).support)
-    telling = Telling(id, rewards, least=least, most=most, retention=retention)
+            min_reward, max_reward = rewards.range(family_of(identity).support)
+    telling = DecisionHistory(
+        id, rewards, min_reward=min_reward, max_reward=max_reward, retention=retention
+    )
     partition = partition_of(key_of(id), journal.partitions)
     end = journal.end(partition)
     with Progress("read", end) as progress:
@@ -116,7 +118,7 @@ def _text(story: dict[str, Any]) -> str:
 
 def _state(story: dict[str, Any]) -> str:
     text: str = story["state"]
-    if text == "parked":
+    if text == "unmatched":
         text = "parked: no decision of this id is known yet"
     if story["value"] is not None:
         text += f" with {story['value']!r}"

@@ -10,7 +10,7 @@ import time
 
 from belated.cli.service import read
 from belated.cli.text import moment
-from belated.events import Switched
+from belated.events import ModeChanged
 from belated.exceptions import InvalidInput
 
 EXAMPLE = 'belated mode offers freeze belated.toml --reason "prices are wrong"'
@@ -54,10 +54,10 @@ def run(options: argparse.Namespace) -> int:
             since = "" if before is None else f" (since {moment(before.at)}{_reason(before)})"
             print(f"{options.bandit}: {was}: {_MEANING.get(was, 'as a newer release says')}{since}")
             return 0
-        journal.append([Switched(time.time_ns() // 1000, options.mode, options.reason)])
+        journal.append([ModeChanged(time.time_ns() // 1000, options.mode, options.reason)])
     print(f"{options.bandit}: {options.mode}: {_MEANING[options.mode]} (before: {was})")
     return 0
 
 
-def _reason(event: Switched) -> str:
+def _reason(event: ModeChanged) -> str:
     return f"; reason: {event.reason}" if event.reason else ""

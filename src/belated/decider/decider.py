@@ -310,9 +310,9 @@ def warm_up(policy: Policy, using: Kernels | None = None) -> None:
     model = Model(policy.start, policy.family, using=using)
     rows: Matrix = np.zeros((2, policy.dim))
     policy.choose_all(model, rows, [2], [True], np.random.default_rng(0))
-    model.expect_all(rows, np.array([0.25, 0.25]))
-    model.expect(rows[0], 0.25)
-    model.withdraw(rows[0], 0.25)
+    model.add_all_pending(rows, np.array([0.25, 0.25]))
+    model.add_pending(rows[0], 0.25)
+    model.remove_pending(rows[0], 0.25)
 
 
 def _pending(requests: Sequence[ParsedRequest], counts: bool) -> list[bool]:

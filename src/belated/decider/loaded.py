@@ -60,7 +60,7 @@ class LoadedModel:
 
     def add_pending(self, x: Vector, weight: float) -> None:
         """Count a decision as pending."""
-        self._policy.expect(self.model, x, weight)
+        self._policy.add_pending(self.model, x, weight)
 
     def remove_pending(self, x: Vector, weight: float) -> None:
         """Count a decision no longer: it never came to be."""
@@ -68,7 +68,7 @@ class LoadedModel:
         if self._policy.pending_weight == 0.0:
             self.model.pending -= 1
         else:
-            self.model.withdraw(x, self._policy.share(weight))
+            self.model.remove_pending(x, self._policy.share(weight))
 
     def _as_published(self) -> Model:
         if self._published is None:
@@ -90,7 +90,7 @@ class LoadedModel:
         if summed.count:
             _add(model, summed)
         if len(rows):
-            model.expect_all(rows, shares)
+            model.add_all_pending(rows, shares)
 
 
 def _add(model: Model, summed: Information) -> None:

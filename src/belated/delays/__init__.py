@@ -11,7 +11,7 @@ Each turns one uniform number a round into a delay, by its quantiles. So two run
 generator see the same luck, whatever their laws.
 
 **Dependent over the rounds**: :class:`LazyMarkov`, :class:`RegimeSwitch`, :class:`FiniteChain`,
-:class:`BlockDependent`, :class:`Midnight`.
+:class:`BlockDependent`, :class:`Batched`.
 
 **Dependent on the row or on the reward**: :class:`ContextDependent`, :class:`RewardDependent`.
 
@@ -30,7 +30,7 @@ array([  0.        ,   0.99009901, 100.        ])
 
 from belated.delays.chains import FiniteChain, RegimeSwitch
 from belated.delays.conditional import Conditional, ContextDependent, RewardDependent
-from belated.delays.dependent import BlockDependent, LazyMarkov, Midnight
+from belated.delays.dependent import Batched, BlockDependent, LazyMarkov
 from belated.delays.laws import Constant, Empirical, Geometric, Mixture, Uniform
 from belated.delays.process import (
     DelayProcess,
@@ -45,6 +45,7 @@ from belated.delays.whole import NEVER
 
 __all__ = [
     "NEVER",
+    "Batched",
     "BlockDependent",
     "Conditional",
     "Constant",
@@ -60,7 +61,6 @@ __all__ = [
     "LazyMarkov",
     "Lognormal",
     "Lomax",
-    "Midnight",
     "Mixture",
     "Parameters",
     "RegimeSwitch",

@@ -120,7 +120,7 @@ class BlockDependent:
 
 
 @dataclass(frozen=True)
-class Midnight:
+class Batched:
     r"""All rewards of a period arrive at its end: :math:`D_t = P - 1 - ((t - 1) \bmod P)`.
 
     Then :math:`(t - 1) \bmod P` rewards are outstanding at the start of round t. Nothing is random:
@@ -130,9 +130,9 @@ class Midnight:
         period: rounds P from one arrival to the next.
         offset: rounds of the first period that have passed before round 1.
 
-    >>> Midnight(4).sample(6, np.random.default_rng())
+    >>> Batched(4).sample(6, np.random.default_rng())
     array([3, 2, 1, 0, 3, 2])
-    >>> Midnight(4, offset=3).sample(6, np.random.default_rng())
+    >>> Batched(4, offset=3).sample(6, np.random.default_rng())
     array([0, 3, 2, 1, 0, 3])
     """
 

@@ -135,7 +135,7 @@ def expected_missing(process: DelayProcess, t: Any) -> Vector:
 
     It is :math:`m_t = \sum_{i=1}^{t-1} P(D \ge i)`: finite even where the mean of a delay is not,
     and with limit :math:`E D` where that is finite. It takes time and memory in proportion to the
-    largest t. For :class:`~belated.delays.Midnight` it is an average over all phases of the period.
+    largest t. For :class:`~belated.delays.Batched` it is an average over all phases of the period.
 
     >>> from belated.delays import Constant, Lomax, Mixture
     >>> expected_missing(Constant(3), [1, 2, 3, 4, 5])

@@ -11,11 +11,11 @@ from belated.events import (
     Activation,
     Decision,
     Event,
+    ModeChanged,
     Opaque,
     Record,
     Reward,
     Settled,
-    Switched,
     Void,
 )
 from belated.exceptions import InvalidInput
@@ -70,7 +70,7 @@ def _route_other(event: Any, partitions: int) -> int:
             message = f"{event!r} is of no partition here: there are {partitions}, from 0 on"
             raise InvalidInput(message, event)
         return event.partition
-    if isinstance(event, Switched):
+    if isinstance(event, ModeChanged):
         return 0
     if isinstance(event, Opaque):
         message = (

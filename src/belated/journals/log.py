@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from types import TracebackType
 from typing import Protocol, Self, runtime_checkable
 
-from belated.events import Decision, Event, Record, Switched
+from belated.events import Decision, Event, ModeChanged, Record
 
 
 @runtime_checkable
@@ -122,8 +122,8 @@ class UniqueLog(Log, Protocol):
         Only the last ones: later ones reach further.
         """
 
-    def mode(self) -> Switched | None:
+    def mode(self) -> ModeChanged | None:
         """Return the last event that changed the mode, None if there is none.
 
-        Appending a :class:`Switched` sets a mode.
+        Appending a :class:`ModeChanged` sets a mode.
         """

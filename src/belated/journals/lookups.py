@@ -5,7 +5,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Iterable
 
-from belated.events import Decision, Event, Opaque, Record, Settled, Switched, encode
+from belated.events import Decision, Event, ModeChanged, Opaque, Record, Settled, encode
 from belated.ids import key_of
 
 #: How many of the last settlements of a partition are returned.
@@ -14,7 +14,7 @@ LAST_SETTLEMENTS = 50
 
 def key_in(event: Event | Opaque) -> bytes | None:
     """The key of the id of an event, None if it has no id."""
-    return None if isinstance(event, Settled | Switched | Opaque) else key_of(event.id)
+    return None if isinstance(event, Settled | ModeChanged | Opaque) else key_of(event.id)
 
 
 def standing(records: Iterable[Record]) -> dict[str, Decision]:

@@ -50,7 +50,7 @@ class Shelf(Protocol):
         One that is behind the stored one is ignored: another process was further.
 
         Raises:
-            OwnerSuperseded: another has acquired the partition since this object did.
+            OwnerFenced: another has acquired the partition since this object did.
             SnapshotConflict: a piece to be kept is not stored as it was; save them all.
             InvalidInput: its position is beyond the end of the partition.
         """
@@ -104,7 +104,7 @@ class CoordinationStore(Protocol):
             Its number, which grows.
 
         Raises:
-            OwnerSuperseded: another holder has had the lease since that epoch.
+            OwnerFenced: another holder has had the lease since that epoch.
         """
 
     def published(self, after: int = 0) -> tuple[int, bytes] | None:

@@ -14,6 +14,7 @@ from belated.kernels.source import (
     SWAPPED,
     add_product,
     amend,
+    argmax_ucb_all,
     bernoulli_link,
     capped,
     count,
@@ -30,7 +31,6 @@ from belated.kernels.source import (
     spread_of,
     unlearn,
     upper,
-    upper_all,
 )
 
 
@@ -46,10 +46,10 @@ class Kernels:
     unlearn: Callable[[Matrix, Vector, Vector, float, float, Any, float, float], float]
     amend: Callable[[Matrix, Vector, Vector, float, float], bool]
     count_all: Callable[[Matrix, Matrix, Vector], int]
-    upper_all: Callable[..., int]
+    argmax_ucb_all: Callable[..., int]
 
 
-_PLAIN = Kernels(score, upper, sampled, count, learn, unlearn, amend, count_all, upper_all)
+_PLAIN = Kernels(score, upper, sampled, count, learn, unlearn, amend, count_all, argmax_ucb_all)
 
 
 def plain() -> Kernels:

@@ -330,7 +330,7 @@ def count_all(root: Matrix, rows: Matrix, weights: Vector) -> int:
     return len(rows)
 
 
-def upper_all(
+def argmax_ucb_all(
     rows: Matrix,
     ends: NDArray[np.int64],
     theta: Vector,

@@ -8,7 +8,7 @@
   ``view`` and ``pending`` are what people read of it.
 """
 
-from belated.learner.account import Account
+from belated.learner.adapter import LearnerAdapter
 from belated.learner.fold import Fold, same_sums
 from belated.learner.follower import Follower
 from belated.learner.learner import Learner
@@ -18,12 +18,12 @@ from belated.learner.view import FoldView
 from belated.learner.window import DecisionWindow
 
 __all__ = [
-    "Account",
     "DecisionWindow",
     "Fold",
     "FoldView",
     "Follower",
     "Learner",
+    "LearnerAdapter",
     "LiveModel",
     "Pending",
     "same_sums",

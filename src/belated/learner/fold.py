@@ -11,12 +11,12 @@ from hashlib import blake2b
 
 import numpy as np
 
-from belated.events import Record, Switched
+from belated.events import ModeChanged, Record
 from belated.exceptions import BelatedError
 from belated.ids import key_of, partition_of
 from belated.journals import Journal, Snapshot
 from belated.kernels import Kernels
-from belated.learner.account import Account
+from belated.learner.adapter import LearnerAdapter
 from belated.learner.learner import Learner
 from belated.ledger import Entry, Ledger, State
 from belated.ledger.packing import VERSION, pack, unpack
@@ -60,19 +60,21 @@ class Fold:
         using: Kernels | None = None,
         tuning: Tuning = USUAL,
     ) -> None:
-        self.learner = Learner(policy, lanes=partitions, using=using, tuning=tuning)
+        self.learner = Learner(policy, partitions=partitions, using=using, tuning=tuning)
         self.tuning = tuning
         self.rewards = rewards
         self.retention = retention
         self.until = until
-        self.least, self.most = rewards.range(policy.family.support)
-        self.accounts = [Account(self.learner, lane, tuning) for lane in range(partitions)]
+        self.min_reward, self.max_reward = rewards.range(policy.family.support)
+        self.accounts = [
+            LearnerAdapter(self.learner, partition, tuning) for partition in range(partitions)
+        ]
         self.ledgers = [
             Ledger(
                 rewards,
                 account,
-                least=self.least,
-                most=self.most,
+                min_reward=self.min_reward,
+                max_reward=self.max_reward,
                 retention=retention,
                 tuning=tuning,
             )
@@ -136,7 +138,7 @@ class Fold:
                 self.version += count
 
     def _change_mode(self, record: Record) -> None:
-        assert isinstance(record.event, Switched)
+        assert isinstance(record.event, ModeChanged)
         self.mode = record.event.mode
         if self.mode != "freeze":
             self.frozen = None
@@ -245,7 +247,7 @@ class Fold:
         except (KeyError, ValueError) as error:
             message = "a snapshot with the right checksum could not be read"
             raise BelatedError(f"{message}: {error}") from error
-        account.expect_all(ledger.numbers(State.PENDING))
+        account.add_all_pending(ledger.numbers(State.PENDING))
         if _MODE in snapshot.pieces:
             self.mode = snapshot.pieces[_MODE].decode()
         if _FROZEN in snapshot.pieces:

@@ -8,8 +8,8 @@ from typing import Protocol
 
 from belated.events import Decision, Event, Record, Settled
 from belated.exceptions import (
-    JournalAway,
     JournalError,
+    JournalReadUnavailable,
     JournalUnavailable,
     SnapshotConflict,
     SnapshotWarning,
@@ -122,7 +122,7 @@ class Follower:
         """Fold a part of what is new; returns whether the journal could be read."""
         try:
             self.behind = not self._fold_some()
-        except JournalAway:
+        except JournalReadUnavailable:
             return False
         self._save_in_passing()
         return True

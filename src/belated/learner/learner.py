@@ -51,7 +51,7 @@ class Learner:
     >>> from belated.policies import DelayedUCB
     >>> learner = Learner(DelayedUCB(2, Bernoulli()))
     >>> x = np.array([0.5, 1.0])
-    >>> learner.expect(x, 0.25)
+    >>> learner.add_pending(x, 0.25)
     >>> handle = learner.learn(x, 1.0, 0.25)
     >>> learner.model.n, learner.model.pending
     (1, 0)
@@ -63,14 +63,14 @@ class Learner:
         self,
         policy: Policy,
         *,
-        lanes: int = 1,
+        partitions: int = 1,
         using: Kernels | None = None,
         tuning: Tuning = USUAL,
     ) -> None:
         self.policy = policy
         #: True if a fit that is due is left to whoever calls :meth:`begin_fit`.
         self.defers = False
-        self.observations = [Observations(policy.dim) for _ in range(lanes)]
+        self.observations = [Observations(policy.dim) for _ in range(partitions)]
         self.model = Model(policy.start, policy.family, using=using)
         self._prior = policy.start
         self._share = policy.pending_weight
@@ -88,13 +88,13 @@ class Learner:
         # What waits to be folded in, in columns.
         self._asked: tuple[list[Vector], list[float]] = ([], [])
         self._left: tuple[list[Vector], list[float]] = ([], [])
-        self._came: list[_Came] = [([], [], [], []) for _ in range(lanes)]
-        self._given = [0] * lanes  # handles given out
+        self._came: list[_Came] = [([], [], [], []) for _ in range(partitions)]
+        self._given = [0] * partitions  # handles given out
         self._bulk = False
         self._refit: _Refit | None = None
         self._share_roots()
 
-    def expect(self, x: Vector, weight: float) -> None:
+    def add_pending(self, x: Vector, weight: float) -> None:
         """A decision was made; its reward is out."""
         if self._gram:
             weight = 1.0
@@ -104,26 +104,26 @@ class Learner:
         elif self._share == 0.0:
             self.model.note(x)
         else:
-            self.model.expect(x, self._share * weight)
+            self.model.add_pending(x, self._share * weight)
         rows, weights = self._asked
         rows.append(x)
         weights.append(1.0 if self._unscaled else weight)
         if len(rows) == self._limit:
             self._renew()
 
-    def expect_all(self, rows: Matrix, weights: Vector) -> None:
+    def add_all_pending(self, rows: Matrix, weights: Vector) -> None:
         """Many decisions were made whose rewards are out; within :meth:`bulk`."""
         plain = self._gram or self._unscaled
         self._pending += Information.of(rows, np.ones(len(rows)) if plain else weights)
         self.model.pending += len(rows)
         self.model.decisions += len(rows)
 
-    def recall(self, x: Vector, weight: float) -> None:
+    def restore_pending(self, x: Vector, weight: float) -> None:
         """A decision that was withdrawn counts again: its reward has come after all."""
-        self.expect(x, weight)
+        self.add_pending(x, weight)
         self.model.decisions -= 1
 
-    def learn(self, x: Vector, y: float, weight: float, lane: int = 0) -> int:
+    def learn(self, x: Vector, y: float, weight: float, partition: int = 0) -> int:
         """The reward of a decision came; ``weight`` is what it was expected with.
 
         Returns a handle, by which the reward can be revised or retracted.
@@ -142,20 +142,20 @@ class Learner:
                 model.count(x, (1.0 - self._share) * weight)
             if self._keeps_counted:
                 model.count_arrived(x, weight)
-        rows, rewards, before, after = self._came[lane]
+        rows, rewards, before, after = self._came[partition]
         rows.append(x)
         rewards.append(y)
         before.append(1.0 if self._unscaled else weight)
         after.append(learned)
-        handle = self._given[lane]
-        self._given[lane] = handle + 1
+        handle = self._given[partition]
+        self._given[partition] = handle + 1
         if model.n >= self._next_fit and not self._bulk and not self.defers:
             self.fit()
         elif len(rows) == self._limit:
             self._renew()
         return handle
 
-    def withdraw(self, x: Vector, weight: float) -> None:
+    def remove_pending(self, x: Vector, weight: float) -> None:
         """A decision left without a reward: it no longer counts as explored."""
         if self._gram:
             weight = 1.0
@@ -166,28 +166,28 @@ class Learner:
             self.model.pending -= 1
             if len(rows) == self._limit:
                 self._renew()
-        elif not self.model.withdraw(x, self._share * weight) or len(rows) == self._limit:
+        elif not self.model.remove_pending(x, self._share * weight) or len(rows) == self._limit:
             self._renew()
 
-    def revise(self, handle: int, y: float, lane: int = 0) -> None:
+    def revise(self, handle: int, y: float, partition: int = 0) -> None:
         """The reward under a handle is another one."""
         self._fold()
-        observations = self.observations[lane]
+        observations = self.observations[partition]
         row, _ = observations.get(handle)
         before = observations.revise(handle, y)
-        if self._refit is not None and handle < self._refit.upto[lane]:
+        if self._refit is not None and handle < self._refit.upto[partition]:
             self._refit.amended += (y - before) * row.astype(np.float64)
         if not self._bulk:
             self.model.revise(row, before, y)
 
-    def retract(self, handle: int, lane: int = 0) -> Vector:
+    def retract(self, handle: int, partition: int = 0) -> Vector:
         """The reward under a handle never came, and nor is it waited for; returns its row."""
         self._fold()
-        observations = self.observations[lane]
+        observations = self.observations[partition]
         row, y = observations.get(handle)
         x = row.astype(np.float64)
         observations.remove(handle)
-        if self._refit is not None and handle < self._refit.upto[lane]:
+        if self._refit is not None and handle < self._refit.upto[partition]:
             self._refit.removed.append((x, y))
         if self._gram:
             self._counted = self._counted - Information.of(x[None, :], [1.0]).matrix
@@ -202,7 +202,7 @@ class Learner:
         if self._share == 0.0 and not self._gram:  # the same root, and it has been taken out
             self.model.pending -= 1
         else:
-            done = self.model.withdraw(x, 1.0 if self._gram else weight) and done
+            done = self.model.remove_pending(x, 1.0 if self._gram else weight) and done
         if not done:
             self.fit()
         return x
@@ -224,16 +224,16 @@ class Learner:
             self.fit()
             self._bulk = True
 
-    def pack(self, lane: int) -> dict[str, bytes]:
+    def pack(self, partition: int) -> dict[str, bytes]:
         """The observations of a lane as bytes, and where to start the next fit."""
         self._fold()
-        return self.observations[lane].pack() | {"theta": self.model.theta.tobytes()}
+        return self.observations[partition].pack() | {"theta": self.model.theta.tobytes()}
 
-    def unpack(self, lane: int, pieces: dict[str, bytes]) -> None:
+    def unpack(self, partition: int, pieces: dict[str, bytes]) -> None:
         """Take what :meth:`pack` gave; within :meth:`bulk`."""
-        observations = self.observations[lane]
+        observations = self.observations[partition]
         observations.unpack(pieces)
-        self._given[lane] = observations.next_handle
+        self._given[partition] = observations.next_handle
         self.model.n += observations.n
         self.model.decisions += observations.n
         self.model.theta = np.frombuffer(pieces["theta"]).copy()
@@ -344,7 +344,7 @@ class Learner:
                 self._pending = self._pending + change if sign > 0 else self._pending - change
                 rows.clear()
                 weights.clear()
-        for lane, (came, rewards, before, after) in enumerate(self._came):
+        for partition, (came, rewards, before, after) in enumerate(self._came):
             if not came:
                 continue
             table = np.array(came)
@@ -353,8 +353,8 @@ class Learner:
             self._observed = self._observed + Information.of(table, after).matrix
             if self._gram:
                 self._counted = self._counted + arrived.matrix
-            self.observations[lane].extend(table, rewards)
-            for column in self._came[lane]:
+            self.observations[partition].extend(table, rewards)
+            for column in self._came[partition]:
                 column.clear()
         if self._pending.count == 0:  # what is left is rounding
             self._pending = Information.zero(self.policy.dim)

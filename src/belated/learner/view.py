@@ -14,7 +14,7 @@ from belated.learner.fold import Fold
 from belated.learner.follower import Follower
 from belated.learner.pending import Pending
 from belated.ledger import Entry
-from belated.ledger.receipts import Story
+from belated.ledger.receipts import DecisionStatus
 
 
 class FoldView:
@@ -80,15 +80,15 @@ class FoldView:
                 else:
                     self._follower.catch_up()
 
-    def entry(self, id: str) -> Story:
+    def entry(self, id: str) -> DecisionStatus:
         """All that is known of one decision."""
         check_id(id)
         with self._lock:
             self._read_new()
             entry = self._fold.entry(id)
             if entry is None:
-                return Story(id, "unknown")
-            return Story(
+                return DecisionStatus(id, "unknown")
+            return DecisionStatus(
                 id=id,
                 state=entry.state,
                 decision=self._decision(id, entry),

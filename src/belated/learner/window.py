@@ -44,11 +44,11 @@ class DecisionWindow:
         self,
         size: int,
         learn: Callable[[int, float], None],
-        withdraw: Callable[[int], None],
-        recall: Callable[[int], None],
+        remove_pending: Callable[[int], None],
+        restore_pending: Callable[[int], None],
     ) -> None:
         self.size = size
-        self._learn, self._withdraw, self._recall = learn, withdraw, recall
+        self._learn, self._withdraw, self._recall = learn, remove_pending, restore_pending
         self._last = -1
         #: Pending decisions whose window is open, each with its reward if that has come.
         self._open: dict[int, float | None] = {}
@@ -78,7 +78,7 @@ class DecisionWindow:
         """Whether nothing that comes now counts for this decision."""
         return self._last - number > self.size
 
-    def expect(self, number: int) -> None:
+    def add_pending(self, number: int) -> None:
         """A decision that is not over is pending, and was not when it was made."""
         self._open[number] = None
         if self._last - number == self.size:

@@ -5,9 +5,19 @@ the ``ledger`` reads records into the book; ``columns``, ``index`` and ``parked`
 ``telling`` is a ledger for one decision only.
 """
 
-from belated.ledger.changes import Changes
+from belated.ledger.decision_history import DecisionHistory
 from belated.ledger.entries import Entry, Facts, State, Told, Verdict, judge
 from belated.ledger.ledger import Ledger
-from belated.ledger.telling import Telling
+from belated.ledger.listener import LedgerListener
 
-__all__ = ["Changes", "Entry", "Facts", "Ledger", "State", "Telling", "Told", "Verdict", "judge"]
+__all__ = [
+    "DecisionHistory",
+    "Entry",
+    "Facts",
+    "Ledger",
+    "LedgerListener",
+    "State",
+    "Told",
+    "Verdict",
+    "judge",
+]

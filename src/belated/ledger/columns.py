@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, ClassVar
 from belated.kernels.memory import Table
 
 if TYPE_CHECKING:
-    from belated.ledger.fresh import Fresh
+    from belated.ledger.recent import RecentEntry
 
 #: In ``flags``.
 ACTIVATED, LATE, CONFLICT, FORGOTTEN, EXPECTED = 1, 2, 4, 8, 16
@@ -61,7 +61,7 @@ class Columns(Table):
         self.at[i], self.crc[i] = at, crc
         self.value[i], self.told_recorded[i], self.told_at[i] = 0.0, NONE, 0
 
-    def extend(self, fresh: Sequence[Fresh]) -> None:
+    def extend(self, fresh: Sequence[RecentEntry]) -> None:
         """New decisions, plain ones."""
         first = self.add(len(fresh))
         new = slice(first, first + len(fresh))

@@ -124,7 +124,7 @@ def judge(facts: Facts, watermark: int, rewards: Rewards, retention: int | None)
         return Verdict(State.PENDING if live else State.DORMANT, conflict=rival)
     if not live:
         return Verdict(State.VOIDED, conflict=rival)
-    if rewards.silent == "defaulted":
+    if rewards.on_timeout == "defaulted":
         return Verdict(State.DEFAULTED, rewards.default, conflict=rival)
     return Verdict(State.CENSORED, conflict=rival)
 

@@ -4,7 +4,7 @@ A record is folded in about a microsecond where it is the first reward of a pend
 new decision. Whatever is less usual goes through :func:`~belated.ledger.entries.judge`, which knows
 all the rules; the short ways are those rules for their case.
 
-The ledger touches no numbers of a model: it tells :class:`Changes` what has changed.
+The ledger touches no numbers of a model: it tells :class:`LedgerListener` what has changed.
 """
 
 from __future__ import annotations
@@ -17,19 +17,17 @@ from zlib import crc32
 from belated.events import (
     Activation,
     Decision,
+    ModeChanged,
     Opaque,
     Record,
     Reward,
     Settled,
-    Switched,
     Void,
     decode,
     encode,
 )
 from belated.exceptions import UnknownEvent
 from belated.ids import key_of
-from belated.ledger.book import AWAITED, NOTHING, OBSERVED, ROLE, Book
-from belated.ledger.changes import Changes
 from belated.ledger.columns import (
     ACTIVATED,
     EXPECTED,
@@ -44,8 +42,10 @@ from belated.ledger.entries import (
     same_value,
     with_one_more,
 )
-from belated.ledger.fresh import Fresh
-from belated.ledger.parked import Parked
+from belated.ledger.entry_store import AWAITED, NOTHING, OBSERVED, ROLE, EntryStore
+from belated.ledger.listener import LedgerListener
+from belated.ledger.recent import RecentEntry
+from belated.ledger.unmatched import UnmatchedEvents
 from belated.rewards import Rewards
 from belated.tuning import USUAL, Tuning
 
@@ -54,7 +54,7 @@ DORMANT, PENDING, REWARDED = State.DORMANT, State.PENDING, State.REWARDED
 _LONG = 1 << 63
 
 
-class Ledger(Book):
+class Ledger(EntryStore):
     """The entries of one partition.
 
     Args:
@@ -69,10 +69,10 @@ class Ledger(Book):
     def __init__(
         self,
         rewards: Rewards,
-        changes: Changes,
+        changes: LedgerListener,
         *,
-        least: float,
-        most: float,
+        min_reward: float,
+        max_reward: float,
         retention: int | None = None,
         tuning: Tuning = USUAL,
     ) -> None:
@@ -82,13 +82,13 @@ class Ledger(Book):
         self._dropped = tuning.dropped
         #: Events by status.
         self.counters: Counter[str] = Counter()
-        self._least, self._most = least, most
+        self._least, self._most = min_reward, max_reward
         self._window = rewards.window_us
         # For how long a reward is nothing but a reward.
         self._patience = math.inf if self._window is None else self._window
         if retention is not None:
             self._patience = min(self._patience, retention)
-        self._parked = Parked()
+        self._parked = UnmatchedEvents()
         # Decisions come due in the order of their numbers, but for those in the heap.
         self._due = 0
         self._dues: list[tuple[int, int]] = []
@@ -111,7 +111,7 @@ class Ledger(Book):
             status = self._rewarded(event, record.recorded)  # type: ignore[arg-type]
         elif kind is Settled:
             status = self._settled(event, record.recorded)  # type: ignore[arg-type]
-        elif kind is Switched:
+        elif kind is ModeChanged:
             status = "switched"
         elif kind is Opaque:
             raise _unknown(record)
@@ -137,7 +137,7 @@ class Ledger(Book):
             and key not in self._parked.events
         ):
             number = self._rows.base + len(self._rows) + len(fresh)
-            fresh[id] = Fresh(number, key, recorded, record.position, at, crc)
+            fresh[id] = RecentEntry(number, key, recorded, record.position, at, crc)
             self.counts[PENDING] += 1
             self.changes.enter(number, decision, True)
             self._latest = recorded
@@ -168,7 +168,7 @@ class Ledger(Book):
         if self._window is not None:
             self._comes_due(number, recorded, recorded + self._window)
         for since, event in self._parked.take(key):
-            self.counters["parked"] -= 1
+            self.counters["unmatched"] -= 1
             self.counters[self._heard(number, event, since)] += 1
 
     def _decided_again(self, number: int, decision: Decision, record: Record, crc: int) -> str:
@@ -196,12 +196,12 @@ class Ledger(Book):
         if role == OBSERVED:
             self.changes.retract(number)
         elif role == AWAITED:
-            self.changes.withdraw(number)
+            self.changes.remove_pending(number)
         rows.position[i], rows.at[i], rows.crc[i] = position, _held(decision.at), crc
         rows.flags[i] = rows.flags[i] & ~ACTIVATED | ACTIVATED * decision.activated
         self.changes.enter(number, decision)
         if role != NOTHING:
-            self.changes.expect(number, again=True)
+            self.changes.add_pending(number, again=True)
         if role == OBSERVED:
             self.changes.learn(number, rows.value[i])
         self._facts_of(number).activated = decision.activated
@@ -235,7 +235,7 @@ class Ledger(Book):
         if not self._parked.add(key_of(event.id), event, recorded):
             return "duplicate"
         self._soonest = min(self._soonest, recorded)
-        return "parked"
+        return "unmatched"
 
     def _heard(self, number: int, event: Activation | Reward | Void, recorded: int) -> str:
         if type(event) is Reward:
@@ -344,7 +344,7 @@ class Ledger(Book):
             number += 1
         self._forgotten = number
         orphaned = self._parked.orphan(horizon)
-        self.counters["parked"] -= orphaned
+        self.counters["unmatched"] -= orphaned
         self.counters["orphaned"] += orphaned
         gone = min(self._stragglers, default=self._forgotten) - rows.base
         if gone >= self._dropped and 3 * gone >= len(rows):

@@ -11,7 +11,7 @@ from belated.exceptions import InvalidInput
 from belated.ledger.columns import FORGOTTEN
 from belated.ledger.entries import Facts
 from belated.ledger.ledger import Ledger
-from belated.ledger.parked import Told
+from belated.ledger.unmatched import Told
 
 #: Of all pieces of a snapshot. One with another number is not read: then the journal is.
 VERSION = 1
@@ -30,7 +30,7 @@ class _Head(msgspec.Struct, array_like=True):
     stragglers: list[int]
     forgotten_digest: bytes
     facts: dict[int, Facts]
-    parked: dict[bytes, list[tuple[int, bytes]]]
+    unmatched: dict[bytes, list[tuple[int, bytes]]]
 
 
 _read_head = msgspec.msgpack.Decoder(_Head).decode
@@ -84,7 +84,7 @@ def unpack(ledger: Ledger, pieces: dict[str, bytes]) -> None:
     ledger._parked.restore(
         {
             key: [(since, _told(data)) for since, data in events]
-            for key, events in head.parked.items()
+            for key, events in head.unmatched.items()
         }
     )
     prefix = "ledger "

@@ -25,7 +25,7 @@ class Receipt(msgspec.Struct, frozen=True, gc=False):
     status: str
 
 
-class Story(msgspec.Struct, frozen=True):
+class DecisionStatus(msgspec.Struct, frozen=True):
     """All that is known of one decision.
 
     Attributes:

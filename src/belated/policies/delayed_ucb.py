@@ -43,7 +43,7 @@ class DelayedUCB(Policy):
     >>> chosen = []
     >>> for _ in range(3):
     ...     choice = policy.choose(model, np.eye(3), rng)
-    ...     model.expect(np.eye(3)[choice.index], choice.weight)
+    ...     model.add_pending(np.eye(3)[choice.index], choice.weight)
     ...     chosen.append(choice.index)
     >>> sorted(chosen)
     [0, 1, 2]
@@ -103,7 +103,7 @@ class DelayedUCB(Policy):
             return [self._choose_one(model, rows, counted[0], rng)]
         if not self._steady:
             return super().choose_all(model, rows, ends, counted, rng)
-        found = model.upper_all(
+        found = model.argmax_ucb_all(
             rows, ends, self.width(model), rng.random(len(ends)), counted, self.pending_weight,
             self.metric == "gram",
         )  # fmt: skip

@@ -19,7 +19,7 @@ class Greedy(DelayedUCB):
     >>> from belated.models import Model
     >>> policy = Greedy(2, Bernoulli())
     >>> model = Model(policy.start, policy.family)
-    >>> model.expect(np.array([1.0, 0.0]), 0.25)
+    >>> model.add_pending(np.array([1.0, 0.0]), 0.25)
     >>> weight = model.learn(np.array([1.0, 0.0]), 1.0)
     >>> policy.choose(model, np.eye(2), np.random.default_rng(0)).index
     0

@@ -144,15 +144,15 @@ class Policy:
     ) -> Choice:
         choice = self.choose(model, rows, rng)
         if counted:
-            self.expect(model, rows[choice.index], choice.weight)
+            self.add_pending(model, rows[choice.index], choice.weight)
         return choice
 
-    def expect(self, model: Model, row: Vector, weight: float) -> None:
+    def add_pending(self, model: Model, row: Vector, weight: float) -> None:
         """A decision is pending; its weight is that of its choice."""
         if self.pending_weight == 0.0:
             model.note(row)
         else:
-            model.expect(row, self.share(weight))
+            model.add_pending(row, self.share(weight))
 
     def share(self, weight: float) -> float:
         """What a pending decision counts for in H."""

@@ -95,31 +95,31 @@ def simulate(
     pending: list[int] = []
     choices: list[Choice] = []
     kept: list[tuple[Vector, float, float]] = []
-    choose, expect, learn = policy.choose, learner.expect, learner.learn
+    choose, add_pending, learn = policy.choose, learner.add_pending, learner.learn
     held = _held(learner, kept)
     known, best = None, 0.0
     for t, (rows, means) in enumerate(environment.rounds(horizon, contexts)):
         for s in calendar.lapses.pop(t, ()):
             x, _, weight = kept[s]
             if held is None or held.leave(s):
-                learner.withdraw(x, weight)
+                learner.remove_pending(x, weight)
         for s in calendar.arrivals.pop(t, ()):
             x, y, weight = kept[s]
             late = s in calendar.lapsed  # it counts again, and its reward is learned
             if held is None:
                 if late:
-                    learner.recall(x, weight)
+                    learner.restore_pending(x, weight)
                 learn(x, y, weight)
             else:
                 if late and not held.is_over(s):
-                    learner.recall(x, weight)
-                    held.expect(s)
+                    learner.restore_pending(x, weight)
+                    held.add_pending(s)
                 held.learn(s, y)
         pending.append(model.pending)
         choice = choose(model, rows, draws)
         mean = float(means[choice.index])
         x, y = rows[choice.index], environment.reward(mean, uniform[t])
-        expect(x, choice.weight)
+        add_pending(x, choice.weight)
         kept.append((x, y, choice.weight))
         if held is not None:
             held.made(t)
@@ -155,15 +155,15 @@ def _held(learner: Learner, kept: list[tuple[Vector, float, float]]) -> Decision
         x, _, weight = kept[s]
         learner.learn(x, y, weight)
 
-    def withdraw(s: int) -> None:
+    def remove_pending(s: int) -> None:
         x, _, weight = kept[s]
-        learner.withdraw(x, weight)
+        learner.remove_pending(x, weight)
 
-    def recall(s: int) -> None:
+    def restore_pending(s: int) -> None:
         x, _, weight = kept[s]
-        learner.recall(x, weight)
+        learner.restore_pending(x, weight)
 
-    return DecisionWindow(size, learn, withdraw, recall)
+    return DecisionWindow(size, learn, remove_pending, restore_pending)
 
 
 class _Calendar:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from belated.exceptions import JournalClosed, OwnerSuperseded
+from belated.exceptions import JournalClosed, OwnerFenced
 from belated.journals import CoordinationStore
 from belated.testing.clocks import ManualClock
 
@@ -114,7 +114,7 @@ class CoordinationContract:
         clock = ManualClock()
         with closing(self.open_coordination(clock)) as store:
             for never in (0, 1):
-                with pytest.raises(OwnerSuperseded):
+                with pytest.raises(OwnerFenced):
                     store.publish(b"too early", never)
             first = store.acquire_lease("one", 100.0)
             assert first is not None
@@ -122,7 +122,7 @@ class CoordinationContract:
             number = store.publish(b"of one", first)
             second = store.acquire_lease("two", 100.0)
             assert second is not None
-            with pytest.raises(OwnerSuperseded):
+            with pytest.raises(OwnerFenced):
                 store.publish(b"too late", first)
             assert store.published() == (number, b"of one")
             assert store.publish(b"of two", second) > number

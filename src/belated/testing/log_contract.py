@@ -16,11 +16,11 @@ from belated.events import (
     Activation,
     Decision,
     Event,
+    ModeChanged,
     Opaque,
     Record,
     Reward,
     Settled,
-    Switched,
     Void,
 )
 from belated.exceptions import InvalidInput, JournalClosed
@@ -37,7 +37,7 @@ _EVERY_KIND: list[Event] = [
     Reward("order-17", 7, math.nan),
     Void("order-17", 8),
     Settled(0, 1_700_000_000_000_000),
-    Switched(9, "freeze", "a sale begins"),
+    ModeChanged(9, "freeze", "a sale begins"),
 ]
 _FROM_THE_FUTURE = Opaque(b"\xc8written by a release to come")
 

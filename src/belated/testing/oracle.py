@@ -16,11 +16,11 @@ from zlib import crc32
 from belated.events import (
     Activation,
     Decision,
+    ModeChanged,
     Opaque,
     Record,
     Reward,
     Settled,
-    Switched,
     Void,
     encode,
 )
@@ -84,9 +84,9 @@ class Oracle:
     >>> from belated import Explicit
     >>> x = np.array([0.5, 1.0], dtype=np.float32)
     >>> rewards = Explicit(timedelta(microseconds=10))
-    >>> oracle = Oracle(rewards=rewards, least=0.0, most=1.0)
+    >>> oracle = Oracle(rewards=rewards, min_reward=0.0, max_reward=1.0)
     >>> oracle.tell(Record(0, 1, 100, Reward("a1", 99, 1.0)))
-    >>> oracle.parked
+    >>> oracle.unmatched
     1
     >>> oracle.tell(Record(0, 2, 105, Decision("a1", 95, "blue", 0, x, 0.2, 1.0, 7)))
     >>> oracle.tell(Record(0, 3, 106, Decision("a2", 96, "red", 1, x, 0.2, 1.0, 7)))
@@ -103,12 +103,12 @@ class Oracle:
         records: Iterable[Record] = (),
         *,
         rewards: Rewards,
-        least: float,
-        most: float,
+        min_reward: float,
+        max_reward: float,
         retention: int | None = None,
     ) -> None:
         self.rewards = rewards
-        self.least, self.most = least, most
+        self.min_reward, self.max_reward = min_reward, max_reward
         self.retention = retention
         self.watermark = 0
         self.forgotten: list[Outcome] = []
@@ -128,10 +128,10 @@ class Oracle:
             self.watermark = max(self.watermark, min(event.until, recorded))
             self._forget()
             return
-        if isinstance(event, Switched):
+        if isinstance(event, ModeChanged):
             return
         # Rule 4, of values: NaN is outside of everything.
-        if isinstance(event, Reward) and not self.least <= event.value <= self.most:
+        if isinstance(event, Reward) and not self.min_reward <= event.value <= self.max_reward:
             return
         facts = self._facts.setdefault(event.id, _Facts())
         if isinstance(event, Decision):
@@ -174,7 +174,7 @@ class Oracle:
         return [one for one in (*self.forgotten, *self.entries.values()) if one.value is not None]
 
     @property
-    def parked(self) -> int:
+    def unmatched(self) -> int:
         """How many events wait for their decision."""
         return sum(len(facts.others) for facts in self._facts.values() if not facts.decisions)
 
@@ -214,7 +214,7 @@ class Oracle:
             return outcome("pending" if live else "dormant")
         if not live:
             return outcome("voided")
-        if self.rewards.silent == "defaulted":
+        if self.rewards.on_timeout == "defaulted":
             return outcome("defaulted", self.rewards.default)
         return outcome("censored")
 

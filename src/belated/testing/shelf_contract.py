@@ -12,7 +12,7 @@ from belated.events import Settled, Void
 from belated.exceptions import (
     InvalidInput,
     JournalClosed,
-    OwnerSuperseded,
+    OwnerFenced,
     SnapshotConflict,
     SnapshotWarning,
 )
@@ -65,12 +65,12 @@ class ShelfContract:
             assert second > first
             of_other = Snapshot(0, 0, "v1", {"ledger": b"of other"})
             other.save(of_other)
-            with pytest.raises(OwnerSuperseded):
+            with pytest.raises(OwnerFenced):
                 one.save(Snapshot(0, 0, "v1", {"ledger": b"too late"}))
             assert one.load(0) == of_other
             assert one.acquire(0) > second
             one.save(Snapshot(0, 0, "v1", {"ledger": b"of one again"}))
-            with pytest.raises(OwnerSuperseded):
+            with pytest.raises(OwnerFenced):
                 other.save(of_other)
 
     def test_partitions_have_owners_of_their_own(self) -> None:

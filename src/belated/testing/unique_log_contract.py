@@ -12,11 +12,11 @@ from belated.events import (
     Activation,
     Decision,
     Event,
+    ModeChanged,
     Opaque,
     Record,
     Reward,
     Settled,
-    Switched,
     Void,
 )
 from belated.exceptions import InvalidInput, JournalClosed
@@ -65,12 +65,12 @@ class UniqueLogContract(LogContract):
         """An index may know a part of the key only. Zeros look like nothing that has no id."""
         ids = ["0" * 31 + "1", "0" * 31 + "2", "0" * 15 + "1" + "0" * 16, "0" * 32]
         with self.open_journal(1, ManualClock()) as log:
-            log.append([*map(_decision, ids), Settled(0, 7), Switched(5, "freeze")])
+            log.append([*map(_decision, ids), Settled(0, 7), ModeChanged(5, "freeze")])
             for id in ids:
                 assert [getattr(one.event, "id", None) for one in log.records_of([id])] == [id]
                 assert list(log.decisions([id])) == [id]
             assert [one.event for one in log.settlements(0)] == [Settled(0, 7)]
-            assert log.mode() == Switched(5, "freeze")
+            assert log.mode() == ModeChanged(5, "freeze")
 
     def test_the_decision_that_stands_is_that_of_the_ledger(self) -> None:
         """Of several under one id the one that the ledger takes; none where none was made."""
@@ -108,11 +108,11 @@ class UniqueLogContract(LogContract):
         """None before the first; other events do not change it."""
         with self.open_journal(2, ManualClock()) as log:
             assert log.mode() is None
-            log.append([Switched(9, "freeze", "a sale begins")])
+            log.append([ModeChanged(9, "freeze", "a sale begins")])
             log.append([_decision(f"{n}") for n in range(20)])
-            assert log.mode() == Switched(9, "freeze", "a sale begins")
-            log.append([Switched(5, "baseline"), Switched(4, "learn"), Settled(0, 1)])
-            assert log.mode() == Switched(4, "learn")
+            assert log.mode() == ModeChanged(9, "freeze", "a sale begins")
+            log.append([ModeChanged(5, "baseline"), ModeChanged(4, "learn"), Settled(0, 1)])
+            assert log.mode() == ModeChanged(4, "learn")
 
     def test_what_one_appends_the_other_finds(self) -> None:
         """Also after it has looked before."""
@@ -120,9 +120,9 @@ class UniqueLogContract(LogContract):
         with self.open_journal(1, clock) as one, self.reopen(one, clock) as other:
             assert other.decisions(["a"]) == {}
             assert isinstance(other, UniqueLog)
-            one.append([_decision("a"), Settled(0, 4), Switched(5, "off")])
+            one.append([_decision("a"), Settled(0, 4), ModeChanged(5, "off")])
             assert other.decisions(["a"]) == {"a": _decision("a")}
-            assert other.mode() == Switched(5, "off")
+            assert other.mode() == ModeChanged(5, "off")
             assert [record.event for record in other.settlements(0)] == [Settled(0, 4)]
 
     def test_a_closed_log_looks_nothing_up(self) -> None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from belated.delays import Conditional, DelayProcess, Midnight, expected_missing
+from belated.delays import Batched, Conditional, DelayProcess, expected_missing
 from belated.delays.whole import as_rounds
 from belated.exceptions import InvalidInput
 from belated.inputs import as_probability
@@ -262,7 +262,7 @@ def bounds_for(delay: DelayProcess, *, horizon: int, delta: float = 0.05) -> Bou
 def _not_one_law(delay: DelayProcess) -> str | None:
     if isinstance(delay, Conditional):
         return "The delay depends on the row or on the reward: it has no law of its own."
-    if isinstance(delay, Midnight):
+    if isinstance(delay, Batched):
         return "The round decides the delay: the rounds do not share one law."
     return None
 

@@ -132,9 +132,9 @@ def regret_bounded(setting: Setting, delay: Parameters, *, warmup: float, delta:
         delta: δ.
 
     >>> from belated import Bernoulli
-    >>> from belated.delays import Midnight
+    >>> from belated.delays import Batched
     >>> setting = Setting.of(Bernoulli(), horizon=10**8, dim=10, norm_bound=1.0)
-    >>> regret_bounded(setting, Midnight(1000).params(), warmup=95_466, delta=0.05) / 10**8
+    >>> regret_bounded(setting, Batched(1000).params(), warmup=95_466, delta=0.05) / 10**8
     0.0748
     """
     return _total(setting, terms.bounded(delay), warmup, delta)  # (18)

@@ -101,9 +101,9 @@ def regret_bayes_bounded(setting: Setting, delay: Parameters, *, warmup: float) 
         warmup: τ at δ = 1/T.
 
     >>> from belated import Bernoulli
-    >>> from belated.delays import Midnight
+    >>> from belated.delays import Batched
     >>> setting = Setting.of(Bernoulli(), horizon=10**8, dim=10, norm_bound=1.0)
-    >>> regret_bayes_bounded(setting, Midnight(1000).params(), warmup=206_400) / 10**8
+    >>> regret_bayes_bounded(setting, Batched(1000).params(), warmup=206_400) / 10**8
     0.0737
     """
     return _total(setting, terms.bounded(delay), warmup)

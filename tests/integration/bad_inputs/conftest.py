@@ -9,7 +9,7 @@ import pytest
 
 from belated.journals import Store
 from belated.service import create_app
-from belated.service.access.tokens import TokenKeys
+from belated.service.access.tokens import TokenSecrets
 from belated.service.http.app import Service
 from tests.integration.asking import SECRET, Asking, nothing_told
 from tests.integration.bad_inputs.bandits import COIN, DEFINITIONS, FREE, LIMIT
@@ -20,7 +20,7 @@ from tests.integration.serving import Serving, served
 @pytest.fixture(scope="package")
 def app(store: Store) -> Service:
     """It learns too."""
-    keys = TokenKeys({"k1": bytes(range(32))})
+    keys = TokenSecrets({"k1": bytes(range(32))})
     return create_app(
         DEFINITIONS, store, learn=True, body_limit=LIMIT, auth="keys", token_keys=keys
     )

@@ -83,7 +83,7 @@ def test_bad_input_06_an_unknown_or_foreign_decision_teaches_nothing(
     answered = [asking.reward({"value": 1}, id) for id in (mine, foreign, "bad 6")]
     for id, one in zip((mine, foreign, "bad 6"), answered, strict=True):
         assert (one.status_code, one.json()) == (202, {"id": id, "status": "accepted"})
-    assert [asking.story(id)["state"] for id in (foreign, "bad 6")] == ["parked"] * 2
+    assert [asking.story(id)["state"] for id in (foreign, "bad 6")] == ["unmatched"] * 2
     eventually(lambda: asking.send("GET", "").json()["version"] >= asking.length)
     n = asking.send("GET", "").json()["n"]
     assert asking.reward({"value": 0}, "bad 6 too").status_code == 202

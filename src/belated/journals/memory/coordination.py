@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 
-from belated.exceptions import JournalClosed, OwnerSuperseded
+from belated.exceptions import JournalClosed, OwnerFenced
 from belated.journals.arrivals import Clock
 from belated.journals.shelf import Leader
 
@@ -63,7 +63,7 @@ class MemoryCoordinationStore:
         lead = self._lead
         with lead.lock:
             if epoch != lead.epoch or not lead.epoch:
-                raise OwnerSuperseded(None)
+                raise OwnerFenced(None)
             lead.number, lead.data = lead.number + 1, bytes(data)
             return lead.number
 

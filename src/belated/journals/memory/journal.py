@@ -8,8 +8,8 @@ from typing import NamedTuple, Self
 
 import msgspec
 
-from belated.events import Decision, Event, Record, Settled, Switched
-from belated.exceptions import JournalClosed, OwnerSuperseded
+from belated.events import Decision, Event, ModeChanged, Record, Settled
+from belated.exceptions import JournalClosed, OwnerFenced
 from belated.ids import check_id, check_partitions, key_of, partition_of
 from belated.journals.arrivals import (
     EMPTY,
@@ -148,13 +148,13 @@ class MemoryJournal(NamedJournal):
         with self._lock:
             return self._facts.index.of(partition, Settled)[-LAST_SETTLEMENTS:]
 
-    def mode(self) -> Switched | None:
+    def mode(self) -> ModeChanged | None:
         """Return the last event that changed the mode, None if there is none."""
         self._check_open()
         with self._lock:
-            found = self._facts.index.of(0, Switched)
+            found = self._facts.index.of(0, ModeChanged)
             event = found[-1].event if found else None
-        return event if isinstance(event, Switched) else None
+        return event if isinstance(event, ModeChanged) else None
 
     def end(self, partition: int) -> int:
         """Return the position of the last record, 0 if there is none."""
@@ -198,7 +198,7 @@ class MemoryJournal(NamedJournal):
             check_position(snapshot, self.end(partition))
             checksums = checksums_of(snapshot, self._known.get(partition, {}))
             if self._owned.get(partition) not in (None, self._facts.epochs[partition]):
-                raise OwnerSuperseded(partition)
+                raise OwnerFenced(partition)
             stored = self._snapshots.get(partition)
             if stored is None or snapshot.position >= stored.snapshot.position:
                 check_kept(snapshot, checksums, stored.checksums if stored else {})

@@ -6,7 +6,7 @@ import zlib
 from collections.abc import Sequence
 from hashlib import blake2b
 
-from belated.events import Event, Opaque, Settled, Switched, encode
+from belated.events import Event, ModeChanged, Opaque, Settled, encode
 from belated.ids import key_of
 from belated.journals.postgres.arrays import Packed, pack_bytes, pack_integer, pack_integers
 
@@ -67,7 +67,7 @@ def mark_of(event: Event | Opaque, data: bytes) -> bytes:
     if isinstance(event, Settled | Opaque):
         whose = NO_ID
     else:
-        whose = SWITCHES if isinstance(event, Switched) else key_of(event.id)[:8]
+        whose = SWITCHES if isinstance(event, ModeChanged) else key_of(event.id)[:8]
     return whose + blake2b(data, digest_size=8).digest()
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from belated.exceptions import OwnerSuperseded
+from belated.exceptions import OwnerFenced
 from belated.ids import check_id
 from belated.journals.postgres import open_session
 from belated.journals.shelf import Leader
@@ -51,7 +51,7 @@ class PostgresCoordinationStore:
         """Store a model in place of the last; see :meth:`CoordinationStore.publish`."""
         found = self._session.ask("publish", bandit=self._number, epoch=epoch, data=data)
         if not found:
-            raise OwnerSuperseded(None)
+            raise OwnerFenced(None)
         return int(found[0][0])
 
     def published(self, after: int = 0) -> tuple[int, bytes] | None:

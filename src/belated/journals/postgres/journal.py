@@ -7,8 +7,8 @@ import os
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from belated.events import Decision, Event, Record, Settled, Switched
-from belated.exceptions import OwnerSuperseded
+from belated.events import Decision, Event, ModeChanged, Record, Settled
+from belated.exceptions import OwnerFenced
 from belated.ids import check_id, check_partitions, key_of, partition_of
 from belated.journals.arrivals import (
     EMPTY,
@@ -216,12 +216,12 @@ class PostgresJournal(StoredJournal):
         found = map(self._found, sorted(rows))
         return [record for record in found if isinstance(record.event, Settled)]
 
-    def mode(self) -> Switched | None:
+    def mode(self) -> ModeChanged | None:
         """The last event that changed the mode, None if there is none."""
         whose = {**self._whose(0), "least": SWITCHES, "beyond": beyond(SWITCHES), "limit": 1}
         rows = self._session.ask("last_marked", **whose)
         event = self._found(rows[0]).event if rows else None
-        return event if isinstance(event, Switched) else None
+        return event if isinstance(event, ModeChanged) else None
 
     def end(self, partition: int) -> int:
         """The position of the last record, 0 if there is none."""
@@ -270,7 +270,7 @@ class PostgresJournal(StoredJournal):
         def work(talk: Talk) -> None:
             ((epoch, before),) = talk.ask("lock_snapshot", **whose)
             if mine not in (None, epoch):
-                raise OwnerSuperseded(partition)
+                raise OwnerFenced(partition)
             check_position(snapshot, self._tail(partition, talk).position)
             if before is not None and snapshot.position < before:
                 return

@@ -17,7 +17,7 @@ from belated.exceptions import (
     JournalError,
     JournalUnavailable,
     MissingExtra,
-    NewerFormat,
+    UnsupportedFormat,
 )
 from belated.journals.postgres.arrays import Packed
 from belated.journals.postgres.queries import VERSION, numbered, query
@@ -129,7 +129,7 @@ class PostgresSession:
                 f"the tables in {self.place} have version {version}, and this release knows "
                 f"{VERSION} at most: upgrade belated"
             )
-            raise NewerFormat(message)
+            raise UnsupportedFormat(message)
 
     def close(self) -> None:
         """Close the connection for good."""

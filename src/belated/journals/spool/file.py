@@ -19,10 +19,10 @@ import msgspec
 
 from belated.exceptions import (
     CorruptJournal,
-    ForeignFile,
     JournalMismatch,
     JournalUnavailable,
-    NewerFormat,
+    NotAJournal,
+    UnsupportedFormat,
 )
 
 _MAGIC = b"belated spool 1\n"
@@ -95,8 +95,8 @@ class SpoolFile:
         oldest: when the oldest of them came, in microseconds since 1970; None if none waits.
 
     Raises:
-        ForeignFile: it is something else.
-        NewerFormat: a newer release wrote it.
+        NotAJournal: it is something else.
+        UnsupportedFormat: a newer release wrote it.
         JournalMismatch: it is of another bandit.
         CorruptJournal: it was changed after it was written; names the offset.
         JournalUnavailable: its disk refuses.
@@ -205,9 +205,11 @@ class SpoolFile:
             except OSError as error:
                 raise self._unwritable(error) from error
         elif not found.startswith(_ANY_VERSION):
-            raise ForeignFile(f"{self._place} is no spool: choose another file")
+            raise NotAJournal(f"{self._place} is no spool: choose another file")
         elif not found.startswith(_MAGIC):
-            raise NewerFormat(f"a newer release wrote the spool {self._place}: upgrade belated")
+            raise UnsupportedFormat(
+                f"a newer release wrote the spool {self._place}: upgrade belated"
+            )
         elif found != beginning:
             _, body = next(self._frames(len(_MAGIC)), (0, b""))
             message = (

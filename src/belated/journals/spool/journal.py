@@ -12,12 +12,12 @@ from typing import TypeVar
 
 import msgspec
 
-from belated.events import Decision, Event, Opaque, Record, Switched, encode, read_event
+from belated.events import Decision, Event, ModeChanged, Opaque, Record, encode, read_event
 from belated.exceptions import (
     BelatedError,
-    JournalAway,
     JournalClosed,
     JournalError,
+    JournalReadUnavailable,
     JournalUnavailable,
 )
 from belated.journals.arrivals import Clock, check_range, route, stamps_for, system_clock
@@ -68,7 +68,7 @@ class SpoolJournal(NamedJournal):
     have reached the journal before is handed over again: the same event twice counts once.
 
     Everything else, to read above all, is for the journal alone: while it is away, that is
-    :class:`JournalAway` at once. What waits is stamped when the journal takes it.
+    :class:`JournalReadUnavailable` at once. What waits is stamped when the journal takes it.
 
     The file belongs to this object alone: another process, or a fork, needs one of its own. What a
     process leaves in it is handed over when it is opened again. Losing the file loses what waits.
@@ -164,7 +164,7 @@ class SpoolJournal(NamedJournal):
         if not self._away and not self._file.waiting:
             try:
                 return self._ask(lambda: self._journal.append(events, recorded=recorded))
-            except JournalAway:
+            except JournalReadUnavailable:
                 pass
             except JournalClosed:
                 raise
@@ -234,7 +234,7 @@ class SpoolJournal(NamedJournal):
         """Return the last records that settled a partition, in order."""
         return self._ask(lambda: self._journal.settlements(partition))
 
-    def mode(self) -> Switched | None:
+    def mode(self) -> ModeChanged | None:
         """Return the last event that changed the mode, None if there is none."""
         return self._ask(self._journal.mode)
 
@@ -285,7 +285,7 @@ class SpoolJournal(NamedJournal):
                 f"the journal is away ({self._error}): events are taken, and wait in the spool "
                 f"{self._place}; anything else must wait until it is back"
             )
-            raise JournalAway(message)
+            raise JournalReadUnavailable(message)
         try:
             return self._hands.run(work, None if patient else self._wait)
         except TimeoutError:
@@ -293,9 +293,9 @@ class SpoolJournal(NamedJournal):
                 f"the journal has not answered for {self._wait:g} s; nothing was acknowledged, and "
                 "trying again is safe"
             )
-            failure = JournalAway(message)
+            failure = JournalReadUnavailable(message)
         except JournalUnavailable as error:
-            failure = JournalAway(str(error))
+            failure = JournalReadUnavailable(str(error))
             failure.__cause__ = error
         self._leave(failure)
         raise failure

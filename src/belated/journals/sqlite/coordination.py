@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sqlite3
 
-from belated.exceptions import OwnerSuperseded
+from belated.exceptions import OwnerFenced
 from belated.ids import check_id
 from belated.journals.arrivals import Clock, system_clock
 from belated.journals.shelf import Leader
@@ -84,7 +84,7 @@ class SQLiteCoordinationStore:
         with self._file.writing(len(data)) as connection:
             _, current, _ = self._lease(connection)
             if not current or epoch != current:
-                raise OwnerSuperseded(None)
+                raise OwnerFenced(None)
             (last,) = connection.execute(
                 "SELECT coalesce(max(number), 0) FROM model WHERE bandit = ?", (self._number,)
             ).fetchone()

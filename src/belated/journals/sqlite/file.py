@@ -13,11 +13,11 @@ from pathlib import Path
 
 from belated.exceptions import (
     CorruptJournal,
-    ForeignFile,
     JournalClosed,
     JournalError,
     JournalUnavailable,
-    NewerFormat,
+    NotAJournal,
+    UnsupportedFormat,
 )
 
 #: Says in the file's header that it is a journal: "blat" in ASCII.
@@ -190,13 +190,13 @@ def _is_fresh(connection: sqlite3.Connection, path: Path) -> bool:
         return True
     if application != APPLICATION_ID:
         message = f"{str(path)!r} is a database of something else: choose another file"
-        raise ForeignFile(message)
+        raise NotAJournal(message)
     if version > FORMAT:
         message = (
             f"{str(path)!r} has format {version}, and this release knows {FORMAT} at most: "
             "upgrade belated"
         )
-        raise NewerFormat(message)
+        raise UnsupportedFormat(message)
     return False
 
 
@@ -230,7 +230,7 @@ def _patiently(wait: float, attempt: Callable[[], object]) -> object:
 def _translation(error: sqlite3.DatabaseError, verb: str, path: Path) -> Exception:
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF
     if code == sqlite3.SQLITE_NOTADB:
-        return ForeignFile(f"{str(path)!r} is no database of SQLite: choose another file")
+        return NotAJournal(f"{str(path)!r} is no database of SQLite: choose another file")
     if code == sqlite3.SQLITE_CORRUPT:
         message = (
             f"{str(path)!r} is damaged ({error}): restore a backup, or save what can be read "

@@ -7,8 +7,8 @@ import os
 import sqlite3
 from collections.abc import Iterable, Sequence
 
-from belated.events import Decision, Event, Record, Settled, Switched, encode
-from belated.exceptions import JournalError, OwnerSuperseded
+from belated.events import Decision, Event, ModeChanged, Record, Settled, encode
+from belated.exceptions import JournalError, OwnerFenced
 from belated.ids import check_id, check_partitions, key_of, partition_of
 from belated.journals.arrivals import (
     EMPTY,
@@ -170,12 +170,12 @@ class SQLiteJournal(StoredJournal):
         found = map(self._found, sorted(rows))
         return [record for record in found if isinstance(record.event, Settled)]
 
-    def mode(self) -> Switched | None:
+    def mode(self) -> ModeChanged | None:
         """Return the last event that changed the mode, None if there is none."""
         with self._file.reading() as connection:
             rows = self._marked(connection, 0, SWITCHED, 1)
         event = self._found(rows[0]).event if rows else None
-        return event if isinstance(event, Switched) else None
+        return event if isinstance(event, ModeChanged) else None
 
     def end(self, partition: int) -> int:
         """The position of the last record, 0 if there is none."""
@@ -236,7 +236,7 @@ class SQLiteJournal(StoredJournal):
         with self._file.writing(sum(len(data) for _, data in given)) as connection:
             mine = self._epochs.get((os.getpid(), partition))
             if mine not in (None, self._epoch(connection, partition)):
-                raise OwnerSuperseded(partition)
+                raise OwnerFenced(partition)
             check_position(snapshot, self._tail(connection, partition).position)
             before = connection.execute(
                 "SELECT position FROM snapshot WHERE bandit = ? AND partition = ?", whose

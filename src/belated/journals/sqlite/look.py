@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 
-from belated.exceptions import ForeignFile, InvalidInput, NewerFormat
+from belated.exceptions import InvalidInput, NotAJournal, UnsupportedFormat
 from belated.journals.sqlite.file import APPLICATION_ID, FORMAT
 from belated.journals.store import StoredBandit, StoredSnapshot
 
@@ -19,8 +19,8 @@ def looking_into(path: Path) -> Iterator[sqlite3.Connection]:
 
     Raises:
         InvalidInput: there is no such file.
-        ForeignFile: it is no journal, or cannot be read as one.
-        NewerFormat: a newer release has made it.
+        NotAJournal: it is no journal, or cannot be read as one.
+        UnsupportedFormat: a newer release has made it.
     """
     if not path.is_file():
         what = "this is no file" if path.exists() else "there is no such file"
@@ -33,15 +33,15 @@ def looking_into(path: Path) -> Iterator[sqlite3.Connection]:
                 "FROM pragma_application_id, pragma_user_version"
             ).fetchone()
             if application != APPLICATION_ID:
-                raise ForeignFile(f"{path}: this is no journal of belated")
+                raise NotAJournal(f"{path}: this is no journal of belated")
             if version > FORMAT:
                 message = f"it has format {version}, and this release knows {FORMAT} at most"
-                raise NewerFormat(f"{path}: {message}: upgrade belated")
+                raise UnsupportedFormat(f"{path}: {message}: upgrade belated")
             yield connection
     except sqlite3.DatabaseError as error:
         if getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_NOTADB:
-            raise ForeignFile(f"{path}: this is no journal of belated") from None
-        raise ForeignFile(f"{path}: this cannot be read as a journal ({error})") from None
+            raise NotAJournal(f"{path}: this is no journal of belated") from None
+        raise NotAJournal(f"{path}: this cannot be read as a journal ({error})") from None
 
 
 def stored_bandits(path: Path) -> list[StoredBandit]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import zlib
 
-from belated.events import Event, Opaque, Settled, Switched
+from belated.events import Event, ModeChanged, Opaque, Settled
 from belated.journals.lookups import key_in
 
 # A place is one number: 11 bits of bandit, 12 of partition, 40 of position.
@@ -45,7 +45,7 @@ def mark_of(event: Event | Opaque) -> int:
         return mark_of_key(key)
     if isinstance(event, Settled):
         return SETTLED
-    return SWITCHED if isinstance(event, Switched) else UNREAD
+    return SWITCHED if isinstance(event, ModeChanged) else UNREAD
 
 
 def mark_of_key(key: bytes) -> int:

@@ -33,21 +33,21 @@ _KEY = re.compile(r"([A-Za-z0-9_-]{1,16}):([A-Za-z0-9+/=_-]+)")
 _LEAST_BYTES = 32
 
 
-class TokenKeys:
+class TokenSecrets:
     """The secrets that sign and verify: the first signs, all verify.
 
     Args:
         secrets: by their ids.
 
-    >>> TokenKeys.read("b:" + "B" * 43 + "=,a:" + "A" * 43 + "=")
-    TokenKeys('b', 'a')
+    >>> TokenSecrets.read("b:" + "B" * 43 + "=,a:" + "A" * 43 + "=")
+    TokenSecrets('b', 'a')
     """
 
     def __init__(self, secrets: Mapping[str, bytes]) -> None:
         self.secrets = dict(secrets)
 
     @classmethod
-    def read(cls, text: str) -> TokenKeys:
+    def read(cls, text: str) -> TokenSecrets:
         """Keys as they are written in the environment: ``id:base64``, with commas between."""
         secrets: dict[str, bytes] = {}
         for number, part in enumerate(text.split(","), start=1):
@@ -66,7 +66,7 @@ class TokenKeys:
         return cls(secrets)
 
     def __repr__(self) -> str:
-        return f"TokenKeys({', '.join(map(repr, self.secrets))})"
+        return f"TokenSecrets({', '.join(map(repr, self.secrets))})"
 
 
 class RewardTokens:
@@ -85,7 +85,7 @@ class RewardTokens:
 
     def __init__(
         self,
-        keys: TokenKeys,
+        keys: TokenSecrets,
         bandit: str,
         *,
         mode: TokenMode,
@@ -177,7 +177,7 @@ class RewardTokens:
 
 
 #: For a bandit that makes no tokens, or that is not here: none is genuine.
-NOBODY = RewardTokens(TokenKeys({}), "", mode="enforce", guarded=True, least=0.0, most=0.0)
+NOBODY = RewardTokens(TokenSecrets({}), "", mode="enforce", guarded=True, least=0.0, most=0.0)
 
 _WHY = {
     "missing": "this reward needs the token that came with its decision",

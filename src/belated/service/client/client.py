@@ -21,11 +21,11 @@ from belated.ledger.receipts import Receipt
 from belated.rewards import check_part
 from belated.service.access.keys import check_key
 from belated.service.wire.schemas import (
-    MOST_AT_ONCE,
+    MAX_BATCH,
     Accepted,
     BanditState,
     Decided,
-    DecisionStory,
+    DecisionDetails,
     ManyAccepted,
     ManyDecided,
     NamedReward,
@@ -170,7 +170,7 @@ class Client:
         """
         receipts: list[Receipt] = []
         todo = map(_named, rewards)
-        while some := list(islice(todo, MOST_AT_ONCE)):
+        while some := list(islice(todo, MAX_BATCH)):
             self._ask("POST", "rewards/batch", RewardsBody(some), ManyAccepted)
             receipts += [Receipt(one.id, "accepted") for one in some]
         return receipts
@@ -185,9 +185,9 @@ class Client:
 
     # --- what is known -------------------------------------------------------------------------
 
-    def entry(self, id: str) -> DecisionStory:
+    def entry(self, id: str) -> DecisionDetails:
         """All that is known of one decision."""
-        return self._ask("GET", _place(id), None, DecisionStory)
+        return self._ask("GET", _place(id), None, DecisionDetails)
 
     def state(self) -> BanditState:
         """How it stands with the bandit."""
@@ -243,7 +243,7 @@ class Client:
 #: meets it, and two threads that do so at the same time can crash.
 _READERS: dict[type, Callable[[bytes], Any]] = {
     kind: msgspec.json.Decoder(kind).decode
-    for kind in (Accepted, BanditState, Decided, DecisionStory, ManyAccepted, ManyDecided)
+    for kind in (Accepted, BanditState, Decided, DecisionDetails, ManyAccepted, ManyDecided)
 }
 
 

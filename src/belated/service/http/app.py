@@ -15,7 +15,7 @@ from belated.exceptions import InvalidInput, UnknownBandit
 from belated.journals import Store, open_store
 from belated.journals.arrivals import system_clock
 from belated.service.access.authorizer import Auth, Authorizer
-from belated.service.access.tokens import LIFETIME, NOBODY, RewardTokens, TokenKeys
+from belated.service.access.tokens import LIFETIME, NOBODY, RewardTokens, TokenSecrets
 from belated.service.http.asgi_io import (
     Receive,
     Scope,
@@ -51,7 +51,7 @@ def create_app(
     lease: float = SECONDS,
     body_limit: int = MAX_BODY_BYTES,
     auth: Auth = "off",
-    token_keys: TokenKeys | None = None,
+    token_keys: TokenSecrets | None = None,
     spools: Spools | None = None,
     clock: Callable[[], int] = system_clock,
     seed: int | None = None,
@@ -96,7 +96,7 @@ class Service:
         lease: float,
         body_limit: int,
         auth: Auth,
-        token_keys: TokenKeys | None,
+        token_keys: TokenSecrets | None,
         spools: Spools | None,
         runtime: Runtime,
         seed: int | None,
@@ -296,7 +296,7 @@ class Service:
 
 
 def _tokens(
-    definition: Definition, keys: TokenKeys | None, guarded: bool, clock: Callable[[], int]
+    definition: Definition, keys: TokenSecrets | None, guarded: bool, clock: Callable[[], int]
 ) -> RewardTokens:
     if keys is None:
         message = f"{definition.name} makes tokens, and there are no keys to sign them with"

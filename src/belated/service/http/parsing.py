@@ -16,7 +16,7 @@ from belated.inputs import as_rows
 from belated.rewards import reported_reward
 from belated.service.serving.definition import Definition
 from belated.service.serving.served_bandit import ServedBandit
-from belated.service.wire.schemas import MOST_ACTIONS, Offer, RewardBody, RewardsBody
+from belated.service.wire.schemas import MAX_ACTIONS, Offer, RewardBody, RewardsBody
 
 
 def parse_request(offer: Offer, definition: Definition) -> tuple[ParsedRequest, bytes]:
@@ -47,10 +47,16 @@ def parse_rewards(rewards: Sequence[tuple[str, RewardBody]], bandit: ServedBandi
     Raises:
         InvalidInput: one of them cannot be a reward of this bandit.
     """
-    least, most = bandit.reward_range
+    min_reward, max_reward = bandit.reward_range
     return [
         reported_reward(
-            id, one.value, bandit.event_time(one.at), one.part, one.revision, least=least, most=most
+            id,
+            one.value,
+            bandit.event_time(one.at),
+            one.part,
+            one.revision,
+            min_reward=min_reward,
+            max_reward=max_reward,
         )
         for id, one in rewards
     ]
@@ -78,9 +84,9 @@ def _packed_rows(offer: Offer, dim: int) -> bytes:
         if not data or len(data) % (4 * dim):
             message = f"rows has {len(data)} bytes: a multiple of {4 * dim} was expected"
             raise InvalidInput(message, None)
-        if len(data) > 4 * dim * MOST_ACTIONS:
+        if len(data) > 4 * dim * MAX_ACTIONS:
             count = len(data) // (4 * dim)
-            raise InvalidInput(f"{count:,} rows: an offer may have {MOST_ACTIONS:,}", count)
+            raise InvalidInput(f"{count:,} rows: an offer may have {MAX_ACTIONS:,}", count)
         return data
     if set(map(len, given)) != {dim}:
         raise InvalidInput(f"rows: rows of {dim} numbers were expected, and at least one", None)

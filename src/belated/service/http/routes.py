@@ -14,7 +14,7 @@ from urllib.parse import parse_qs
 
 import msgspec
 
-from belated.events import Activation, Decision, Switched, Void
+from belated.events import Activation, Decision, ModeChanged, Void
 from belated.exceptions import InvalidInput
 from belated.ids import check_id
 from belated.service.access.keys import KeyScope
@@ -26,7 +26,7 @@ from belated.service.wire.schemas import (
     Accepted,
     BanditState,
     Decided,
-    DecisionStory,
+    DecisionDetails,
     ManyAccepted,
     ManyDecided,
     Microseconds,
@@ -159,7 +159,7 @@ def _void(call: Call) -> DeferredResponse:
 
 
 def _story(call: Call) -> DeferredResponse:
-    return DeferredResponse(call.bandit.details(call.id), DecisionStory.of)
+    return DeferredResponse(call.bandit.details(call.id), DecisionDetails.of)
 
 
 def _state(call: Call) -> DeferredResponse:
@@ -187,7 +187,7 @@ def _switch(call: Call) -> DeferredResponse:
     return DeferredResponse(call.bandit.change_mode(call.body.mode, call.body.reason), _switched)
 
 
-def _switched(event: Switched) -> Switch:
+def _switched(event: ModeChanged) -> Switch:
     return Switch(event.mode, event.reason, event.at)
 
 
@@ -249,7 +249,7 @@ BANDIT_ROUTES = (
         query=_AT, scope="decide",
     ),
     Route(
-        "GET", f"{_DECISIONS}/{{id}}", _story, "Tell all of one decision", DecisionStory,
+        "GET", f"{_DECISIONS}/{{id}}", _story, "Tell all of one decision", DecisionDetails,
         scope="read",
     ),
     Route(

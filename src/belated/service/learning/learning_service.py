@@ -13,7 +13,7 @@ from itertools import islice
 
 from belated.estimators import Estimate
 from belated.events import Record, Reward, Settled
-from belated.exceptions import JournalError, OwnerSuperseded
+from belated.exceptions import JournalError, OwnerFenced
 from belated.journals import CoordinationStore, Journal
 from belated.learner.fold import Fold
 from belated.ledger import Ledger
@@ -104,7 +104,7 @@ class LearningService:
             self._refit(self.fold)
             self._publish(self.fold)
             self._save(self.fold)
-        except OwnerSuperseded:
+        except OwnerFenced:
             self._stand_by()
             return 0
         return count

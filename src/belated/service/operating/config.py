@@ -24,9 +24,9 @@ from belated.ids import check_partitions
 from belated.journals import Store, open_store
 from belated.rewards import check_default, check_semantics, retention_us
 from belated.service.access.authorizer import Auth, auth_at
-from belated.service.access.tokens import TokenKeys, TokenMode
+from belated.service.access.tokens import TokenMode, TokenSecrets
 from belated.service.learning.lease import SECONDS
-from belated.service.operating.toml_tables import Mistakes, Table
+from belated.service.operating.toml_tables import ConfigErrors, Table
 from belated.service.serving.definition import Definition
 from belated.service.serving.spools import LIMIT, SpoolFolder
 from belated.service.wire.schemas import MAX_BODY_BYTES
@@ -83,7 +83,7 @@ class Config:
     token_keys_env: str | None = None
     policies: tuple[str, ...] = ()
 
-    def token_keys(self, environment: Mapping[str, str] = os.environ) -> TokenKeys | None:
+    def token_keys(self, environment: Mapping[str, str] = os.environ) -> TokenSecrets | None:
         """What signs tokens; only a service needs it, and learners need not know it."""
         if self.token_keys_env is None:
             return None
@@ -91,7 +91,7 @@ class Config:
         if not text:
             message = f"the environment has no {self.token_keys_env}: set it to id:base64, with"
             raise InvalidInput(f"{message} a secret of `openssl rand -base64 32`")
-        return TokenKeys.read(text)
+        return TokenSecrets.read(text)
 
 
 def read_config(path: str | Path) -> Config:
@@ -137,7 +137,7 @@ def parse_config(
         values = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise InvalidConfig([f"{file}: it is not written in TOML: {error}"]) from None
-    mistakes = Mistakes(file, text)
+    mistakes = ConfigErrors(file, text)
     top = Table(mistakes, (), values)
     policies = top.take("policies", _modules, ())  # before any bandit names one of theirs
     store = _store(top.table("store"), environment)

@@ -183,11 +183,11 @@ OF_LEARNERS = (
     ),
     _of_learner(
         _COUNTER, "belated_learner_events", "Events by what they meant, over the whole journal.",
-        lambda learner: _counted(learner, parked=False), "status",
+        lambda learner: _counted(learner, unmatched=False), "status",
     ),
     _of_learner(
         _GAUGE, "belated_parked_events", "Events whose decision is not known.",
-        lambda learner: _counted(learner, parked=True).get("parked", 0.0)
+        lambda learner: _counted(learner, unmatched=True).get("unmatched", 0.0)
         if learner.leads() else None,
     ),
     _of_learner(
@@ -312,11 +312,11 @@ def _age(bandit: ServedBandit, since: int | None) -> float:
     return 0.0 if since is None else max(0.0, (bandit.now() - since) / 1e6)
 
 
-def _counted(learner: LearningService, *, parked: bool) -> dict[str, float]:
+def _counted(learner: LearningService, *, unmatched: bool) -> dict[str, float]:
     """Events by status. Those that are parked leave again, so that they are no counter."""
     total: dict[str, float] = {}
     for ledger in () if learner.fold is None else learner.fold.ledgers:
         for status, count in dict(ledger.counters).items():  # a copy: it is counted on meanwhile
-            if (status == "parked") is parked:
+            if (status == "unmatched") is unmatched:
                 total[status] = total.get(status, 0.0) + count
     return total

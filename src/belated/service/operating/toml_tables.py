@@ -18,7 +18,7 @@ _HEADER = re.compile(r"\s*\[([^\[\]]+)\]\s*(#.*)?")
 _KEY = re.compile(r"""\s*(?:([A-Za-z0-9_-]+)|"([^"]*)"|'([^']*)')\s*=""")
 
 
-class Mistakes:
+class ConfigErrors:
     """What is wrong with a file, in the order in which it was found.
 
     Args:
@@ -51,7 +51,7 @@ class Table:
         path: the names that lead to it.
         values: what it holds.
 
-    >>> mistakes = Mistakes("shop.toml", "[till]\ncoins = 3\n")
+    >>> mistakes = ConfigErrors("shop.toml", "[till]\ncoins = 3\n")
     >>> table = Table(mistakes, ("till",), {"coins": 3})
     >>> table.take("coin", str, "")
     ''
@@ -60,7 +60,7 @@ class Table:
     ['shop.toml, line 2: till.coins: there is no such key, but coin']
     """
 
-    def __init__(self, mistakes: Mistakes, path: tuple[str, ...], values: Any) -> None:
+    def __init__(self, mistakes: ConfigErrors, path: tuple[str, ...], values: Any) -> None:
         self._mistakes = mistakes
         self._path = path
         self._asked: list[str] = []

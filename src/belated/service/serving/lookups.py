@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from belated.decider import Decider
 from belated.events import Decision
-from belated.exceptions import JournalAway
+from belated.exceptions import JournalReadUnavailable
 from belated.journals import Journal, SpoolJournal
 
 #: Seconds in which a journal with a spool before it must answer.
@@ -44,14 +44,14 @@ class LookUps:
         """Return the decision that stands under each of these ids, if one was made.
 
         Raises:
-            JournalAway: that cannot be known now.
+            JournalReadUnavailable: that cannot be known now.
         """
         found = self._own(ids, spooled=True)
         rest = [id for id in ids if id not in found]
         if rest:
             try:
                 found |= await self.ask(lambda journal: journal.decisions(rest))
-            except JournalAway:
+            except JournalReadUnavailable:
                 found |= self._own(rest, spooled=False)
                 if len(found) < len(ids):  # another process may have used the id
                     raise
@@ -61,17 +61,21 @@ class LookUps:
         """Return what the journal says.
 
         Raises:
-            JournalAway: it says nothing.
+            JournalReadUnavailable: it says nothing.
         """
         if self._spool is None:
             return await self._loop.run_in_executor(None, work, self._journal)
         if self._spool.status.away:
-            raise JournalAway("the journal is away: what is in it cannot be read until it is back")
+            raise JournalReadUnavailable(
+                "the journal is away: what is in it cannot be read until it is back"
+            )
         try:
             asked = self._loop.run_in_executor(None, work, self._journal)
             return await asyncio.wait_for(asked, PATIENCE)
         except TimeoutError:
-            raise JournalAway(f"the journal has not answered for {PATIENCE:g} s") from None
+            raise JournalReadUnavailable(
+                f"the journal has not answered for {PATIENCE:g} s"
+            ) from None
 
     def _own(self, ids: Sequence[str], *, spooled: bool) -> dict[str, Decision]:
         if self._spool is None:

@@ -17,13 +17,19 @@ import numpy as np
 
 from belated.decider import MODES, Decider, LoadedModel, Mode, ParsedRequest, check_same
 from belated.decider.decider import warm_up
-from belated.events import Activation, Decision, Event, Reward, Switched, Void
-from belated.exceptions import BanditOff, CorruptJournal, InvalidInput, JournalError, NewerFormat
+from belated.events import Activation, Decision, Event, ModeChanged, Reward, Void
+from belated.exceptions import (
+    BanditOff,
+    CorruptJournal,
+    InvalidInput,
+    JournalError,
+    UnsupportedFormat,
+)
 from belated.ids import check_id, key_of, partition_of
 from belated.journals import Journal, SpoolJournal, SpoolStatus, Store
 from belated.journals.identity import identify
 from belated.kernels import Kernels
-from belated.ledger import Telling
+from belated.ledger import DecisionHistory
 from belated.published import PublishedModel
 from belated.service.histogram import SECONDS, Histogram
 from belated.service.runtime import Runtime
@@ -123,12 +129,12 @@ class ServedBandit:
         self._fallback_log_due = -math.inf
         #: When the model was made, in microseconds since 1970; None before the first one.
         self.model_at: int | None = None
-        self._switched: Switched | None = None
+        self._switched: ModeChanged | None = None
         self._change_mode(self._reader.mode())
         try:
             if (published := self._newer()) is not None:  # it starts with the last model there is
                 self._load(published)
-        except (NewerFormat, CorruptJournal) as error:  # one may come that can be read here
+        except (UnsupportedFormat, CorruptJournal) as error:  # one may come that can be read here
             self._note("board", error)
         self._poller = runtime.start_worker("belated models", self._poll)
 
@@ -249,28 +255,32 @@ class ServedBandit:
 
     # --- how it stands ---------------------------------------------------------------------------
 
-    async def details(self, id: str) -> Telling:
+    async def details(self, id: str) -> DecisionHistory:
         """Return all that the journal knows of a decision, by the rules of the ledger."""
         check_id(id)
         return await self._lookups.ask(partial(self._read_history, id))
 
-    def _read_history(self, id: str, reader: Journal) -> Telling:
+    def _read_history(self, id: str, reader: Journal) -> DecisionHistory:
         made = self.definition
         # First these: what they settle must not be settled without a record that came before.
         settles = made.rewards.window_us is not None or made.retention is not None
         partition = partition_of(key_of(id), reader.partitions)
         records = reader.settlements(partition) if settles else []
         records += reader.records_of([id])
-        history = Telling(
-            id, made.rewards, least=self._least, most=self._most, retention=made.retention
+        history = DecisionHistory(
+            id,
+            made.rewards,
+            min_reward=self._least,
+            max_reward=self._most,
+            retention=made.retention,
         )
         for record in sorted(records, key=lambda one: one.position):
             history.take(record)
         return history
 
-    async def change_mode(self, mode: Mode, reason: str) -> Switched:
+    async def change_mode(self, mode: Mode, reason: str) -> ModeChanged:
         """Decide in another way, at all deciders, within a second."""
-        event = Switched(self._runtime.clock(), mode, reason)
+        event = ModeChanged(self._runtime.clock(), mode, reason)
         await self._lookups.ask(lambda journal: journal.append([event]))
         return event
 
@@ -356,7 +366,7 @@ class ServedBandit:
         now = self._runtime.monotonic()
         self._model_due = now + (now - start) / MAX_LOADING
 
-    def _change_mode(self, event: Switched | None) -> None:
+    def _change_mode(self, event: ModeChanged | None) -> None:
         if event is None or event == self._switched:
             return
         self._switched = event

@@ -10,15 +10,15 @@ import msgspec
 from belated.events import Activation, Decision, Record, Reward, Void
 from belated.features.records import MAX_ID
 from belated.inputs import MAX_ENTRY, MAX_REWARD
-from belated.ledger import Telling
+from belated.ledger import DecisionHistory
 
 #: How many offers, or rewards, may be in one request; more would make others wait.
-MOST_AT_ONCE = 1_000
+MAX_BATCH = 1_000
 
 #: The largest body of a request, in bytes.
 MAX_BODY_BYTES = 1 << 20
 #: How many actions may be in one offer.
-MOST_ACTIONS = 1_000
+MAX_ACTIONS = 1_000
 #: The year 2000: what is less was meant in seconds or milliseconds.
 _EARLIEST = 946_684_800_000_000
 
@@ -28,7 +28,7 @@ Number = Annotated[
     float, msgspec.Meta(extra_json_schema={"minimum": -MAX_ENTRY, "maximum": MAX_ENTRY})
 ]
 Rows = Annotated[
-    list[list[Number]], msgspec.Meta(max_length=MOST_ACTIONS, extra_json_schema={"minItems": 1})
+    list[list[Number]], msgspec.Meta(max_length=MAX_ACTIONS, extra_json_schema={"minItems": 1})
 ]
 Packed = Annotated[str, msgspec.Meta(extra_json_schema={"contentEncoding": "base64"})]
 Id = Annotated[
@@ -41,11 +41,11 @@ Name = Annotated[str, msgspec.Meta(max_length=128, description="names an action"
 Action = Annotated[int, msgspec.Meta(extra_json_schema={"minimum": -MAX_ID, "maximum": MAX_ID})]
 Actions = Annotated[
     list[Action | Name],
-    msgspec.Meta(max_length=MOST_ACTIONS, extra_json_schema={"minItems": 1, "uniqueItems": True}),
+    msgspec.Meta(max_length=MAX_ACTIONS, extra_json_schema={"minItems": 1, "uniqueItems": True}),
 ]
 Records = Annotated[
     dict[Name, Any],
-    msgspec.Meta(max_length=MOST_ACTIONS, extra_json_schema={"minProperties": 1}),
+    msgspec.Meta(max_length=MAX_ACTIONS, extra_json_schema={"minProperties": 1}),
 ]
 Value = Annotated[
     float, msgspec.Meta(extra_json_schema={"minimum": -MAX_REWARD, "maximum": MAX_REWARD})
@@ -84,7 +84,7 @@ class Offer(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaul
 class Offers(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Many at once, each as if the decisions before it were pending."""
 
-    offers: Annotated[list[Offer], msgspec.Meta(min_length=1, max_length=MOST_AT_ONCE)]
+    offers: Annotated[list[Offer], msgspec.Meta(min_length=1, max_length=MAX_BATCH)]
 
 
 class Decided(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -159,7 +159,7 @@ class NamedReward(RewardBody, frozen=True, forbid_unknown_fields=True, kw_only=T
 class RewardsBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Many rewards at once."""
 
-    rewards: Annotated[list[NamedReward], msgspec.Meta(min_length=1, max_length=MOST_AT_ONCE)]
+    rewards: Annotated[list[NamedReward], msgspec.Meta(min_length=1, max_length=MAX_BATCH)]
 
 
 class Accepted(msgspec.Struct, frozen=True):
@@ -223,7 +223,7 @@ class Happened(msgspec.Struct, frozen=True, omit_defaults=True):
         return cls(kind, record.recorded, event.at, meant)
 
 
-class DecisionStory(msgspec.Struct, frozen=True, omit_defaults=True):
+class DecisionDetails(msgspec.Struct, frozen=True, omit_defaults=True):
     """All that is known of one decision, from the records of the journal.
 
     Attributes:
@@ -250,7 +250,7 @@ class DecisionStory(msgspec.Struct, frozen=True, omit_defaults=True):
     records: list[Happened] = []
 
     @classmethod
-    def of(cls, telling: Telling) -> DecisionStory:
+    def of(cls, telling: DecisionHistory) -> DecisionDetails:
         """What was read of a decision."""
         entry, event = telling.entry, telling.decision
         chosen = None

@@ -20,8 +20,8 @@ True
 """
 
 from belated.testing.simulator.checks import Disagreement
+from belated.testing.simulator.cluster import Result, run
 from belated.testing.simulator.faults import FAULTS
 from belated.testing.simulator.sweep import Sweep, sweep
-from belated.testing.simulator.town import Result, run
 
 __all__ = ["FAULTS", "Disagreement", "Result", "Sweep", "run", "sweep"]

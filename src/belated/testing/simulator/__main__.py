@@ -6,9 +6,9 @@ import argparse
 import sys
 import time
 
+from belated.testing.simulator.cluster import run
 from belated.testing.simulator.knobs import Knobs
 from belated.testing.simulator.sweep import Sweep, sweep
-from belated.testing.simulator.town import run
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -14,7 +14,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from belated.events import Activation, Decision, Record, Reward, Settled, Switched, Void, encode
+from belated.events import Activation, Decision, ModeChanged, Record, Reward, Settled, Void, encode
 from belated.ids import key_of
 from belated.learner import Fold, same_sums
 from belated.rewards import retention_us
@@ -94,8 +94,8 @@ def check_oracle(fold: Fold, records: Sequence[Sequence[Record]]) -> None:
         Oracle(
             one,
             rewards=fold.rewards,
-            least=fold.least,
-            most=fold.most,
+            min_reward=fold.min_reward,
+            max_reward=fold.max_reward,
             retention=fold.retention,
         )
         for one in records
@@ -114,8 +114,8 @@ def check_oracle(fold: Fold, records: Sequence[Sequence[Record]]) -> None:
     all_counts = [oracle.counts for oracle in oracles]
     counts = {state: sum(one[state] for one in all_counts) for state in fold.counts}
     _same("L", "the oracle", "counts", fold.counts, counts)
-    parked = sum(oracle.parked for oracle in oracles)
-    _same("L", "the oracle", "unmatched events", fold.counters.get("parked", 0), parked)
+    unmatched = sum(oracle.unmatched for oracle in oracles)
+    _same("L", "the oracle", "unmatched events", fold.counters.get("unmatched", 0), unmatched)
     # Plainly, with nothing of what the learner adds up with.
     X = np.array([one.decision.x for one in learned], dtype=np.float64)
     X = X.reshape(-1, fold.learner.policy.dim)
@@ -131,7 +131,7 @@ def check_oracle(fold: Fold, records: Sequence[Sequence[Record]]) -> None:
 def check_acknowledged(world: World) -> None:
     """X: acknowledged ⊆ recorded ⊆ sent."""
     records = [record for p in range(world.knobs.partitions) for record in world.store.records(p)]
-    records = [one for one in records if not isinstance(one.event, Settled | Switched)]
+    records = [one for one in records if not isinstance(one.event, Settled | ModeChanged)]
     recorded = {_said(record.event) for record in records}
     for what, answer in world.acknowledged:
         for safe in answer if isinstance(answer, list) else [what]:

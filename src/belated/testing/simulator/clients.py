@@ -46,7 +46,7 @@ class Client:
             world.tell(self._name, f"heard {_brief(answer)}: {what}")
             if answer != REFUSED:
                 world.acknowledged.append((what, answer))
-            if answer == "parked":
+            if answer == "unmatched":
                 world.faults.see("told before the decision")
             if not answered and then is not None:
                 then(answer)

@@ -11,7 +11,7 @@ from belated.exceptions import (
     CorruptEvent,
     InvalidInput,
     JournalUnavailable,
-    OwnerSuperseded,
+    OwnerFenced,
     RewardConflict,
     UnknownEvent,
 )
@@ -66,7 +66,7 @@ class Process:
         except Killed:
             self.world.tell(self.name, "killed")
             self._leave()
-        except (JournalUnavailable, OwnerSuperseded, CorruptEvent, UnknownEvent) as error:
+        except (JournalUnavailable, OwnerFenced, CorruptEvent, UnknownEvent) as error:
             self.world.tell(self.name, error)
         return None
 
@@ -155,7 +155,7 @@ class Learner(Process):
     def _save(self, bandit: Bandit) -> None:
         try:
             bandit.save()
-        except OwnerSuperseded:
+        except OwnerFenced:
             self._owner = False
             raise
         self.world.tell(self.name, f"saved {bandit._fold.positions}")

@@ -18,7 +18,7 @@ from belated.exceptions import (
     InvalidInput,
     JournalError,
     JournalUnavailable,
-    OwnerSuperseded,
+    OwnerFenced,
     UnknownEvent,
 )
 from belated.ids import key_of, partition_of
@@ -41,7 +41,7 @@ from belated.testing.simulator.service_store import SimulatedStore
 from belated.testing.simulator.world import PLAIN, World
 
 #: What a process lives through, and tries again.
-TROUBLE = (JournalUnavailable, OwnerSuperseded, CorruptEvent, UnknownEvent)
+TROUBLE = (JournalUnavailable, OwnerFenced, CorruptEvent, UnknownEvent)
 
 
 class Server:
@@ -229,9 +229,15 @@ class DeciderServer(Server):
             data = rows.astype(np.float32).tobytes()
             return bandit.decide([request] * what.count, [data] * what.count)
         if isinstance(what, Reward):
-            least, most = bandit.reward_range
+            min_reward, max_reward = bandit.reward_range
             reward = reported_reward(
-                what.id, what.value, what.at, what.part, what.revision, least=least, most=most
+                what.id,
+                what.value,
+                what.at,
+                what.part,
+                what.revision,
+                min_reward=min_reward,
+                max_reward=max_reward,
             )
             return bandit.report([reward])
         return bandit.append_event(what)

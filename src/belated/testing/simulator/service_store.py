@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from contextlib import AbstractContextManager
 
-from belated.events import Switched
-from belated.exceptions import JournalUnavailable, OwnerSuperseded
+from belated.events import ModeChanged
+from belated.exceptions import JournalUnavailable, OwnerFenced
 from belated.journals import Journal, KeyStore, Leader
 from belated.journals.memory.coordination import Lead, MemoryCoordinationStore
 from belated.journals.store import StoredBandit
@@ -94,7 +94,7 @@ class Coordination:
         self._reach()
         try:
             number = self._real.publish(data, epoch)
-        except OwnerSuperseded:
+        except OwnerFenced:
             self._world.faults.see("owner superseded")
             raise
         if epoch != self._lead.epoch:
@@ -119,5 +119,5 @@ class Coordination:
 
 def change_mode(world: World, mode: str) -> None:
     """Write a mode into the journal, as an operator does."""
-    event = Switched(world.schedule.now, mode, "")
+    event = ModeChanged(world.schedule.now, mode, "")
     SimulatedJournal(world.store, world.faults).append([event])

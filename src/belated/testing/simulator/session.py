@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from belated.events import Decision, Event, Record, Switched
+from belated.events import Decision, Event, ModeChanged, Record
 from belated.exceptions import JournalClosed, JournalUnavailable
 from belated.journals import Snapshot
 from belated.journals.arrivals import check_range, route
@@ -103,7 +103,7 @@ class SimulatedJournal(NamedJournal):
         """The last records that settled a partition, in order."""
         return self._reach().settlements(partition)
 
-    def mode(self) -> Switched | None:
+    def mode(self) -> ModeChanged | None:
         """The last event that changed the mode, None if there is none."""
         return self._reach().mode()
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from operator import attrgetter
 
 from belated.events import Decision, Event, Opaque, Record, encode
-from belated.exceptions import CorruptEvent, OwnerSuperseded
+from belated.exceptions import CorruptEvent, OwnerFenced
 from belated.ids import key_of, partition_of
 from belated.journals import MemoryJournal, Snapshot
 from belated.journals.arrivals import EMPTY, Clock, Tail, check_partition, route, stamps_for
@@ -168,7 +168,7 @@ class Store(MemoryJournal):
         """Refuse whoever was the owner once."""
         if epoch != self._epochs[partition]:
             self._faults.see("owner superseded")
-            raise OwnerSuperseded(partition)
+            raise OwnerFenced(partition)
 
     def save_as(self, epoch: int, snapshot: Snapshot) -> None:
         """Store the snapshot of an owner."""

@@ -9,7 +9,6 @@ import msgspec
 
 from belated.events import Reward
 from belated.ids import key_of
-from belated.ledger.changes import Changes
 from belated.ledger.columns import (
     ACTIVATED,
     CONFLICT,
@@ -29,8 +28,9 @@ from belated.ledger.entries import (
     judge,
     meaning_of,
 )
-from belated.ledger.fresh import Fresh
 from belated.ledger.index import Index
+from belated.ledger.listener import LedgerListener
+from belated.ledger.recent import RecentEntry
 from belated.rewards import Rewards
 
 DORMANT, PENDING, REWARDED = State.DORMANT, State.PENDING, State.REWARDED
@@ -39,10 +39,10 @@ NOTHING, AWAITED, OBSERVED = 0, 1, 2
 ROLE = (NOTHING, AWAITED, OBSERVED, OBSERVED, NOTHING, NOTHING)
 
 
-class Book:
+class EntryStore:
     """The entries of one partition: judged when their facts change, and told to ``changes``."""
 
-    def __init__(self, rewards: Rewards, changes: Changes, retention: int | None) -> None:
+    def __init__(self, rewards: Rewards, changes: LedgerListener, retention: int | None) -> None:
         self.rewards = rewards
         self.changes = changes
         self.watermark = 0
@@ -54,7 +54,7 @@ class Book:
         self._facts: dict[int, Facts] = {}  # of decisions that need more than the columns
         self._forgotten_digest = 0
         self._last = ("", -1)  # the id that was looked up last, and its number
-        self._fresh: dict[str, Fresh] = {}  # by id; the columns end where these begin
+        self._fresh: dict[str, RecentEntry] = {}  # by id; the columns end where these begin
 
     def _put_away(self) -> None:
         """Whatever is fresh goes into the columns: before anything looks at all of them."""
@@ -113,12 +113,12 @@ class Book:
         elif was == OBSERVED:
             changes.retract(number)
             if now == AWAITED:
-                changes.expect(number, again=True)
+                changes.add_pending(number, again=True)
         elif now == NOTHING:
-            changes.withdraw(number)
+            changes.remove_pending(number)
         else:
             if was == NOTHING:
-                changes.expect(number, again=bool(rows.flags[i] & EXPECTED))
+                changes.add_pending(number, again=bool(rows.flags[i] & EXPECTED))
                 rows.flags[i] |= EXPECTED
             if now == OBSERVED:
                 changes.learn(number, value)
@@ -158,7 +158,7 @@ class Book:
             return "rewarded"
         number = self.find(reward.id)
         if number < 0:
-            return "parked"
+            return "unmatched"
         if number not in self._facts and self._rows.told_recorded[number - self._rows.base] == NONE:
             return "rewarded"
         return meaning_of(self._facts.get(number) or self._read(number), reward)

@@ -15,20 +15,20 @@ from belated.testing.simulator.checks import (
     check_stamps,
     replayed,
 )
+from belated.testing.simulator.cluster import Cluster
 from belated.testing.simulator.faults import Killed
 from belated.testing.simulator.messages import Server as Answering
 from belated.testing.simulator.messages import rows_of
 from belated.testing.simulator.schedule import DAY, SECOND
 from belated.testing.simulator.servers import TROUBLE, DeciderServer, LearnerServer, Server
 from belated.testing.simulator.service_store import SimulatedStore, change_mode
-from belated.testing.simulator.town import Town
 from belated.testing.simulator.world import World
 
 #: Seconds that a learner is given, one by one, until it has nothing to do.
 PATIENCE = 20_000
 
 
-class ServiceTown(Town):
+class ServiceCluster(Cluster):
     """Everyone who lives in a world with a service."""
 
     def __init__(self, world: World) -> None:

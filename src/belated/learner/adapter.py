@@ -28,8 +28,8 @@ class _Columns(Table):
     weight: memoryview[float]
 
 
-class Account:
-    """Hears of the changes in one partition (:class:`~belated.ledger.Changes`) and passes them on.
+class LearnerAdapter:
+    """Hears of the changes in one partition, and passes them on to the learner.
 
     A decision has its row here while it may still be learned, and in the observations of its lane
     once it was. The weight it is expected with is the slope at the mean that was predicted for it,
@@ -44,10 +44,10 @@ class Account:
         tuning: sizes.
     """
 
-    def __init__(self, learner: Learner, lane: int = 0, tuning: Tuning = USUAL) -> None:
+    def __init__(self, learner: Learner, partition: int = 0, tuning: Tuning = USUAL) -> None:
         self.learner = learner
         self._recent = tuning.recent
-        self.lane = lane
+        self.partition = partition
         self.base = 0
         family = learner.policy.family
         self._least, self._most = family.support.lower, family.support.upper
@@ -75,7 +75,7 @@ class Account:
             self._fresh.append((row, weight, NOWHERE))
             if expected:
                 self.decisions += 1
-                self.learner.expect(row, weight)
+                self.learner.add_pending(row, weight)
             if len(self._fresh) == self._recent:
                 self._put_away()
             if self._window is not None:
@@ -85,9 +85,9 @@ class Account:
             self._free(number)
             self._columns.place[i], self._columns.weight[i] = self._rows.put(x), weight
             if expected:
-                self.expect(number)
+                self.add_pending(number)
 
-    def expect(self, number: int, again: bool = False) -> None:
+    def add_pending(self, number: int, again: bool = False) -> None:
         """Its reward is pending."""
         if self._window is not None and self._window.is_over(number):
             return
@@ -95,20 +95,20 @@ class Account:
             self._recall(number)
         else:
             self.decisions += 1
-            self.learner.expect(*self._row(number))
+            self.learner.add_pending(*self._row(number))
         if self._window is not None:
-            self._window.expect(number)
+            self._window.add_pending(number)
 
     def _recall(self, number: int) -> None:
-        self.learner.recall(*self._row(number))
+        self.learner.restore_pending(*self._row(number))
 
-    def withdraw(self, number: int) -> None:
+    def remove_pending(self, number: int) -> None:
         """Its reward is waited for no longer."""
         if self._window is None or self._window.leave(number):
             self._withdraw(number)
 
     def _withdraw(self, number: int) -> None:
-        self.learner.withdraw(*self._row(number))
+        self.learner.remove_pending(*self._row(number))
 
     def learn(self, number: int, value: float) -> None:
         """Its reward is known."""
@@ -123,7 +123,7 @@ class Account:
             # Each part of a reward is within the support; their sum need not be.
             value = self._held(value)
         x, weight = self._row(number)
-        handle = self.learner.learn(x, value, weight, self.lane)
+        handle = self.learner.learn(x, value, weight, self.partition)
         if number >= self._first:
             self._fresh[number - self._first] = _NO_ROW, weight, handle
         else:
@@ -137,7 +137,7 @@ class Account:
         ):
             return
         i = self._at(number)
-        self.learner.revise(self._columns.handle[i], self._held(value), self.lane)
+        self.learner.revise(self._columns.handle[i], self._held(value), self.partition)
 
     def retract(self, number: int) -> None:
         """Its reward does not count any longer; its row is kept here again."""
@@ -147,7 +147,7 @@ class Account:
         i = self._at(number)
         if self._columns.handle[i] == NOWHERE:  # it came after the window
             return
-        x = self.learner.retract(self._columns.handle[i], self.lane)
+        x = self.learner.retract(self._columns.handle[i], self.partition)
         self._columns.handle[i] = NOWHERE
         self._columns.place[i] = self._rows.put(x.astype(np.float32))
 
@@ -181,7 +181,7 @@ class Account:
             **{f"account {name}": data for name, data in self._columns.pack().items()},
             "account rows": b"".join(row.tobytes() for row in kept),
             **({} if self._window is None else self._window.pack()),
-            **self.learner.pack(self.lane),
+            **self.learner.pack(self.partition),
         }
 
     def unpack(self, pieces: dict[str, bytes]) -> None:
@@ -198,9 +198,9 @@ class Account:
         self._first = self.base + len(columns)
         if self._window is not None:
             self._window.unpack(pieces, self._first - 1)
-        self.learner.unpack(self.lane, pieces)
+        self.learner.unpack(self.partition, pieces)
 
-    def expect_all(self, numbers: Sequence[int]) -> None:
+    def add_all_pending(self, numbers: Sequence[int]) -> None:
         """All these are pending: after :meth:`unpack`, before anything else."""
         if self._window is not None:  # which has given up some, and holds the reward of others
             numbers = self._window.pending
@@ -208,9 +208,9 @@ class Account:
             at = [number - self.base for number in numbers]
             rows = np.array([self._rows.get(self._columns.place[i]) for i in at], dtype=np.float64)
             weights = np.array([self._columns.weight[i] for i in at])
-            self.learner.expect_all(rows, weights)
+            self.learner.add_all_pending(rows, weights)
         # Some left without a reward: they were decisions too.
-        known = self.learner.observations[self.lane].n + len(numbers)
+        known = self.learner.observations[self.partition].n + len(numbers)
         self.learner.model.decisions += self.decisions - known
 
     def _held(self, value: float) -> float:

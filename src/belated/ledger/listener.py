@@ -7,7 +7,7 @@ from typing import Protocol
 from belated.events import Decision
 
 
-class Changes(Protocol):
+class LedgerListener(Protocol):
     """Who is told what has changed. A decision is known by its number within the partition."""
 
     def enter(self, number: int, decision: Decision, expected: bool = False) -> None:
@@ -16,10 +16,10 @@ class Changes(Protocol):
         ``expected`` says that it is pending from the start: pending + 1.
         """
 
-    def expect(self, number: int, again: bool = False) -> None:
+    def add_pending(self, number: int, again: bool = False) -> None:
         """It is pending: pending + 1."""
 
-    def withdraw(self, number: int) -> None:
+    def remove_pending(self, number: int) -> None:
         """It is pending no longer, and there is no reward: pending - 1."""
 
     def learn(self, number: int, value: float) -> None:

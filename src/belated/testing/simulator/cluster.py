@@ -66,7 +66,7 @@ def run(seed: int, listen: Callable[[str], object] | None = None) -> Result:
     world = World(seed, listen)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", SnapshotWarning)  # they are counted
-        town = town_of(world)
+        town = cluster_of(world)
         town.live()
         town.heal()
         digest = town.agree()
@@ -79,17 +79,17 @@ def run(seed: int, listen: Callable[[str], object] | None = None) -> Result:
     )
 
 
-def town_of(world: World) -> Town:
+def cluster_of(world: World) -> Cluster:
     """Return those who live in a world: with a service, or with bandits in their processes."""
     if not world.knobs.served:
-        return Town(world)
+        return Cluster(world)
 
-    from belated.testing.simulator.service_town import ServiceTown
+    from belated.testing.simulator.service_cluster import ServiceCluster
 
-    return ServiceTown(world)
+    return ServiceCluster(world)
 
 
-class Town:
+class Cluster:
     """Everyone who lives in a world."""
 
     def __init__(self, world: World) -> None:

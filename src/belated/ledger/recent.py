@@ -12,10 +12,10 @@ from belated.ledger.columns import NONE
 from belated.ledger.entries import State
 
 
-class Fresh(msgspec.Struct, gc=False):
+class RecentEntry(msgspec.Struct, gc=False):
     """One of them, as the columns will have it.
 
-    >>> Fresh(number=0, key=bytes(16), recorded=6, position=1, at=5, crc=99).state.name
+    >>> RecentEntry(number=0, key=bytes(16), recorded=6, position=1, at=5, crc=99).state.name
     'PENDING'
     """
 

@@ -11,15 +11,15 @@ from belated.ledger.entries import same_value
 Told = Activation | Reward | Void
 
 
-class Parked:
+class UnmatchedEvents:
     """Events by the key of the decision they wait for.
 
-    >>> parked = Parked()
-    >>> parked.add(b"key", Void("a1", 5), recorded=7)
+    >>> unmatched = UnmatchedEvents()
+    >>> unmatched.add(b"key", Void("a1", 5), recorded=7)
     True
-    >>> parked.take(b"key")
+    >>> unmatched.take(b"key")
     [(7, Void(id='a1', at=5))]
-    >>> parked.take(b"key")
+    >>> unmatched.take(b"key")
     []
     """
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from belated.events import Decision, Opaque, Record, Settled, Switched
+from belated.events import Decision, ModeChanged, Opaque, Record, Settled
 from belated.ids import key_of
 from belated.ledger.entries import Entry, State
 from belated.ledger.ledger import Ledger
 from belated.rewards import Rewards
 
 
-class Telling:
+class DecisionHistory:
     """Reads records of a partition, and tells the story of one decision by the ledger's rules.
 
     Only its own records and those that settle are needed; all others are passed over.
@@ -24,7 +24,7 @@ class Telling:
     >>> import math
     >>> from belated.events import Reward
     >>> from belated.rewards import Explicit
-    >>> telling = Telling("a1", Explicit(), least=-math.inf, most=math.inf)
+    >>> telling = DecisionHistory("a1", Explicit(), min_reward=-math.inf, max_reward=math.inf)
     >>> telling.state
     'unknown'
     >>> telling.take(Record(0, 1, 7, Reward("a1", 5, 1.0)))
@@ -33,7 +33,13 @@ class Telling:
     """
 
     def __init__(
-        self, id: str, rewards: Rewards, *, least: float, most: float, retention: int | None = None
+        self,
+        id: str,
+        rewards: Rewards,
+        *,
+        min_reward: float,
+        max_reward: float,
+        retention: int | None = None,
     ) -> None:
         self.id = id
         #: Its records in the order they were taken, and what each of them meant then.
@@ -42,7 +48,13 @@ class Telling:
         self.unreadable = 0
         self._key = key_of(id)
         self._rewards = rewards
-        self._ledger = Ledger(rewards, _Nobody(), least=least, most=most, retention=retention)
+        self._ledger = Ledger(
+            rewards,
+            _NullListener(),
+            min_reward=min_reward,
+            max_reward=max_reward,
+            retention=retention,
+        )
         self._entry: Entry | None = None
 
     def take(self, record: Record) -> None:
@@ -52,7 +64,7 @@ class Telling:
             self.unreadable += 1
         elif isinstance(event, Settled):
             self._ledger.fold(record)
-        elif isinstance(event, Switched):
+        elif isinstance(event, ModeChanged):
             return
         elif key_of(event.id) == self._key:
             self.records.append((record, self._ledger.fold(record)))
@@ -66,7 +78,7 @@ class Telling:
         if self._entry is None or self.forgotten:
             # One that was forgotten is still counted, and no other is in this ledger.
             states = [state.name.lower() for state in State if self._ledger.counts[state]]
-            return states[0] if states else "parked" if self.records else "unknown"
+            return states[0] if states else "unmatched" if self.records else "unknown"
         return self._entry.state
 
     @property
@@ -101,14 +113,14 @@ class Telling:
         return self._ledger.watermark
 
 
-class _Nobody:
+class _NullListener:
     """Learns nothing: only the state of the decision is asked for."""
 
     def enter(self, number: int, decision: Decision, expected: bool = False) -> None: ...
 
-    def expect(self, number: int, again: bool = False) -> None: ...
+    def add_pending(self, number: int, again: bool = False) -> None: ...
 
-    def withdraw(self, number: int) -> None: ...
+    def remove_pending(self, number: int) -> None: ...
 
     def learn(self, number: int, value: float) -> None: ...
 
