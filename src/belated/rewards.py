@@ -223,8 +223,8 @@ def reported_reward(
         at: event time, in microseconds since 1970.
         part: the part of the reward; empty for all of it.
         revision: of this part.
-        least: the least reward that is accepted.
-        most: the greatest.
+        min_reward: the least reward that is accepted.
+        max_reward: the greatest.
 
     Raises:
         InvalidInput: one of them is not what it should be.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from belated.ids import new_id
 
@@ -36,7 +36,7 @@ class Tuning:
     batch: int | None = None
     max_unapplied: int = 20_000
     unapplied_block: int = 1_000
-    new_id: Callable[[int], str] = new_id
+    new_id: Callable[[int], str] = field(default_factory=lambda: new_id)
 
 
 USUAL = Tuning()

@@ -170,9 +170,9 @@ def assert_nothing_lost(crowd: Crowd) -> str:
         replayed = writers.replayed(records, bandit.journal.partitions)
         _check_same(bandit, replayed)
         check_oracle(replayed._fold, by_partition(records, bandit.journal.partitions))
-        assert bandit.estimate.n == bandit.counts["rewarded"]
-        stories = {id: replayed.entry(id) for id in {id for _, id, *_ in told}}
-        assert sum(bandit.counts.values()) == _check_decisions(stories, told, records)
+        assert bandit.estimate.n == bandit.decision_counts["rewarded"]
+        stories = {id: replayed.lookup(id) for id in {id for _, id, *_ in told}}
+        assert sum(bandit.decision_counts.values()) == _check_decisions(stories, told, records)
         _check_rewards(replayed, stories, told)
         learned = _check_learners(replayed, crowd, records)
         kinds = Counter(kind for kind, *_ in told)
@@ -192,7 +192,7 @@ def by_partition(records: list[Record], partitions: int) -> list[list[Record]]:
 def _check_same(bandit: Bandit, replayed: Bandit) -> None:
     """Counts exactly, sums to rounding, estimates as far as they converge."""
     assert bandit.digest == replayed.digest
-    assert bandit.counters == replayed.counters
+    assert bandit.event_counts == replayed.event_counts
     assert same_sums(bandit._fold, replayed._fold)
     np.testing.assert_allclose(bandit.estimate.theta, replayed.estimate.theta, rtol=1e-8, atol=1e-8)
     assert bandit.pending.count == replayed.pending.count

@@ -71,8 +71,8 @@ bandit.sync()
 meet("synced")
 print(json.dumps({
     "digest": bandit.digest,
-    "counts": bandit.counts,
-    "counters": bandit.counters,
+    "counts": bandit.decision_counts,
+    "counters": bandit.event_counts,
     "pending": sorted(bandit.pending),
     "n": bandit.estimate.n,
     "theta": bandit.estimate.theta.tolist(),
@@ -143,8 +143,8 @@ def assert_processes_agree(
             told.append(
                 {
                     "digest": bandit.digest,
-                    "counts": bandit.counts,
-                    "counters": bandit.counters,
+                    "counts": bandit.decision_counts,
+                    "counters": bandit.event_counts,
                     "pending": [list(one) for one in sorted(bandit.pending)],
                     "n": bandit.estimate.n,
                     "theta": bandit.estimate.theta.tolist(),
@@ -177,4 +177,4 @@ def assert_opened_where_it_was_left(open_journal: Callable[[], Journal]) -> None
             bandit.journal.close()  # as a process that ends does
     with Bandit(policy=UCB, rewards=EVER, journal=open_journal()) as last:
         assert last.digest == digest
-        assert (last.counts["rewarded"], last.counts["pending"]) == (9, 3)
+        assert (last.decision_counts["rewarded"], last.decision_counts["pending"]) == (9, 3)

@@ -50,7 +50,7 @@ def journal_of(bandit: Bandit) -> PostgresJournal:
 def assert_whole(bandit: Bandit, decisions: int) -> None:
     """It knows so many decisions, and the journal read from its start says the same."""
     bandit.sync()
-    assert sum(bandit.counts.values()) == decisions
+    assert sum(bandit.decision_counts.values()) == decisions
     assert bandit.as_of(2**62).digest == bandit.digest
 
 
@@ -210,8 +210,8 @@ def test_a_fold_stops_at_a_flipped_bit(dsn: str, bandit: str) -> None:
             with pytest.raises(CorruptEvent, match="partition 0, position 21 "):
                 reader.sync()
             assert 6 <= reader._fold.positions[0] < 21
-            assert all(reader.entry(id).state == "rewarded" for id in before)
-            assert all(reader.entry(id).state == "unknown" for id in after[10:])
+            assert all(reader.lookup(id).state == "rewarded" for id in before)
+            assert all(reader.lookup(id).state == "unknown" for id in after[10:])
         with pytest.raises(CorruptEvent, match="partition 0, position 21 "):
             opened(dsn, bandit)
         flip(*damaged)

@@ -226,7 +226,7 @@ class Lives(RuleBasedStateMachine):
         """Under a name, perhaps once more, or under a new id."""
         rows = self.rng.normal(size=(3, DIM)) if name is None else rows_of(name)
         decision = self.bandits[who].decide(rows, id=name, activated=activated)
-        assert self.bandits[who].entry(decision.id).decision == decision
+        assert self.bandits[who].lookup(decision.id).decision == decision
         self.ids.append(decision.id)
 
     @rule(who=st.integers(0, 1), size=st.integers(1, 4))
@@ -344,8 +344,8 @@ class Lives(RuleBasedStateMachine):
     def everyone_is_somewhere(self) -> None:
         """G_t is the number of pending decisions, and events add up to records."""
         for bandit in getattr(self, "bandits", []):
-            assert bandit.pending.count == bandit.counts["pending"]
-            assert sum(bandit.counters.values()) == bandit._fold.version
+            assert bandit.pending.count == bandit.decision_counts["pending"]
+            assert sum(bandit.event_counts.values()) == bandit._fold.version
 
 
 def test_replay_equals_live(full: bool) -> None:
@@ -402,9 +402,9 @@ def test_the_number_of_partitions_does_not_show(
     first = made[0]
     for other in made[1:]:
         assert other.digest == first.digest
-        assert other.counts == first.counts
-        assert [other.entry(name).state for name in NAMES] == [
-            first.entry(name).state for name in NAMES
+        assert other.decision_counts == first.decision_counts
+        assert [other.lookup(name).state for name in NAMES] == [
+            first.lookup(name).state for name in NAMES
         ]
         np.testing.assert_allclose(other.estimate.theta, first.estimate.theta, atol=1e-8)
 
@@ -462,7 +462,7 @@ def test_features_may_grow_at_any_time(
                 how = replace(how, policy=DelayedUCB(features.dim, family))
             before, bandit = bandit, opened()
             assert bandit.digest == before.digest
-            assert bandit.counts == before.counts
+            assert bandit.decision_counts == before.decision_counts
             width = before.policy.dim
             np.testing.assert_allclose(
                 bandit.estimate.theta[:width], before.estimate.theta, atol=1e-8

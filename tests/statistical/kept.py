@@ -18,8 +18,8 @@ from belated.statistics import Information, Observations
 class Kept:
     """A model whose roots are renewed as its documentation asks.
 
-    A decision is named by the number :meth:`add_pending` returns. Sums are made from the decisions that
-    are left, so that nothing is lost when a long row is taken out of them.
+    A decision is named by the number :meth:`add_pending` returns. Sums are made from the decisions
+    that are left, so that nothing is lost when a long row is taken out of them.
     """
 
     def __init__(self, prior: Prior, family: Family, using: Kernels | None = None) -> None:

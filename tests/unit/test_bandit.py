@@ -66,7 +66,7 @@ def test_a_decision_is_what_the_journal_holds(clock: ManualClock) -> None:
     assert decision.x.tolist() == ROWS[decision.index]
     assert (decision.at, decision.mean, decision.activated) == (clock.now, 0.5, True)
     assert [record.event for record in bandit.journal.read(0, 0, 10)] == [decision]
-    assert bandit.entry(decision.id).decision == decision
+    assert bandit.lookup(decision.id).decision == decision
 
 
 @pytest.mark.parametrize("kind", ["list", "tuple", "int", "float32", "float64", "fortran", "bool"])
@@ -103,7 +103,7 @@ def test_the_same_id_gives_the_same_decision(clock: ManualClock) -> None:
     for _ in range(20):
         bandit.observe(bandit.decide(ROWS).id, 1.0)
     assert bandit.decide(ROWS, id="order-17") == first
-    assert bandit.counts["pending"] == 1
+    assert bandit.decision_counts["pending"] == 1
 
 
 def test_a_retry_at_another_process_gives_the_same_decision(clock: ManualClock) -> None:
@@ -113,7 +113,7 @@ def test_a_retry_at_another_process_gives_the_same_decision(clock: ManualClock) 
     first = one.decide(ROWS, id="order-17")
     clock.now += 1
     assert other.decide(ROWS, id="order-17") == first
-    assert other.counters == {"decided": 1}
+    assert other.event_counts == {"decided": 1}
 
 
 def test_many_decisions_are_those_of_one_after_the_other(clock: ManualClock) -> None:
@@ -140,7 +140,7 @@ def test_many_decisions_with_features(clock: ManualClock) -> None:
     many = bandit.decide_many([(None, ["red"]), (None, ["blue", "red"])])
     assert many[0].action == "red"
     assert bandit.decide_many([]) == []
-    assert bandit.counts["pending"] == 2
+    assert bandit.decision_counts["pending"] == 2
 
 
 def test_restarts_do_not_repeat_draws(clock: ManualClock) -> None:
@@ -177,7 +177,7 @@ def test_every_status(clock: ManualClock) -> None:
     assert bandit.observe("c", 1.0).status == "late"
     clock.now += 30 * DAY_US
     assert bandit.observe("d", 1.0).status == "expired"
-    assert bandit.counts == {
+    assert bandit.decision_counts == {
         "dormant": 0, "pending": 0, "rewarded": 2, "defaulted": 0, "censored": 1, "voided": 1,
     }  # fmt: skip
 
@@ -188,7 +188,7 @@ def test_an_expired_reward_while_the_decision_is_remembered(clock: ManualClock) 
     bandit.decide(ROWS, id="a")
     clock.now += DAY_US + 1
     assert bandit.observe("a", 1.0).status == "expired"
-    assert (bandit.counts["pending"], bandit.estimate.n) == (1, 0)
+    assert (bandit.decision_counts["pending"], bandit.estimate.n) == (1, 0)
 
 
 def test_a_parked_reward_is_learned_when_its_decision_comes(clock: ManualClock) -> None:
@@ -196,9 +196,9 @@ def test_a_parked_reward_is_learned_when_its_decision_comes(clock: ManualClock) 
     bandit = opened(clock)
     assert bandit.observe("a", 1.0).status == "unmatched"
     assert bandit.observe("a", 1.0).status in ("unmatched", "duplicate")
-    assert bandit.entry("a").state == "unknown"
+    assert bandit.lookup("a").state == "unknown"
     bandit.decide(ROWS, id="a")
-    assert bandit.entry("a").state == "rewarded"
+    assert bandit.lookup("a").state == "rewarded"
     assert (bandit.pending.count, bandit.estimate.n) == (0, 1)
 
 
@@ -210,7 +210,7 @@ def test_the_default_comes_at_the_windows_end(clock: ManualClock) -> None:
     clock.now += DAY_US
     assert bandit.settle() == 1
     assert bandit.settle() == 0
-    assert bandit.entry(decision.id).value == -1.0
+    assert bandit.lookup(decision.id).value == -1.0
     assert bandit.estimate.theta[decision.index] == pytest.approx(-0.5)
     clock.now += 1
     assert bandit.observe(decision.id, 3.0).status == "late"
@@ -225,7 +225,7 @@ def test_silence_leaves_what_is_explored(clock: ManualClock) -> None:
     decision = bandit.decide(ROWS)
     clock.now += DAY_US
     assert bandit.sync() == 1
-    assert bandit.entry(decision.id).state == "censored"
+    assert bandit.lookup(decision.id).state == "censored"
     np.testing.assert_allclose(bandit._fold.model.decided, before, atol=1e-12)
     clock.now += 1
     assert bandit.observe(decision.id, 1.0).status == "late"
@@ -242,7 +242,7 @@ def test_every_call_settles_what_is_due(clock: ManualClock) -> None:
             bandit.decide(ROWS)
         else:
             bandit.observe("nobody", 1.0)
-        assert bandit.entry("a").state == "censored"
+        assert bandit.lookup("a").state == "censored"
         kinds = [type(record.event) for record in bandit.journal.read(0, 0, 10)]
         assert kinds[1] is Settled
 
@@ -252,17 +252,17 @@ def test_the_window_starts_with_the_activation(clock: ManualClock) -> None:
     bandit = opened(clock)
     bandit.decide(ROWS, id="a", activated=False)
     bandit.decide(ROWS, id="b", activated=False)
-    assert (bandit.pending.count, bandit.counts["dormant"]) == (0, 2)
+    assert (bandit.pending.count, bandit.decision_counts["dormant"]) == (0, 2)
     clock.now += DAY_US // 2
     assert bandit.activate("a").status == "activated"
     assert bandit.activate("a").status == "duplicate"
     assert bandit.pending.count == 1
     clock.now += DAY_US // 2
     assert bandit.settle() == 1  # b never took effect
-    assert (bandit.entry("a").state, bandit.entry("b").state) == ("pending", "voided")
+    assert (bandit.lookup("a").state, bandit.lookup("b").state) == ("pending", "voided")
     clock.now += DAY_US // 2
     bandit.settle()
-    assert bandit.entry("a").state == "censored"
+    assert bandit.lookup("a").state == "censored"
 
 
 def test_a_voided_decision_teaches_nothing(clock: ManualClock) -> None:
@@ -318,11 +318,11 @@ def test_a_story_is_whole(clock: ManualClock) -> None:
     start = clock.now
     clock.now += 5
     bandit.observe(decision.id, 1.0, at=start + 2)
-    story = bandit.entry(decision.id)
+    story = bandit.lookup(decision.id)
     assert (story.state, story.value, story.late, story.conflict) == ("rewarded", 1.0, False, False)
     assert (story.recorded, story.due) == (start, start + DAY_US)
     assert [(t.recorded, t.at, t.value) for t in story.told] == [(start + 5, start + 2, 1.0)]
-    assert bandit.entry("nobody").decision is None
+    assert bandit.lookup("nobody").decision is None
 
 
 def test_a_conflict_that_no_one_could_see_is_flagged(clock: ManualClock) -> None:
@@ -333,8 +333,8 @@ def test_a_conflict_that_no_one_could_see_is_flagged(clock: ManualClock) -> None
     one.observe("a", 1.0)
     assert other.observe("a", 0.0).status == "conflict"
     one.sync()
-    assert one.entry("a").conflict
-    assert one.entry("a") == other.entry("a")
+    assert one.lookup("a").conflict
+    assert one.lookup("a") == other.lookup("a")
     assert one.digest == other.digest
 
 
@@ -348,7 +348,7 @@ def test_two_on_one_journal_see_each_other(clock: ManualClock) -> None:
     assert one.sync() == 2
     assert one.sync() == 0
     assert one.digest == other.digest
-    assert one.counts == other.counts
+    assert one.decision_counts == other.decision_counts
     np.testing.assert_allclose(one.estimate.theta, other.estimate.theta, atol=1e-10)
 
 
@@ -359,11 +359,11 @@ def test_the_past_is_as_it_was_known(clock: ManualClock) -> None:
     then = clock.now
     clock.now += 1
     bandit.observe(decision.id, 1.0)
-    assert bandit.as_of(then).entry(decision.id).state == "pending"
+    assert bandit.as_of(then).lookup(decision.id).state == "pending"
     moment = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=then)
     assert bandit.as_of(moment).digest == bandit.as_of(then).digest
     assert bandit.as_of(then + 1).digest == bandit.digest
-    assert bandit.as_of(then - 1).entry(decision.id).state == "unknown"
+    assert bandit.as_of(then - 1).lookup(decision.id).state == "unknown"
     assert bandit.as_of(then).as_of(then + 1).digest == bandit.digest
     assert bandit.as_of(then).estimate.n == 0
 
@@ -387,8 +387,8 @@ def test_a_snapshot_counts_decisions_that_left(clock: ManualClock) -> None:
     bandit.save()
     again = opened(clock, policy=policy, journal=bandit.journal)
     fresh = bandit.as_of(clock.now)
-    assert bandit.counts["censored"] > 0
-    assert bandit.counts["voided"] > 0
+    assert bandit.decision_counts["censored"] > 0
+    assert bandit.decision_counts["voided"] > 0
     live = bandit._fold.model.decisions
     assert again._fold.model.decisions == fresh._fold.model.decisions == live == 40
     assert again._fold.version == fresh._fold.version == bandit._fold.version
@@ -444,7 +444,7 @@ def test_what_is_pending_counts_as_much_after_a_restart(clock: ManualClock) -> N
             bandit.observe(ids[n - 20], 0.1 * rng.normal())
     bandit.save()
     again = opened(clock, policy=policy, rewards=Explicit(), journal=bandit.journal)
-    stories = [bandit.entry(id).decision for id in ids[-20:]]
+    stories = [bandit.lookup(id).decision for id in ids[-20:]]
     rows = np.array([one.x for one in stories if one is not None], dtype=np.float64)
     for one in (bandit, again, bandit.as_of(1 << 62)):
         learner = one._fold.learner
@@ -489,7 +489,7 @@ def test_closing_saves_and_closes(clock: ManualClock) -> None:
         bandit.decide(ROWS)
         bandit.save()
         assert journal.load(0) is not None
-    assert bandit.counts["pending"] == 1  # what was known is known
+    assert bandit.decision_counts["pending"] == 1  # what was known is known
 
 
 @pytest.mark.parametrize(
@@ -575,6 +575,6 @@ def test_retention_forgets_without_a_window_that_ends(
     bandit.observe("never-made", 1.0)
     clock.now += 1_000
     bandit.decide(ROWS)
-    assert bandit.counters["orphaned"] == 1
-    assert bandit.counts["rewarded"] == 5
+    assert bandit.event_counts["orphaned"] == 1
+    assert bandit.decision_counts["rewarded"] == 5
     assert len(bandit._fold.ledgers[0].numbers(State.REWARDED)) == 0

@@ -59,13 +59,13 @@ def assert_refused(bandit: Bandit, call: Callable[[], object], match: str) -> No
     """The call raises, and neither the journal nor the state has changed."""
     model = bandit._fold.model
     before = (
-        bandit.journal.end(0), bandit.digest, bandit.counters, model.pending, model.decisions,
+        bandit.journal.end(0), bandit.digest, bandit.event_counts, model.pending, model.decisions,
     )  # fmt: skip
     roots = model.decided.copy()
     with pytest.raises(InvalidInput, match=match):
         call()
     assert before == (
-        bandit.journal.end(0), bandit.digest, bandit.counters, model.pending, model.decisions,
+        bandit.journal.end(0), bandit.digest, bandit.event_counts, model.pending, model.decisions,
     )  # fmt: skip
     np.testing.assert_allclose(model.decided, roots, rtol=1e-12)
 
@@ -290,7 +290,7 @@ def test_ids_that_are_none(bandit: Bandit, id: Any, match: str) -> None:
         lambda: bandit.observe(id, 1.0),
         lambda: bandit.activate(id),
         lambda: bandit.void(id),
-        lambda: bandit.entry(id),
+        lambda: bandit.lookup(id),
     ]
     for call in calls:
         assert_refused(bandit, call, match)
@@ -302,7 +302,7 @@ def test_an_id_names_one_decision(bandit: Bandit) -> None:
     assert_refused(bandit, lambda: bandit.decide(other, id="a"), "ids name one decision each")
     before = bandit.journal.end(0)
     again = bandit.decide(ROWS, id="a")
-    assert again == bandit.entry("a").decision
+    assert again == bandit.lookup("a").decision
     assert bandit.journal.end(0) == before
 
 
@@ -377,7 +377,7 @@ def test_another_value_needs_a_higher_revision(bandit: Bandit) -> None:
     assert bandit.observe("b", 1.0).status == "duplicate"
     assert bandit.journal.end(0) == before
     assert bandit.observe("b", 0.0, revision=1).status == "revised"
-    assert bandit.entry("b").value == 0.0
+    assert bandit.lookup("b").value == 0.0
     bandit.observe("b", 0.5, part="click")
     with pytest.raises(RewardConflict, match="part 'click'"):
         bandit.observe("b", 0.6, part="click")

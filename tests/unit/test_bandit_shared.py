@@ -50,7 +50,7 @@ def test_threads_take_turns(kind: str, tmp_path: Path) -> None:
                 decision = bandit.decide(ROWS, id=f"{number}-{n}" if n % 2 else None)
                 (other,) = bandit.decide_many([ROWS])
                 assert bandit.observe(decision.id, float(n % 2)).status == "rewarded"
-                assert bandit.entry(decision.id).state == "rewarded"
+                assert bandit.lookup(decision.id).state == "rewarded"
                 bandit.void(other.id)
                 assert bandit.pending.count >= len(list(bandit.pending)) - 8
         except Exception as error:
@@ -67,8 +67,11 @@ def test_threads_take_turns(kind: str, tmp_path: Path) -> None:
     finally:
         sys.setswitchinterval(interval)
     assert failures == []
-    assert bandit.counts == opened(journal).counts
-    assert (bandit.counts["rewarded"], bandit.counts["voided"]) == (4 * rounds, 4 * rounds)
+    assert bandit.decision_counts == opened(journal).decision_counts
+    assert (bandit.decision_counts["rewarded"], bandit.decision_counts["voided"]) == (
+        4 * rounds,
+        4 * rounds,
+    )
     assert bandit.digest == opened(journal).digest
     sqlite.close()
 
@@ -100,11 +103,11 @@ def test_every_reading_sees_what_other_processes_wrote() -> None:
     one, other = opened(journal), opened(journal)
     decision = one.decide(ROWS)
     assert other.pending.count == 1
-    assert other.entry(decision.id).state == "pending"
+    assert other.lookup(decision.id).state == "pending"
     one.observe(decision.id, 1.0)
-    assert other.counts["rewarded"] == 1
+    assert other.decision_counts["rewarded"] == 1
     assert other.estimate.n == 1
-    assert other.counters["rewarded"] == 1
+    assert other.event_counts["rewarded"] == 1
     one.void(one.decide(ROWS).id)
     assert other.digest == one.digest
 
@@ -155,7 +158,7 @@ def test_a_frozen_bandit_goes_on_with_the_model_of_that_moment(restart: str) -> 
     again = bandit.decide(ROWS)
     assert again.index == frozen.index
     assert again.mean == pytest.approx(frozen.mean, abs=0.01)
-    assert bandit.counts["rewarded"] == 60
+    assert bandit.decision_counts["rewarded"] == 60
     bandit.change_mode("learn")
     assert bandit.decide(ROWS).mean != pytest.approx(frozen.mean, abs=0.01)
 
@@ -175,4 +178,4 @@ def test_a_policy_that_fails_leaves_the_choice_to_the_baseline() -> None:
         decision = bandit.decide(ROWS)
     assert (decision.index, decision.propensity) == (2, 1.0)
     bandit.observe(decision.id, 1.0)
-    assert bandit.counts["rewarded"] == 1
+    assert bandit.decision_counts["rewarded"] == 1

@@ -50,9 +50,9 @@ def test_a_bandit_does_not_mind_gaps() -> None:
                 journal.append([Void(f"{n - k}", 0) for k in range(5)])
         bandit.sync()
         again = _bandit(journal)
-        assert again.counts == bandit.counts
+        assert again.decision_counts == bandit.decision_counts
         np.testing.assert_allclose(again.estimate.theta, bandit.estimate.theta, rtol=1e-8)
-        learned.append(bandit.counts)
+        learned.append(bandit.decision_counts)
     assert learned[0] == learned[1]
 
 

@@ -35,7 +35,7 @@ def taught(learner: Learner, X: Matrix, y: Vector, partitions: int = 1) -> list[
 
 
 @every_family
-@pytest.mark.parametrize("lanes", [1, 4])
+@pytest.mark.parametrize("partitions", [1, 4])
 def test_what_changes_during_a_fit_counts(family: Family, partitions: int) -> None:
     """New, revised and retracted rewards: θ̂ and both roots are those of a fit of all, nearly."""
     learner = Learner(DelayedUCB(3, family, ridge=1.0), partitions=partitions)

@@ -17,7 +17,7 @@ every_semantics = pytest.mark.parametrize("kind", EVERY)
 
 
 @pytest.mark.parametrize(
-    ("rewards", "silent", "default"),
+    ("rewards", "on_timeout", "default"),
     [
         (Explicit(HOUR), "censored", 0.0),
         (DefaultAfter(HOUR), "defaulted", 0.0),

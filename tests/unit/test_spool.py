@@ -669,7 +669,7 @@ def test_a_bandit_goes_on_while_its_journal_is_away(disk: Disk, partitions: int)
     bandit.journal.forward()
     last = bandit.decide(OFFER)
     bandit.sync()
-    assert bandit.counts == {
+    assert bandit.decision_counts == {
         "dormant": 1,
         "pending": 2,
         "rewarded": 2,
@@ -680,7 +680,7 @@ def test_a_bandit_goes_on_while_its_journal_is_away(disk: Disk, partitions: int)
     assert {key for key, _ in bandit.pending} == {many[1].id, last.id}
     assert bandit.pending.count == 2
     replayed = bandit.as_of(2**62)
-    assert (bandit.digest, bandit.counters) == (replayed.digest, replayed.counters)
+    assert (bandit.digest, bandit.event_counts) == (replayed.digest, replayed.event_counts)
     np.testing.assert_allclose(information(bandit), information(replayed), atol=1e-12)
     assert bandit.decide(OFFER, id="one") == one
 
@@ -694,7 +694,7 @@ def test_a_bandit_learns_what_waited_as_it_arrives(moody: Moody, disk: Disk) -> 
     assert isinstance(bandit.journal, SpoolJournal)
     bandit.journal.forward()
     bandit.sync()
-    assert (bandit.pending.count, bandit.counts["pending"]) == (1, 1)
+    assert (bandit.pending.count, bandit.decision_counts["pending"]) == (1, 1)
     assert bandit.observe(first.id, 1.0).status == "rewarded"
     assert bandit.pending.count == 0
 
@@ -711,8 +711,8 @@ def test_no_caller_folds_a_whole_outage(disk: Disk) -> None:
     statuses = [bandit.observe(decision.id, 1.0).status for decision in made[:3]]
     assert statuses == ["accepted", "accepted", "rewarded"]
     bandit.sync()
-    assert bandit.counts["rewarded"] == 3
-    assert bandit.pending.count == bandit.counts["pending"] == 1197
+    assert bandit.decision_counts["rewarded"] == 3
+    assert bandit.pending.count == bandit.decision_counts["pending"] == 1197
     assert bandit.digest == bandit.as_of(2**62).digest
     np.testing.assert_allclose(information(bandit), information(bandit.as_of(2**62)), atol=1e-9)
 
@@ -734,7 +734,7 @@ def test_a_bandit_settles_nothing_while_its_journal_is_away(moody: Moody, disk: 
     bandit.journal.forward()
     bandit.decide(OFFER)
     bandit.decide(OFFER)
-    assert bandit.entry(early.id).state == "censored"
+    assert bandit.lookup(early.id).state == "censored"
 
 
 def test_a_journal_that_fails_after_it_took_an_event(moody: Moody, disk: Disk) -> None:

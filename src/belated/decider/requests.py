@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
+import msgspec
 import numpy as np
 
 from belated.events import Decision
@@ -12,7 +12,7 @@ from belated.exceptions import InvalidInput
 from belated.inputs import Row
 
 
-class ParsedRequest(NamedTuple):
+class ParsedRequest(msgspec.Struct, frozen=True, gc=False):
     """One decision request, checked; its rows lie in one table with those of the others.
 
     Attributes:

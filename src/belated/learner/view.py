@@ -52,14 +52,14 @@ class FoldView:
             return self._fold.learner.estimate
 
     @property
-    def counts(self) -> dict[str, int]:
+    def decision_counts(self) -> dict[str, int]:
         """Decisions by state; they add up to all decisions ever made."""
         with self._lock:
             self._read_new()
             return self._fold.counts
 
     @property
-    def counters(self) -> dict[str, int]:
+    def event_counts(self) -> dict[str, int]:
         """Events by what they meant; they add up to all events."""
         with self._lock:
             self._read_new()
@@ -80,7 +80,7 @@ class FoldView:
                 else:
                     self._follower.catch_up()
 
-    def entry(self, id: str) -> DecisionStatus:
+    def lookup(self, id: str) -> DecisionStatus:
         """All that is known of one decision."""
         check_id(id)
         with self._lock:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import Protocol
 from urllib.parse import quote
 
 from belated.events import Event
@@ -34,7 +34,8 @@ WAIT = 2.0
 Delivered = Callable[[Sequence[Event], Sequence[int]], None]
 
 
-class LeftSpools(NamedTuple):
+@dataclass(frozen=True)
+class LeftSpools:
     """What processes that died have left in their spools, and nobody has delivered yet.
 
     Attributes:

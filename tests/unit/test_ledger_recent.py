@@ -54,12 +54,12 @@ def folded(records: list[Record], recent: int) -> tuple[Ledger, Learner, list[st
     return book, learner, [book.fold(record) for record in records]
 
 
-@pytest.mark.parametrize("most", [1, 2, 37, 256, 10**6])
-def test_when_decisions_are_put_away_changes_nothing(max_reward: int) -> None:
+@pytest.mark.parametrize("recent", [1, 2, 37, 256, 10**6])
+def test_when_decisions_are_put_away_changes_nothing(recent: int) -> None:
     """Statuses, counts, digest and sums are those of putting each away at once."""
     records = history()
     at_once, learned, statuses = folded(records, recent=1)
-    book, learner, said = folded(records, recent=max_reward)
+    book, learner, said = folded(records, recent=recent)
     assert said == statuses
     assert (book.counts, book.digest) == (at_once.counts, at_once.digest)
     np.testing.assert_array_equal(learner.estimate.theta, learned.estimate.theta)
