@@ -131,7 +131,7 @@ def test_a_large_snapshot_does_not_keep_others_for_long(store: Store, full: bool
         coordination.close()
         loaded = saver.load(0)
     assert loaded is not None
-    assert sum(map(len, loaded.pieces.values())) == size  # type: ignore[arg-type]
+    assert sum(map(len, loaded.pieces.values())) == size
     print(f"\nsnapshot of {size >> 20} MiB: {commits} commits meanwhile, the worst {worst:.2f} s")
     assert worst < LEASE / 2
 
