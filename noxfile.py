@@ -106,6 +106,7 @@ def pins(session: nox.Session) -> None:
     for target, source in {
         "requirements/dev.txt": ["--extra", "fast", "--group", "dev"],
         "requirements/base.txt": ["--constraint", "requirements/dev.txt"],
+        "requirements/service.txt": ["--extra", "service", "--constraint", "requirements/dev.txt"],
     }.items():
         session.run(
             "uv", "pip", "compile", "pyproject.toml", *source, "--output-file", target,

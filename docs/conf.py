@@ -33,6 +33,7 @@ autodoc_type_aliases = {
 maximum_signature_line_length = 90
 napoleon_google_docstring = True
 napoleon_numpy_docstring = False
+napoleon_use_ivar = True  # the fields of a named tuple are documented by autodoc too
 
 
 def setup(app: Sphinx) -> None:

@@ -1,0 +1,80 @@
+"""From an installed package to the first decision over HTTP, on SQLite: a script, not a test file.
+
+It runs without pytest, in whatever environment belated is installed:
+`python tests/first_decision.py`, see .ci/wheel. It prints the seconds that three commands took:
+init, serve, curl.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+from urllib.request import Request, urlopen
+
+#: Seconds that all of it may take, cold.
+MOST = 30.0
+#: What `belated init` says to send.
+BODY = '{"context": {"returning": 1}, "actions": ["blue", "red"]}'
+
+
+def main() -> None:
+    """Do what a newcomer does, and say how long it took."""
+    driver = "with" if importlib.util.find_spec("psycopg") else "without"
+    with tempfile.TemporaryDirectory() as folder:
+        seconds, decision = first_decision(Path(folder))
+    print(
+        f"the first decision on SQLite, {driver} psycopg: {decision['action']} in {seconds:.1f} s"
+    )
+
+
+def first_decision(folder: Path) -> tuple[float, dict[str, Any]]:
+    """Run the commands in a folder; returns the seconds they took, and the decision."""
+    start = time.monotonic()
+    belated = [sys.executable, "-m", "belated"]
+    subprocess.run([*belated, "init"], cwd=folder, check=True, stdout=subprocess.DEVNULL)
+    port = free_port()
+    command = [*belated, "serve", "belated.toml", "--port", str(port)]
+    with subprocess.Popen(command, cwd=folder, stderr=subprocess.PIPE, text=True) as service:
+        try:
+            assert service.stderr is not None
+            for line in service.stderr:
+                if '"serving"' in line:
+                    break
+            else:
+                raise RuntimeError("the service did not start")
+            decision = ask(port)
+            seconds = time.monotonic() - start
+            assert decision["action"] in ("blue", "red"), decision
+            assert (folder / "belated.db").exists()
+            assert seconds < MOST, f"{seconds:.1f} s"
+        finally:
+            service.terminate()
+            service.communicate(timeout=30)
+    return seconds, decision
+
+
+def ask(port: int) -> dict[str, Any]:
+    """Send it, as curl does."""
+    url = f"http://127.0.0.1:{port}/v1/offers/decisions"
+    with urlopen(Request(url, BODY.encode()), timeout=10) as response:
+        found: dict[str, Any] = json.loads(response.read())
+    return found
+
+
+def free_port() -> int:
+    """One that nobody listens on."""
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        port: int = found.getsockname()[1]
+        return port
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,185 @@
+"""The service on a file of SQLite: many callers, several processes, and whoever holds the lock."""
+
+from __future__ import annotations
+
+import sqlite3
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import httpx
+import pytest
+
+from belated import Bernoulli, DelayedUCB, Explicit
+from belated.events import Void
+from belated.journals import Snapshot, Store, open_store
+from belated.service import Client, Definition, create_app
+from belated.service.learning.lease import SECONDS as LEASE
+from belated.service.serving.spools import SpoolFolder
+from tests.integration.serving import served
+from tests.waiting import eventually
+
+ROWS = [[1.0, 0.0], [0.0, 1.0]]
+OFFERS = Definition("offers", DelayedUCB(2, Bernoulli()), Explicit(), partitions=2)
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """Of the file."""
+    return tmp_path / "belated.db"
+
+
+@pytest.fixture
+def store(path: Path) -> Store:
+    """In it."""
+    return open_store(f"sqlite:///{path}")
+
+
+def test_a_crowd_shares_commits_and_readers_do_not_wait(store: Store, full: bool) -> None:
+    """Every answer is in the file; look-ups and the learner go on meanwhile."""
+    callers, each = (16, 500) if full else (8, 40)
+    app = create_app([OFFERS], store, learn=True)
+
+    def play(url: str) -> list[str]:
+        ids = []
+        with Client(url, bandit="offers") as client:
+            for n in range(each):
+                id = client.decide(ROWS).id
+                if n % 2:
+                    client.observe(id, 1.0)
+                if n % 10 == 0:
+                    assert client.entry(id).decision is not None  # what was answered can be read
+                ids.append(id)
+        return ids
+
+    with served(app) as serving, ThreadPoolExecutor(callers) as crew:
+        made = [id for ids in crew.map(play, [serving.url] * callers) for id in ids]
+        commits = app.bandits["offers"].commits
+        assert commits.events == callers * each * 3 // 2
+        assert commits.commits < commits.events
+        assert commits.failures == 0
+        eventually(lambda: app.bandits["offers"].decider.model.n == callers * each // 2)
+    with store.journal("offers") as journal:
+        assert journal.decisions(made).keys() == set(made)
+
+
+LEARNER = """
+import sys, time
+from belated import Bernoulli, DelayedUCB, Explicit
+from belated.journals import open_store
+from belated.service import Definition
+from belated.service.learning.learners import Learners, learning_service
+offers = Definition("offers", DelayedUCB(2, Bernoulli()), Explicit(), partitions=2)
+store = open_store(sys.argv[1])
+learners = Learners({"offers": lambda: learning_service(offers, store)})
+learners.start()
+sys.stdin.read()
+learners.stop()
+"""
+
+
+@pytest.fixture
+def learner(path: Path, store: Store) -> Iterator[subprocess.Popen[bytes]]:
+    """In a process of its own."""
+    store.journal("offers", partitions=2).close()
+    process = subprocess.Popen(
+        [sys.executable, "-c", LEARNER, f"sqlite:///{path}"], stdin=subprocess.PIPE
+    )
+    yield process
+    process.communicate(timeout=60)
+    assert process.returncode == 0
+
+
+def test_deciders_and_a_learner_in_several_processes(
+    store: Store, learner: subprocess.Popen[bytes]
+) -> None:
+    """Two deciders have the model that another process makes of what both were told."""
+    one, other = create_app([OFFERS], store), create_app([OFFERS], store)
+    with (
+        served(one) as here,
+        served(other) as there,
+        Client(here.url, bandit="offers") as first,
+        Client(there.url, bandit="offers") as second,
+    ):
+        for _ in range(20):
+            second.observe(first.decide(ROWS).id, 1.0)
+            first.observe(second.decide(ROWS).id, 0.0)
+        eventually(lambda: first.state().n == second.state().n == 40, seconds=60)
+        assert first.state().pending == 0
+
+
+def test_a_large_snapshot_does_not_keep_others_for_long(store: Store, full: bool) -> None:
+    """Commits and the lease wait for it, but far less than the lease lasts."""
+    size = (400 if full else 40) << 20
+    with store.journal("offers", partitions=2) as writer, store.journal("offers") as saver:
+        coordination = store.coordination("offers")
+        writer.append([Void("a", 1)])
+        pieces = {f"piece {n}": bytes(size // 8) for n in range(8)}
+        saving = threading.Thread(target=saver.save, args=(Snapshot(0, 0, "print", pieces),))
+        worst, commits = 0.0, 0
+        saving.start()
+        while saving.is_alive() or commits < 10:
+            start = time.monotonic()
+            writer.append([Void(f"{commits}", 1)])
+            assert coordination.acquire_lease("one", LEASE) == 1
+            worst, commits = max(worst, time.monotonic() - start), commits + 1
+        saving.join()
+        coordination.close()
+        loaded = saver.load(0)
+    assert loaded is not None
+    assert sum(map(len, loaded.pieces.values())) == size
+    print(f"\nsnapshot of {size >> 20} MiB: {commits} commits meanwhile, the worst {worst:.2f} s")
+    assert worst < LEASE / 2
+
+
+def test_while_another_holds_the_file_events_wait_in_the_spool(
+    store: Store, path: Path, tmp_path: Path
+) -> None:
+    """A tool that holds the lock for long: callers are answered, and all is delivered after it."""
+    app = create_app([OFFERS], store, learn=True, spools=SpoolFolder(tmp_path / "spool"))
+    with served(app) as serving, httpx.Client(base_url=serving.url, timeout=30) as http:
+        offers = app.bandits["offers"]
+        assert http.post("/v1/offers/decisions", json={"rows": ROWS}).status_code == 201
+        other = sqlite3.connect(path, isolation_level=None)
+        other.execute("BEGIN IMMEDIATE")
+        try:
+            made = [http.post("/v1/offers/decisions", json={"rows": ROWS}) for _ in range(3)]
+            assert [one.status_code for one in made] == [201] * 3
+            assert offers.spool is not None
+            assert offers.spool.away
+            assert http.get("/readyz").status_code in (200, 503)  # it answers
+        finally:
+            other.execute("ROLLBACK")
+            other.close()
+        eventually(lambda: offers.spool is not None and offers.spool.waiting == 0)
+        # One may be in the file twice: it was given to the spool while its commit was under way.
+        eventually(lambda: http.get("/v1/offers").json()["version"] >= 4)
+        assert http.get("/v1/offers").json()["pending"] == 4
+    ids = [one.json()["id"] for one in made]
+    with store.journal("offers") as journal:
+        assert journal.decisions(ids).keys() == set(ids)
+
+
+def test_without_a_spool_a_file_that_is_held_is_503(
+    store: Store, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing is acknowledged, and it goes on as soon as the lock is free."""
+    app = create_app([OFFERS], store)
+    with served(app) as serving, httpx.Client(base_url=serving.url, timeout=30) as http:
+        log = app.bandits["offers"].commits._log
+        monkeypatch.setattr(log._file, "_wait", 0.3)  # type: ignore[attr-defined]
+        log._file._connection.execute("PRAGMA busy_timeout = 300")  # type: ignore[attr-defined]
+        other = sqlite3.connect(path, isolation_level=None)
+        other.execute("BEGIN IMMEDIATE")
+        try:
+            refused = http.post("/v1/offers/decisions", json={"rows": ROWS})
+        finally:
+            other.execute("ROLLBACK")
+            other.close()
+        assert (refused.status_code, refused.headers["retry-after"]) == (503, "1")
+        assert http.post("/v1/offers/decisions", json={"rows": ROWS}).status_code == 201
+        assert http.get("/v1/offers").json()["pending"] == 1
