@@ -16,14 +16,14 @@ import pytest
 
 from belated.journals import Journal, open_store
 from tests.faults.service_load import Load
-from tests.faults.town import Town, assert_nothing_lost, write_config
+from tests.faults.town import Cluster, assert_nothing_lost, write_config
 from tests.integration.processes import Process
 from tests.integration.serving import free_port
 
 pytestmark = pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="there is no SIGKILL here")
 
 
-class FileTown(Town):
+class FileTown(Cluster):
     """A decider and a learner, each a process, on one file."""
 
     def __init__(self, folder: Path) -> None:
