@@ -146,13 +146,13 @@ def measure(folder: Path, echo: Server, service: Server, arguments: argparse.Nam
         "batch of 100": Load(
             folder,
             "batch",
-            POST.format(body=json.dumps({"offers": [{"rows": one} for one in many]})),
+            POST.format(body=json.dumps({"requests": [{"rows": one} for one in many]})),
             f"{decide}/batch",
         ),
         "batch of 100, base64": Load(
             folder,
             "base64",
-            POST.format(body=json.dumps({"offers": [{"rows": packed(one)} for one in many]})),
+            POST.format(body=json.dumps({"requests": [{"rows": packed(one)} for one in many]})),
             f"{decide}/batch",
         ),
     }

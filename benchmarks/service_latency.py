@@ -99,7 +99,7 @@ async def singles(
 async def batches(service: Server, seconds: float) -> None:
     """Requests with a hundred offers each."""
     caller = Caller(service.port)
-    body = json.dumps({"offers": [{"rows": one} for one in rows(100)]}).encode()
+    body = json.dumps({"requests": [{"rows": one} for one in rows(100)]}).encode()
 
     async def ask(_: int, due: float) -> None:
         answer = await caller.ask("POST", f"{_DECIDE}/batch", body, due)

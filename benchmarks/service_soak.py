@@ -26,7 +26,7 @@ from tests.integration.postgres_server import database
 
 #: Seconds between two lines, and the mean delay of a reward.
 EVERY, DELAY = 10, 10.0
-_LAG = 'belated_fold_delay_seconds_bucket{bandit="offers",le="%s"}'
+_LAG = 'belated_fold_lag_seconds_bucket{bandit="offers",le="%s"}'
 
 
 class Soak:

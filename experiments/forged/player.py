@@ -67,7 +67,7 @@ def play(
     while step := list(islice(rounds, STEP)):
         start = len(truth)
         offers = [{"rows": rows.tolist()} for rows, _ in step]
-        made = caller.tell("POST", f"{path}/decisions/batch", {"offers": offers})["decisions"]
+        made = caller.tell("POST", f"{path}/decisions/batch", {"requests": offers})["decisions"]
         for one, (_, means) in zip(made, step, strict=True):
             mean = float(means[one["index"]])
             value = world.reward(mean, float(uniform[len(truth)]))

@@ -183,24 +183,24 @@ class Bandit(FoldView):
                 return self._again(known, rows, actions)
             return event
 
-    def decide_many(self, offers: Sequence[Any], *, activated: bool = True) -> list[Decision]:
+    def decide_many(self, requests: Sequence[Any], *, activated: bool = True) -> list[Decision]:
         """Choose for many requests, each as if those before it were pending; one append for all.
 
         Args:
-            offers: rows for each; or (context, actions) for each, if the bandit has features.
+            requests: rows for each; or (context, actions) for each, if the bandit has features.
             activated: False if the window starts only with :meth:`activate`.
         """
         with self._lock:
             self._check_open()
-            requests, tables = [], []
-            for offer in offers:
-                rows, actions = offer if self.features is not None else (offer, None)
-                request, table = self._read(rows, actions, None, activated)
-                requests.append(request)
+            parsed, tables = [], []
+            for request in requests:
+                rows, actions = request if self.features is not None else (request, None)
+                one, table = self._read(rows, actions, None, activated)
+                parsed.append(one)
                 tables.append(table)
-            if not requests:
+            if not parsed:
                 return []
-            made = self._choose(requests, np.concatenate(tables))
+            made = self._choose(parsed, np.concatenate(tables))
             self._follower.append(made)
             return made
 

@@ -32,7 +32,7 @@ class Fleet:
         self._folder = folder
         self._started: list[Process] = []
         self.file = write_config(
-            folder, dsn, 'lease = "60s"', f'drain = "{DRAIN}s"', f'spool = "{folder}/spool"'
+            folder, dsn, 'lease = "60s"', f'drain = "{DRAIN}s"', f'spool_dir = "{folder}/spool"'
         )
         try:
             self.learner = self.start_learner(release)

@@ -138,7 +138,7 @@ class Load:
             await self._reward(self._open[place] if again else self._open.pop(place), due)
 
     async def _decide(self, id: str, due: float) -> None:
-        body = {"rows": _ROWS, "id": id, "fresh": True}
+        body = {"rows": _ROWS, "id": id, "first_attempt": True}
         answer = await self._patiently("decision", id, "POST", "/v1/offers/decisions", body, due)
         if answer.taken:
             self._open.append(id)
@@ -162,7 +162,7 @@ class Load:
             except ConnectionRefusedError:
                 pass  # nobody has seen it
             except BROKEN:
-                body.pop("fresh", None)  # it may have been taken, although nobody said so
+                body.pop("first_attempt", None)  # it may have been taken, although nobody said so
             took = loop.time() - due
             if status not in (0, 503) or took >= self.patience:
                 break

@@ -122,7 +122,7 @@ def test_a_transaction_of_another_that_idles(town: Cluster, full: bool) -> None:
         time.sleep(seconds)
         assert town.records() == before
         with urlopen(f"http://127.0.0.1:{town.port}/metrics", timeout=10) as answer:
-            assert 'belated_journal_away{bandit="offers"} 1.0' in answer.read().decode()
+            assert 'belated_journal_unavailable{bandit="offers"} 1.0' in answer.read().decode()
         other.commit()
         ends = [len(one) for one in before]
         assert [one[end].event for one, end in zip(town.records(), ends, strict=True)] == [

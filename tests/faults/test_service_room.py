@@ -107,11 +107,13 @@ def test_503_and_nothing_of_a_batch(
     """It says when to come again; then the same process takes the batch, and all is learned."""
     if trouble is no_lock and not full:
         pytest.skip("a lock is waited for for 10 s: at full size only")
-    offers = [{"rows": ROWS, "id": f"{trouble.__name__}-{n}", "fresh": True} for n in range(MANY)]
+    offers = [
+        {"rows": ROWS, "id": f"{trouble.__name__}-{n}", "first_attempt": True} for n in range(MANY)
+    ]
 
     def ask() -> httpx.Response:
         url = f"http://127.0.0.1:{town.port}/v1/offers/decisions/batch"
-        return httpx.post(url, json={"offers": offers}, timeout=30)
+        return httpx.post(url, json={"requests": offers}, timeout=30)
 
     before = town.records()
     with trouble(town, disk):

@@ -69,7 +69,7 @@ class Cluster:
             server.dsn.replace(str(server.port), str(port or server.port)),
             f"port = {self.port}",
             'lease = "3s"',
-            *([f'spool = "{folder}/spool"'] if spool else []),
+            *([f'spool_dir = "{folder}/spool"'] if spool else []),
         )
         self.decider = self.start("serve")
         self.learner = self.start("learn")
@@ -154,7 +154,10 @@ def assert_nothing_lost(town: Cluster, load: Load) -> str:
     town.stop_learner()
     with town.journal() as journal:
         learned, records = check_saved(journal, _empty, told["version"])
-    assert {"n": learned.model.n, "pending": learned.model.pending}.items() <= told.items()
+    assert {
+        "observations": learned.model.n,
+        "pending": learned.model.pending,
+    }.items() <= told.items()
     twice = _check_once(load, learned, records)
     assert not twice or town.left_behind(), f"decided twice: {twice}"
     return (

@@ -43,7 +43,7 @@ class Asking:
 
     def decide_many(self, *offers: dict[str, Any]) -> httpx.Response:
         """Ask for several."""
-        return self.send("POST", "/decisions/batch", {"offers": offers})
+        return self.send("POST", "/decisions/batch", {"requests": offers})
 
     def reward(self, body: bytes | dict[str, Any], id: str = SECRET) -> httpx.Response:
         """Report a reward."""

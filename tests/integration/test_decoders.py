@@ -65,7 +65,7 @@ def test_a_service_makes_none(no_more_decoders: None, tmp_path: Path) -> None:
             client.activate(decision.id, at=1_700_000_000_000_000)
             client.decide_many([np.eye(2)])
             assert client.entry(decision.id).state == "rewarded"
-            eventually(lambda: client.state().n == rewards)  # noqa: B023 - it is awaited here
+            eventually(lambda: client.state().observations == rewards)  # noqa: B023 - it is awaited here
     with store.journal("offers") as journal:
         assert journal.records_of(["left behind"])
 

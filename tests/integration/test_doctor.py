@@ -112,7 +112,7 @@ def test_all_is_well(
     monkeypatch.setattr(disk, "SYNC", 0.0)  # tests may run in memory
     monkeypatch.setattr(doctor, "FILES", 1)
     monkeypatch.setattr(doctor_sqlite, "FREE", 1)
-    spool = f'spool = "{tmp_path}/spool"\nspool_limit = 100000'
+    spool = f'spool_dir = "{tmp_path}/spool"\nspool_limit = 100000'
     found = examined(offers, server=spool)
     assert {one.state for one in found.values()} == {"ok"}, found
     assert EVERYWHERE | OF_STORE[open_store(offers).name] == found.keys()
@@ -197,7 +197,7 @@ def test_what_does_not_fit_or_was_left(
     (tmp_path / "offers.1.spool").write_bytes(b"nothing of ours, but long enough to be looked at")
     usage = type("Usage", (), {"free": 1 << 20})
     monkeypatch.setattr("shutil.disk_usage", lambda _: usage)
-    found = examined(offers, partitions=4, server=f'spool = "{tmp_path}"')
+    found = examined(offers, partitions=4, server=f'spool_dir = "{tmp_path}"')
     assert found["journal of offers"].state == "wrong"
     assert "it has 1 partitions, and the file says 4" in found["journal of offers"].what
     assert found["leader of offers"].state == "warning"
@@ -205,7 +205,7 @@ def test_what_does_not_fit_or_was_left(
     assert found["spool room"].state == "warning"
     assert found["spool of offers"].state == "wrong"
     (tmp_path / "offers.1.spool").unlink()
-    found = examined(offers, server=f'spool = "{tmp_path}"')
+    found = examined(offers, server=f'spool_dir = "{tmp_path}"')
     assert found["spool of offers"].state == "warning"
     assert "2 events of processes that have died wait in 1 files" in found["spool of offers"].what
 

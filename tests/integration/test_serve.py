@@ -66,7 +66,7 @@ def start(address: str, tmp_path: Path) -> Iterator[Start]:
             [server]
             port = 0
             learn = {str(learn).lower()}
-            lease = "{LEASE:.0f}s"
+            lease_ttl = "{LEASE:.0f}s"
             {server}
             [bandits.offers]
             policy = "DelayedUCB(dim=2, family=Bernoulli())"
@@ -95,7 +95,7 @@ def test_from_nothing_to_a_model_that_has_learned(start: Start, store: Store) ->
     assert service.ask("PUT", "/v1/offers/decisions/order-1/reward", {"order-1": 1})[0] == 422
     later(lambda: service.state()["version"] == 2)
     state = service.state()
-    assert (state["bandit"], state["n"], state["pending"]) == ("offers", 1, 0)
+    assert (state["bandit"], state["observations"], state["pending"]) == ("offers", 1, 0)
     assert service.ask("GET", "/readyz")[0] == 200
     assert service.heard("this learner leads")["bandit"] == "offers"
     service.send(signal.SIGTERM)
@@ -104,9 +104,9 @@ def test_from_nothing_to_a_model_that_has_learned(start: Start, store: Store) ->
     assert "order-1" not in service.log  # it says all that it can, and nothing of what was sent
 
     again = start("serve")  # on the tables and with the model that are there
-    assert again.state()["n"] == 1
+    assert again.state()["observations"] == 1
     again.reward(again.decide(), 0.0)
-    later(lambda: again.state()["n"] == 2)
+    later(lambda: again.state()["observations"] == 2)
     assert again.decide(id="order-1", actions=["blue", "red"]) == first
 
 
@@ -212,14 +212,14 @@ def test_learning_can_be_elsewhere(start: Start) -> None:
     id = service.decide()
     service.reward(id)
     state = service.state()
-    assert (state["version"], state["age"]) == (0, None)
+    assert (state["version"], state["model_age_seconds"]) == (0, None)
     assert service.ask("GET", "/readyz")[0] == 503
     port = free_port()
     learner = start("learn", "--metrics", str(port), learn=False)
     later(lambda: service.state()["version"] == 2)
     assert service.ask("GET", "/readyz")[0] == 200
     with urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
-        assert 'belated_learner_leads{bandit="offers"} 1.0' in answer.read().decode()
+        assert 'belated_learner_is_leader{bandit="offers"} 1.0' in answer.read().decode()
     learner.send(signal.SIGTERM)
     assert learner.ended() == 0
     service.decide()
@@ -253,7 +253,7 @@ def test_another_learner_takes_over_when_the_first_is_killed(start: Start, store
     coordination.close()
     assert second.heard("this learner leads")["epoch"] == leader["epoch"] + 1
     later(lambda: service.state()["version"] == 4)
-    assert service.state()["n"] == 2
+    assert service.state()["observations"] == 2
     second.send(signal.SIGTERM)
     assert second.ended() == 0
 

@@ -46,7 +46,7 @@ def reward(id: str, body: bytes = b'{"value":1}', *headers: str) -> bytes:
 
 LAST = request(b"", "Connection: close", start="GET /livez HTTP/1.1")
 NAMED = b'{"rows":[[1,0],[0,1]],"id":"order-1"}'
-BATCH = b'{"offers":[{"rows":[[1,0]]},{"rows":[[0,1]]}]}'
+BATCH = b'{"requests": [{"rows":[[1,0]]},{"rows":[[0,1]]}]}'
 CASES = {
     "decide": request(),
     "decide under a name": request(NAMED) + request(NAMED),
@@ -94,14 +94,14 @@ ENDED = ("a path that is no text", "a header that is none", "an upgrade")
 @pytest.fixture(scope="module")
 def fast(store: Store) -> Iterator[Serving]:
     """As `belated serve` has it."""
-    with served(create_app([OFFERS], store, body_limit=LIMIT)) as found:
+    with served(create_app([OFFERS], store, max_body_bytes=LIMIT)) as found:
         yield found
 
 
 @pytest.fixture(scope="module")
 def plain(store: Store) -> Iterator[Serving]:
     """As any server of ASGI has it."""
-    with served(create_app([OFFERS], store, body_limit=LIMIT), HttpToolsProtocol) as found:
+    with served(create_app([OFFERS], store, max_body_bytes=LIMIT), HttpToolsProtocol) as found:
         yield found
 
 

@@ -56,7 +56,7 @@ def definitions() -> list[Definition]:
 @pytest.fixture(scope="module")
 def serving(store: Store) -> Iterator[Serving]:
     """A service that learns too."""
-    with served(create_app(definitions(), store, learn=True, body_limit=100_000)) as found:
+    with served(create_app(definitions(), store, learn=True, max_body_bytes=100_000)) as found:
         yield found
 
 
@@ -85,8 +85,8 @@ def problem_in(response: httpx.Response) -> Problem:
 # --- every route ---------------------------------------------------------------------------------
 
 EXAMPLES: dict[str, Any] = {
-    "Offer": {"rows": ROWS.tolist(), "actions": ["a", "b", "c"]},
-    "Offers": {"offers": [{"rows": ROWS.tolist()}, {"rows": ROWS.tolist()}]},
+    "DecisionRequest": {"rows": ROWS.tolist(), "actions": ["a", "b", "c"]},
+    "DecisionRequests": {"requests": [{"rows": ROWS.tolist()}, {"rows": ROWS.tolist()}]},
     "RewardBody": {"value": 1.0},
     "ModeBody": {"mode": "learn", "reason": "as it was"},
     "RewardsBody": {"rewards": [{"id": "someone", "value": 0.0}]},
@@ -131,7 +131,7 @@ def test_the_whole_story_of_a_decision(client: Client) -> None:
     client.observe(decision.id, 0.0)  # the same again, at another time
     story = client.entry(decision.id)
     assert (story.state, story.value, story.late, story.conflict) == ("rewarded", 1.0, False, False)
-    kinds = [(one.kind, one.meant) for one in story.records]
+    kinds = [(one.kind, one.status) for one in story.records]
     assert kinds[-1] == ("reward", "duplicate")
     assert [one for one in kinds if one != ("reward", "duplicate")] == [
         ("decision", "decided"),
@@ -201,11 +201,11 @@ def test_what_was_told_is_learned(serving: Serving) -> None:
         decisions += client.decide_many([({"age": np.int64(1)}, actions)] * 3)
         assert {one.action for one in decisions} <= {"red", "blue"}
         client.observe_many([(one.id, 1.0) for one in decisions[:6]])
-        eventually(lambda: (client.state().n, client.state().pending) == (6, 2))
+        eventually(lambda: (client.state().observations, client.state().pending) == (6, 2))
         assert client.state().bandit == "shared"
         last = NamedReward(0.0, part="basket", id=decisions[6].id)
         assert client.observe_many([last])[0].status == "accepted"
-        eventually(lambda: client.state().n == 7)
+        eventually(lambda: client.state().observations == 7)
 
 
 def test_rows_may_be_numbers_or_bytes(http: httpx.Client) -> None:
@@ -229,7 +229,7 @@ def test_readiness_and_metrics(http: httpx.Client) -> None:
     assert 'belated_http_requests_total{method="other",route="other",status="405"}' in text
     assert "secret" not in text
     assert "PATCH" not in text
-    assert 'belated_learner_leads{bandit="rows"} 1.0' in text
+    assert 'belated_learner_is_leader{bandit="rows"} 1.0' in text
 
 
 # --- what is refused -----------------------------------------------------------------------------
@@ -296,10 +296,10 @@ WRONG: list[tuple[str, str, bytes | dict[str, Any], int]] = [
         422,
     ),
     ("POST", "/v1/shared/decisions", {"context": {"age": 1}, "actions": {"a": 7}}, 422),
-    ("POST", f"{OFFER}/batch", {"offers": []}, 422),
-    ("POST", f"{OFFER}/batch", {"offers": [{"rows": [[1, 2, 3, 4]]}] * 1_001}, 422),
-    ("POST", f"{OFFER}/batch", {"offers": [{"rows": [[1, 2, 3, 4]], "id": "twice"}] * 2}, 422),
-    ("POST", f"{OFFER}/batch", {"offers": [{"rows": [[1, 2, 3, 4]]}, {"rows": [[1]]}]}, 422),
+    ("POST", f"{OFFER}/batch", {"requests": []}, 422),
+    ("POST", f"{OFFER}/batch", {"requests": [{"rows": [[1, 2, 3, 4]]}] * 1_001}, 422),
+    ("POST", f"{OFFER}/batch", {"requests": [{"rows": [[1, 2, 3, 4]], "id": "twice"}] * 2}, 422),
+    ("POST", f"{OFFER}/batch", {"requests": [{"rows": [[1, 2, 3, 4]]}, {"rows": [[1]]}]}, 422),
     ("PUT", REWARD, {}, 422),
     ("PUT", REWARD, {"value": None}, 422),
     ("PUT", REWARD, {"value": "1"}, 422),
@@ -364,7 +364,7 @@ def test_nothing_of_a_refused_request_is_taken(http: httpx.Client, client: Clien
     good, wrong = {"rows": ROWS.tolist(), "id": "half"}, {"rows": [[1.0]]}
     eventually(lambda: http.get("/readyz").status_code == 200)
     before = client.state().pending
-    response = http.post("/v1/rows/decisions/batch", json={"offers": [good, wrong]})
+    response = http.post("/v1/rows/decisions/batch", json={"requests": [good, wrong]})
     assert problem_in(response).status == 422
     assert client.entry("half").state == "unknown"
     assert client.state().pending == before
@@ -512,7 +512,7 @@ def test_a_journal_that_is_away_is_503_and_comes_back(
         starting.join()
         assert {client.entry(one.id).state for one in (first, second)} == {"pending"}
         metrics = httpx.get(f"{serving.url}/metrics").text
-        assert f'belated_failures_total{{bandit="{bandit}",kind="commit"}} 0' not in metrics
+        assert f'belated_internal_errors_total{{bandit="{bandit}",kind="commit"}} 0' not in metrics
 
 
 def test_another_policy_starts_without_the_old_model(store: Store, bandit: str) -> None:
@@ -524,7 +524,7 @@ def test_another_policy_starts_without_the_old_model(store: Store, bandit: str) 
         """How many models, once this many rewards are known in all."""
         with served(app) as serving, Client(serving.url, bandit=bandit) as client:
             client.observe(client.decide(ROWS).id, 1.0)
-            eventually(lambda: client.state().n == rewards)
+            eventually(lambda: client.state().observations == rewards)
             return app.bandits[bandit].stats.failures["model"]
 
     assert refused(create_app([old], store, learn=True), rewards=1) == 0

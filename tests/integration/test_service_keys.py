@@ -28,8 +28,8 @@ from tests.waiting import eventually
 
 ROWS = [[1.0, 0.0], [0.0, 1.0]]
 BODIES: dict[str, Any] = {
-    "Offer": {"rows": ROWS},
-    "Offers": {"offers": [{"rows": ROWS}]},
+    "DecisionRequest": {"rows": ROWS},
+    "DecisionRequests": {"requests": [{"rows": ROWS}]},
     "RewardBody": {"value": 1.0},
     "ModeBody": {"mode": "learn"},
     "RewardsBody": {"rewards": [{"id": "someone", "value": 0.0}]},
@@ -224,7 +224,7 @@ def test_known_keys_go_on_while_the_database_is_away(own_server: PostgresServer)
         time.sleep(1.5)  # longer than until the next look
         assert answers(serving.url, key, "/v1/guarded") == 200
         text = httpx.get(f"{serving.url}/metrics", headers=key.header).text
-        assert "belated_keys 1.0" in text
+        assert "belated_active_api_keys 1.0" in text
 
 
 def test_neither_logs_nor_metrics_know_a_key(

@@ -79,7 +79,7 @@ def test_it_goes_on_and_hands_over_when_the_database_is_back(
     before = world.decide().json()["id"]
     eventually(lambda: world.served.version >= 1)
     gate.swallow()
-    made = [world.decide(id=f"mine-{n}", fresh=True).json() for n in range(5)]
+    made = [world.decide(id=f"mine-{n}", first_attempt=True).json() for n in range(5)]
     made += [world.decide().json() for _ in range(20)]
     for one in [before, *(one["id"] for one in made[:10])]:
         assert world.ask("PUT", f"/decisions/{one}/reward", {"value": 1.0}).status_code == 202
@@ -91,7 +91,7 @@ def test_it_goes_on_and_hands_over_when_the_database_is_back(
     assert world.worst < 1.0
     assert world.http.get("/readyz").status_code == 200
     text = world.http.get("/metrics").text
-    assert f'belated_journal_away{{bandit="{world.bandit}"}} 1.0' in text
+    assert f'belated_journal_unavailable{{bandit="{world.bandit}"}} 1.0' in text
     assert f'belated_spool_events{{bandit="{world.bandit}"}} 36.0' in text
     assert world.served.decider.model.pending >= 25  # the reward of the first is out too
     gate.open()

@@ -108,7 +108,9 @@ def test_deciders_and_a_learner_in_several_processes(
         for _ in range(20):
             second.observe(first.decide(ROWS).id, 1.0)
             first.observe(second.decide(ROWS).id, 0.0)
-        eventually(lambda: first.state().n == second.state().n == 40, seconds=60)
+        eventually(
+            lambda: first.state().observations == second.state().observations == 40, seconds=60
+        )
         assert first.state().pending == 0
 
 

@@ -88,7 +88,7 @@ def test_a_browser_reports_one_reward(guarded: Serving, key: Made, store: Store)
                     other()
         story = server.entry(decision.id)
         assert story.value == 1.0
-        assert [one.meant for one in story.records] == ["decided", "rewarded", "duplicate"]
+        assert [one.status for one in story.records] == ["decided", "rewarded", "duplicate"]
         assert story.decision is not None
         assert story.decision.token is None  # whoever may read cannot report by that
 
@@ -207,5 +207,5 @@ def test_tokens_are_counted_by_what_they_were(unguarded: Serving) -> None:
 
 def test_a_service_without_token_keys_makes_none() -> None:
     """It says so when it is made, and not with the first decision."""
-    with pytest.raises(InvalidInput, match=r"add keys_env under \[tokens\]"):
+    with pytest.raises(InvalidInput, match=r"add secrets_env under \[tokens\]"):
         create_app(definitions(), "postgresql://nowhere")

@@ -24,7 +24,7 @@ from belated.ledger.receipts import Receipt
 from belated.service import Client
 from belated.service.client.transport import Transport
 from belated.service.wire.problem import Problem
-from belated.service.wire.schemas import Decided, NamedReward, Offer, Offers
+from belated.service.wire.schemas import Decided, DecisionRequest, DecisionRequests, NamedReward
 
 Answer = httpx.Response | Exception
 ROWS = np.array([[1.0, 0.0], [0.0, 1.0]])
@@ -62,7 +62,7 @@ class Mock:
         client._calls = self.calls(retries)
         return client
 
-    def bodies(self, kind: type[Offer] | type[Offers]) -> list[Offer | Offers]:
+    def bodies(self, kind: Any) -> list[Any]:
         """What came, as it is meant."""
         return [msgspec.json.decode(one.content, type=kind) for one in self.asked]
 
@@ -163,16 +163,20 @@ def test_the_id_is_made_here_and_fresh_only_once() -> None:
     """All tries have the same id; only the first says that it was never sent before."""
     mock = Mock(answer(503, AWAY), answer(502), answer(201, DECIDED))
     mock.client().decide(ROWS)
-    offers = mock.bodies(Offer)
-    assert [one.fresh for one in offers if isinstance(one, Offer)] == [True, False, False]
-    (id,) = {one.id for one in offers if isinstance(one, Offer)}
+    offers = mock.bodies(DecisionRequest)
+    assert [one.first_attempt for one in offers if isinstance(one, DecisionRequest)] == [
+        True,
+        False,
+        False,
+    ]
+    (id,) = {one.id for one in offers if isinstance(one, DecisionRequest)}
     assert id is not None
     assert key_of(id).hex() == id
 
     mock = Mock(answer(503, AWAY), answer(201, {"decisions": [DECIDED, DECIDED]}))
     assert mock.client().decide_many([ROWS, ROWS]) == [DECIDED, DECIDED]
-    first, second = [one.offers for one in mock.bodies(Offers) if isinstance(one, Offers)]
-    assert [one.fresh for one in first + second] == [True, True, False, False]
+    first, second = [one.requests for one in mock.bodies(DecisionRequests)]
+    assert [one.first_attempt for one in first + second] == [True, True, False, False]
     assert [one.id for one in first] == [one.id for one in second]
 
 
@@ -180,9 +184,9 @@ def test_an_id_of_ones_own_is_never_fresh() -> None:
     """Only the caller knows whether it was sent before."""
     mock = Mock(answer(201, DECIDED))
     mock.client().decide(ROWS, id="order 17")
-    (offer,) = mock.bodies(Offer)
-    assert isinstance(offer, Offer)
-    assert (offer.id, offer.fresh) == ("order 17", False)
+    (offer,) = mock.bodies(DecisionRequest)
+    assert isinstance(offer, DecisionRequest)
+    assert (offer.id, offer.first_attempt) == ("order 17", False)
 
 
 def test_a_reward_is_the_same_event_in_every_try() -> None:
@@ -223,7 +227,7 @@ def test_what_is_sent() -> None:
     client.decide([0.5, 2], ["red"])
     sent = [msgspec.json.decode(one.content) for one in mock.asked]
     for one in sent:
-        del one["id"], one["fresh"]
+        del one["id"], one["first_attempt"]
     assert sent == [
         {"rows": "AACAPwAAAAAAAAAAAACAPw==", "dim": 2, "actions": [1, 2], "activated": False},
         {"context": {"age": 0.5, "tags": ["a", 3]}, "actions": ["red"]},

@@ -13,7 +13,7 @@ from belated.service.http.app import AROUND
 from belated.service.http.openapi import describe, document
 from belated.service.http.problems import ProblemError
 from belated.service.http.routes import BANDIT_ROUTES, Route, find
-from belated.service.wire.schemas import Decided, Offer
+from belated.service.wire.schemas import Decided, DecisionRequest
 
 ROUTES = (*BANDIT_ROUTES, *AROUND)
 
@@ -85,7 +85,7 @@ def test_every_field_is_explained(described: dict[str, Any]) -> None:
         assert schema["description"], name
         assert "Attributes:" not in schema["description"]
     properties = described["components"]["schemas"]["Offer"]["properties"]
-    assert set(properties) == set(Offer.__struct_fields__)
+    assert set(properties) == set(DecisionRequest.__struct_fields__)
     assert all(one["description"] for one in properties.values())
     chosen = described["components"]["schemas"]["Chosen"]["properties"]
     assert chosen["propensity"]["description"] == "the probability with which it was chosen."
@@ -174,7 +174,7 @@ def test_what_is_not_there_is_said(described: dict[str, Any]) -> None:
 
 def test_a_body_is_read_as_its_route_says() -> None:
     """And none where there is none."""
-    assert find("POST", ["decisions"]).read(b'{"rows":[[1]]}') == Offer([[1.0]])
+    assert find("POST", ["decisions"]).read(b'{"rows":[[1]]}') == DecisionRequest([[1.0]])
     assert find("GET", []).read(b"whatever") is None
     with pytest.raises(msgspec.ValidationError):
         find("POST", ["decisions"]).read(b'{"rows":7}')

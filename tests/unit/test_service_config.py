@@ -55,11 +55,11 @@ class TestWhatIsRead:
             host = "::"
             port = 0
             learn = false
-            body_limit = 4096
-            lease = "1m"
+            max_body_bytes = 4096
+            lease_ttl = "1m"
             auth = "keys"
-            spool = "/var/lib/belated/spool"
-            spool_limit = 4096
+            spool_dir = "/var/lib/belated/spool"
+            spool_max_bytes = 4096
             drain = "5s"
             [bandits.treatments]
             policy = "DelayedThompson(dim=4, family=Bernoulli, draws=16)"
@@ -114,7 +114,7 @@ class TestWhatIsRead:
             config.token_keys({})
         assert parse_config(STORE + OFFERS).token_keys({}) is None
         (mistake,) = mistakes(STORE + OFFERS + 'tokens = "report"\n')
-        assert mistake.endswith('keys_env = "BELATED_TOKEN_KEYS" under [tokens]')
+        assert mistake.endswith('secrets_env = "BELATED_TOKEN_KEYS" under [tokens]')
         (mistake,) = mistakes(text.replace("enforce", "on"))
         assert """"off", "report" or "enforce" was expected, not 'on'""" in mistake
 
@@ -159,15 +159,15 @@ class TestMistakes:
             ("port = true", "server.port: a whole number from 0 to 65,535 was expected, not True"),
             ("host = 3", "server.host: a text in quotes was expected, not 3"),
             ("learn = 'no'", "server.learn: true or false was expected, not 'no'"),
-            ("body_limit = 0", "server.body_limit: a whole number from 1 to "),
+            ("max_body_bytes = 0", "server.max_body_bytes: a whole number from 1 to "),
             (
-                "spool_limit = 9999",
-                "server.spool_limit: there is no spool: add spool, the",
+                "spool_max_bytes = 9999",
+                "server.spool_max_bytes: there is no spool: add spool, the",
             ),
             ("drain = '10m'", "server.drain: from 0s to 5m was expected, not '10m'"),
-            ("lease = 10", "server.lease: a text in quotes was expected, not 10"),
-            ("lease = '10'", "server.lease: '10' is no time span: 7d, 12h, 30m or 45s"),
-            ("lease = '0s'", "server.lease: from 1s to 1h was expected, not '0s'"),
+            ("lease = 10", "server.lease_ttl: a text in quotes was expected, not 10"),
+            ("lease = '10'", "server.lease_ttl: '10' is no time span: 7d, 12h, 30m or 45s"),
+            ("lease = '0s'", "server.lease_ttl: from 1s to 1h was expected, not '0s'"),
             ("prot = 80", "server.prot: there is no such key, but port"),
             ("workers = 4", "server.workers: there is no such key: host, port, learn, "),
         ],

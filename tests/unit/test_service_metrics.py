@@ -95,12 +95,12 @@ def test_what_a_served_bandit_has_seen(samples: dict[tuple[str, tuple[str, ...]]
     of = ("offers",)
     assert samples["belated_decisions_total", of] == 3
     assert samples["belated_rewards_total", of] == 2
-    assert samples["belated_notices_total", of] == 1
+    assert samples["belated_activations_voids_total", of] == 1
     assert samples["belated_choice_entropy_nats_total", of] == 1.5
-    assert samples["belated_models_total", of] == 4
+    assert samples["belated_models_loaded_total", of] == 4
     assert samples["belated_model_age_seconds", of] == 0.25
     assert samples["belated_model_version", of] == 9
-    assert samples["belated_decisions_ahead", of] == 2
+    assert samples["belated_unapplied_decisions", of] == 2
     assert samples["belated_decide_seconds_count", of] == 1
     assert samples["belated_decide_seconds_bucket", ("offers", "0.002")] == 0
     assert samples["belated_decide_seconds_bucket", ("offers", "0.005")] == 1
@@ -108,9 +108,9 @@ def test_what_a_served_bandit_has_seen(samples: dict[tuple[str, tuple[str, ...]]
     assert samples["belated_commit_events_sum", of] == 5
     assert samples["belated_spool_left_files", of] == 2
     assert samples["belated_spool_left_events", of] == 9
-    assert samples["belated_failures_total", ("offers", "board")] == 2
-    assert samples["belated_failures_total", ("offers", "commit")] == 1
-    assert samples["belated_failures_total", ("offers", "model")] == 0
+    assert samples["belated_internal_errors_total", ("offers", "board")] == 2
+    assert samples["belated_internal_errors_total", ("offers", "commit")] == 1
+    assert samples["belated_internal_errors_total", ("offers", "model")] == 0
     requests = "PUT", "/v1/{bandit}/decisions/{id}/reward", "202"
     assert samples["belated_http_requests_total", requests] == 7
 
@@ -118,19 +118,19 @@ def test_what_a_served_bandit_has_seen(samples: dict[tuple[str, tuple[str, ...]]
 def test_what_a_learner_knows(samples: dict[tuple[str, tuple[str, ...]], float]) -> None:
     """Events by status, decisions by state, the oldest, and how long rewards took."""
     of = ("offers",)
-    assert samples["belated_learner_leads", of] == 1
+    assert samples["belated_learner_is_leader", of] == 1
     assert samples["belated_learner_lag_seconds", of] == 0.01
-    assert samples["belated_fold_delay_seconds_sum", of] == 0.03
+    assert samples["belated_fold_lag_seconds_sum", of] == 0.03
     assert samples["belated_fit_seconds_sum", of] == 1.5
     assert samples["belated_learner_events_total", ("offers", "rewarded")] == 1
     assert samples["belated_learner_events_total", ("offers", "decided")] == 2
     assert ("belated_learner_events_total", ("offers", "unmatched")) not in samples  # it can fall
-    assert samples["belated_parked_events", of] == 1
+    assert samples["belated_unmatched_events", of] == 1
     assert samples["belated_learner_decisions", ("offers", "pending")] == 1
     assert samples["belated_pending_decisions", of] == 1
     assert samples["belated_pending_oldest_seconds", of] == 10
     assert samples["belated_reward_delay_seconds_sum", of] == 4
-    assert samples["belated_learner_failures_total", of] == 0
+    assert samples["belated_learner_restarts_total", of] == 0
 
 
 def test_one_that_stands_by_says_so(served: Any, learner: LearningService) -> None:
@@ -139,7 +139,7 @@ def test_one_that_stands_by_says_so(served: Any, learner: LearningService) -> No
     learners = Learners({})
     learners.running["offers"] = learner
     text = Metrics({"offers": served}, learners, {}).text().decode()
-    assert 'belated_learner_leads{bandit="offers"} 0.0' in text
+    assert 'belated_learner_is_leader{bandit="offers"} 0.0' in text
     for name in ("lag_seconds", "events_total", "decisions"):
         assert f"belated_learner_{name}{{" not in text
     for name in ("pending_decisions", "pending_oldest_seconds", "parked_events"):
@@ -166,7 +166,7 @@ def test_a_learner_alone_can_be_asked_too(learner: LearningService) -> None:
             text = httpx.get(f"http://127.0.0.1:{port}/metrics").text
         finally:
             stop()
-        assert 'belated_learner_leads{bandit="offers"} 1.0' in text
+        assert 'belated_learner_is_leader{bandit="offers"} 1.0' in text
 
 
 def test_names_are_in_base_units() -> None:

@@ -40,7 +40,7 @@ def run(options: argparse.Namespace) -> int:
         config.store,
         learn=server.learn,
         lease=server.lease,
-        body_limit=server.body_limit,
+        max_body_bytes=server.max_body_bytes,
         auth=auth_at(host, server.auth),
         token_keys=config.token_keys(),
         spools=server.spool,

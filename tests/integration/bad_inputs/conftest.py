@@ -22,7 +22,7 @@ def app(store: Store) -> Service:
     """It learns too."""
     keys = TokenSecrets({"k1": bytes(range(32))})
     return create_app(
-        DEFINITIONS, store, learn=True, body_limit=LIMIT, auth="keys", token_keys=keys
+        DEFINITIONS, store, learn=True, max_body_bytes=LIMIT, auth="keys", token_keys=keys
     )
 
 

@@ -38,7 +38,7 @@ def test_bad_input_01_what_is_no_number(asking: Asking, number: bytes) -> None:
     row = b'{"rows":[[1,2,3,%b]],"id":"hush-7f3a"}' % number
     value = b'{"value":%b,"part":"hush-7f3a"}' % number
     named = b'{"rewards":[{"id":"hush-7f3a","value":%b}]}' % number
-    many = b'{"offers":[%b]}' % row
+    many = b'{"requests": [%b]}' % row
     asking.refused(lambda: asking.decide(row), 400, 422)
     asking.refused(lambda: asking.send("POST", "/decisions/batch", many), 400, 422)
     asking.refused(lambda: asking.reward(value), 400, 422)

@@ -85,10 +85,10 @@ def test_bad_input_06_an_unknown_or_foreign_decision_teaches_nothing(
         assert (one.status_code, one.json()) == (202, {"id": id, "status": "accepted"})
     assert [asking.story(id)["state"] for id in (foreign, "bad 6")] == ["unmatched"] * 2
     eventually(lambda: asking.send("GET", "").json()["version"] >= asking.length)
-    n = asking.send("GET", "").json()["n"]
+    n = asking.send("GET", "").json()["observations"]
     assert asking.reward({"value": 0}, "bad 6 too").status_code == 202
     eventually(lambda: asking.send("GET", "").json()["version"] >= asking.length)
-    assert asking.send("GET", "").json()["n"] == n
+    assert asking.send("GET", "").json()["observations"] == n
 
 
 # --- 7. tokens -----------------------------------------------------------------------------------
@@ -367,7 +367,7 @@ def test_after_all_of_it_the_ledgers_are_those_of_the_journals(
     text = http.get("/metrics").text
     assert 'status="5' not in text
     for definition in DEFINITIONS:
-        assert f'belated_learner_failures_total{{bandit="{definition.name}"}} 0.0' in text
+        assert f'belated_learner_restarts_total{{bandit="{definition.name}"}} 0.0' in text
     folds = folds_of(app)
     serving.stop()
     for definition in DEFINITIONS:

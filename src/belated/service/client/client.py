@@ -26,11 +26,11 @@ from belated.service.wire.schemas import (
     BanditState,
     Decided,
     DecisionDetails,
+    DecisionRequest,
+    DecisionRequests,
     ManyAccepted,
     ManyDecided,
     NamedReward,
-    Offer,
-    Offers,
     RewardBody,
     RewardsBody,
 )
@@ -112,23 +112,23 @@ class Client:
             ServiceUnavailable: no try was answered; go on with a default of your own.
             ServiceError: the service answered with another problem.
         """
-        offer = _offer(rows, actions, id, activated)
-        return self._ask("POST", "decisions", offer, Decided, again=_not_fresh(offer))
+        request = _offer(rows, actions, id, activated)
+        return self._ask("POST", "decisions", request, Decided, again=_not_fresh(request))
 
-    def decide_many(self, offers: Sequence[Any], *, activated: bool = True) -> list[Decided]:
+    def decide_many(self, requests: Sequence[Any], *, activated: bool = True) -> list[Decided]:
         """Have many actions chosen in one request, each as if the ones before it were pending.
 
         Args:
-            offers: at most 1,000: rows for each; or (context, actions) for each, where the bandit
+            requests: at most 1,000: rows for each; or (context, actions) for each, where the bandit
                 has features.
             activated: False if the outcome clock starts only with :meth:`activate`.
         """
-        made = [_offer(*_divided(offer), None, activated) for offer in offers]
+        made = [_offer(*_divided(request), None, activated) for request in requests]
         if not made:
             return []
-        again = Offers([_not_fresh(offer) for offer in made])
+        again = DecisionRequests([_not_fresh(request) for request in made])
         return self._ask(
-            "POST", "decisions/batch", Offers(made), ManyDecided, again=again
+            "POST", "decisions/batch", DecisionRequests(made), ManyDecided, again=again
         ).decisions
 
     # --- being told ----------------------------------------------------------------------------
@@ -247,24 +247,36 @@ _READERS: dict[type, Callable[[bytes], Any]] = {
 }
 
 
-def _offer(rows: Any, actions: Actions | None, id: str | None, activated: bool) -> Offer:
+def _offer(rows: Any, actions: Actions | None, id: str | None, activated: bool) -> DecisionRequest:
     if type(activated) is not bool:
         raise InvalidInput(f"activated is {activated!r}: True or False was expected", activated)
-    fresh = id is None
+    first_attempt = id is None
     id = new_id(system_clock()) if id is None else check_id(id)
     names = None if actions is None else _named_actions(actions)
     if rows is None or isinstance(rows, Mapping):
         context = None if rows is None else dict(rows)
-        return Offer(
-            context=_plain(context), actions=names, id=id, fresh=fresh, activated=activated
+        return DecisionRequest(
+            context=_plain(context),
+            actions=names,
+            id=id,
+            first_attempt=first_attempt,
+            activated=activated,
         )
     given = as_numbers(rows, "rows")
     if given.ndim == 1:  # the numbers of a context
-        return Offer(context=given.tolist(), actions=names, id=id, fresh=fresh, activated=activated)
+        return DecisionRequest(
+            context=given.tolist(),
+            actions=names,
+            id=id,
+            first_attempt=first_attempt,
+            activated=activated,
+        )
     dim = given.shape[-1] if given.ndim else 0
     table = as_rows(given, dim)
     packed = base64.b64encode(table.astype("<f4", copy=False).tobytes()).decode()
-    return Offer(packed, dim, actions=names, id=id, fresh=fresh, activated=activated)
+    return DecisionRequest(
+        packed, dim, actions=names, id=id, first_attempt=first_attempt, activated=activated
+    )
 
 
 def _named_actions(actions: Actions) -> list[int | str] | dict[str, Any]:
@@ -283,18 +295,18 @@ def _plain(value: Any) -> Any:
     return list(map(_plain, value)) if isinstance(value, list | tuple) else value
 
 
-def _divided(offer: Any) -> tuple[Any, Actions | None]:
+def _divided(request: Any) -> tuple[Any, Actions | None]:
     """The rows of an offer; or its context and its actions, which are no numbers."""
-    if isinstance(offer, tuple) and len(offer) == 2:
-        context, actions = offer
+    if isinstance(request, tuple) and len(request) == 2:
+        context, actions = request
         if isinstance(context, Mapping | None) or any(isinstance(one, str) for one in actions):
             return context, actions
-    return offer, None
+    return request, None
 
 
-def _not_fresh(offer: Offer) -> Offer:
+def _not_fresh(request: DecisionRequest) -> DecisionRequest:
     """The same, for a further try."""
-    return msgspec.structs.replace(offer, fresh=False)
+    return msgspec.structs.replace(request, first_attempt=False)
 
 
 def _named(reward: tuple[str, float] | NamedReward) -> NamedReward:

@@ -49,7 +49,7 @@ def create_app(
     *,
     learn: bool = False,
     lease: float = SECONDS,
-    body_limit: int = MAX_BODY_BYTES,
+    max_body_bytes: int = MAX_BODY_BYTES,
     auth: Auth = "off",
     token_keys: TokenSecrets | None = None,
     spools: Spools | None = None,
@@ -63,7 +63,7 @@ def create_app(
         store: of their journals, or its address.
         learn: learn them too, in threads of this process; else ``belated learn`` does, elsewhere.
         lease: seconds for which a learner that has died is missed.
-        body_limit: how many bytes a request may have.
+        max_body_bytes: how many bytes a request may have.
         auth: ``"keys"`` if every request must come with a key, ``"off"`` if anyone may ask.
         token_keys: that sign the tokens of rewards, for bandits that make them.
         spools: where events wait while the database is away; None to refuse them then.
@@ -75,7 +75,7 @@ def create_app(
         open_store(store) if isinstance(store, str) else store,
         learn=learn,
         lease=lease,
-        body_limit=body_limit,
+        max_body_bytes=max_body_bytes,
         auth=auth,
         token_keys=token_keys,
         spools=spools,
@@ -94,7 +94,7 @@ class Service:
         *,
         learn: bool,
         lease: float,
-        body_limit: int,
+        max_body_bytes: int,
         auth: Auth,
         token_keys: TokenSecrets | None,
         spools: Spools | None,
@@ -107,7 +107,7 @@ class Service:
         self._quick: dict[tuple[str, bytes], tuple[str, Route, str]] = {}
         self._store = store
         #: How many bytes a request may have.
-        self.body_limit = body_limit
+        self.max_body_bytes = max_body_bytes
         self._auth = auth
         #: Knows the keys; None where anyone may ask.
         self.authorizer: Authorizer | None = None
@@ -156,7 +156,7 @@ class Service:
             if raw.startswith(b"/v1/"):
                 name, route, id = self.find(scope["method"], raw)
                 keyed = self.admit(name, route, headers)
-                body = await body_of(receive, self.body_limit)
+                body = await body_of(receive, self.max_body_bytes)
                 query = scope.get("query_string", b"")
                 waiting, render = self.ask(name, route, id, keyed, body, query)
                 del body  # nothing of it need be kept while a commit is awaited
@@ -300,7 +300,7 @@ def _tokens(
 ) -> RewardTokens:
     if keys is None:
         message = f"{definition.name} makes tokens, and there are no keys to sign them with"
-        raise InvalidInput(f"{message}: add keys_env under [tokens]", definition.name)
+        raise InvalidInput(f"{message}: add secrets_env under [tokens]", definition.name)
     least, most = definition.rewards.range(definition.policy.family.support)
     learned = definition.retention or definition.rewards.window_us or LIFETIME
     return RewardTokens(

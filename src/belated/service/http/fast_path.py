@@ -160,7 +160,7 @@ class _FastRequest:
         if self.response_complete:
             return
         self._body += part
-        limit = self._connection.service.body_limit
+        limit = self._connection.service.max_body_bytes
         if len(self._body) > limit:
             self._body = bytearray()
             self._refuse(too_large(limit))

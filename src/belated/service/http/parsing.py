@@ -16,29 +16,29 @@ from belated.inputs import as_rows
 from belated.rewards import reported_reward
 from belated.service.serving.definition import Definition
 from belated.service.serving.served_bandit import ServedBandit
-from belated.service.wire.schemas import MAX_ACTIONS, Offer, RewardBody, RewardsBody
+from belated.service.wire.schemas import MAX_ACTIONS, DecisionRequest, RewardBody, RewardsBody
 
 
-def parse_request(offer: Offer, definition: Definition) -> tuple[ParsedRequest, bytes]:
+def parse_request(request: DecisionRequest, definition: Definition) -> tuple[ParsedRequest, bytes]:
     """Return a decision request and its rows, float32 numbers row after row.
 
     Raises:
         InvalidInput: it is not a request that this bandit can decide.
     """
     features, dim = definition.features, definition.policy.dim
-    if offer.id is not None:
-        check_id(offer.id)
+    if request.id is not None:
+        check_id(request.id)
     if features is None:
-        if offer.context is not None:
+        if request.context is not None:
             raise InvalidInput("this bandit has no features: send rows instead of a context")
-        rows = _packed_rows(offer, dim)
+        rows = _packed_rows(request, dim)
     else:
-        if (offer.rows, offer.dim) != (None, None) or offer.actions is None:
+        if (request.rows, request.dim) != (None, None) or request.actions is None:
             raise InvalidInput("this bandit has features: send a context and actions, no rows")
-        rows = features.rows(offer.context, offer.actions).tobytes()
+        rows = features.rows(request.context, request.actions).tobytes()
     count = len(rows) // (4 * dim)
-    names = None if offer.actions is None else action_names(offer.actions, count)
-    return ParsedRequest(count, names, offer.id, offer.fresh, offer.activated), rows
+    names = None if request.actions is None else action_names(request.actions, count)
+    return ParsedRequest(count, names, request.id, request.first_attempt, request.activated), rows
 
 
 def parse_rewards(rewards: Sequence[tuple[str, RewardBody]], bandit: ServedBandit) -> list[Reward]:
@@ -69,13 +69,13 @@ def rewards_in(id: str, body: RewardBody | RewardsBody) -> list[tuple[str, Rewar
     return [(id, body)]
 
 
-def _packed_rows(offer: Offer, dim: int) -> bytes:
+def _packed_rows(request: DecisionRequest, dim: int) -> bytes:
     """The rows of an offer as float32 numbers, one row after the other."""
-    given = offer.rows
+    given = request.rows
     if given is None:
         raise InvalidInput("rows is missing: a row of numbers for each action", None)
-    if offer.dim not in (None, dim):
-        raise InvalidInput(f"rows of {offer.dim} numbers: {dim} were expected", offer.dim)
+    if request.dim not in (None, dim):
+        raise InvalidInput(f"rows of {request.dim} numbers: {dim} were expected", request.dim)
     if isinstance(given, str):
         try:
             data = base64.b64decode(given, validate=True)

@@ -27,12 +27,12 @@ from belated.service.wire.schemas import (
     BanditState,
     Decided,
     DecisionDetails,
+    DecisionRequest,
+    DecisionRequests,
     ManyAccepted,
     ManyDecided,
     Microseconds,
     ModeBody,
-    Offer,
-    Offers,
     RewardBody,
     RewardsBody,
     Switch,
@@ -125,7 +125,7 @@ def _decided(tokens: RewardTokens | None, made: Sequence[Decision]) -> Decided:
 
 def _decide_many(call: Call) -> DeferredResponse:
     definition = call.bandit.definition
-    parsed = [parse_request(offer, definition) for offer in call.body.offers]
+    parsed = [parse_request(request, definition) for request in call.body.requests]
     deciding = call.bandit.decide([one for one, _ in parsed], [rows for _, rows in parsed])
     return DeferredResponse(deciding, partial(_many_decided, call.tokens))
 
@@ -172,9 +172,9 @@ def _state_of(bandit: ServedBandit) -> BanditState:
         bandit=bandit.definition.name,
         policy=repr(bandit.definition.policy),
         version=bandit.version,
-        n=model.n,
+        observations=model.n,
         pending=model.pending,
-        age=bandit.age,
+        model_age_seconds=bandit.age,
         mode=bandit.decider.mode,
     )
 
@@ -223,12 +223,12 @@ _AT = {"at": Microseconds}
 #: What can be asked of a bandit. Whoever decides also says whether that was carried out.
 BANDIT_ROUTES = (
     Route(
-        "POST", _DECISIONS, _decide, "Choose one of some actions", Decided, 201, Offer,
+        "POST", _DECISIONS, _decide, "Choose one of some actions", Decided, 201, DecisionRequest,
         scope="decide",
     ),
     Route(
         "POST", f"{_DECISIONS}/batch", _decide_many, "Choose for many offers", ManyDecided, 201,
-        Offers, scope="decide",
+        DecisionRequests, scope="decide",
     ),
     Route(
         "PUT", f"{_DECISIONS}/{{id}}/reward", _reward, "Report the reward of a decision", Accepted,

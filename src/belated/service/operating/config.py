@@ -46,7 +46,7 @@ class Server:
         host: the address to listen on.
         port: 0 for any that is free.
         learn: learn in this process too; else ``belated learn`` does, elsewhere.
-        body_limit: how many bytes a request may have.
+        max_body_bytes: how many bytes a request may have.
         lease: for how many seconds a learner that has died is missed.
         auth: whether every request must come with a key; None if it is not said.
         spool: where events wait while the database is away; None to refuse them then.
@@ -56,7 +56,7 @@ class Server:
     host: str = "127.0.0.1"
     port: int = 8080
     learn: bool = True
-    body_limit: int = MAX_BODY_BYTES
+    max_body_bytes: int = MAX_BODY_BYTES
     lease: float = SECONDS
     auth: Auth | None = None
     spool: SpoolFolder | None = None
@@ -143,13 +143,13 @@ def parse_config(
     store = _store(top.table("store"), environment)
     server = _server(top.table("server"))
     tokens = top.table("tokens")
-    keys_env = tokens.take("keys_env", _text, None)
+    secrets_env = tokens.take("secrets_env", _text, None)
     tokens.finish()
-    bandits = _bandits(top.table("bandits"), makes_tokens=keys_env is not None)
+    bandits = _bandits(top.table("bandits"), makes_tokens=secrets_env is not None)
     top.finish(hints={"database": "write [store] with address, or address_env"})
     mistakes.check()
     assert store is not None
-    return Config(store, server, bandits, keys_env, policies)
+    return Config(store, server, bandits, secrets_env, policies)
 
 
 def _store(table: Table, environment: Mapping[str, str]) -> Store | None:
@@ -181,8 +181,8 @@ def _server(table: Table) -> Server:
         host=table.take("host", _text, usual.host),
         port=table.take("port", _whole(0, 65_535), usual.port),
         learn=table.take("learn", _switch, usual.learn),
-        body_limit=table.take("body_limit", _whole(1, 1 << 30), usual.body_limit),
-        lease=table.take("lease", _seconds, usual.lease),
+        max_body_bytes=table.take("max_body_bytes", _whole(1, 1 << 30), usual.max_body_bytes),
+        lease=table.take("lease_ttl", _seconds, usual.lease),
         auth=table.take("auth", _auth, usual.auth),
         spool=_spool(table),
         drain=table.take("drain", _drain, usual.drain),
@@ -193,12 +193,12 @@ def _server(table: Table) -> Server:
 
 
 def _spool(table: Table) -> SpoolFolder | None:
-    path = table.take("spool", _text, None)
-    limit = table.take("spool_limit", _whole(1 << 10, 1 << 40), None)
+    path = table.take("spool_dir", _text, None)
+    limit = table.take("spool_max_bytes", _whole(1 << 10, 1 << 40), None)
     if path is not None:
         return SpoolFolder(Path(path), LIMIT if limit is None else limit)
     if limit is not None:
-        table.refuse("spool_limit", "there is no spool: add spool, the path of a folder")
+        table.refuse("spool_max_bytes", "there is no spool: add spool_dir, the path of a folder")
     return None
 
 
@@ -222,7 +222,7 @@ def _definition(name: str, table: Table, makes_tokens: bool) -> Definition | Non
     baseline = table.take("baseline", _action, UNIFORM)
     table.finish()
     if tokens != "off" and not makes_tokens:
-        message = 'nothing signs them: add keys_env = "BELATED_TOKEN_KEYS" under [tokens]'
+        message = 'nothing signs them: add secrets_env = "BELATED_TOKEN_KEYS" under [tokens]'
         table.refuse("tokens", message)
     if policy is None or rewards is None:
         return None

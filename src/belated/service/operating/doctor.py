@@ -73,7 +73,7 @@ def _spool(config: Config) -> Iterator[Finding]:
     free, needed = shutil.disk_usage(folder.path).free, folder.limit * len(config.bandits)
     if free < needed:
         what = f"{free >> 20} MiB are free, and the spools of one process may grow to"
-        mend = "make room, or set server.spool_limit lower"
+        mend = "make room, or set server.spool_max_bytes lower"
         yield warning("spool room", f"{what} {needed >> 20} MiB", mend)
     else:
         yield ok("spool room", f"{free >> 20} MiB are free")

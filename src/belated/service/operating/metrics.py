@@ -83,7 +83,7 @@ OF_BANDITS = (
         lambda bandit: bandit.stats.rewards,
     ),
     _of_bandit(
-        _COUNTER, "belated_notices", "Activations and voids taken here.",
+        _COUNTER, "belated_activations_voids", "Activations and voids taken here.",
         lambda bandit: bandit.stats.activations_voids,
     ),
     _of_bandit(
@@ -112,10 +112,11 @@ OF_BANDITS = (
         lambda bandit: bandit.version,
     ),
     _of_bandit(
-        _COUNTER, "belated_models", "Models loaded here.", lambda bandit: bandit.stats.models
+        _COUNTER, "belated_models_loaded", "Models loaded here.", lambda bandit: bandit.stats.models
     ),
     _of_bandit(
-        _GAUGE, "belated_decisions_ahead", "Decisions made here that the model does not know yet.",
+        _GAUGE, "belated_unapplied_decisions",
+        "Decisions made here that the model has not read yet.",
         lambda bandit: len(bandit.decider.unapplied),
     ),
     _of_bandit(
@@ -128,7 +129,7 @@ OF_BANDITS = (
         lambda bandit: {"error": 0, "not finite": 0} | bandit.decider.fallbacks, "reason",
     ),
     _of_bandit(
-        _GAUGE, "belated_journal_away",
+        _GAUGE, "belated_journal_unavailable",
         "1 while the database is away and events wait on the local disk, else 0.",
         lambda bandit: None if bandit.spool is None else float(bandit.spool.away),
     ),
@@ -154,7 +155,7 @@ OF_BANDITS = (
         lambda bandit: None if bandit.left_spools is None else bandit.left_spools.files,
     ),
     _of_bandit(
-        _COUNTER, "belated_failures",
+        _COUNTER, "belated_internal_errors",
         "Failures behind the requests: of a commit, or of taking a model (board, model).",
         lambda bandit: {"commit": bandit.commits.failures, "board": 0, "model": 0}
         | bandit.stats.failures, "kind",
@@ -164,7 +165,8 @@ OF_BANDITS = (
 #: What a process that learns can tell.
 OF_LEARNERS = (
     _of_learner(
-        _GAUGE, "belated_learner_leads", "1 if this process learns the bandit, 0 if it stands by.",
+        _GAUGE, "belated_learner_is_leader",
+        "1 if this process learns the bandit, 0 if it stands by.",
         lambda learner: float(learner.leads()),
     ),
     _of_learner(
@@ -173,7 +175,7 @@ OF_LEARNERS = (
         lambda learner: learner.lag if learner.leads() else None,
     ),
     _of_learner(
-        _HISTOGRAM, "belated_fold_delay_seconds",
+        _HISTOGRAM, "belated_fold_lag_seconds",
         "From the commit of a record to its folding, of the oldest of those read together.",
         lambda learner: learner.lags,
     ),
@@ -186,7 +188,7 @@ OF_LEARNERS = (
         lambda learner: _counted(learner, unmatched=False), "status",
     ),
     _of_learner(
-        _GAUGE, "belated_parked_events", "Events whose decision is not known.",
+        _GAUGE, "belated_unmatched_events", "Events whose decision is not known.",
         lambda learner: _counted(learner, unmatched=True).get("unmatched", 0.0)
         if learner.leads() else None,
     ),
@@ -264,7 +266,7 @@ class Metrics:
         for measure in OF_LEARNERS:
             yield _family(measure, dict(self._learners.running))
         failures = _COUNTER(
-            "belated_learner_failures",
+            "belated_learner_restarts",
             "Learners that failed and were made anew.",
             labels=["bandit"],
         )
@@ -277,7 +279,7 @@ class Metrics:
         for (method, route, status), count in list(self._requests.items()):
             requests.add_metric([method, route, str(status)], count)
         yield requests
-        known = _GAUGE("belated_keys", "Keys that work.")
+        known = _GAUGE("belated_active_api_keys", "Keys that work.")
         age = _GAUGE("belated_keys_age_seconds", "Since the keys were last looked at.")
         if (guard := self._guard()) is not None:
             known.add_metric([], guard.known)

@@ -55,7 +55,7 @@ Microseconds = Annotated[
 ]
 
 
-class Offer(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+class DecisionRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """Actions to choose from.
 
     Attributes:
@@ -77,14 +77,14 @@ class Offer(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaul
     context: dict[str, Any] | list[float] | None = None
     actions: Actions | Records | None = None
     id: Id | None = None
-    fresh: bool = False
+    first_attempt: bool = False
     activated: bool = True
 
 
-class Offers(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class DecisionRequests(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Many at once, each as if the decisions before it were pending."""
 
-    offers: Annotated[list[Offer], msgspec.Meta(min_length=1, max_length=MAX_BATCH)]
+    requests: Annotated[list[DecisionRequest], msgspec.Meta(min_length=1, max_length=MAX_BATCH)]
 
 
 class Decided(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -206,21 +206,21 @@ class Happened(msgspec.Struct, frozen=True, omit_defaults=True):
     kind: str
     recorded: int
     at: int
-    meant: str
+    status: str
     value: float | None = None
     part: str = ""
     revision: int = 0
 
     @classmethod
-    def of(cls, record: Record, meant: str) -> Happened:
+    def of(cls, record: Record, status: str) -> Happened:
         """What is told of a record."""
         event = record.event
         assert isinstance(event, Decision | Activation | Reward | Void)
         kind = type(event).__name__.lower()
         if isinstance(event, Reward):
             value = event.value if math.isfinite(event.value) else None
-            return cls(kind, record.recorded, event.at, meant, value, event.part, event.revision)
-        return cls(kind, record.recorded, event.at, meant)
+            return cls(kind, record.recorded, event.at, status, value, event.part, event.revision)
+        return cls(kind, record.recorded, event.at, status)
 
 
 class DecisionDetails(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -284,11 +284,11 @@ class Ready(msgspec.Struct, frozen=True):
 
     Attributes:
         status: ready, stale, or draining: it will stop soon.
-        of: the bandits whose model is too old; not told where the service asks for keys.
+        stale_bandits: the bandits whose model is too old; not told where the service asks for keys.
     """
 
     status: str
-    of: list[str]
+    stale_bandits: list[str]
 
 
 class BanditState(msgspec.Struct, frozen=True):
@@ -298,18 +298,18 @@ class BanditState(msgspec.Struct, frozen=True):
         bandit: its name.
         policy: how it chooses.
         version: records that the model has learned from.
-        n: rewards it knows.
+        observations: rewards it knows.
         pending: decisions whose reward is out, those of this decider included.
-        age: of the model, in seconds; null before the first one.
+        model_age_seconds: age of the model; null before the first one.
         mode: how it decides: learn, freeze, baseline or off.
     """
 
     bandit: str
     policy: str
     version: int
-    n: int
+    observations: int
     pending: int
-    age: float | None
+    model_age_seconds: float | None
     mode: str
 
 

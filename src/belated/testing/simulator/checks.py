@@ -19,7 +19,7 @@ from belated.ids import key_of
 from belated.learner import Fold, same_sums
 from belated.rewards import retention_us
 from belated.testing.oracle import Oracle
-from belated.testing.simulator.messages import Offer
+from belated.testing.simulator.messages import DecisionRequest
 from belated.testing.simulator.world import PLAIN, World
 
 
@@ -137,8 +137,8 @@ def check_acknowledged(world: World) -> None:
         for safe in answer if isinstance(answer, list) else [what]:
             if _said(safe) not in recorded:
                 raise Disagreement(f"X: {safe} was acknowledged, and is not in the journal")
-    sent = {_said(what) for what in world.sent if not isinstance(what, Offer)}
-    names = {what.name for what in world.sent if isinstance(what, Offer)}
+    sent = {_said(what) for what in world.sent if not isinstance(what, DecisionRequest)}
+    names = {what.name for what in world.sent if isinstance(what, DecisionRequest)}
     for record in records:
         event = record.event
         if _said(event) in sent:

@@ -8,7 +8,14 @@ from functools import partial
 
 from belated.events import Activation, Reward, Void
 from belated.families import Bernoulli, Gaussian
-from belated.testing.simulator.messages import REFUSED, Answer, Offer, Request, Server, Told
+from belated.testing.simulator.messages import (
+    REFUSED,
+    Answer,
+    DecisionRequest,
+    Request,
+    Server,
+    Told,
+)
 from belated.testing.simulator.schedule import DAY, HOUR, SECOND
 from belated.testing.simulator.world import World
 
@@ -70,7 +77,7 @@ class Client:
         rng = self._rng
         name = rng.choice([f"{self._name}-{number}", f"shared-{number}", None, None])
         count = 1 if name or rng.random() < 0.7 else 3
-        self._ask(Offer(name, count, activated=rng.random() < 0.8), self._decided)
+        self._ask(DecisionRequest(name, count, activated=rng.random() < 0.8), self._decided)
         if name and rng.random() < 0.3:  # somebody knows the outcome before the decision is made
             self._outcome(name)
 

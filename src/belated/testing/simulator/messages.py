@@ -14,7 +14,7 @@ from belated.testing.simulator.schedule import stream
 
 
 @dataclass(frozen=True)
-class Offer:
+class DecisionRequest:
     """Decisions are wanted: one under a name, or some under ids that the bandit makes."""
 
     name: str | None
@@ -23,7 +23,7 @@ class Offer:
 
 
 Told = Activation | Reward | Void
-Request = Offer | Told
+Request = DecisionRequest | Told
 #: Decisions, or the status of what was told.
 Answer = list[Decision] | str
 Reply = Callable[[Answer], None]

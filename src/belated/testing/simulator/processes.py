@@ -20,7 +20,14 @@ from belated.journals.spool.journal import SpoolJournal
 from belated.testing.simulator.checks import check_counts, check_halted, check_replay
 from belated.testing.simulator.disk import Disk
 from belated.testing.simulator.faults import Killed
-from belated.testing.simulator.messages import REFUSED, Answer, Offer, Reply, Request, rows_of
+from belated.testing.simulator.messages import (
+    REFUSED,
+    Answer,
+    DecisionRequest,
+    Reply,
+    Request,
+    rows_of,
+)
 from belated.testing.simulator.session import SimulatedJournal
 from belated.testing.simulator.world import PLAIN, World
 
@@ -175,14 +182,14 @@ class Decider(Process):
         if answer == "accepted":
             self.world.faults.see("event spooled")
         if answer is not None:
-            if isinstance(what, Offer) and what.name:
+            if isinstance(what, DecisionRequest) and what.name:
                 position = self.world.store.next_position(what.name)
                 self.world.answered.setdefault(what.name, position)
             reply(answer)
         self._watch()
 
     def _answer(self, bandit: Bandit, what: Request) -> Answer:
-        if isinstance(what, Offer):
+        if isinstance(what, DecisionRequest):
             rows = rows_of(what.name or self.name, bandit.policy.dim)
             if what.count > 1:
                 return bandit.decide_many([rows] * what.count, activated=what.activated)

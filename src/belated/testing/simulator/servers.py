@@ -35,7 +35,7 @@ from belated.testing.simulator.disk import Disk
 from belated.testing.simulator.faults import Killed
 from belated.testing.simulator.host import Host
 from belated.testing.simulator.loop import SimulatedLoop
-from belated.testing.simulator.messages import REFUSED, Offer, Reply, Request, rows_of
+from belated.testing.simulator.messages import REFUSED, DecisionRequest, Reply, Request, rows_of
 from belated.testing.simulator.schedule import SECOND
 from belated.testing.simulator.service_store import SimulatedStore
 from belated.testing.simulator.world import PLAIN, World
@@ -215,7 +215,7 @@ class DeciderServer(Server):
             if error is not None:
                 return
             self._check_answer(what, answer.result())
-            reply(answer.result() if isinstance(what, Offer) else "accepted")
+            reply(answer.result() if isinstance(what, DecisionRequest) else "accepted")
 
         assert host is not None
         future = answering if isinstance(answering, Future) else self.loop.create_task(answering)
@@ -223,7 +223,7 @@ class DeciderServer(Server):
 
     def _ask(self, what: Request) -> Future[Any] | Coroutine[Any, Any, Any]:
         bandit = self.bandit
-        if isinstance(what, Offer):
+        if isinstance(what, DecisionRequest):
             rows = rows_of(what.name or self.name, bandit.definition.policy.dim)
             request = ParsedRequest(len(rows), None, what.name, activated=what.activated)
             data = rows.astype(np.float32).tobytes()
@@ -261,7 +261,7 @@ class DeciderServer(Server):
 
     def _check_answer(self, what: Request, answer: Any) -> None:
         """X: a decision that is answered under a name stood there, and is counted until read."""
-        if not isinstance(what, Offer):
+        if not isinstance(what, DecisionRequest):
             return
         if len(answer) != what.count:
             raise Disagreement(f"X: {what.count} decisions were asked for, {len(answer)} answered")

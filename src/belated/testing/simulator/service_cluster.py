@@ -179,11 +179,11 @@ class ServiceCluster(Cluster):
                     raise Disagreement(f"L: {decider.name} in mode {mode}: {answers}, {same}")
 
     def _decide(self, decider: DeciderServer, name: str, answers: list[object]) -> None:
-        from belated.testing.simulator.messages import Offer
+        from belated.testing.simulator.messages import DecisionRequest
 
         def reply(answer: object) -> None:
             assert isinstance(answer, list)
             answers.extend(one.propensity for one in answer)
 
-        decider.receive(Offer(name), reply)
+        decider.receive(DecisionRequest(name), reply)
         self.world.schedule.run()

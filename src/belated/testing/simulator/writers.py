@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 from belated.events import Decision, Event
-from belated.testing.simulator.messages import Offer, Reply, Request, rows_of
+from belated.testing.simulator.messages import DecisionRequest, Reply, Request, rows_of
 from belated.testing.simulator.schedule import SECOND
 from belated.testing.simulator.store import Transaction
 from belated.testing.simulator.world import World
@@ -30,7 +30,7 @@ class Writer:
         world, rng = self._world, self._rng
         if not world.store.reachable:
             return
-        if not isinstance(what, Offer):
+        if not isinstance(what, DecisionRequest):
             self._write([what] * rng.choice([1, 1, 1, 2]), reply)
         elif what.name is not None and rng.random() < 0.3:
             x = rows_of(what.name, world.knobs.policy.dim)[1]
