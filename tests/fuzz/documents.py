@@ -24,11 +24,11 @@ def for_rows(document: dict[str, Any], bandit: str, switched: str, dim: int) -> 
     """For a bandit that takes rows, and rewards from 0 to 1; and for another that is switched."""
     schemas = document["components"]["schemas"]
     row = {"type": "array", "items": _NUMBER, "minItems": dim, "maxItems": dim}
-    offer = schemas["Offer"]["properties"]
+    offer = schemas["DecisionRequest"]["properties"]
     offer["rows"] = {"type": "array", "items": row, "minItems": 1}
     offer["dim"] = {"enum": [dim, None]}
     offer["context"] = _NOTHING
-    schemas["Offer"]["required"] = ["rows"]
+    schemas["DecisionRequest"]["required"] = ["rows"]
     for name in ("RewardBody", "NamedReward"):
         schemas[name]["properties"]["value"] = {"type": "number", "minimum": 0, "maximum": 1}
     return _of_bandits(document, bandit, switched)
@@ -36,7 +36,7 @@ def for_rows(document: dict[str, Any], bandit: str, switched: str, dim: int) -> 
 
 def for_features(document: dict[str, Any], bandit: str, switched: str) -> dict[str, Any]:
     """For a bandit that reads an age from the context, and a price from each action."""
-    schema = document["components"]["schemas"]["Offer"]
+    schema = document["components"]["schemas"]["DecisionRequest"]
     offer = schema["properties"]
     offer["rows"] = offer["dim"] = _NOTHING
     offer["context"] = _record("age")
@@ -70,7 +70,7 @@ def _of_bandits(document: dict[str, Any], bandit: str, switched: str) -> dict[st
                 else:
                     parameter["schema"] = _marked(parameter["schema"])
     schemas = document["components"]["schemas"]
-    for sent in ("Offer", "RewardBody", "NamedReward", "ModeBody"):
+    for sent in ("DecisionRequest", "RewardBody", "NamedReward", "ModeBody"):
         schemas[sent]["properties"] = _marked(schemas[sent]["properties"])
     return document
 

@@ -6,7 +6,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
-from unittest import mock
 
 import msgspec
 import numpy as np
@@ -23,12 +22,12 @@ from belated.ids import key_of, partition_of
 from belated.inputs import Matrix
 from belated.learner import Learner, LearnerAdapter
 from belated.ledger import Ledger, LedgerListener, State
-from belated.ledger import ledger as folding
 from belated.ledger.packing import pack, unpack
 from belated.policies import Policy
 from belated.rewards import ConversionsOnly, DefaultAfter, Explicit, Reduce, Rewards
 from belated.statistics import Observations
 from belated.testing import Oracle, Outcome
+from belated.tuning import Tuning
 
 # Two that the bandit made, alike in all that the index looks at, and two of callers.
 IDS = ("018bcfe568007005ab1c2d3e4f506172", "018bcfe568007006ab1c2d3e4f506172", "order-17", "Ö")
@@ -91,7 +90,7 @@ class World:
     def oracle(self, records: Iterable[Record] | None = None) -> Oracle:
         """The oracle of this world, told these records or its own."""
         given = self.records if records is None else records
-        bounds: dict[str, Any] = {"least": self.min_reward, "most": self.max_reward}
+        bounds: dict[str, Any] = {"min_reward": self.min_reward, "max_reward": self.max_reward}
         return Oracle(given, rewards=self.rewards, retention=self.retention, **bounds)
 
     def ledger(self, changes: LedgerListener, records: Iterable[Record] | None = None) -> Ledger:
@@ -102,6 +101,7 @@ class World:
             min_reward=self.min_reward,
             max_reward=self.max_reward,
             retention=self.retention,
+            tuning=Tuning(dropped=1),  # forgotten decisions leave at once
         )
         for record in self.records if records is None else records:
             ledger.fold(record)
@@ -280,12 +280,6 @@ class LedgerMachine(RuleBasedStateMachine):
         self.records: list[Record] = []
         self.statuses: list[str] = []
         self.recorder = Recorder()
-        self.patch = mock.patch.object(folding, "_DROPPED", 1)
-        self.patch.start()
-
-    def teardown(self) -> None:
-        """Leave the module as it was."""
-        self.patch.stop()
 
     @initialize(world=worlds(size=0))
     def begin(self, world: World) -> None:
@@ -347,11 +341,10 @@ def test_the_ledger_agrees_with_the_oracle_after_every_record(world: World) -> N
     """In states, values, flags, counts, what is told to the learner and what is forgotten."""
     recorder = Recorder()
     ledger, oracle = world.ledger(recorder, []), world.oracle([])
-    with mock.patch.object(folding, "_DROPPED", 1):
-        for count, record in enumerate(world.records, 1):
-            oracle.tell(record)
-            ledger.fold(record)
-            check(ledger, recorder, oracle, world.records[:count])
+    for count, record in enumerate(world.records, 1):
+        oracle.tell(record)
+        ledger.fold(record)
+        check(ledger, recorder, oracle, world.records[:count])
 
 
 def state_of(world: World, records: Iterable[Record] | None = None) -> tuple[int, dict[str, int]]:
@@ -471,8 +464,7 @@ def test_what_is_forgotten_leaves_memory_and_stays_counted(world: World) -> None
     digest, counts, events = ledger.digest, counts_of(ledger), sum(ledger.counters.values())
     assert world.retention is not None
     end = START + 10**4
-    with mock.patch.object(folding, "_DROPPED", 1):
-        ledger.fold(Record(0, 10**6, end, Settled(0, START + 10**3)))
+    ledger.fold(Record(0, 10**6, end, Settled(0, START + 10**3)))
     oracle = world.oracle([*world.records, Record(0, 10**6, end, Settled(0, START + 10**3))])
     if world.rewards.window is None:
         assert (ledger.digest, counts_of(ledger)) == (digest, counts)
@@ -495,13 +487,12 @@ def test_a_ledger_goes_on_from_its_pieces_as_if_nothing_had_been(
     """Packed and unpacked after any record, it ends as the one that was not."""
     cut = data.draw(st.integers(0, len(world.records)))
     recorder = Recorder()
-    with mock.patch.object(folding, "_DROPPED", 1):
-        straight = world.ledger(Recorder())
-        first = world.ledger(recorder, world.records[:cut])
-        second = world.ledger(recorder, [])
-        unpack(second, pack(first))
-        for record in world.records[cut:]:
-            second.fold(record)
+    straight = world.ledger(Recorder())
+    first = world.ledger(recorder, world.records[:cut])
+    second = world.ledger(recorder, [])
+    unpack(second, pack(first))
+    for record in world.records[cut:]:
+        second.fold(record)
     assert second.digest == straight.digest
     assert second.counts == straight.counts
     assert +second.counters == +straight.counters
@@ -574,12 +565,11 @@ def test_the_learner_holds_what_the_oracle_says(family: Family, data: st.DataObj
         for partition, stream in enumerate(streams):
             world.ledger(LearnerAdapter(learner, partition), stream)
 
-    with mock.patch.object(folding, "_DROPPED", 1):
-        if bulk:
-            with learner.bulk():
-                fold()
-        else:
+    if bulk:
+        with learner.bulk():
             fold()
+    else:
+        fold()
     check_learner(learner, world.oracle())
 
 

@@ -38,7 +38,7 @@ DELAYS = [
     "Lomax(shape=0.8, scale=50)",
     "Mixture(never=0.3, base=Geometric(mean=100))",
     "Empirical([0, 0, 1, 1, 2, 3, 5, 8])",
-    "Midnight(500)",
+    "Batched(500)",
     "LazyMarkov(0.5, base=Geometric(mean=20))",
     "RegimeSwitch([[0.99, 0.01], [0.03, 0.97]], laws=[Constant(0), Geometric(mean=9)])",
     "RewardDependent(zero_law=Constant(0), one_law=Geometric(mean=400))",

@@ -35,14 +35,14 @@ class TestTable:
         """In the order of the command line, policies too; the first has no difference."""
         text = said(
             capsys, "--policy", "Uniform", "DelayedUCB(alpha=0.5)", "--environment", "users",
-            "fixed", "--delay", "Midnight(20)", "--delay", "Constant(0)", *SMALL,
+            "fixed", "--delay", "Batched(20)", "--delay", "Constant(0)", *SMALL,
         )  # fmt: skip
         head, *blocks, foot = text.rstrip().split("\n\n")
         assert head == "regret after 60 rounds: mean ± standard error of 3 seeds"
         assert [block.splitlines()[0] for block in blocks] == [
-            "users under Midnight(20)",
+            "users under Batched(20)",
             "users under Constant(0)",
-            "fixed under Midnight(20)",
+            "fixed under Batched(20)",
             "fixed under Constant(0)",
         ]
         for block in blocks:
@@ -160,7 +160,7 @@ class TestFiles:
                 *DELAY,
                 "Constant(1)",
                 "Uniform(3)",
-                "Midnight(5)",
+                "Batched(5)",
                 "--policy",
                 *many,
                 *tiny,
@@ -209,7 +209,7 @@ class TestRefusals:
         assert "no delay: there is no Geometic, but Geometric" in complaint(
             capsys, "--delay", "Geometic(mean=100)"
         )
-        assert "known: BlockDependent" in complaint(capsys, "--delay", "__import__('os')")
+        assert "known: Batched" in complaint(capsys, "--delay", "__import__('os')")
         assert "Mixture" in complaint(capsys, "--delay", "Mixture(never=0.3)")
         assert "but BlindUCB" in complaint(capsys, *DELAY, "--policy", "BlindUBC")
         assert "asked for twice" in complaint(capsys, *DELAY, "--policy", "Uniform", "Uniform()")

@@ -359,7 +359,7 @@ def test_midnight_empties_the_queue_once_a_period(period: int) -> None:
 
 
 def test_rewards_of_a_batch_arrive_at_its_end() -> None:
-    """Midnight(1000): rounds 1 to 1000 arrive in round 1000, 1001 to 2000 in round 2000."""
+    """Batched(1000): rounds 1 to 1000 arrive in round 1000, 1001 to 2000 in round 2000."""
     arrival = np.arange(1, 2501) + Batched(1000).sample(2500, rng())
     assert (arrival == np.repeat([1000, 2000, 3000], [1000, 1000, 500])).all()
 
@@ -798,7 +798,7 @@ REFUSED: list[tuple[Callable[[], object], str]] = [
     (lambda: Mixture(never=-0.1, base=G), "never is -0.1"),
     (lambda: Mixture(never=math.nan, base=G), "never is nan"),
     (lambda: Mixture(never="some", base=G), "never is 'some'"),  # type: ignore[arg-type]
-    (lambda: Mixture(never=0.3, base=Batched(5)), "base is Midnight"),  # type: ignore[arg-type]
+    (lambda: Mixture(never=0.3, base=Batched(5)), "base is Batched"),  # type: ignore[arg-type]
     (lambda: Empirical([]), r"samples has shape \(0,\)"),
     (lambda: Empirical([[1, 2]]), r"samples has shape \(1, 2\)"),
     (lambda: Empirical([1, -2]), r"samples\[1\] is -2.0"),

@@ -74,7 +74,11 @@ class DecisionStatus:
         max_reward: float = 10.0,
     ) -> None:
         given = Explicit(WINDOW) if rewards is None else rewards
-        options: dict[str, Any] = {"least": min_reward, "most": max_reward, "retention": retention}
+        options: dict[str, Any] = {
+            "min_reward": min_reward,
+            "max_reward": max_reward,
+            "retention": retention,
+        }
         self.ledger = Ledger(given, Nobody(), **options)
         self.oracle = Oracle(rewards=given, **options)
         self.statuses: list[str] = []

@@ -54,8 +54,8 @@ def known() -> Iterator[None]:
 
 
 SERVED = """
-[database]
-dsn = "postgresql://localhost/belated"
+[store]
+address = "postgresql://localhost/belated"
 [bandits.offers]
 policy = "{}(dim=3, family=Bernoulli(), temperature=0.5)"
 rewards = "Explicit"

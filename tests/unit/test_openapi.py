@@ -84,7 +84,7 @@ def test_every_field_is_explained(described: dict[str, Any]) -> None:
     for name, schema in described["components"]["schemas"].items():
         assert schema["description"], name
         assert "Attributes:" not in schema["description"]
-    properties = described["components"]["schemas"]["Offer"]["properties"]
+    properties = described["components"]["schemas"]["DecisionRequest"]["properties"]
     assert set(properties) == set(DecisionRequest.__struct_fields__)
     assert all(one["description"] for one in properties.values())
     chosen = described["components"]["schemas"]["Chosen"]["properties"]

@@ -101,7 +101,7 @@ class TestWhatIsRead:
 
     def test_tokens(self) -> None:
         """What signs them is in the environment, and asked for by a service alone."""
-        text = STORE + '[tokens]\nkeys_env = "SIGNERS"\n' + OFFERS + 'tokens = "enforce"\n'
+        text = STORE + '[tokens]\nsecrets_env = "SIGNERS"\n' + OFFERS + 'tokens = "enforce"\n'
         config = parse_config(text + 'token_lifetime = "2h"\n', environment={})
         (offers,) = config.bandits
         assert (offers.tokens, offers.token_lifetime) == ("enforce", 2 * HOUR)
@@ -162,12 +162,12 @@ class TestMistakes:
             ("max_body_bytes = 0", "server.max_body_bytes: a whole number from 1 to "),
             (
                 "spool_max_bytes = 9999",
-                "server.spool_max_bytes: there is no spool: add spool, the",
+                "server.spool_max_bytes: there is no spool: add spool_dir, the",
             ),
             ("drain = '10m'", "server.drain: from 0s to 5m was expected, not '10m'"),
-            ("lease = 10", "server.lease_ttl: a text in quotes was expected, not 10"),
-            ("lease = '10'", "server.lease_ttl: '10' is no time span: 7d, 12h, 30m or 45s"),
-            ("lease = '0s'", "server.lease_ttl: from 1s to 1h was expected, not '0s'"),
+            ("lease_ttl = 10", "server.lease_ttl: a text in quotes was expected, not 10"),
+            ("lease_ttl = '10'", "server.lease_ttl: '10' is no time span: 7d, 12h, 30m or 45s"),
+            ("lease_ttl = '0s'", "server.lease_ttl: from 1s to 1h was expected, not '0s'"),
             ("prot = 80", "server.prot: there is no such key, but port"),
             ("workers = 4", "server.workers: there is no such key: host, port, learn, "),
         ],

@@ -34,7 +34,7 @@ from belated.simulation.sweeps import simulate_many
 if TYPE_CHECKING:
     import pandas as pd
 
-EXAMPLE = 'belated compare --delay "Midnight(500)" "Constant(0)" --figure regret.png'
+EXAMPLE = 'belated compare --delay "Batched(500)" "Constant(0)" --figure regret.png'
 
 #: Compared where nothing else is said.
 POLICIES_BY_DEFAULT = ("DelayedUCB", "DelayedThompson", "BlindUCB")

@@ -12,12 +12,12 @@ from belated.features.records import MAX_ID
 from belated.inputs import MAX_ENTRY, MAX_REWARD
 from belated.ledger import DecisionHistory
 
-#: How many offers, or rewards, may be in one request; more would make others wait.
+#: How many decision requests, or rewards, may be in one request; more would make others wait.
 MAX_BATCH = 1_000
 
 #: The largest body of a request, in bytes.
 MAX_BODY_BYTES = 1 << 20
-#: How many actions may be in one offer.
+#: How many actions may be in one decision request.
 MAX_ACTIONS = 1_000
 #: The year 2000: what is less was meant in seconds or milliseconds.
 _EARLIEST = 946_684_800_000_000
@@ -67,7 +67,7 @@ class DecisionRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True, o
         actions: a name for each action, needed with a context; or names with a record each, where
             the features read them.
         id: your own name for the decision: the same id again gives the same decision.
-        fresh: true if the id is a new UUID that was never sent before: then it is not looked up,
+        first_attempt: true if the id is a new UUID that was never sent before: then it is not looked up,
             which is quicker. A retry must not say so.
         activated: false if the outcome clock starts only with an activation.
     """
@@ -126,7 +126,7 @@ class Decided(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class ManyDecided(msgspec.Struct, frozen=True):
-    """Decisions, in the order of their offers."""
+    """Decisions, in the order of their requests."""
 
     decisions: list[Decided]
 
@@ -197,7 +197,7 @@ class Happened(msgspec.Struct, frozen=True, omit_defaults=True):
         kind: decision, activation, reward or void.
         recorded: when the journal took it.
         at: when it happened, by the clock of whoever told it.
-        meant: what it was when it came: decided, rewarded, duplicate, revised, late, …
+        status: what it was when it came: decided, rewarded, duplicate, revised, late, …
         value: of a reward.
         part: of a reward.
         revision: of a reward.
