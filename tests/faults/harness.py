@@ -171,7 +171,7 @@ def assert_nothing_lost(crowd: Crowd) -> str:
         _check_same(bandit, replayed)
         check_oracle(replayed._fold, by_partition(records, bandit.journal.partitions))
         assert bandit.estimate.n == bandit.decision_counts["rewarded"]
-        stories = {id: replayed.lookup(id) for id in {id for _, id, *_ in told}}
+        stories = {id: replayed.entry(id) for id in {id for _, id, *_ in told}}
         assert sum(bandit.decision_counts.values()) == _check_decisions(stories, told, records)
         _check_rewards(replayed, stories, told)
         learned = _check_learners(replayed, crowd, records)

@@ -210,8 +210,8 @@ def test_a_fold_stops_at_a_flipped_bit(dsn: str, bandit: str) -> None:
             with pytest.raises(CorruptEvent, match="partition 0, position 21 "):
                 reader.sync()
             assert 6 <= reader._fold.positions[0] < 21
-            assert all(reader.lookup(id).state == "rewarded" for id in before)
-            assert all(reader.lookup(id).state == "unknown" for id in after[10:])
+            assert all(reader.entry(id).state == "rewarded" for id in before)
+            assert all(reader.entry(id).state == "unknown" for id in after[10:])
         with pytest.raises(CorruptEvent, match="partition 0, position 21 "):
             opened(dsn, bandit)
         flip(*damaged)

@@ -226,7 +226,7 @@ class Lives(RuleBasedStateMachine):
         """Under a name, perhaps once more, or under a new id."""
         rows = self.rng.normal(size=(3, DIM)) if name is None else rows_of(name)
         decision = self.bandits[who].decide(rows, id=name, activated=activated)
-        assert self.bandits[who].lookup(decision.id).decision == decision
+        assert self.bandits[who].entry(decision.id).decision == decision
         self.ids.append(decision.id)
 
     @rule(who=st.integers(0, 1), size=st.integers(1, 4))
@@ -403,8 +403,8 @@ def test_the_number_of_partitions_does_not_show(
     for other in made[1:]:
         assert other.digest == first.digest
         assert other.decision_counts == first.decision_counts
-        assert [other.lookup(name).state for name in NAMES] == [
-            first.lookup(name).state for name in NAMES
+        assert [other.entry(name).state for name in NAMES] == [
+            first.entry(name).state for name in NAMES
         ]
         np.testing.assert_allclose(other.estimate.theta, first.estimate.theta, atol=1e-8)
 

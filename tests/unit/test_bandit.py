@@ -66,7 +66,7 @@ def test_a_decision_is_what_the_journal_holds(clock: ManualClock) -> None:
     assert decision.x.tolist() == ROWS[decision.index]
     assert (decision.at, decision.mean, decision.activated) == (clock.now, 0.5, True)
     assert [record.event for record in bandit.journal.read(0, 0, 10)] == [decision]
-    assert bandit.lookup(decision.id).decision == decision
+    assert bandit.entry(decision.id).decision == decision
 
 
 @pytest.mark.parametrize("kind", ["list", "tuple", "int", "float32", "float64", "fortran", "bool"])
@@ -196,9 +196,9 @@ def test_a_parked_reward_is_learned_when_its_decision_comes(clock: ManualClock) 
     bandit = opened(clock)
     assert bandit.observe("a", 1.0).status == "unmatched"
     assert bandit.observe("a", 1.0).status in ("unmatched", "duplicate")
-    assert bandit.lookup("a").state == "unknown"
+    assert bandit.entry("a").state == "unknown"
     bandit.decide(ROWS, id="a")
-    assert bandit.lookup("a").state == "rewarded"
+    assert bandit.entry("a").state == "rewarded"
     assert (bandit.pending.count, bandit.estimate.n) == (0, 1)
 
 
@@ -210,7 +210,7 @@ def test_the_default_comes_at_the_windows_end(clock: ManualClock) -> None:
     clock.now += DAY_US
     assert bandit.settle() == 1
     assert bandit.settle() == 0
-    assert bandit.lookup(decision.id).value == -1.0
+    assert bandit.entry(decision.id).value == -1.0
     assert bandit.estimate.theta[decision.index] == pytest.approx(-0.5)
     clock.now += 1
     assert bandit.observe(decision.id, 3.0).status == "late"
@@ -225,7 +225,7 @@ def test_silence_leaves_what_is_explored(clock: ManualClock) -> None:
     decision = bandit.decide(ROWS)
     clock.now += DAY_US
     assert bandit.sync() == 1
-    assert bandit.lookup(decision.id).state == "censored"
+    assert bandit.entry(decision.id).state == "censored"
     np.testing.assert_allclose(bandit._fold.model.decided, before, atol=1e-12)
     clock.now += 1
     assert bandit.observe(decision.id, 1.0).status == "late"
@@ -242,7 +242,7 @@ def test_every_call_settles_what_is_due(clock: ManualClock) -> None:
             bandit.decide(ROWS)
         else:
             bandit.observe("nobody", 1.0)
-        assert bandit.lookup("a").state == "censored"
+        assert bandit.entry("a").state == "censored"
         kinds = [type(record.event) for record in bandit.journal.read(0, 0, 10)]
         assert kinds[1] is Settled
 
@@ -259,10 +259,10 @@ def test_the_window_starts_with_the_activation(clock: ManualClock) -> None:
     assert bandit.pending.count == 1
     clock.now += DAY_US // 2
     assert bandit.settle() == 1  # b never took effect
-    assert (bandit.lookup("a").state, bandit.lookup("b").state) == ("pending", "voided")
+    assert (bandit.entry("a").state, bandit.entry("b").state) == ("pending", "voided")
     clock.now += DAY_US // 2
     bandit.settle()
-    assert bandit.lookup("a").state == "censored"
+    assert bandit.entry("a").state == "censored"
 
 
 def test_a_voided_decision_teaches_nothing(clock: ManualClock) -> None:
@@ -318,11 +318,11 @@ def test_a_story_is_whole(clock: ManualClock) -> None:
     start = clock.now
     clock.now += 5
     bandit.observe(decision.id, 1.0, at=start + 2)
-    story = bandit.lookup(decision.id)
+    story = bandit.entry(decision.id)
     assert (story.state, story.value, story.late, story.conflict) == ("rewarded", 1.0, False, False)
     assert (story.recorded, story.due) == (start, start + DAY_US)
     assert [(t.recorded, t.at, t.value) for t in story.told] == [(start + 5, start + 2, 1.0)]
-    assert bandit.lookup("nobody").decision is None
+    assert bandit.entry("nobody").decision is None
 
 
 def test_a_conflict_that_no_one_could_see_is_flagged(clock: ManualClock) -> None:
@@ -333,8 +333,8 @@ def test_a_conflict_that_no_one_could_see_is_flagged(clock: ManualClock) -> None
     one.observe("a", 1.0)
     assert other.observe("a", 0.0).status == "conflict"
     one.sync()
-    assert one.lookup("a").conflict
-    assert one.lookup("a") == other.lookup("a")
+    assert one.entry("a").conflict
+    assert one.entry("a") == other.entry("a")
     assert one.digest == other.digest
 
 
@@ -359,11 +359,11 @@ def test_the_past_is_as_it_was_known(clock: ManualClock) -> None:
     then = clock.now
     clock.now += 1
     bandit.observe(decision.id, 1.0)
-    assert bandit.as_of(then).lookup(decision.id).state == "pending"
+    assert bandit.as_of(then).entry(decision.id).state == "pending"
     moment = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=then)
     assert bandit.as_of(moment).digest == bandit.as_of(then).digest
     assert bandit.as_of(then + 1).digest == bandit.digest
-    assert bandit.as_of(then - 1).lookup(decision.id).state == "unknown"
+    assert bandit.as_of(then - 1).entry(decision.id).state == "unknown"
     assert bandit.as_of(then).as_of(then + 1).digest == bandit.digest
     assert bandit.as_of(then).estimate.n == 0
 
@@ -444,7 +444,7 @@ def test_what_is_pending_counts_as_much_after_a_restart(clock: ManualClock) -> N
             bandit.observe(ids[n - 20], 0.1 * rng.normal())
     bandit.save()
     again = opened(clock, policy=policy, rewards=Explicit(), journal=bandit.journal)
-    stories = [bandit.lookup(id).decision for id in ids[-20:]]
+    stories = [bandit.entry(id).decision for id in ids[-20:]]
     rows = np.array([one.x for one in stories if one is not None], dtype=np.float64)
     for one in (bandit, again, bandit.as_of(1 << 62)):
         learner = one._fold.learner

@@ -290,7 +290,7 @@ def test_ids_that_are_none(bandit: Bandit, id: Any, match: str) -> None:
         lambda: bandit.observe(id, 1.0),
         lambda: bandit.activate(id),
         lambda: bandit.void(id),
-        lambda: bandit.lookup(id),
+        lambda: bandit.entry(id),
     ]
     for call in calls:
         assert_refused(bandit, call, match)
@@ -302,7 +302,7 @@ def test_an_id_names_one_decision(bandit: Bandit) -> None:
     assert_refused(bandit, lambda: bandit.decide(other, id="a"), "ids name one decision each")
     before = bandit.journal.end(0)
     again = bandit.decide(ROWS, id="a")
-    assert again == bandit.lookup("a").decision
+    assert again == bandit.entry("a").decision
     assert bandit.journal.end(0) == before
 
 
@@ -377,7 +377,7 @@ def test_another_value_needs_a_higher_revision(bandit: Bandit) -> None:
     assert bandit.observe("b", 1.0).status == "duplicate"
     assert bandit.journal.end(0) == before
     assert bandit.observe("b", 0.0, revision=1).status == "revised"
-    assert bandit.lookup("b").value == 0.0
+    assert bandit.entry("b").value == 0.0
     bandit.observe("b", 0.5, part="click")
     with pytest.raises(RewardConflict, match="part 'click'"):
         bandit.observe("b", 0.6, part="click")

@@ -50,7 +50,7 @@ def test_threads_take_turns(kind: str, tmp_path: Path) -> None:
                 decision = bandit.decide(ROWS, id=f"{number}-{n}" if n % 2 else None)
                 (other,) = bandit.decide_many([ROWS])
                 assert bandit.observe(decision.id, float(n % 2)).status == "rewarded"
-                assert bandit.lookup(decision.id).state == "rewarded"
+                assert bandit.entry(decision.id).state == "rewarded"
                 bandit.void(other.id)
                 assert bandit.pending.count >= len(list(bandit.pending)) - 8
         except Exception as error:
@@ -103,7 +103,7 @@ def test_every_reading_sees_what_other_processes_wrote() -> None:
     one, other = opened(journal), opened(journal)
     decision = one.decide(ROWS)
     assert other.pending.count == 1
-    assert other.lookup(decision.id).state == "pending"
+    assert other.entry(decision.id).state == "pending"
     one.observe(decision.id, 1.0)
     assert other.decision_counts["rewarded"] == 1
     assert other.estimate.n == 1

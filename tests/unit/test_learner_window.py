@@ -101,7 +101,7 @@ def test_what_is_learned_is_what_has_come_by_then() -> None:
     low = shop.bandit.estimate.theta
     shop.decide()
     shop.bandit.observe(id, 1.0, revision=2)
-    assert shop.bandit.lookup(id).value == 1.0
+    assert shop.bandit.entry(id).value == 1.0
     np.testing.assert_array_equal(shop.bandit.estimate.theta, low)
 
 
@@ -158,7 +158,7 @@ def test_what_is_forgotten_is_learned_first() -> None:
     shop.clock.now += 100 * SECOND
     shop.bandit.settle()
     assert shop.known == (1, 0, 2)
-    assert shop.bandit.lookup(id).state == "unknown"
+    assert shop.bandit.entry(id).state == "unknown"
 
 
 def test_a_dormant_decision_is_a_round() -> None:

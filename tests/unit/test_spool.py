@@ -734,7 +734,7 @@ def test_a_bandit_settles_nothing_while_its_journal_is_away(moody: Moody, disk: 
     bandit.journal.forward()
     bandit.decide(OFFER)
     bandit.decide(OFFER)
-    assert bandit.lookup(early.id).state == "censored"
+    assert bandit.entry(early.id).state == "censored"
 
 
 def test_a_journal_that_fails_after_it_took_an_event(moody: Moody, disk: Disk) -> None:

@@ -80,7 +80,7 @@ class FoldView:
                 else:
                     self._follower.catch_up()
 
-    def lookup(self, id: str) -> DecisionStatus:
+    def entry(self, id: str) -> DecisionStatus:
         """All that is known of one decision."""
         check_id(id)
         with self._lock:
