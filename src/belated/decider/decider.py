@@ -290,7 +290,8 @@ class Decider:
                 self._hold(decision, choice.weight, counted and request.activated, NOT_DURABLE)
             made.append(decision)
             start += request.n_rows
-        self.unapplied.compact()
+        if hold:
+            self.unapplied.compact()
         return made
 
     def _hold(self, decision: Decision, weight: float, counted: bool, position: int) -> None:

@@ -160,9 +160,9 @@ class Follower:
         return status
 
     def _take_page(self, page: Sequence[Record], own: int) -> str:
-        status = ""
+        take, status = self._take if self._holder.holds else self.fold.take, ""
         for record in page:
-            meaning = self._take(record)
+            meaning = take(record)
             if record.position == own:
                 status = meaning
         return status
@@ -180,7 +180,8 @@ class Follower:
         return True
 
     def _take(self, record: Record) -> str:
-        if self._holder.holds and isinstance(record.event, Decision):
+        """Fold a record; a decision that was held counts by itself from now on."""
+        if isinstance(record.event, Decision):
             self._holder.release(record.event.id)
         return self.fold.take(record)
 

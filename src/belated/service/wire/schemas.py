@@ -67,8 +67,8 @@ class DecisionRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True, o
         actions: a name for each action, needed with a context; or names with a record each, where
             the features read them.
         id: your own name for the decision: the same id again gives the same decision.
-        first_attempt: true if the id is a new UUID that was never sent before: then it is not looked
-            up, which is quicker. A retry must not say so.
+        first_attempt: true if the id is a new UUID that was never sent before: it is then not
+            looked up, which is quicker. A retry must not say so.
         activated: false if the outcome clock starts only with an activation.
     """
 
