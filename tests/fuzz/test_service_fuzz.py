@@ -91,7 +91,7 @@ EXCLUDED = [
     "use_after_free",  # a decision that is void is still told of
 ]
 #: All that may be logged meanwhile: none of it has anything of a request.
-SAID = {"this learner leads", "switched", "Invalid HTTP request received."}
+SAID = {"this learner leads", "mode changed", "Invalid HTTP request received."}
 
 
 class Fuzzed:

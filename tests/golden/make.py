@@ -130,7 +130,7 @@ def make(folder: Path) -> None:
             fold = _fill(journal, bandit)
         expected["bandits"][bandit] = told(fold)
     lines = str(folder / "explicit.jsonl")
-    assert main(["journal", "export", str(path), "--bandit", "explicit", "-o", lines]) == 0
+    assert main(["journal", "export", f"sqlite:///{path}?bandit=explicit", "-o", lines]) == 0
     waiting = [event for _, event in happened()][:TAIL]
     with SpoolJournal(_Away(), folder / "spool", wait=None, clock=lambda: START) as spool:
         for event in waiting:

@@ -94,7 +94,7 @@ def test_a_snapshot_of_another_format_is_passed_over(
 def test_exported_lines_are_imported(golden: Path) -> None:
     """Into a journal of the same partitions, with the same records."""
     path = golden / "imported.db"
-    assert main(["journal", "import", str(golden / "explicit.jsonl"), str(path)]) == 0
+    assert main(["journal", "import", str(golden / "explicit.jsonl"), f"sqlite:///{path}"]) == 0
     with SQLiteJournal(path, bandit="explicit") as journal:
         check(caught_up(journal, "explicit", load=False), expected(golden)["bandits"]["explicit"])
 

@@ -210,8 +210,12 @@ def test_a_fold_stops_at_a_flipped_bit(dsn: str, bandit: str) -> None:
             with pytest.raises(CorruptEvent, match="partition 0, position 21 "):
                 reader.sync()
             assert 6 <= reader._fold.positions[0] < 21
-            assert all(reader.entry(id).state == "rewarded" for id in before)
-            assert all(reader.entry(id).state == "unknown" for id in after[10:])
+            with pytest.raises(CorruptEvent, match="partition 0, position 21 "):
+                reader.entry(before[0])  # it too would read what is new
+            (ledger,) = reader._fold.ledgers
+            known = [ledger.entry(id) for id in before]
+            assert all(one is not None and one.state == "rewarded" for one in known)
+            assert all(ledger.entry(id) is None for id in after[10:])
         with pytest.raises(CorruptEvent, match="partition 0, position 21 "):
             opened(dsn, bandit)
         flip(*damaged)

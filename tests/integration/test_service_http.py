@@ -47,7 +47,7 @@ def definitions() -> list[Definition]:
             "short",
             DelayedUCB(DIM, Gaussian()),
             Explicit(timedelta(milliseconds=200)),
-            retention=600_000,
+            retention=2_000_000,
         ),
         Definition("shared", DelayedUCB(SHARED.dim, Bernoulli()), Explicit(), features=SHARED),
     ]
