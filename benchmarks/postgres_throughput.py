@@ -44,7 +44,8 @@ from belated.ids import new_id
 from belated.journals import Journal, MemoryJournal, PostgresJournal
 from belated.journals.postgres.arrivals import check_of, mark_of
 from belated.journals.postgres.queries import query
-from belated.learner.fold import PAGE, Fold
+from belated.learner.fold import Fold
+from belated.tuning import USUAL
 
 BATCH = 128
 APPEND_GOAL, READ_GOAL = 60, 50
@@ -161,7 +162,7 @@ def reading(dsn: str, slices: int, events: list[Event]) -> Times:
         connection.execute("VACUUM ANALYZE belated.record")
 
         def fetch() -> None:
-            whose = {"bandit": journal._number, "partition": 0, "limit": PAGE}
+            whose = {"bandit": journal._number, "partition": 0, "limit": USUAL.page}
             after = count = 0
             while True:
                 found = connection.execute(query("read"), whose | {"after": after}, binary=True)
@@ -173,7 +174,7 @@ def reading(dsn: str, slices: int, events: list[Event]) -> Times:
 
         def read() -> None:
             after = 0
-            while page := journal.read(0, after, PAGE):
+            while page := journal.read(0, after, USUAL.page):
                 after = page[-1].position
             assert after == len(events)
 
