@@ -112,7 +112,7 @@ def test_all_is_well(
     monkeypatch.setattr(disk, "SYNC", 0.0)  # tests may run in memory
     monkeypatch.setattr(doctor, "FILES", 1)
     monkeypatch.setattr(doctor_sqlite, "FREE", 1)
-    spool = f'spool_dir = "{tmp_path}/spool"\nspool_limit = 100000'
+    spool = f'spool_dir = "{tmp_path}/spool"\nspool_max_bytes = 100000'
     found = examined(offers, server=spool)
     assert {one.state for one in found.values()} == {"ok"}, found
     assert EVERYWHERE | OF_STORE[open_store(offers).name] == found.keys()

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 
 from belated.events import Record
 from belated.exceptions import InvalidInput
-from belated.journals import Journal, Store, StoredBandit, open_store, split_address
+from belated.journals import Journal, SQLiteStore, Store, StoredBandit, open_store, split_address
 
 #: Records read at a time.
 PAGE = 10_000
@@ -32,6 +32,8 @@ def find_bandits(address: str) -> tuple[Store, list[StoredBandit]]:
     """Return the store at an address, and all its bandits; only the one that the address names."""
     place, name = split_address(address)
     store = open_store(place)
+    if isinstance(store, SQLiteStore) and not store.path.exists():
+        raise InvalidInput(f"{store.path}: there is no such file")
     found = store.describe()
     if not found:
         raise InvalidInput(f"{store.place} holds no bandit")

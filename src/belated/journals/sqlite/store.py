@@ -83,12 +83,8 @@ class SQLiteStore:
         _sync_folder(path.parent)
 
     def describe(self) -> list[StoredBandit]:
-        """Return what is stored of each bandit, by name; changes nothing.
-
-        Raises:
-            InvalidInput: there is no such file.
-        """
-        return stored_bandits(self.path)
+        """Return what is stored of each bandit, by name; changes nothing."""
+        return stored_bandits(self.path) if self.path.exists() else []
 
     def create_tables(self) -> None:
         """They are made with the file."""
