@@ -26,7 +26,7 @@ def serving(
         head: what stands in its file besides.
         environment: of the process.
     """
-    lines = [head, "[database]", f'dsn = "{dsn}"']
+    lines = [head, "[store]", f'address = "{dsn}"']
     for name, settings in bandits.items():
         lines += [f"[bandits.{name}]", *(f'{key} = "{value}"' for key, value in settings.items())]
     with tempfile.TemporaryDirectory() as folder:

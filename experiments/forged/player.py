@@ -88,7 +88,7 @@ def play(
         records = BEFORE + len(truth) + told + attacker.taken
         state = _state_at(records, caller, path)
     caller.close()
-    return Played(regret, choices, told, state["n"] - 1, attacker.answers)
+    return Played(regret, choices, told, state["observations"] - 1, attacker.answers)
 
 
 def _begin(port: int, bandit: str, caller: Caller, dim: int) -> None:

@@ -58,7 +58,7 @@ def play_all(dsn: str, runs: Sequence[Run], horizon: int) -> tuple[pd.DataFrame,
         kind of reward that an attacker sent in a run, with what was answered, and how often.
     """
     bandits = {run.bandit: run.settings for run in runs}
-    head = '[tokens]\nkeys_env = "TOKEN_KEYS"'
+    head = '[tokens]\nsecrets_env = "TOKEN_KEYS"'
     keys = f"{NAME}:{base64.b64encode(SECRET).decode()}"
     with (
         serving(dsn, bandits, head=head, TOKEN_KEYS=keys) as port,
