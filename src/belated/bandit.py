@@ -7,20 +7,17 @@ import threading
 import warnings
 import weakref
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from datetime import datetime, timedelta
 from types import TracebackType
-from typing import Any, Self, get_args
+from typing import Any, Self
 
 import numpy as np
 
-from belated.decider import UNIFORM, Decider, Mode, ParsedRequest, check_same
+from belated.decider import MODES, UNIFORM, Decider, Mode, ParsedRequest, check_same
 from belated.events import Activation, Decision, ModeChanged, Void
 from belated.exceptions import (
     FallbackWarning,
     InvalidInput,
-    JournalReadUnavailable,
-    JournalUnavailable,
     ReadOnly,
     RewardConflict,
 )
@@ -134,8 +131,7 @@ class Bandit(FoldView):
 
     def _use(self, fold: Fold, baseline: int | str) -> None:
         """Decide with what a fold has learned."""
-        self._fold = fold
-        self._baseline = baseline
+        self._fold, self._baseline = fold, baseline
         self._decider = Decider(
             self.policy,
             LiveModel(fold, using=self._using),
@@ -171,7 +167,7 @@ class Bandit(FoldView):
             self._check_open()
             if id is not None:
                 check_id(id)
-                self._look()  # another process may have used it
+                self._follower.look()  # another process may have used it
                 known = self._known(id)
                 if known is not None:
                     return self._again(known, rows, actions)
@@ -238,22 +234,10 @@ class Bandit(FoldView):
         return made
 
     def _obey(self) -> None:
-        """Decide as the journal says."""
-        for mode in get_args(Mode):
+        """Decide as the journal says; a mode of a newer release changes nothing."""
+        for mode in MODES:
             if mode == self._fold.mode:
                 self._decider.change_mode(mode)
-
-    def _look(self) -> None:
-        """Fold all that is new, unless the journal is away and takes events all the same."""
-        if not self._follower.behind:
-            with suppress(JournalReadUnavailable):
-                self._follower.catch_up()
-        elif self._follower.follow() and self._follower.behind:
-            message = (
-                "the bandit is catching up with its journal after an outage, and does not know yet "
-                "whether this id was used: try again in a moment, or decide without an id"
-            )
-            raise JournalUnavailable(message)
 
     def _known(self, id: str) -> Decision | None:
         """The decision that was made under an id, here or elsewhere."""
@@ -293,15 +277,9 @@ class Bandit(FoldView):
         with self._lock:
             self._check_open()
             fold = self._fold
-            when = self._clock() if at is None else as_event_time(at)
+            low, high = fold.min_reward, fold.max_reward
             event = reported_reward(
-                id,
-                value,
-                when,
-                part,
-                revision,
-                min_reward=fold.min_reward,
-                max_reward=fold.max_reward,
+                id, value, self._time(at), part, revision, min_reward=low, max_reward=high
             )
             meaning = fold.ledgers[route(event, self.journal.partitions)].meaning(event)
             if meaning == "conflict":
@@ -332,10 +310,9 @@ class Bandit(FoldView):
             self._check_open()
             self._follower.catch_up()
             before = self._fold.counts
-            partitions = range(self.journal.partitions)
-            events = [event for p in partitions for event in self._follower.due(p)]
-            if events:
-                self._follower.append(events)
+            due = [self._follower.due(p) for p in range(self.journal.partitions)]
+            if any(due):
+                self._follower.append([event for events in due for event in events])
             after = self._fold.counts
             return sum(before[state] - after[state] for state in ("dormant", "pending"))
 
@@ -347,9 +324,8 @@ class Bandit(FoldView):
                 ``baseline``: without a model. ``off``: not at all; rewards are accepted.
             reason: why, for whoever asks later.
         """
-        if mode not in get_args(Mode):
-            modes = ", ".join(get_args(Mode))
-            raise InvalidInput(f"mode is {mode!r}: one of {modes} was expected", mode)
+        if mode not in MODES:
+            raise InvalidInput(f"mode is {mode!r}: one of {', '.join(MODES)} was expected", mode)
         with self._lock:
             self._check_open()
             self._follower.append([ModeChanged(self._clock(), mode, reason)])

@@ -232,9 +232,11 @@ def _check_rewards(
             assert key_of(id) in unmatched, f"the reward of {id!r} was lost"
             continue
         assert story.state == "rewarded"
-        assert not any(one.value != writers.value_of(id, one.part) for one in story.told)
-        assert part in {one.part for one in story.told}, f"a part of the reward of {id!r} was lost"
-        last = max(story.told, key=lambda one: (one.at, one.part))
+        assert not any(one.value != writers.value_of(id, one.part) for one in story.reported)
+        assert part in {one.part for one in story.reported}, (
+            f"a part of the reward of {id!r} was lost"
+        )
+        last = max(story.reported, key=lambda one: (one.at, one.part))
         assert story.value == last.value
 
 

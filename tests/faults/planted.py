@@ -20,7 +20,7 @@ from belated.events import Decision, Reward, Settled
 from belated.journals import Journal
 from belated.journals.memory.coordination import MemoryCoordinationStore
 from belated.learner import Fold, LearnerAdapter
-from belated.ledger import Ledger, Told, entries, entry_store, unmatched
+from belated.ledger import Ledger, ReportedReward, entries, entry_store, unmatched
 from belated.ledger.unmatched import UnmatchedEvents
 from belated.rewards import Rewards
 from belated.service.learning.learning_service import LearningService
@@ -66,7 +66,7 @@ def revision_order_ignored(patch: pytest.MonkeyPatch) -> None:
     """What came last counts, whatever its revision."""
     value_of = entries.value_of
 
-    def last(told: Sequence[Told], rewards: Rewards) -> tuple[float, bool]:
+    def last(told: Sequence[ReportedReward], rewards: Rewards) -> tuple[float, bool]:
         parts = {one.part: msgspec.structs.replace(one, revision=0) for one in told}
         return value_of(list(parts.values()), rewards)
 

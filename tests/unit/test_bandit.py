@@ -321,7 +321,7 @@ def test_a_story_is_whole(clock: ManualClock) -> None:
     story = bandit.entry(decision.id)
     assert (story.state, story.value, story.late, story.conflict) == ("rewarded", 1.0, False, False)
     assert (story.recorded, story.due) == (start, start + DAY_US)
-    assert [(t.recorded, t.at, t.value) for t in story.told] == [(start + 5, start + 2, 1.0)]
+    assert [(t.recorded, t.at, t.value) for t in story.reported] == [(start + 5, start + 2, 1.0)]
     assert bandit.entry("nobody").decision is None
 
 

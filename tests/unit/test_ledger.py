@@ -547,9 +547,9 @@ def test_the_entry_of_an_unknown_id_is_none() -> None:
 def test_an_entry_tells_its_rewards() -> None:
     """Those that were replaced too."""
     story = DecisionStatus((20, decided()), (21, told(1.0, at=3)))
-    assert [(one.recorded, one.at, one.value) for one in story.entry().told] == [(21, 3, 1.0)]
+    assert [(one.recorded, one.at, one.value) for one in story.entry().reported] == [(21, 3, 1.0)]
     story.tell((22, told(2.0, "", 1)))
-    assert [one.value for one in story.entry().told] == [1.0, 2.0]
+    assert [one.value for one in story.entry().reported] == [1.0, 2.0]
 
 
 def test_the_pending_are_listed_with_their_stamps() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Protocol
 
 from belated.events import Decision, Event, Record, Settled
@@ -126,6 +127,23 @@ class Follower:
             return False
         self._save_in_passing()
         return True
+
+    def look(self) -> None:
+        """Fold all that is new, unless the journal is away and accepts events all the same.
+
+        Raises:
+            JournalUnavailable: there is more than one call may fold: whether an id was used is not
+                known yet.
+        """
+        if not self.behind:
+            with suppress(JournalReadUnavailable):
+                self.catch_up()
+        elif self.follow() and self.behind:
+            message = (
+                "the bandit is catching up with its journal after an outage, and does not know yet "
+                "whether this id was used: try again in a moment, or decide without an id"
+            )
+            raise JournalUnavailable(message)
 
     def save(self) -> None:
         """Save a snapshot of every partition."""

@@ -97,7 +97,7 @@ class FoldView:
                 conflict=entry.conflict,
                 recorded=entry.recorded,
                 due=entry.due,
-                told=entry.told,
+                reported=entry.reported,
             )
 
     def _decision(self, id: str, entry: Entry) -> Decision:

@@ -6,7 +6,7 @@ the ``ledger`` reads records into the book; ``columns``, ``index`` and ``parked`
 """
 
 from belated.ledger.decision_history import DecisionHistory
-from belated.ledger.entries import Entry, Facts, State, Told, Verdict, judge
+from belated.ledger.entries import Entry, Facts, ReportedReward, State, Verdict, judge
 from belated.ledger.ledger import Ledger
 from belated.ledger.listener import LedgerListener
 
@@ -16,8 +16,8 @@ __all__ = [
     "Facts",
     "Ledger",
     "LedgerListener",
+    "ReportedReward",
     "State",
-    "Told",
     "Verdict",
     "judge",
 ]

@@ -11,8 +11,12 @@ from enum import IntEnum
 
 import msgspec
 
-from belated.events import Reward, encode
+from belated.events import Record, Reward, decode, encode
+from belated.exceptions import UnknownEvent
 from belated.rewards import Rewards, reduced
+
+#: Beyond any time that fits into a column.
+LONG = 1 << 63
 
 
 class State(IntEnum):
@@ -26,7 +30,7 @@ class State(IntEnum):
     VOIDED = 5
 
 
-class Told(msgspec.Struct, frozen=True, gc=False, array_like=True):
+class ReportedReward(msgspec.Struct, frozen=True, gc=False, array_like=True):
     """A reward as it was told, and when the journal took it first."""
 
     recorded: int
@@ -45,7 +49,7 @@ class Facts(msgspec.Struct, gc=False, array_like=True):
         activation: when the journal first took an activation.
         void: whether it was voided.
         rival: whether another decision was made under its id.
-        told: the rewards.
+        reported: the rewards.
     """
 
     recorded: int
@@ -53,14 +57,14 @@ class Facts(msgspec.Struct, gc=False, array_like=True):
     activation: int | None = None
     void: bool = False
     rival: bool = False
-    told: Sequence[Told] = ()
+    reported: Sequence[ReportedReward] = ()
 
     @property
     def plain(self) -> bool:
         """Whether there is nothing but the decision, and one reward at most, in one part."""
-        if self.activation is not None or self.void or self.rival or len(self.told) > 1:
+        if self.activation is not None or self.void or self.rival or len(self.reported) > 1:
             return False
-        return not any(one.part or one.revision for one in self.told)
+        return not any(one.part or one.revision for one in self.reported)
 
 
 class Verdict(msgspec.Struct, frozen=True, gc=False):
@@ -83,7 +87,7 @@ class Entry(msgspec.Struct, frozen=True):
         recorded: when the journal took it.
         position: where it is in its partition of the journal.
         due: when its window ends, None if it has none.
-        told: the rewards, those that were replaced too as long as they are known.
+        reported: the rewards, those that were replaced too as long as they are known.
     """
 
     state: str
@@ -93,7 +97,7 @@ class Entry(msgspec.Struct, frozen=True):
     recorded: int
     position: int
     due: int | None
-    told: list[Told]
+    reported: list[ReportedReward]
 
 
 def judge(facts: Facts, watermark: int, rewards: Rewards, retention: int | None) -> Verdict:
@@ -105,13 +109,13 @@ def judge(facts: Facts, watermark: int, rewards: Rewards, retention: int | None)
     >>> judge(Facts(recorded=0), watermark=5, rewards=week, retention=None).state.name
     'PENDING'
     >>> told = [Told(recorded=3, at=2, value=1.0)]
-    >>> judge(Facts(recorded=0, told=told), 5, week, None).value
+    >>> judge(Facts(recorded=0, reported=told), 5, week, None).value
     1.0
     """
     rival = facts.rival
     if facts.void:
         return Verdict(State.VOIDED, conflict=rival)
-    told = facts.told
+    told = facts.reported
     if retention is not None:
         told = [one for one in told if one.recorded <= facts.recorded + retention]
     due = due_of(facts, rewards)
@@ -136,13 +140,13 @@ def due_of(facts: Facts, rewards: Rewards) -> int | None:
     return None if window is None else start + window
 
 
-def value_of(told: Sequence[Told], rewards: Rewards) -> tuple[float, bool]:
+def value_of(told: Sequence[ReportedReward], rewards: Rewards) -> tuple[float, bool]:
     """The value of all parts, and whether two rewards contradict each other.
 
     Of one part the highest revision counts. Two of the same revision are a conflict if their values
     differ; the one with the least bytes counts, so that everyone chooses the same.
     """
-    parts: dict[str, Told] = {}
+    parts: dict[str, ReportedReward] = {}
     conflict: dict[str, bool] = {}
     for one in told:
         other = parts.get(one.part)
@@ -163,7 +167,7 @@ def same_value(one: float, other: float) -> bool:
     return one == other
 
 
-def _bytes(one: Told) -> bytes:
+def _bytes(one: ReportedReward) -> bytes:
     # Id, part and revision are the same for all that are compared; -0.0 is the same value as 0.0.
     return encode(Reward("", one.at, one.value + 0.0))
 
@@ -173,14 +177,14 @@ def meaning_of(facts: Facts, reward: Reward) -> str:
     if facts.void:
         return "voided"
     place = reward.part, reward.revision
-    values = [one.value for one in facts.told if (one.part, one.revision) == place]
+    values = [one.value for one in facts.reported if (one.part, one.revision) == place]
     if values:
         known = any(same_value(value, reward.value) for value in values)
         return "duplicate" if known else "conflict"
-    return "revised" if facts.told else "rewarded"
+    return "revised" if facts.reported else "rewarded"
 
 
-def with_one_more(told: Sequence[Told], new: Told) -> list[Told]:
+def with_one_more(told: Sequence[ReportedReward], new: ReportedReward) -> list[ReportedReward]:
     """All that was told, without what says nothing more: a retry came later in every way."""
     kept = []
     for one in told:
@@ -191,7 +195,21 @@ def with_one_more(told: Sequence[Told], new: Told) -> list[Told]:
     return [*kept, new]
 
 
-def _covers(one: Told, other: Told) -> bool:
+def _covers(one: ReportedReward, other: ReportedReward) -> bool:
     same = one.part == other.part and one.revision == other.revision
     earlier = one.recorded <= other.recorded and one.at <= other.at
     return same and earlier and same_value(one.value, other.value)
+
+
+def held_time(at: int) -> int:
+    """A time that fits into a column: no client's clock may stop the fold."""
+    return max(0, min(at, LONG - 1))
+
+
+def unknown_event(record: Record) -> UnknownEvent:
+    """Return the error for an event that only a newer release can read, with its place."""
+    try:
+        decode(encode(record.event))
+    except UnknownEvent as error:
+        return UnknownEvent(error.version, error.kind, (record.partition, record.position))
+    raise AssertionError("an event that can be read is not opaque")

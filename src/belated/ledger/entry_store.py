@@ -21,8 +21,8 @@ from belated.ledger.columns import (
 from belated.ledger.entries import (
     Entry,
     Facts,
+    ReportedReward,
     State,
-    Told,
     Verdict,
     due_of,
     judge,
@@ -73,10 +73,10 @@ class EntryStore:
 
     def _read(self, number: int) -> Facts:
         rows, i = self._rows, number - self._rows.base
-        told: list[Told] = []
+        told: list[ReportedReward] = []
         if rows.told_recorded[i] != NONE:
-            told = [Told(rows.told_recorded[i], rows.told_at[i], rows.value[i])]
-        return Facts(rows.recorded[i], bool(rows.flags[i] & ACTIVATED), told=told)
+            told = [ReportedReward(rows.told_recorded[i], rows.told_at[i], rows.value[i])]
+        return Facts(rows.recorded[i], bool(rows.flags[i] & ACTIVATED), reported=told)
 
     def _review(self, number: int) -> None:
         """Judge anew, and tell what has changed."""
@@ -88,10 +88,10 @@ class EntryStore:
             self._retention,
         )
         self._apply(number, verdict)
-        if facts is not None and facts.plain and (verdict.state == REWARDED or not facts.told):
+        if facts is not None and facts.plain and (verdict.state == REWARDED or not facts.reported):
             del self._facts[number]  # the columns hold it all
             rows, i = self._rows, number - self._rows.base
-            for one in facts.told:
+            for one in facts.reported:
                 rows.told_recorded[i], rows.told_at[i] = one.recorded, one.at
 
     def _apply(self, number: int, verdict: Verdict) -> None:
@@ -148,7 +148,7 @@ class EntryStore:
             recorded=rows.recorded[i],
             position=rows.position[i],
             due=due_of(facts, self.rewards),
-            told=list(facts.told),
+            reported=list(facts.reported),
         )
 
     def meaning(self, reward: Reward) -> str:

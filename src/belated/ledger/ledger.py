@@ -23,10 +23,8 @@ from belated.events import (
     Reward,
     Settled,
     Void,
-    decode,
     encode,
 )
-from belated.exceptions import UnknownEvent
 from belated.ids import key_of
 from belated.ledger.columns import (
     ACTIVATED,
@@ -36,10 +34,13 @@ from belated.ledger.columns import (
     NONE,
 )
 from belated.ledger.entries import (
+    LONG,
+    ReportedReward,
     State,
-    Told,
+    held_time,
     meaning_of,
     same_value,
+    unknown_event,
     with_one_more,
 )
 from belated.ledger.entry_store import AWAITED, NOTHING, OBSERVED, ROLE, EntryStore
@@ -50,8 +51,6 @@ from belated.rewards import Rewards
 from belated.tuning import USUAL, Tuning
 
 DORMANT, PENDING, REWARDED = State.DORMANT, State.PENDING, State.REWARDED
-#: Beyond any time that fits into a column.
-_LONG = 1 << 63
 
 
 class Ledger(EntryStore):
@@ -78,7 +77,6 @@ class Ledger(EntryStore):
     ) -> None:
         super().__init__(rewards, changes, retention)
         self._recent = tuning.recent
-        # Forgotten decisions at the front leave when there are this many, and a third of all.
         self._dropped = tuning.dropped
         #: Events by status.
         self.counters: Counter[str] = Counter()
@@ -114,7 +112,7 @@ class Ledger(EntryStore):
         elif kind is ModeChanged:
             status = "switched"
         elif kind is Opaque:
-            raise _unknown(record)
+            raise unknown_event(record)
         else:
             status = self._told(event, record.recorded)  # type: ignore[arg-type]
         self.counters[status] += 1
@@ -133,7 +131,7 @@ class Ledger(EntryStore):
             decision.activated
             and self._latest <= recorded
             and self.watermark < due
-            and 0 <= at < _LONG
+            and 0 <= at < LONG
             and key not in self._parked.events
         ):
             number = self._rows.base + len(self._rows) + len(fresh)
@@ -160,7 +158,7 @@ class Ledger(EntryStore):
         live = decision.activated
         state = PENDING if live else DORMANT
         flags = ACTIVATED | EXPECTED if live else 0
-        self._rows.append(state, flags, recorded, record.position, _held(decision.at), crc)
+        self._rows.append(state, flags, recorded, record.position, held_time(decision.at), crc)
         self.counts[state] += 1
         self.changes.enter(number, decision, live)
         if self._soonest == math.inf:  # nothing was to come; see again
@@ -173,7 +171,7 @@ class Ledger(EntryStore):
 
     def _decided_again(self, number: int, decision: Decision, record: Record, crc: int) -> str:
         rows, i = self._rows, number - self._rows.base
-        recorded, at = record.recorded, _held(decision.at)
+        recorded, at = record.recorded, held_time(decision.at)
         same = (at, crc) == (rows.at[i], rows.crc[i])
         if not same and (at, crc) < (rows.at[i], rows.crc[i]):
             self._replace(number, decision, record.position, crc)
@@ -197,7 +195,7 @@ class Ledger(EntryStore):
             self.changes.retract(number)
         elif role == AWAITED:
             self.changes.remove_pending(number)
-        rows.position[i], rows.at[i], rows.crc[i] = position, _held(decision.at), crc
+        rows.position[i], rows.at[i], rows.crc[i] = position, held_time(decision.at), crc
         rows.flags[i] = rows.flags[i] & ~ACTIVATED | ACTIVATED * decision.activated
         self.changes.enter(number, decision)
         if role != NOTHING:
@@ -217,7 +215,7 @@ class Ledger(EntryStore):
             or fresh.told_recorded != NONE
             or reward.part
             or reward.revision
-            or not 0 <= reward.at < _LONG
+            or not 0 <= reward.at < LONG
             or recorded > fresh.recorded + self._patience
         ):
             return self._told(reward, recorded)
@@ -264,7 +262,7 @@ class Ledger(EntryStore):
             if told == NONE and rows.state[i] == PENDING:
                 rows.state[i] = REWARDED
                 rows.value[i] = reward.value
-                at = reward.at if 0 <= reward.at < _LONG else _held(reward.at)
+                at = reward.at if 0 <= reward.at < LONG else held_time(reward.at)
                 rows.told_recorded[i], rows.told_at[i] = recorded, at
                 self.counts[PENDING] -= 1
                 self.counts[REWARDED] += 1
@@ -282,8 +280,9 @@ class Ledger(EntryStore):
                 return "duplicate"
         facts = self._facts_of(number)
         status = meaning_of(facts, reward)
-        one = Told(recorded, _held(reward.at), reward.value, reward.part, reward.revision)
-        facts.told = with_one_more(facts.told, one)
+        at, part, revision = held_time(reward.at), reward.part, reward.revision
+        one = ReportedReward(recorded, at, reward.value, part, revision)
+        facts.reported = with_one_more(facts.reported, one)
         self._review(number)
         if status == "rewarded" and rows.flags[i] & LATE:
             return "late"
@@ -399,16 +398,3 @@ class Ledger(EntryStore):
         if number < rows.base + len(rows):
             oldest = min(oldest, rows.recorded[number - rows.base])
         return oldest + self._retention + 1 + self._retention // 16
-
-
-def _held(at: int) -> int:
-    """A time that fits into a column: no client's clock may stop the fold."""
-    return max(0, min(at, _LONG - 1))
-
-
-def _unknown(record: Record) -> UnknownEvent:
-    try:
-        decode(encode(record.event))
-    except UnknownEvent as error:
-        return UnknownEvent(error.version, error.kind, (record.partition, record.position))
-    raise AssertionError("an event that can be read is not opaque")

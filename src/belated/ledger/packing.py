@@ -11,7 +11,7 @@ from belated.exceptions import InvalidInput
 from belated.ledger.columns import FORGOTTEN
 from belated.ledger.entries import Facts
 from belated.ledger.ledger import Ledger
-from belated.ledger.unmatched import Told
+from belated.ledger.unmatched import DecisionEvent
 
 #: Of all pieces of a snapshot. One with another number is not read: then the journal is.
 VERSION = 1
@@ -96,7 +96,7 @@ def unpack(ledger: Ledger, pieces: dict[str, bytes]) -> None:
     ledger._index.restore(pieces["ledger keys"], head.base, gone)
 
 
-def _told(data: bytes) -> Told:
+def _told(data: bytes) -> DecisionEvent:
     event = decode(data)
-    assert isinstance(event, Told)  # nothing else is ever parked
+    assert isinstance(event, DecisionEvent)  # nothing else is ever parked
     return event

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from belated.events import Decision
-from belated.ledger.entries import Told
+from belated.ledger.entries import ReportedReward
 
 
 class Receipt(msgspec.Struct, frozen=True, gc=False):
@@ -37,7 +37,7 @@ class DecisionStatus(msgspec.Struct, frozen=True):
         conflict: whether two rewards or two decisions contradict each other.
         recorded: when the journal took it, in microseconds since 1970.
         due: when its window ends, None if it has none.
-        told: its rewards.
+        reported: its rewards.
     """
 
     id: str
@@ -48,4 +48,4 @@ class DecisionStatus(msgspec.Struct, frozen=True):
     conflict: bool = False
     recorded: int | None = None
     due: int | None = None
-    told: list[Told] = []
+    reported: list[ReportedReward] = []

@@ -8,7 +8,7 @@ from collections import deque
 from belated.events import Activation, Reward, Void
 from belated.ledger.entries import same_value
 
-Told = Activation | Reward | Void
+DecisionEvent = Activation | Reward | Void
 
 
 class UnmatchedEvents:
@@ -24,10 +24,10 @@ class UnmatchedEvents:
     """
 
     def __init__(self) -> None:
-        self.events: dict[bytes, list[tuple[int, Told]]] = {}
+        self.events: dict[bytes, list[tuple[int, DecisionEvent]]] = {}
         self._since: deque[tuple[int, bytes]] = deque()
 
-    def add(self, key: bytes, event: Told, recorded: int) -> bool:
+    def add(self, key: bytes, event: DecisionEvent, recorded: int) -> bool:
         """Park an event; False if one that says the same is there already."""
         waiting = self.events.setdefault(key, [])
         for since, other in waiting:
@@ -37,7 +37,7 @@ class UnmatchedEvents:
         self._since.append((recorded, key))
         return True
 
-    def take(self, key: bytes) -> list[tuple[int, Told]]:
+    def take(self, key: bytes) -> list[tuple[int, DecisionEvent]]:
         """The events of a decision that has come."""
         if not self.events:
             return []
@@ -65,14 +65,14 @@ class UnmatchedEvents:
                 self.events.pop(key, None)
         return count
 
-    def restore(self, events: dict[bytes, list[tuple[int, Told]]]) -> None:
+    def restore(self, events: dict[bytes, list[tuple[int, DecisionEvent]]]) -> None:
         """Take these events."""
         self.events = events
         since = sorted((recorded, key) for key, all in events.items() for recorded, _ in all)
         self._since = deque(since)
 
 
-def _says_the_same(one: Told, other: Told) -> bool:
+def _says_the_same(one: DecisionEvent, other: DecisionEvent) -> bool:
     if type(one) is Reward and type(other) is Reward:
         same = one.part == other.part and one.revision == other.revision
         return same and same_value(one.value, other.value)

@@ -11,10 +11,10 @@ from belated.families import Bernoulli, Gaussian
 from belated.testing.simulator.messages import (
     REFUSED,
     Answer,
+    DecisionEvent,
     DecisionRequest,
     Request,
     Server,
-    Told,
 )
 from belated.testing.simulator.schedule import DAY, HOUR, SECOND
 from belated.testing.simulator.world import World
@@ -96,7 +96,7 @@ class Client:
         rng, at = self._rng, self._now()
         value, other = rng.choice(self._values), rng.choice(self._values)
         plain = Reward(id, at, value)
-        told: list[list[Told]] = [
+        told: list[list[DecisionEvent]] = [
             [plain],
             [Reward(id, at, other, "click"), plain],  # in parts
             [plain, Reward(id, at, other, revision=1)],  # corrected
@@ -109,7 +109,7 @@ class Client:
         for one in rng.choice(told) if rng.random() < 0.5 else told[0]:
             self._later(one)
 
-    def _later(self, what: Told) -> None:
+    def _later(self, what: DecisionEvent) -> None:
         delay = self._rng.choice([0.01, 0.3, 2.0]) * self._rng.expovariate(1.0)
         far = HOUR * self._rng.choice([0, 0, 0, 30])
         self._world.schedule.after(delay * self._world.knobs.span + far, partial(self._ask, what))

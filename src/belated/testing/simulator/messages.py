@@ -22,8 +22,8 @@ class DecisionRequest:
     activated: bool = True
 
 
-Told = Activation | Reward | Void
-Request = DecisionRequest | Told
+DecisionEvent = Activation | Reward | Void
+Request = DecisionRequest | DecisionEvent
 #: Decisions, or the status of what was told.
 Answer = list[Decision] | str
 Reply = Callable[[Answer], None]
