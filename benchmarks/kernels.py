@@ -71,7 +71,7 @@ class Ours:
 
     def round(self, rows: Matrix, y: float) -> None:
         model = self.model
-        index, _, _, weight = model.upper(rows, WIDTH)
+        index, _, _, weight = model.argmax_ucb(rows, WIDTH)
         x = rows[index]
         model.add_pending(x, weight)
         model.learn(x, y)

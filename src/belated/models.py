@@ -84,7 +84,7 @@ class Model:
     >>> from belated import Bernoulli
     >>> model = Model(Prior.ridge(2), Bernoulli())
     >>> x = np.array([0.5, 1.0])
-    >>> index, ties, mean, weight = model.upper([x], width=2.0)
+    >>> index, ties, mean, weight = model.argmax_ucb([x], width=2.0)
     >>> model.add_pending(x, weight)
     >>> model.pending, model.n
     (1, 0)
@@ -150,7 +150,7 @@ class Model:
         """Linear predictors and standard deviations of rows, pending decisions counted."""
         return self._kernels.score(self.table(rows), self.theta, self.decided)
 
-    def upper(self, rows: Any, width: float, u: float = 0.0) -> tuple[int, int, float, float]:
+    def argmax_ucb(self, rows: Any, width: float, u: float = 0.0) -> tuple[int, int, float, float]:
         """The row with the greatest xᵀθ̂ + width · sd (Alg. 1, l. 6).
 
         Returns its index, how many rows tied for it, its mean, and the weight g'(η)/φ with which
@@ -182,7 +182,7 @@ class Model:
         share: float,
         gram: bool,
     ) -> list[tuple[int, int, float, float]]:
-        """:meth:`upper` for one table of rows after the other, each choice expected by the next.
+        """Do :meth:`argmax_ucb` for one table after the other, each choice pending for the next.
 
         Args:
             rows: of all tables, one after the other.

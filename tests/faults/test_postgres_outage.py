@@ -67,7 +67,7 @@ def test_callers_are_answered_while_the_server_is_away(
         if path.exists():
             journal = PostgresJournal(through, bandit="offers")
             with SpoolJournal(journal, path) as spool:
-                assert spool.status.waiting == 0
+                assert spool.status.queued == 0
     found = harness.assert_nothing_lost(crowd)
     lines = crowd.told("decision", "reward", "refused")
     worst = max(took for *_, took in lines)

@@ -103,7 +103,7 @@ def test_what_waits_in_a_spool_is_handed_over(golden: Path) -> None:
     """In order, byte for byte."""
     journal = MemoryJournal()
     with SpoolJournal(journal, golden / "spool", wait=None) as spool:
-        assert spool.status.waiting == 0
+        assert spool.status.queued == 0
         records = journal.read(0, 0, 1_000)
     assert [encode(one.event).hex() for one in records] == expected(golden)["spool"]
 

@@ -203,7 +203,7 @@ def _append_slowly(journal: PostgresJournal, events: list[Settled], pause: float
     arrivals = Arrivals(journal._number, homes, events, None)
 
     def work(talk: Talk) -> None:
-        talk.ask("append", **arrivals.values)
+        talk.run_query("append", **arrivals.values)
         time.sleep(pause)
 
     journal._session.transact(work)

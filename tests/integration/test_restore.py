@@ -64,10 +64,10 @@ def test_a_decider_that_is_ahead_of_the_journal_recovers(
         wipe(postgres.dsn, "restored")
         decide(5)  # while there are no tables
         assert offers.spool is not None
-        assert offers.spool.away
+        assert offers.spool.journal_down
         # In one transaction: a decider must not write into tables that are not filled yet.
         program("pg_restore", "--single-transaction", "-d", dsn, tmp_path / "backup")
-        eventually(lambda: offers.spool is not None and offers.spool.waiting == 0)
+        eventually(lambda: offers.spool is not None and offers.spool.queued == 0)
         with served(create_app([OFFERS], dsn, learn=True)):
             eventually(lambda: offers.version == 30, "it stays with the model of before")
             assert offers.decider.model.n == 15

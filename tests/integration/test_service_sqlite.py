@@ -152,12 +152,12 @@ def test_while_another_holds_the_file_events_wait_in_the_spool(
             made = [http.post("/v1/offers/decisions", json={"rows": ROWS}) for _ in range(3)]
             assert [one.status_code for one in made] == [201] * 3
             assert offers.spool is not None
-            assert offers.spool.away
+            assert offers.spool.journal_down
             assert http.get("/readyz").status_code in (200, 503)  # it answers
         finally:
             other.execute("ROLLBACK")
             other.close()
-        eventually(lambda: offers.spool is not None and offers.spool.waiting == 0)
+        eventually(lambda: offers.spool is not None and offers.spool.queued == 0)
         # One may be in the file twice: it was given to the spool while its commit was under way.
         eventually(lambda: http.get("/v1/offers").json()["version"] >= 4)
         assert http.get("/v1/offers").json()["pending"] == 4

@@ -290,7 +290,7 @@ class LedgerMachine(RuleBasedStateMachine):
         """Tell both."""
         record = Record(0, len(self.records) + 1, self.now, event)
         self.records.append(record)
-        self.oracle.tell(record)
+        self.oracle.apply_record(record)
         self.statuses.append(self.ledger.fold(record))
 
     @rule(gap=st.integers(1, 6))
@@ -342,7 +342,7 @@ def test_the_ledger_agrees_with_the_oracle_after_every_record(world: World) -> N
     recorder = Recorder()
     ledger, oracle = world.ledger(recorder, []), world.oracle([])
     for count, record in enumerate(world.records, 1):
-        oracle.tell(record)
+        oracle.apply_record(record)
         ledger.fold(record)
         check(ledger, recorder, oracle, world.records[:count])
 

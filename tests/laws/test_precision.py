@@ -95,7 +95,7 @@ class Ledger:
 
     def add_pending(self, x: Vector, _: float, __: int) -> None:
         """A row is chosen."""
-        weight = self.model.upper([x], 1.0)[3]
+        weight = self.model.argmax_ucb([x], 1.0)[3]
         self.model.add_pending(x, weight)
         self.pending.append((x, weight))
         self.decided += weight * np.outer(x, x)

@@ -34,7 +34,7 @@ class Kept:
 
     def weight(self, x: Vector) -> float:
         """The information of a row at its linear predictor, as it is frozen at the choice."""
-        return self.model.upper(x[None, :], 0.0)[3]
+        return self.model.argmax_ucb(x[None, :], 0.0)[3]
 
     def add_pending(self, x: Vector) -> int:
         """A decision for this row."""

@@ -66,7 +66,7 @@ def test_roots_that_are_renewed_do_not_drift(dim: int, family: Family, full: boo
             decided += (part * frozen[last:t, None]).T @ part
             model.renew(observed, decided)
             last = t
-        frozen[t] = model.upper(x[None, :], 0.0)[3]
+        frozen[t] = model.argmax_ucb(x[None, :], 0.0)[3]
         model.add_pending(x, float(frozen[t]))
         learned[t] = model.learn(x, float(rewards[t]))
     found = drift(model.observed, rows, learned, rng), drift(model.decided, rows, frozen, rng)

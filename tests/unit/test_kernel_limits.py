@@ -103,7 +103,7 @@ def test_a_family_of_ones_own_runs_like_a_built_in_one(chosen: Kernels) -> None:
     for k in range(150):
         x, y = rng.normal(size=4), float(rng.integers(0, 2))
         for model in (own, built_in):
-            model.add_pending(x, model.upper([x], 1.0)[3])
+            model.add_pending(x, model.argmax_ucb([x], 1.0)[3])
             weight = model.learn(x, y)
             model.revise(x, y, 0.9 * y)
             if k % 3 == 0:

@@ -89,7 +89,7 @@ class DecisionStatus:
         for recorded, event in told:
             record = Record(0, len(self.statuses) + 1, recorded, event)
             self.statuses.append(self.ledger.fold(record))
-            self.oracle.tell(record)
+            self.oracle.apply_record(record)
         for id, outcome in self.oracle.entries.items():
             entry = self.entry(id)
             assert (entry.state, entry.value) == (outcome.state, outcome.value)

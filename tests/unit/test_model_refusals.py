@@ -30,7 +30,7 @@ def busy(request: pytest.FixtureRequest) -> Busy:
         made = Model(Prior.ridge(3), family, using=chosen)
         for _ in range(20):
             x = rng.normal(size=3)
-            made.add_pending(x, made.upper([x], 1.0)[3])
+            made.add_pending(x, made.argmax_ucb([x], 1.0)[3])
             made.learn(x, float(rng.integers(0, 2)))
         return made
 
@@ -71,7 +71,7 @@ def test_a_row_that_is_not_finite_is_not_chosen_from(
         rows = np.eye(3)
         rows[at] = value
         with pytest.raises(InvalidInput):
-            model.upper(rows, width)
+            model.argmax_ucb(rows, width)
     assert _state(model) == _state(twin)
 
 
@@ -103,7 +103,7 @@ def test_a_row_of_another_width_changes_nothing(busy: Busy, width: int, verb: st
     with pytest.raises(ValueError):  # noqa: PT011 - InvalidInput, or an error of NumPy's
         getattr(model, verb)(x, *numbers)
     with pytest.raises(ValueError):  # noqa: PT011
-        model.upper([x], 1.0)
+        model.argmax_ucb([x], 1.0)
     assert _state(model) == _state(twin)
 
 

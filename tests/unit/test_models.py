@@ -51,7 +51,7 @@ def _busy(make: Make, family: Family) -> Model:
     model = make(Prior.ridge(3), family)
     for _ in range(20):
         x = rng.normal(size=3)
-        model.add_pending(x, model.upper([x], 1.0)[3])
+        model.add_pending(x, model.argmax_ucb([x], 1.0)[3])
         model.learn(x, float(rng.integers(0, 2)))
     return model
 
@@ -165,7 +165,7 @@ def test_new_roots_are_the_old_ones_without_their_rounding(make: Make, family: F
     observed, decided = Information.zero(4), Information.zero(4)
     for _ in range(1_000):
         x = rng.normal(size=4) / 2.0
-        weight = model.upper([x], 1.0)[3]
+        weight = model.argmax_ucb([x], 1.0)[3]
         model.add_pending(x, weight)
         decided += Information.of([x], [weight])
         observed += Information.of([x], [model.learn(x, float(rng.integers(0, 2)))])
@@ -194,7 +194,7 @@ def test_the_upper_row_comes_with_its_mean_and_weight(make: Make, family: Family
     """The mean is g(η), and the weight g'(η)/φ."""
     model = _busy(make, family)
     rows = np.random.default_rng(3).normal(size=(6, 3))
-    index, ties, mean, weight = model.upper(rows, 1.5)
+    index, ties, mean, weight = model.argmax_ucb(rows, 1.5)
     eta, deviation = model.score(rows)
     assert (index, ties) == (int(np.argmax(eta + 1.5 * deviation)), 1)
     assert mean == pytest.approx(float(family.mean(eta[index])))

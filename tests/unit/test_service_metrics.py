@@ -41,7 +41,9 @@ def served() -> Any:
     seen.failures["board"] += 2
     commits = SimpleNamespace(seconds=Histogram(SECONDS), sizes=Histogram(SIZES), failures=1)
     commits.sizes.add(5)
-    spool = SpoolStatus(away=True, waiting=7, size=640, oldest=2_000_000, error="x", forwarded=0)
+    spool = SpoolStatus(
+        journal_down=True, queued=7, size=640, oldest=2_000_000, error="x", forwarded=0
+    )
     return SimpleNamespace(
         stats=seen,
         commits=commits,

@@ -174,7 +174,7 @@ def test_events_wait_in_order_while_the_journal_is_away(moody: Moody, disk: Disk
     assert journal.append([Void("b", 1), Void("c", 1)]) == [0, 0]
     moody.away = False  # but what waits goes first
     assert journal.append([Void("d", 1)]) == [0]
-    assert journal.status.waiting == 3
+    assert journal.status.queued == 3
     assert journal.forward() == 3
     assert journal.append([Void("e", 1)]) == [5]
     assert events_of(journal) == [Void(id, 1) for id in "abcde"]
@@ -211,19 +211,19 @@ def test_the_status_tells_what_waits(moody: Moody, disk: Disk) -> None:
     clock = ManualClock(1000)
     journal = SpoolJournal(moody, disk, wait=None, clock=clock)
     calm = journal.status
-    assert (calm.away, calm.waiting, calm.size, calm.oldest) == (False, 0, 0, None)
+    assert (calm.journal_down, calm.queued, calm.size, calm.oldest) == (False, 0, 0, None)
     assert (calm.error, calm.forwarded) == (None, 0)
     moody.away = True
     for clock.now in (2000, 3000):
         journal.append([Void("a", clock.now)])
     away = journal.status
-    assert (away.away, away.waiting, away.oldest) == (True, 2, 2000)
+    assert (away.journal_down, away.queued, away.oldest) == (True, 2, 2000)
     assert away.size == len(disk.data) - FIRST > 0
     assert away.error == "the journal is not there"
     moody.away = False
     journal.forward()
     back = journal.status
-    assert (back.away, back.waiting, back.size, back.oldest) == (False, 0, 0, None)
+    assert (back.journal_down, back.queued, back.size, back.oldest) == (False, 0, 0, None)
     assert back.forwarded == 2
     assert len(disk.data) == FIRST
 
@@ -246,7 +246,7 @@ def test_a_hand_over_that_fails_half_way_goes_on_from_there(moody: Moody, disk: 
     assert journal._hand_over() == 500
     moody.append = append  # type: ignore[method-assign]
     assert journal.forward() == 0
-    assert (journal.status.away, journal.status.waiting) == (True, 700)
+    assert (journal.status.journal_down, journal.status.queued) == (True, 700)
     moody.away = False
     assert journal.forward() == 700
     assert events_of(journal) == sent
@@ -273,7 +273,7 @@ def test_what_is_no_event_is_refused_while_the_journal_is_away(moody: Moody, dis
         with pytest.raises(InvalidInput):
             journal.append([Void("a", 1), wrong])  # type: ignore[list-item]
     assert journal.append([]) == []
-    assert (journal.status.waiting, len(disk.data)) == (0, FIRST)
+    assert (journal.status.queued, len(disk.data)) == (0, FIRST)
 
 
 def test_what_a_later_release_left_is_carried_on(moody: Moody, disk: Disk) -> None:
@@ -284,7 +284,7 @@ def test_what_a_later_release_left_is_carried_on(moody: Moody, disk: Disk) -> No
     known.put(Batch(7, [0], [b"\x01\x93\x04\xa1a\x05"], None))
     known.put(Batch(8, [0, 0], [unknown, b"\x01\x93\x04\xa1b\x05"], None))
     journal = spool(moody, disk)
-    assert journal.status.waiting == 0
+    assert journal.status.queued == 0
     found = journal.read(0, 1, 10)
     assert [record.recorded for record in found] == [5000] * 3
     assert [getattr(record.event, "data", record.event) for record in found] == [
@@ -306,7 +306,7 @@ def test_something_the_journal_refuses_stays_and_is_told(moody: Moody, disk: Dis
     moody.append = refuse  # type: ignore[method-assign]
     assert journal.forward() == 0
     status = journal.status
-    assert (status.away, status.waiting, status.error) == (True, 1, "not this one")
+    assert (status.journal_down, status.queued, status.error) == (True, 1, "not this one")
 
 
 def test_what_breaks_the_journal_for_good_does_not_stop_events(moody: Moody, disk: Disk) -> None:
@@ -319,7 +319,7 @@ def test_what_breaks_the_journal_for_good_does_not_stop_events(moody: Moody, dis
 
     moody.append = refuse  # type: ignore[method-assign]
     assert journal.append([Void("a", 1)]) == [0]
-    assert (journal.status.away, journal.status.error) == (True, "it is a standby")
+    assert (journal.status.journal_down, journal.status.error) == (True, "it is a standby")
     moody.append = take  # type: ignore[method-assign]
     assert journal.forward() == 1
     moody.close()
@@ -357,7 +357,7 @@ def test_a_full_spool_says_what_to_do(moody: Moody, disk: Disk) -> None:
     with pytest.raises(JournalUnavailable, match=r"greater limit.*trying again is safe"):
         journal.append([Void("3", 1)])
     assert len(disk.data) <= FIRST + 100
-    assert journal.status.waiting == taken
+    assert journal.status.queued == taken
     moody.away = False
     assert journal.forward() == taken
     assert journal.append([Void("z", 1)]) == [taken + 1]
@@ -403,7 +403,7 @@ def filled(calls: int = 3) -> bytes:
 def test_what_a_process_left_is_handed_over_at_the_next_opening(moody: Moody) -> None:
     """In order, and once if it was not taken before."""
     journal = spool(moody, Disk(filled()))
-    assert (journal.status.waiting, journal.status.forwarded) == (0, 6)
+    assert (journal.status.queued, journal.status.forwarded) == (0, 6)
     assert [event.id for event in events_of(journal)] == ["0", "0", "1", "1", "2", "2"]  # type: ignore[attr-defined]
 
 
@@ -417,10 +417,10 @@ def test_a_torn_tail_is_cut_off(moody: Moody) -> None:
         moody.away = True
         with spool(moody, disk) as journal:
             moody = Moody(clock=ManualClock(1000))  # the old one is closed with the spool
-            assert journal.status.waiting == 2 * whole
+            assert journal.status.queued == 2 * whole
             assert len(disk.data) == disk.synced == ends[whole]
             journal.append([Void("z", 1)])
-            assert journal.status.waiting == 2 * whole + 1
+            assert journal.status.queued == 2 * whole + 1
 
 
 def test_a_flipped_bit_is_named_by_its_offset(moody: Moody) -> None:
@@ -454,7 +454,7 @@ def test_a_bit_that_flips_under_way_is_told(moody: Moody, disk: Disk) -> None:
     assert journal.forward() == 0
     assert journal.append([Void("b", 1)]) == [0]
     status = journal.status
-    assert (status.away, status.waiting, status.oldest) == (True, 2, 1000)
+    assert (status.journal_down, status.queued, status.oldest) == (True, 2, 1000)
     assert "offset" in str(status.error)
 
 
@@ -554,8 +554,8 @@ def test_a_journal_that_hangs_is_given_up(moody: Moody, threaded: SpoolJournal) 
             threaded.end(0)
     assert time.monotonic() - start < 5  # twenty syncs, and no wait
     moody.answers.set()
-    eventually(lambda: threaded.status.waiting == 0)
-    assert not threaded.status.away
+    eventually(lambda: threaded.status.queued == 0)
+    assert not threaded.status.journal_down
     expected = [Void(id, 1) for id in ["a", "b", "b", *map(str, range(20))]]
     assert events_of(threaded) == expected  # "b" both late and by the spool
 
@@ -566,7 +566,7 @@ def test_a_thread_hands_over_by_itself(moody: Moody, threaded: SpoolJournal) -> 
     with pytest.raises(JournalUnavailable):
         threaded.end(0)
     moody.away = False
-    eventually(lambda: not threaded.status.away)
+    eventually(lambda: not threaded.status.journal_down)
     moody.away = True
     assert threaded.append([Void("a", 1)]) == [0]
     moody.away = False
@@ -597,7 +597,7 @@ def test_threads_may_append_while_it_comes_and_goes(moody: Moody, threaded: Spoo
         thread.join()
     done.set()
     troubled.join()
-    eventually(lambda: not threaded.status.away and threaded.status.waiting == 0)
+    eventually(lambda: not threaded.status.journal_down and threaded.status.queued == 0)
     found = list(dict.fromkeys(events_of(threaded)))
     for name in range(4):
         mine = [event for event in found if event.id.startswith(f"{name}/")]  # type: ignore[attr-defined]
@@ -729,7 +729,7 @@ def test_a_bandit_settles_nothing_while_its_journal_is_away(moody: Moody, disk: 
     for _ in range(5):
         bandit.decide(OFFER)
     assert isinstance(bandit.journal, SpoolJournal)
-    assert bandit.journal.status.waiting == 6
+    assert bandit.journal.status.queued == 6
     moody.away = False
     bandit.journal.forward()
     bandit.decide(OFFER)

@@ -85,9 +85,9 @@ class DelayedUCB(Policy):
         if self.floor:
             means, deviations = model.score(rows)
             return self.mixed(model, rows, rng, greatest_shares(means + width * deviations))
-        index, ties, mean, weight = model.upper(rows, width)
+        index, ties, mean, weight = model.argmax_ucb(rows, width)
         if ties > 1:
-            index, ties, mean, weight = model.upper(rows, width, rng.random())
+            index, ties, mean, weight = model.argmax_ucb(rows, width, rng.random())
         return Choice(index, 1.0 / ties, mean, weight)
 
     def choose_all(

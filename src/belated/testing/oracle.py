@@ -85,15 +85,15 @@ class Oracle:
     >>> x = np.array([0.5, 1.0], dtype=np.float32)
     >>> rewards = Explicit(timedelta(microseconds=10))
     >>> oracle = Oracle(rewards=rewards, min_reward=0.0, max_reward=1.0)
-    >>> oracle.tell(Record(0, 1, 100, Reward("a1", 99, 1.0)))
+    >>> oracle.apply_record(Record(0, 1, 100, Reward("a1", 99, 1.0)))
     >>> oracle.unmatched
     1
-    >>> oracle.tell(Record(0, 2, 105, Decision("a1", 95, "blue", 0, x, 0.2, 1.0, 7)))
-    >>> oracle.tell(Record(0, 3, 106, Decision("a2", 96, "red", 1, x, 0.2, 1.0, 7)))
+    >>> oracle.apply_record(Record(0, 2, 105, Decision("a1", 95, "blue", 0, x, 0.2, 1.0, 7)))
+    >>> oracle.apply_record(Record(0, 3, 106, Decision("a2", 96, "red", 1, x, 0.2, 1.0, 7)))
     >>> oracle.observed, oracle.pending
     ({'a1': 1.0}, {'a2'})
-    >>> oracle.tell(Record(0, 4, 130, Settled(0, 120)))
-    >>> oracle.tell(Record(0, 5, 131, Reward("a2", 100, 0.0)))
+    >>> oracle.apply_record(Record(0, 4, 130, Settled(0, 120)))
+    >>> oracle.apply_record(Record(0, 5, 131, Reward("a2", 100, 0.0)))
     >>> oracle.entries["a2"].state, oracle.entries["a2"].late
     ('rewarded', True)
     """
@@ -116,9 +116,9 @@ class Oracle:
         self._facts: dict[str, _Facts] = {}
         self._ageing: deque[tuple[int, str]] = deque()  # ids with the stamps of their events
         self._aged: set[str] = set()  # ids with something older than the retention
-        self.tell_all(records)
+        self.apply_records(records)
 
-    def tell(self, record: Record) -> None:
+    def apply_record(self, record: Record) -> None:
         """One more record. Where there is a retention their stamps do not decrease."""
         event, recorded = record.event, record.recorded
         if isinstance(event, Opaque):
@@ -140,10 +140,10 @@ class Oracle:
             facts.others.append((recorded, event))
         self._ageing.append((recorded, event.id))
 
-    def tell_all(self, records: Iterable[Record]) -> Self:
+    def apply_records(self, records: Iterable[Record]) -> Self:
         """Many more records."""
         for record in records:
-            self.tell(record)
+            self.apply_record(record)
         return self
 
     @property

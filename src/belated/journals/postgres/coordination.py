@@ -24,7 +24,7 @@ class PostgresCoordinationStore:
     def __init__(self, dsn: str, *, bandit: str, wait: float = 10.0) -> None:
         self._session = open_session(dsn, wait)
         try:
-            found = self._session.ask("find", name=check_id(bandit, "the bandit's name"))
+            found = self._session.run_query("find", name=check_id(bandit, "the bandit's name"))
             if not found:
                 raise no_such_bandit(bandit, self._session.place)
             self._number = found[0][0]
@@ -35,28 +35,28 @@ class PostgresCoordinationStore:
     def acquire_lease(self, holder: str, seconds: float) -> int | None:
         """Become the leader, or stay it; see :meth:`CoordinationStore.acquire_lease`."""
         values = {"bandit": self._number, "holder": holder, "seconds": seconds}
-        found = self._session.ask("acquire_lease", **values)
+        found = self._session.run_query("acquire_lease", **values)
         return found[0][0] if found else None
 
     def release_lease(self, holder: str) -> None:
         """End the lease of this holder now, so that another need not wait."""
-        self._session.ask("release_lease", bandit=self._number, holder=holder)
+        self._session.run_query("release_lease", bandit=self._number, holder=holder)
 
     def leader(self) -> Leader | None:
         """Return who leads now, None if no one does."""
-        found = self._session.ask("leader", bandit=self._number)
+        found = self._session.run_query("leader", bandit=self._number)
         return Leader(*found[0]) if found else None
 
     def publish(self, data: bytes, epoch: int) -> int:
         """Store a model in place of the last; see :meth:`CoordinationStore.publish`."""
-        found = self._session.ask("publish", bandit=self._number, epoch=epoch, data=data)
+        found = self._session.run_query("publish", bandit=self._number, epoch=epoch, data=data)
         if not found:
             raise OwnerFenced(None)
         return int(found[0][0])
 
     def published(self, after: int = 0) -> tuple[int, bytes] | None:
         """Return the last model and its number, None if that number is ``after``."""
-        found = self._session.ask("published", bandit=self._number, after=after)
+        found = self._session.run_query("published", bandit=self._number, after=after)
         return (found[0][0], bytes(found[0][1])) if found else None
 
     def close(self) -> None:

@@ -103,10 +103,10 @@ class PostgresJournal(StoredJournal):
         """
 
         def create(talk: Talk) -> None:
-            talk.ask("lock_tables")
+            talk.run_query("lock_tables")
             version = 0
-            if talk.ask("has_tables") == [(True,)]:
-                version = talk.ask("version")[0][0] or 0
+            if talk.run_query("has_tables") == [(True,)]:
+                version = talk.run_query("version")[0][0] or 0
             for step in migrations(version):
                 talk.script(step)
 
@@ -155,9 +155,9 @@ class PostgresJournal(StoredJournal):
         )
 
         def work(talk: Talk) -> None:
-            talk.ask("lock", bandit=self._number, partitions=sorted(set(homes)))
+            talk.run_query("lock", bandit=self._number, partitions=sorted(set(homes)))
             arrange_imported(taken, self._partitions, lambda p: self._tail(p, talk))
-            talk.ask("append", **arrivals.values)
+            talk.run_query("append", **arrivals.values)
 
         self._session.transact(work, repeat=False)
 
@@ -169,7 +169,7 @@ class PostgresJournal(StoredJournal):
             CorruptEvent: a record was changed after it was written.
         """
         check_range(partition, after, limit, self._partitions)
-        rows = self._session.ask(
+        rows = self._session.run_query(
             "read", bandit=self._number, partition=partition, after=after, limit=limit
         )
         found = (
@@ -186,7 +186,7 @@ class PostgresJournal(StoredJournal):
         """
         keys = {key_of(id) for id in ids}
         marks = sorted({key[:8] for key in keys})
-        rows = self._session.ask(
+        rows = self._session.run_query(
             "records_of",
             bandit=self._number,
             partitions=pack_integers([partition_of(mark, self._partitions) for mark in marks], 2),
@@ -210,16 +210,16 @@ class PostgresJournal(StoredJournal):
             **self._whose(partition),
             "least": NO_ID, "beyond": beyond(NO_ID), "limit": LAST_SETTLEMENTS,
         }  # fmt: skip
-        rows = self._session.ask("settled_lately", **whose, recent=_RECENT)
+        rows = self._session.run_query("settled_lately", **whose, recent=_RECENT)
         # Where there is none among the last records, there are few in all of them.
-        rows = rows or self._session.ask("last_marked", **whose)
+        rows = rows or self._session.run_query("last_marked", **whose)
         found = map(self._found, sorted(rows))
         return [record for record in found if isinstance(record.event, Settled)]
 
     def mode(self) -> ModeChanged | None:
         """The last event that changed the mode, None if there is none."""
         whose = {**self._whose(0), "least": SWITCHES, "beyond": beyond(SWITCHES), "limit": 1}
-        rows = self._session.ask("last_marked", **whose)
+        rows = self._session.run_query("last_marked", **whose)
         event = self._found(rows[0]).event if rows else None
         return event if isinstance(event, ModeChanged) else None
 
@@ -236,26 +236,26 @@ class PostgresJournal(StoredJournal):
         self._session.check_open()
         if self._clock is not None:
             return self._clock()
-        return int(self._session.ask("clock")[0][0])
+        return int(self._session.run_query("clock")[0][0])
 
     def identify(self, identity: dict[str, str]) -> dict[str, str]:
         """Store what the bandit is, if nothing is stored yet; give back what is."""
 
         def work(talk: Talk) -> str:
-            talk.ask("identify", bandit=self._number, identity=json.dumps(identity))
-            ((stored,),) = talk.ask("identity", bandit=self._number)
+            talk.run_query("identify", bandit=self._number, identity=json.dumps(identity))
+            ((stored,),) = talk.run_query("identity", bandit=self._number)
             return str(stored)
 
         return dict(json.loads(self._session.transact(work)))
 
     def reidentify(self, identity: dict[str, str]) -> None:
         """Store what the bandit is, instead of what was stored."""
-        self._session.ask("reidentify", bandit=self._number, identity=json.dumps(identity))
+        self._session.run_query("reidentify", bandit=self._number, identity=json.dumps(identity))
 
     def acquire(self, partition: int) -> int:
         """Become the owner of a partition; see :meth:`Shelf.acquire`."""
         check_partition(partition, self._partitions)
-        ((epoch,),) = self._session.ask("acquire", **self._whose(partition))
+        ((epoch,),) = self._session.run_query("acquire", **self._whose(partition))
         self._epochs[os.getpid(), partition] = epoch
         return int(epoch)
 
@@ -268,18 +268,18 @@ class PostgresJournal(StoredJournal):
         whose = self._whose(partition)
 
         def work(talk: Talk) -> None:
-            ((epoch, before),) = talk.ask("lock_snapshot", **whose)
+            ((epoch, before),) = talk.run_query("lock_snapshot", **whose)
             if mine not in (None, epoch):
                 raise OwnerFenced(partition)
             check_position(snapshot, self._tail(partition, talk).position)
             if before is not None and snapshot.position < before:
                 return
-            stored = talk.ask("checksums", **whose)
+            stored = talk.run_query("checksums", **whose)
             check_kept(snapshot, checksums, dict(stored))
-            talk.ask("drop_pieces", **whose, kept=list(snapshot.kept))
+            talk.run_query("drop_pieces", **whose, kept=list(snapshot.kept))
             for name, data in snapshot.pieces.items():
-                talk.ask("add_piece", **whose, name=name, checksum=checksums[name], data=data)
-            talk.ask(
+                talk.run_query("add_piece", **whose, name=name, checksum=checksums[name], data=data)
+            talk.run_query(
                 "save", **whose, position=snapshot.position, fingerprint=snapshot.fingerprint,
                 seal=seal(snapshot, checksums),
             )  # fmt: skip
@@ -293,7 +293,9 @@ class PostgresJournal(StoredJournal):
         check_partition(partition, self._partitions)
         whose = self._whose(partition)
         self._known.pop(partition, None)
-        rows = self._session.ask("load", **whose)  # one statement: no other can save in between
+        rows = self._session.run_query(
+            "load", **whose
+        )  # one statement: no other can save in between
         if not rows:
             return None
         snapshot, checksums, sealed = as_stored(partition, rows)
@@ -303,9 +305,9 @@ class PostgresJournal(StoredJournal):
             return snapshot
 
         def work(talk: Talk) -> None:
-            talk.ask("lock_snapshot", **whose)
-            if talk.ask("discard", **whose, seal=sealed):  # unless another has saved since
-                talk.ask("drop_pieces", **whose, kept=[])
+            talk.run_query("lock_snapshot", **whose)
+            if talk.run_query("discard", **whose, seal=sealed):  # unless another has saved since
+                talk.run_query("drop_pieces", **whose, kept=[])
 
         self._session.transact(work)
         warn_discarded(partition, reason)
@@ -317,10 +319,10 @@ class PostgresJournal(StoredJournal):
 
     def _register(self, wanted: int | None) -> tuple[int, int]:
         """The number of the bandit in the database, and that of its partitions."""
-        found = self._session.ask("find", name=self._bandit)
+        found = self._session.run_query("find", name=self._bandit)
         if not found:
-            self._session.ask("register", name=self._bandit, partitions=wanted or 1)
-            found = self._session.ask("find", name=self._bandit)
+            self._session.run_query("register", name=self._bandit, partitions=wanted or 1)
+            found = self._session.run_query("find", name=self._bandit)
         ((number, partitions),) = found
         check_wanted(self._bandit, self._place, wanted, partitions)
         return number, partitions
@@ -336,5 +338,5 @@ class PostgresJournal(StoredJournal):
 
     def _tail(self, partition: int, talk: Talk | PostgresSession) -> Tail:
         check_partition(partition, self._partitions)
-        rows = talk.ask("tail", **self._whose(partition))
+        rows = talk.run_query("tail", **self._whose(partition))
         return Tail(*rows[0]) if rows else EMPTY

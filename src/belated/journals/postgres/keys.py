@@ -30,7 +30,7 @@ class PostgresKeyStore:
     ) -> bool:
         """Add a key; False if two keys with this name work already."""
         made = self._session.transact(
-            lambda talk: talk.ask(
+            lambda talk: talk.run_query(
                 "create_key",
                 id=id,
                 name=name,
@@ -47,19 +47,21 @@ class PostgresKeyStore:
         """Return all keys that work."""
         return [
             LiveKey(id, name, tuple(bandits), tuple(scopes), rate, bytes(hash))
-            for id, name, bandits, scopes, rate, hash in self._session.ask("live_keys")
+            for id, name, bandits, scopes, rate, hash in self._session.run_query("live_keys")
         ]
 
     def all(self) -> list[KeyHistory]:
         """Return all keys that ever worked, the newest first."""
         return [
             KeyHistory(id, name, tuple(bandits), tuple(scopes), rate, created, revoked)
-            for id, name, bandits, scopes, rate, created, revoked in self._session.ask("all_keys")
+            for id, name, bandits, scopes, rate, created, revoked in self._session.run_query(
+                "all_keys"
+            )
         ]
 
     def revoke(self, id: str) -> bool:
         """End a key for good; False if there is none with this id."""
-        return bool(self._session.ask("revoke_key", id=id))
+        return bool(self._session.run_query("revoke_key", id=id))
 
     def close(self) -> None:
         """Close the connection."""

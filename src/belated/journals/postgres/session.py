@@ -47,7 +47,7 @@ class Talk:
     def __init__(self, connection: psycopg.Connection) -> None:
         self._connection = connection
 
-    def ask(self, name: str, /, **values: object) -> list[Row]:
+    def run_query(self, name: str, /, **values: object) -> list[Row]:
         """Run a query of queries.sql; values are bound, never written into its text."""
         cursor = self._connection.execute(query(name), values or None, binary=True)
         return cursor.fetchall() if cursor.description else []
@@ -78,14 +78,14 @@ class PostgresSession:
         #: For messages; without the password.
         self.place = _describe(self._given)
 
-    def ask(self, name: str, /, **values: object) -> list[Row]:
+    def run_query(self, name: str, /, **values: object) -> list[Row]:
         """Run one query, which is a transaction of its own and may be repeated."""
-        return self._run(lambda connection: Talk(connection).ask(name, **values))
+        return self._run(lambda connection: Talk(connection).run_query(name, **values))
 
     def call(self, name: str, values: Sequence[bytes | None]) -> bytes | None:
         """Run one query whose values are packed, and that has one value; it may be repeated.
 
-        For what is asked all the time: :meth:`ask` takes four times as long.
+        For what is asked all the time: :meth:`run_query` takes four times as long.
         """
         return self._run(lambda connection: connection.call(name, values))
 
@@ -103,7 +103,7 @@ class PostgresSession:
                 return work(Talk(connection))
 
         if not repeat:
-            self.ask("has_tables")  # a connection that was lost long ago is noticed here
+            self.run_query("has_tables")  # a connection that was lost long ago is noticed here
         return self._run(whole, repeat=repeat)
 
     def check_open(self) -> None:
@@ -114,9 +114,9 @@ class PostgresSession:
 
     def check_tables(self) -> None:
         """Refuse a database whose tables are missing, too old or too new, with what to do."""
-        if self.ask("has_tables") != [(True,)]:
+        if self.run_query("has_tables") != [(True,)]:
             raise JournalError(f"{self.place} has no tables for journals yet: {_HOW_TO_CREATE}")
-        [(version, oldest)] = self.ask("version")
+        [(version, oldest)] = self.run_query("version")
         if (version or 0) < VERSION:
             message = (
                 f"the tables in {self.place} have version {version or 0}, and this release needs "
@@ -170,9 +170,9 @@ class PostgresSession:
             connection.patience = self._wait + _GRACE
             connection.prepared = set()
             talk = Talk(connection)
-            _check_settings(talk.ask("settings")[0], self.place)
+            _check_settings(talk.run_query("settings")[0], self.place)
             lock, statement = self._wait, self._wait + _GRACE / 2
-            talk.ask("session", lock=_milliseconds(lock), statement=_milliseconds(statement))
+            talk.run_query("session", lock=_milliseconds(lock), statement=_milliseconds(statement))
         except BaseException:
             connection.close()
             raise
@@ -242,10 +242,10 @@ class PostgresLook:
             self._connection = _Connection.connect(make_conninfo("", **settings), autocommit=True)
         self._connection.patience = wait
 
-    def ask(self, name: str, /, **values: object) -> list[Row]:
+    def run_query(self, name: str, /, **values: object) -> list[Row]:
         """Run a query of queries.sql."""
         with self._translated():
-            return Talk(self._connection).ask(name, **values)
+            return Talk(self._connection).run_query(name, **values)
 
     def close(self) -> None:
         """Close the connection."""

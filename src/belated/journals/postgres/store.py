@@ -73,12 +73,12 @@ class PostgresStore:
         check_id(bandit, "the bandit's name")
         session = open_session(self._dsn, 10.0)
         try:
-            if session.ask("find", name=bandit):
+            if session.run_query("find", name=bandit):
                 raise already_there(bandit, self.place)
             unfinished = f"unfinished import {secrets.token_hex(4)}"
             with self.journal(unfinished, partitions=partitions) as journal:
                 yield journal
-            if not session.ask("rename", name=unfinished, new=bandit):
+            if not session.run_query("rename", name=unfinished, new=bandit):
                 raise already_there(bandit, self.place)
         finally:
             session.close()
@@ -88,7 +88,7 @@ class PostgresStore:
         session = open_session(self._dsn, 10.0)
         try:
             snapshots: dict[str, list[StoredSnapshot]] = {}
-            for name, *one in session.ask("snapshots"):
+            for name, *one in session.run_query("snapshots"):
                 snapshots.setdefault(name, []).append(StoredSnapshot(*one))
             return [
                 StoredBandit(
@@ -97,7 +97,7 @@ class PostgresStore:
                     None if identity is None else json.loads(identity),
                     snapshots.get(name, []),
                 )
-                for name, partitions, identity in session.ask("bandits")
+                for name, partitions, identity in session.run_query("bandits")
             ]
         finally:
             session.close()

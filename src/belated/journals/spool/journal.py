@@ -42,16 +42,16 @@ class SpoolStatus(msgspec.Struct, frozen=True):
     """How it stands with a spool.
 
     Attributes:
-        away: whether the journal behind it failed when it was last asked.
-        waiting: events that wait to be handed over.
+        journal_down: whether the journal behind it failed when it was last asked.
+        queued: events that wait to be handed over.
         size: bytes they take.
         oldest: when the oldest of them came, in microseconds since 1970; None if none waits.
         error: what the journal last failed with; None if it never did.
         forwarded: events handed over since this spool was opened.
     """
 
-    away: bool
-    waiting: int
+    journal_down: bool
+    queued: int
     size: int
     oldest: int | None
     error: str | None
@@ -91,7 +91,7 @@ class SpoolJournal(NamedJournal):
     >>> folder = tempfile.TemporaryDirectory()
     >>> with SpoolJournal(MemoryJournal(), f"{folder.name}/offers.spool") as journal:
     ...     journal.append([Void("a", 5), Void("b", 6)])
-    ...     journal.status.waiting
+    ...     journal.status.queued
     [1, 2]
     0
     >>> folder.cleanup()
@@ -139,8 +139,8 @@ class SpoolJournal(NamedJournal):
         self._check_open()
         # Without the lock: whoever asks must not wait for a disk.
         return SpoolStatus(
-            away=self._away,
-            waiting=self._file.waiting,
+            journal_down=self._away,
+            queued=self._file.waiting,
             size=self._file.size,
             oldest=self._file.oldest,
             error=self._error,

@@ -26,7 +26,7 @@ from belated.rewards import check_default, check_semantics, retention_us
 from belated.service.access.authorizer import Auth, auth_at
 from belated.service.access.tokens import TokenMode, TokenSecrets
 from belated.service.learning.lease import SECONDS
-from belated.service.operating.toml_tables import ConfigErrors, Table
+from belated.service.operating.toml_tables import ConfigErrors, TomlTable
 from belated.service.serving.definition import Definition
 from belated.service.serving.spools import LIMIT, SpoolFolder
 from belated.service.wire.schemas import MAX_BODY_BYTES
@@ -138,7 +138,7 @@ def parse_config(
     except tomllib.TOMLDecodeError as error:
         raise InvalidConfig([f"{file}: it is not written in TOML: {error}"]) from None
     mistakes = ConfigErrors(file, text)
-    top = Table(mistakes, (), values)
+    top = TomlTable(mistakes, (), values)
     policies = top.take("policies", _modules, ())  # before any bandit names one of theirs
     store = _store(top.table("store"), environment)
     server = _server(top.table("server"))
@@ -152,7 +152,7 @@ def parse_config(
     return Config(store, server, bandits, secrets_env, policies)
 
 
-def _store(table: Table, environment: Mapping[str, str]) -> Store | None:
+def _store(table: TomlTable, environment: Mapping[str, str]) -> Store | None:
     variable = table.take("address_env", _text, None)
     key = "address" if variable is None else "address_env"
     if variable is None:
@@ -175,7 +175,7 @@ def _shared_store(address: str) -> Store:
     return store
 
 
-def _server(table: Table) -> Server:
+def _server(table: TomlTable) -> Server:
     usual = Server()
     server = Server(
         host=table.take("host", _text, usual.host),
@@ -192,7 +192,7 @@ def _server(table: Table) -> Server:
     return server
 
 
-def _spool(table: Table) -> SpoolFolder | None:
+def _spool(table: TomlTable) -> SpoolFolder | None:
     path = table.take("spool_dir", _text, None)
     limit = table.take("spool_max_bytes", _whole(1 << 10, 1 << 40), None)
     if path is not None:
@@ -202,14 +202,14 @@ def _spool(table: Table) -> SpoolFolder | None:
     return None
 
 
-def _bandits(tables: Table, *, makes_tokens: bool) -> tuple[Definition, ...]:
+def _bandits(tables: TomlTable, *, makes_tokens: bool) -> tuple[Definition, ...]:
     made = [_definition(name, tables.table(name), makes_tokens) for name in tables.names]
     if not made:
         tables.refuse(None, "there is none: add a table [bandits.offers], with policy and rewards")
     return tuple(one for one in made if one is not None)
 
 
-def _definition(name: str, table: Table, makes_tokens: bool) -> Definition | None:
+def _definition(name: str, table: TomlTable, makes_tokens: bool) -> Definition | None:
     if not _NAME.fullmatch(name):
         table.refuse(None, f"{name!r} is no name for a bandit: letters, digits and -._~ only")
     policy = table.take("policy", _written(as_whole_policy), example='"DelayedUCB(dim=20, …)"')

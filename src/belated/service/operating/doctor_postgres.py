@@ -46,7 +46,7 @@ def examine_postgres(store: PostgresStore) -> Iterator[Finding]:
 
 
 def _server(look: PostgresLook) -> Iterator[Finding]:
-    version, standby, *values = look.ask("settings")[0]
+    version, standby, *values = look.run_query("settings")[0]
     if version < 140_000:
         yield wrong("version", f"PostgreSQL {version // 10_000}", "14 or later is needed")
     else:
@@ -66,7 +66,7 @@ def _server(look: PostgresLook) -> Iterator[Finding]:
 
 def _clock(look: PostgresLook) -> Finding:
     before = time.time_ns() // 1000
-    ((theirs,),) = look.ask("clock")
+    ((theirs,),) = look.run_query("clock")
     ours = (before + time.time_ns() // 1000) // 2
     apart = abs(theirs - ours) / 1e6
     if apart > CLOCKS:
@@ -76,9 +76,9 @@ def _clock(look: PostgresLook) -> Finding:
 
 
 def _tables(look: PostgresLook) -> Finding:
-    if look.ask("has_tables") != [(True,)]:
+    if look.run_query("has_tables") != [(True,)]:
         return wrong("tables", "there are none", 'run `belated schema | psql "$DATABASE_URL"`')
-    ((version, oldest),) = look.ask("version")
+    ((version, oldest),) = look.run_query("version")
     if (version or 0) < VERSION:
         mend = f'run `belated schema --from {version or 0} | psql "$DATABASE_URL"`'
         return wrong("tables", f"they have version {version}, and {VERSION} is needed", mend)
@@ -88,7 +88,7 @@ def _tables(look: PostgresLook) -> Finding:
 
 
 def _rights(look: PostgresLook) -> Finding:
-    missing = look.ask("missing_rights")
+    missing = look.run_query("missing_rights")
     if not missing:
         return ok("rights", "the role may do what it must")
     named = ", ".join(f"{right} on {table}" for table, right in missing[:5])

@@ -131,11 +131,11 @@ OF_BANDITS = (
     _of_bandit(
         _GAUGE, "belated_journal_unavailable",
         "1 while the database is away and events wait on the local disk, else 0.",
-        lambda bandit: None if bandit.spool is None else float(bandit.spool.away),
+        lambda bandit: None if bandit.spool is None else float(bandit.spool.journal_down),
     ),
     _of_bandit(
         _GAUGE, "belated_spool_events", "Events that wait on the local disk.",
-        lambda bandit: None if bandit.spool is None else bandit.spool.waiting,
+        lambda bandit: None if bandit.spool is None else bandit.spool.queued,
     ),
     _of_bandit(
         _GAUGE, "belated_spool_bytes", "Bytes they take.",

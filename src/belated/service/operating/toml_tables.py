@@ -43,7 +43,7 @@ class ConfigErrors:
             raise InvalidConfig(self.found)
 
 
-class Table:
+class TomlTable:
     r"""One table.
 
     Args:
@@ -52,7 +52,7 @@ class Table:
         values: what it holds.
 
     >>> mistakes = ConfigErrors("shop.toml", "[till]\ncoins = 3\n")
-    >>> table = Table(mistakes, ("till",), {"coins": 3})
+    >>> table = TomlTable(mistakes, ("till",), {"coins": 3})
     >>> table.take("coin", str, "")
     ''
     >>> table.finish()
@@ -98,10 +98,10 @@ class Table:
             return None
         return default
 
-    def table(self, key: str) -> Table:
+    def table(self, key: str) -> TomlTable:
         """A table within; an empty one if it is not there."""
         self._asked.append(key)
-        return Table(self._mistakes, (*self._path, key), self._values.get(key, {}))
+        return TomlTable(self._mistakes, (*self._path, key), self._values.get(key, {}))
 
     def checked(self, key: str, made: Callable[[], T]) -> T | None:
         """What is made; None where that is refused."""

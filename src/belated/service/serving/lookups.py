@@ -65,7 +65,7 @@ class LookUps:
         """
         if self._spool is None:
             return await self._loop.run_in_executor(None, work, self._journal)
-        if self._spool.status.away:
+        if self._spool.status.journal_down:
             raise JournalReadUnavailable(
                 "the journal is away: what is in it cannot be read until it is back"
             )

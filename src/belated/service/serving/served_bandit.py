@@ -303,7 +303,7 @@ class ServedBandit:
         if self.decider.mode == "freeze":
             return False
         # While the store is unavailable no decider has a newer one: all go on with what they have.
-        away = self._spool is not None and self._spool.status.away
+        away = self._spool is not None and self._spool.status.journal_down
         return self.age > seconds and not away
 
     def now(self) -> int:

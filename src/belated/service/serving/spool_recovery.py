@@ -74,8 +74,8 @@ class SpoolRecovery:
             raise
         with spool:  # as it was opened it has delivered what it could
             status = spool.status
-        if status.waiting:
-            raise JournalUnavailable(f"{status.waiting} events still wait: {status.error}")
+        if status.queued:
+            raise JournalUnavailable(f"{status.queued} events still wait: {status.error}")
         extra = {"bandit": self._bandit, "file": str(path), "events": status.forwarded}
         log.info("events that a process had left were delivered", extra=extra)
 

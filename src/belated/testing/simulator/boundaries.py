@@ -62,7 +62,7 @@ class BoundaryWriter:
         if store.reachable and not store.is_busy:
             for one in store.begin(events):
                 store.sync(one)
-            self._world.tell("the boundary writer", events)
+            self._world.trace_event("the boundary writer", events)
             if isinstance(events[0], Settled):  # the rules hold at this very moment too
                 partitions = range(self._world.knobs.partitions)
                 replay = replayed(self._world, [store.end(one) for one in partitions])

@@ -50,7 +50,7 @@ class Client:
 
         def hear(answer: Answer) -> None:
             nonlocal answered
-            world.tell(self._name, f"heard {_brief(answer)}: {what}")
+            world.trace_event(self._name, f"heard {_brief(answer)}: {what}")
             if answer != REFUSED:
                 world.acknowledged.append((what, answer))
             if answer == "unmatched":

@@ -223,7 +223,7 @@ class Cluster:
             check_counts(process.name, process.bandit._fold)
             check_same("L", process.name, process.bandit._fold, replay)
         check_oracle(replay, [world.store.records(p) for p in range(world.knobs.partitions)])
-        world.tell("all", f"agree on {replay.digest}")
+        world.trace_event("all", f"agree on {replay.digest}")
         return replay
 
 

@@ -58,10 +58,10 @@ class Process:
         try:
             self.bandit = self._open()
         except (Killed, JournalUnavailable, CorruptEvent, UnknownEvent) as error:
-            self.world.tell(self.name, f"did not start: {error}")
+            self.world.trace_event(self.name, f"did not start: {error}")
             self.world.schedule.after(self._pause(), self.start)
         else:
-            self.world.tell(self.name, f"started at {self.bandit._fold.positions}")
+            self.world.trace_event(self.name, f"started at {self.bandit._fold.positions}")
             self._started(self.bandit)
 
     def use(self, action: Callable[[Bandit], T]) -> T | None:
@@ -71,16 +71,16 @@ class Process:
         try:
             return action(self.bandit)
         except Killed:
-            self.world.tell(self.name, "killed")
+            self.world.trace_event(self.name, "killed")
             self._leave()
         except (JournalUnavailable, OwnerFenced, CorruptEvent, UnknownEvent) as error:
-            self.world.tell(self.name, error)
+            self.world.trace_event(self.name, error)
         return None
 
     def kill(self) -> None:
         """End the process here and now."""
         if self.bandit is not None:
-            self.world.tell(self.name, "killed")
+            self.world.trace_event(self.name, "killed")
             self._leave()
 
     def _open(self) -> Bandit:
@@ -148,7 +148,7 @@ class Learner(Process):
         for partition in range(bandit.journal.partitions):
             bandit.journal.acquire(partition)
         self._owner = True
-        self.world.tell(self.name, "owns all partitions")
+        self.world.trace_event(self.name, "owns all partitions")
 
     def _sync(self, bandit: Bandit) -> None:
         try:
@@ -157,7 +157,7 @@ class Learner(Process):
             check_halted(self.world, bandit._fold)
             raise
         check_counts(self.name, bandit._fold)
-        self.world.tell(self.name, f"at {bandit._fold.positions}: {bandit.digest}")
+        self.world.trace_event(self.name, f"at {bandit._fold.positions}: {bandit.digest}")
 
     def _save(self, bandit: Bandit) -> None:
         try:
@@ -165,7 +165,7 @@ class Learner(Process):
         except OwnerFenced:
             self._owner = False
             raise
-        self.world.tell(self.name, f"saved {bandit._fold.positions}")
+        self.world.trace_event(self.name, f"saved {bandit._fold.positions}")
 
 
 class Decider(Process):
@@ -223,7 +223,7 @@ class Decider(Process):
         spool = self.bandit.journal if self.bandit is not None else None
         if isinstance(spool, SpoolJournal) and not self._watching:
             status = spool.status
-            if status.away or status.waiting:
+            if status.journal_down or status.queued:
                 self._watching = True
                 self.world.schedule.after(self._pause(), self._try_again)
 

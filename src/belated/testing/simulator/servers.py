@@ -74,7 +74,7 @@ class Server:
         try:
             self.open(self.host)
         except (Killed, *TROUBLE) as error:
-            self.world.tell(self.name, f"did not start: {error}")
+            self.world.trace_event(self.name, f"did not start: {error}")
             self.host.stop()
             self.world.schedule.after(self.pause(), self.start)
 
@@ -93,7 +93,7 @@ class Server:
         return self.rng.expovariate(20 / self.world.knobs.span)
 
     def _died(self) -> None:
-        self.world.tell(self.name, "killed")
+        self.world.trace_event(self.name, "killed")
         self.world.schedule.after(self.pause(), self.start)
 
 
@@ -124,9 +124,9 @@ class Spools:
     def _watch(self) -> None:
         """Try again as long as anything waits."""
         status = self.spool.status
-        if (status.away or status.waiting) and not self._watching:
+        if (status.journal_down or status.queued) and not self._watching:
             self._watching = True
-            self._world.faults.see("event spooled", status.waiting)
+            self._world.faults.see("event spooled", status.queued)
             rest = self._host.pause(1.0) or self._world.knobs.span / (20 * SECOND)
             self._host.after(rest, self._deliver)
 
@@ -254,7 +254,7 @@ class DeciderServer(Server):
         try:
             self.bandit.close()
         except TROUBLE as error:
-            self.world.tell(self.name, error)
+            self.world.trace_event(self.name, error)
         self.stop()
 
     # --- laws ------------------------------------------------------------------------------------
@@ -338,7 +338,7 @@ class LearnerServer(Server):
             try:
                 self.service.close()
             except TROUBLE as error:
-                self.world.tell(self.name, error)
+                self.world.trace_event(self.name, error)
             self.stop()
             return
         lease = self.service.lease
@@ -348,7 +348,7 @@ class LearnerServer(Server):
         try:
             self.service.step()
         except TROUBLE as error:
-            self.world.tell(self.name, error)
+            self.world.trace_event(self.name, error)
             slept = True  # it does nothing until it has the lease
         finally:
             if lease._ends == math.inf:
@@ -361,7 +361,7 @@ class LearnerServer(Server):
         if fold is None:
             return
         check_counts(self.name, fold)
-        self.world.tell(self.name, f"at {fold.positions}: {fold.digest}")
+        self.world.trace_event(self.name, f"at {fold.positions}: {fold.digest}")
         if not slept and not self.world.store_clock_moved and lead.holder != self.service.holder:
             raise Disagreement(f"L: {self.name} leads, and so does {lead.holder}")
 

@@ -71,9 +71,9 @@ class ServiceCluster(Cluster):
         try:
             change_mode(self.world, mode)
         except (Killed, *TROUBLE) as error:
-            self.world.tell("the operator", error)
+            self.world.trace_event("the operator", error)
         else:
-            self.world.tell("the operator", mode)
+            self.world.trace_event("the operator", mode)
 
     def _kill(self, draw: float) -> None:
         host = self._servers[int(draw * len(self._servers))].host
@@ -136,7 +136,7 @@ class ServiceCluster(Cluster):
             fold.save(service.journal)
             service.lease.close()
             service._stand_by()
-        world.tell("all", f"agree on {replay.digest}")
+        world.trace_event("all", f"agree on {replay.digest}")
         return replay
 
     def _check_details(self, fold: Fold) -> None:

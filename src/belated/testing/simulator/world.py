@@ -74,7 +74,7 @@ class World:
         """Whether the time in which anything may fail is not over."""
         return self.schedule.now < self.start + self.knobs.span
 
-    def tell(self, who: str, what: object) -> None:
+    def trace_event(self, who: str, what: object) -> None:
         """Write a line of the trace."""
         line = f"{(self.schedule.now - self.start) / DAY:.9f} {who} {what}"
         self._trace.update(line.encode())

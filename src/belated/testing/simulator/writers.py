@@ -56,4 +56,4 @@ class Writer:
             store.give_up(begun)
         if store.sync(begun) and reply is not None:
             reply("written")
-        self._world.tell(self._name, f"{begun.partition} {begun.positions} {begun.state}")
+        self._world.trace_event(self._name, f"{begun.partition} {begun.positions} {begun.state}")
