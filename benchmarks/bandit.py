@@ -43,7 +43,7 @@ class Ours:
 
     def __init__(self, dim: int, using: kernels.Kernels) -> None:
         policy = DelayedUCB(dim, Bernoulli(), estimator=Online())
-        self.bandit = Bandit(policy=policy, rewards=WEEK, seed=0, using=using)
+        self.bandit = Bandit(policy=policy, rewards=WEEK, seed=0, kernels=using)
 
     def round(self, rows: Matrix, y: float) -> None:
         decision = self.bandit.decide(rows)

@@ -67,7 +67,7 @@ class Ours:
     """The same round through the model."""
 
     def __init__(self, dim: int, chosen: kernels.Kernels) -> None:
-        self.model = Model(Prior.ridge(dim), Bernoulli(), using=chosen)
+        self.model = Model(Prior.ridge(dim), Bernoulli(), kernels=chosen)
 
     def round(self, rows: Matrix, y: float) -> None:
         model = self.model

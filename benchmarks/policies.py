@@ -62,7 +62,7 @@ class Ours:
 
     def __init__(self, policy: Policy, chosen: kernels.Kernels) -> None:
         self.policy = policy
-        self.model = Model(policy.start, policy.family, using=chosen)
+        self.model = Model(policy.start, policy.family, kernels=chosen)
         self.rng = np.random.default_rng(0)
 
     def round(self, rows: Matrix, y: float) -> None:
@@ -143,7 +143,7 @@ def simulations(repeats: int) -> dict[str, list[float]]:
                 bare_simulation(10_000, seed)
             else:
                 chosen = getattr(kernels, name)()
-                simulate(policy, world, delay, horizon=10_000, seed=seed, using=chosen)
+                simulate(policy, world, delay, horizon=10_000, seed=seed, kernels=chosen)
             if seed:
                 found.append((time.process_time() - start) / 10_000 * 1e6)
     return times

@@ -179,7 +179,7 @@ def reading(dsn: str, slices: int, events: list[Event]) -> Times:
             assert after == len(events)
 
         def catch_up(source: Journal) -> None:
-            fold = Fold(DelayedUCB(20, Bernoulli()), WEEK, using=kernels.compiled())
+            fold = Fold(DelayedUCB(20, Bernoulli()), WEEK, kernels=kernels.compiled())
             assert fold.catch_up(source) == len(events)
 
         works: dict[str, Callable[[], None]] = {

@@ -54,7 +54,7 @@ class Bandit(FoldView):
         clock: gives microseconds since 1970; the system's if None.
         baseline: how to choose if the mode says so, or the policy fails: the name of an action,
             ``"first"`` or ``"uniform"``.
-        using: kernels to use instead of the best available.
+        kernels: to use instead of the best available.
         tuning: sizes that only tests change.
 
     >>> from belated import Bernoulli, DelayedUCB, Explicit
@@ -83,7 +83,7 @@ class Bandit(FoldView):
         seed: int | np.random.Generator | None = None,
         clock: Callable[[], int] | None = None,
         baseline: int | str = UNIFORM,
-        using: Kernels | None = None,
+        kernels: Kernels | None = None,
         tuning: Tuning = USUAL,
     ) -> None:
         check_semantics(rewards)
@@ -101,7 +101,7 @@ class Bandit(FoldView):
         if journal is None:
             journal = MemoryJournal(clock=clock)
         self.journal: Journal = open_journal(journal) if isinstance(journal, str) else journal
-        self._using = using
+        self._kernels = kernels
         self._tuning = tuning
         fold = self._new_fold()
         # Only now: whatever was refused above must leave no trace.
@@ -125,7 +125,7 @@ class Bandit(FoldView):
             partitions=self.journal.partitions,
             retention=self._retention,
             until=until,
-            using=self._using,
+            kernels=self._kernels,
             tuning=self._tuning,
         )
 
@@ -134,7 +134,7 @@ class Bandit(FoldView):
         self._fold, self._baseline = fold, baseline
         self._decider = Decider(
             self.policy,
-            LiveModel(fold, using=self._using),
+            LiveModel(fold, kernels=self._kernels),
             partitions=self.journal.partitions,
             baseline=baseline,
             tuning=self._tuning,

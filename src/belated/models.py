@@ -20,11 +20,10 @@ from scipy.linalg import eigh
 from scipy.linalg.blas import ddot
 from scipy.linalg.lapack import dpotrf, dtrtri
 
-from belated import kernels
 from belated.exceptions import InvalidInput
 from belated.families import Family, Gaussian
 from belated.inputs import MAX_REWARD, Matrix, Row, Vector, as_reward
-from belated.kernels import MAX_WEIGHT
+from belated.kernels import LEFT, MAX_WEIGHT, Kernels, best, finite, plain
 from belated.kernels.blocks import diagonal_blocks
 from belated.priors import Prior
 from belated.statistics import Information
@@ -105,7 +104,7 @@ class Model:
         pending: Information | None = None,
         n: int = 0,
         dispersion: float | None = None,
-        using: kernels.Kernels | None = None,
+        kernels: Kernels | None = None,
     ) -> None:
         self.family = family
         self.theta: Vector = np.array(prior.mean if theta is None else theta, dtype=np.float64)
@@ -124,8 +123,8 @@ class Model:
         self._least = max(family.support.lower, -MAX_REWARD)
         self._most = min(family.support.upper, MAX_REWARD)
         # Compiled kernels know the built-in families by number; any other runs in plain Python.
-        self._kernels = kernels.plain() if family.number is None else using or kernels.best()
-        self._family = family if self._kernels is kernels.plain() else family.number
+        self._kernels = plain() if family.number is None else kernels or best()
+        self._family = family if self._kernels is plain() else family.number
 
     @property
     def dim(self) -> int:
@@ -230,7 +229,7 @@ class Model:
     def predict(self, x: Any) -> tuple[float, float]:
         """The mean and the weight of one row."""
         x = self._row(x)
-        if not kernels.finite(x):
+        if not finite(x):
             raise _not_finite(x)
         mean, slope = self.family.mean_and_slope(float(x @ self.theta))
         return mean, min(slope / self.dispersion, MAX_WEIGHT)
@@ -262,7 +261,7 @@ class Model:
 
     def note(self, x: Any) -> None:
         """A decision for this row is pending, and does not count as explored."""
-        if not kernels.finite(self._row(x)):
+        if not finite(self._row(x)):
             raise _not_finite(x)
         self.pending += 1
         self.decisions += 1
@@ -288,7 +287,7 @@ class Model:
         row = self._row(x)
         q = math.inf if _heavy(row, weight) else self.count(row, -weight)
         self.pending -= 1
-        return 1.0 - weight * q > kernels.LEFT
+        return 1.0 - weight * q > LEFT
 
     def learn(self, x: Any, y: float) -> float:
         """The reward of a pending decision came; returns the weight its row now has."""
@@ -331,7 +330,7 @@ class Model:
             raise _not_finite(x)
         self.n -= 1
         self.pending += 1
-        return remains > kernels.LEFT
+        return remains > LEFT
 
     def revise(self, x: Any, old: float, new: float) -> None:
         """The reward of a row was ``old`` and is ``new``; its weight stays.
@@ -355,7 +354,7 @@ class Model:
     def table(self, rows: Any) -> Matrix:
         """Rows as float64, if every one of them is a row of this model."""
         table = self._table(rows)
-        if not kernels.finite(table.ravel()):
+        if not finite(table.ravel()):
             raise _not_finite(rows)
         return table
 

@@ -84,7 +84,7 @@ class PublishedModel(msgspec.Struct, frozen=True, array_like=True):
             counted=b"" if model.counted is None else _bytes(model.counted),
         )
 
-    def model(self, policy: Policy, *, using: Kernels | None = None) -> Model:
+    def model(self, policy: Policy, *, kernels: Kernels | None = None) -> Model:
         """A model of one's own, to choose with and to count decisions in.
 
         Raises:
@@ -99,7 +99,7 @@ class PublishedModel(msgspec.Struct, frozen=True, array_like=True):
             raise JournalMismatch(message)
         if not all(np.isfinite(np.frombuffer(one, dtype="<f8")).all() for one in self._numbers):
             raise CorruptJournal("a published model holds numbers that are not finite")
-        made = Model(policy.start, policy.family, using=using)
+        made = Model(policy.start, policy.family, kernels=kernels)
         made.restart(np.frombuffer(self.theta, dtype="<f8"), self.dispersion)
         made.observed = _root(self.observed, policy.dim)
         made.decided = _root(self.decided, policy.dim)

@@ -88,7 +88,7 @@ def opened(where: str, partitions: int | None = None, spool: Path | None = None)
         try:
             if spool is not None:
                 journal = SpoolJournal(journal, spool)
-            return Bandit(policy=POLICY, rewards=REWARDS, journal=journal, using=kernels.plain())
+            return Bandit(policy=POLICY, rewards=REWARDS, journal=journal, kernels=kernels.plain())
         except BaseException:
             journal.close()
             raise
@@ -100,7 +100,7 @@ def replayed(records: list[Record], partitions: int) -> Bandit:
     """The same bandit from its records alone, in memory."""
     journal = MemoryJournal("offers", partitions=partitions)
     journal.import_records(records)
-    return Bandit(policy=POLICY, rewards=REWARDS, journal=journal, using=kernels.plain())
+    return Bandit(policy=POLICY, rewards=REWARDS, journal=journal, kernels=kernels.plain())
 
 
 class Log:

@@ -40,7 +40,7 @@ bandit = Bandit(
     rewards=Explicit(),
     journal=getattr(journals, kind)(place, bandit=name, partitions=int(partitions), wait=60),
     seed=me,
-    using=kernels.plain(),  # compiled ones take a while to load
+    kernels=kernels.plain(),  # compiled ones take a while to load
 )
 meet("open")
 waiting = []

@@ -94,10 +94,10 @@ from belated.published import PublishedModel
 policy, count = DelayedUCB(2, Bernoulli()), 8
 journals = [MemoryJournal() for _ in range(count)]
 for journal in journals:
-    bandit = Bandit(policy=policy, rewards=Explicit(), journal=journal, using=kernels.plain())
+    bandit = Bandit(policy=policy, rewards=Explicit(), journal=journal, kernels=kernels.plain())
     bandit.decide([[1.0, 0.0], [0.0, 1.0]])
     bandit.save()
-folds = [Fold(policy, Explicit(), partitions=1, using=kernels.plain()) for _ in journals]
+folds = [Fold(policy, Explicit(), partitions=1, kernels=kernels.plain()) for _ in journals]
 model = folds[0].publish(5).write()
 sys.setswitchinterval(1e-6)
 together = threading.Barrier(count)

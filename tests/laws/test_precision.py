@@ -85,7 +85,7 @@ class Ledger:
     """A model, and the sums that whoever drives it would keep."""
 
     def __init__(self, prior: Prior, family: Family, using: kernels.Kernels) -> None:
-        self.model = Model(prior, family, using=using)
+        self.model = Model(prior, family, kernels=using)
         self.observed = prior.precision.copy()
         self.decided = prior.precision.copy()
         self.pending: list[tuple[Vector, float]] = []

@@ -24,7 +24,7 @@ class Kept:
 
     def __init__(self, prior: Prior, family: Family, using: Kernels | None = None) -> None:
         self.prior = prior
-        self.model = Model(prior, family, using=using)
+        self.model = Model(prior, family, kernels=using)
         self.rows: dict[int, Vector] = {}
         self.frozen: dict[int, float] = {}
         self.learned: dict[int, float] = {}

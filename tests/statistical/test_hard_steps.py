@@ -148,7 +148,7 @@ def test_a_surprising_reward_moves_theta_to_where_it_is_likeliest(
     family: Family, x: float, y: float, theta: float, chosen: Chosen
 ) -> None:
     """The linear predictor after one step solves its own equation to 1e-3, however far it goes."""
-    model = Model(Prior.ridge(1), family, theta=np.array([theta]), using=chosen())
+    model = Model(Prior.ridge(1), family, theta=np.array([theta]), kernels=chosen())
     model.learn(np.array([x]), y)
     assert x * float(model.theta[0]) == pytest.approx(landing(family, x, y, theta), abs=1e-3)
 

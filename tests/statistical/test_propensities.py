@@ -51,7 +51,7 @@ def settled(
 ) -> Model:
     """A model with history: so many decisions, and the rewards of four fifths of them."""
     rng = np.random.default_rng(seed)
-    learner = Learner(policy, using=using)
+    learner = Learner(policy, kernels=using)
     theta = np.array([1.0, -1.0, 0.5, 0.0])
     rows = sphere(decisions, rng) if decisions else np.empty((0, DIM))
     weights = [learner.model.predict(x)[1] for x in rows]

@@ -98,8 +98,8 @@ class Clone(Bernoulli):
 def test_a_family_of_ones_own_runs_like_a_built_in_one(chosen: Kernels) -> None:
     """A clone of Bernoulli without a number gives what Bernoulli gives, step by step."""
     rng = np.random.default_rng(2)
-    own = Model(Prior.ridge(4), Clone(), using=chosen)
-    built_in = Model(Prior.ridge(4), Bernoulli(), using=chosen)
+    own = Model(Prior.ridge(4), Clone(), kernels=chosen)
+    built_in = Model(Prior.ridge(4), Bernoulli(), kernels=chosen)
     for k in range(150):
         x, y = rng.normal(size=4), float(rng.integers(0, 2))
         for model in (own, built_in):

@@ -494,7 +494,7 @@ def test_plain_and_compiled_kernels_decide_the_same(policy: Policy, contexts: st
     family = Gaussian(0.1) if isinstance(policy.family, Gaussian) else policy.family
     world = getattr(environments, contexts)(2, dim=6, n_arms=8, norm=1.0, family=family)
     plain, compiled = (
-        simulate(policy, world, delays.Geometric(mean=30), horizon=500, seed=1, using=which())
+        simulate(policy, world, delays.Geometric(mean=30), horizon=500, seed=1, kernels=which())
         for which in (kernels.plain, kernels.compiled)
     )
     assert plain.actions.tolist() == compiled.actions.tolist()

@@ -27,7 +27,7 @@ def busy(request: pytest.FixtureRequest) -> Busy:
 
     def model(family: Family) -> Model:
         rng = np.random.default_rng(4)
-        made = Model(Prior.ridge(3), family, using=chosen)
+        made = Model(Prior.ridge(3), family, kernels=chosen)
         for _ in range(20):
             x = rng.normal(size=3)
             made.add_pending(x, made.argmax_ucb([x], 1.0)[3])

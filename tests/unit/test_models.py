@@ -23,7 +23,7 @@ def make(request: pytest.FixtureRequest) -> Make:
     chosen = kernels.plain() if request.param == "plain" else kernels.compiled()
 
     def model(prior: Prior, family: Family | None = None, **more: Any) -> Model:
-        return Model(prior, family or Gaussian(), using=chosen, **more)
+        return Model(prior, family or Gaussian(), kernels=chosen, **more)
 
     return model
 

@@ -15,7 +15,7 @@ import numpy as np
 from belated import Bandit, Bernoulli, DelayedUCB, Explicit, kernels
 
 bandit = Bandit(
-    policy=DelayedUCB(3, Bernoulli()), rewards=Explicit(timedelta(days=1)), using=kernels.plain()
+    policy=DelayedUCB(3, Bernoulli()), rewards=Explicit(timedelta(days=1)), kernels=kernels.plain()
 )
 loaded = set(sys.modules)
 for _ in range(60):

@@ -76,7 +76,7 @@ def rng(seed: int = 0) -> np.random.Generator:
 def busy(policy: Policy, decisions: int = 40, using: Kernels | None = None) -> Learner:
     """A learner after so many decisions on random rows, and three quarters of their rewards."""
     source = rng(3)
-    learner = Learner(policy, using=using)
+    learner = Learner(policy, kernels=using)
     rows = source.normal(size=(decisions, policy.dim)).astype(np.float32).astype(np.float64) / 2.0
     for number, x in enumerate(rows):
         weight = learner.model.predict(x)[1]

@@ -31,7 +31,7 @@ class Delayed:
         width = dim if shared else arms * dim
         estimator = Laplace() if fits else Online()
         self.policy = getattr(belated, policy)(width, Bernoulli(), estimator=estimator)
-        self.learner = Learner(self.policy, using=getattr(kernels, using)())
+        self.learner = Learner(self.policy, kernels=getattr(kernels, using)())
         self.rng = np.random.default_rng(np.random.SeedSequence(seed).spawn(4)[3])
 
     def prepare(self, offered: np.ndarray) -> np.ndarray:

@@ -306,9 +306,9 @@ class Decider:
             self._source.repair(self.unapplied)
 
 
-def warm_up(policy: Policy, using: Kernels | None = None) -> None:
+def warm_up(policy: Policy, kernels: Kernels | None = None) -> None:
     """Compile the kernels now, so that no caller waits for it."""
-    model = Model(policy.start, policy.family, using=using)
+    model = Model(policy.start, policy.family, kernels=kernels)
     rows: Matrix = np.zeros((2, policy.dim))
     policy.choose_all(model, rows, [2], [True], np.random.default_rng(0))
     model.add_all_pending(rows, np.array([0.25, 0.25]))

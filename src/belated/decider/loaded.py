@@ -19,16 +19,16 @@ class LoadedModel:
 
     Args:
         policy: what chooses; the learner must have the same one.
-        using: kernels to use instead of the best available.
+        kernels: to use instead of the best available.
 
     >>> from belated import Bernoulli, DelayedUCB
     >>> LoadedModel(DelayedUCB(2, Bernoulli())).version
     0
     """
 
-    def __init__(self, policy: Policy, *, using: Kernels | None = None) -> None:
+    def __init__(self, policy: Policy, *, kernels: Kernels | None = None) -> None:
         self._policy = policy
-        self._using = using
+        self._kernels = kernels
         self._published: PublishedModel | None = None
         self._frozen = False
         #: What chooses: the prior before the first model is loaded.
@@ -43,7 +43,7 @@ class LoadedModel:
             JournalMismatch: it was made for another policy.
             CorruptJournal: it holds numbers that are not finite.
         """
-        model = published.model(self._policy, using=self._using)
+        model = published.model(self._policy, kernels=self._kernels)
         self.model, self._published, self.version = model, published, published.version
         unapplied.forget_read(published.positions)
         self._count(unapplied)
@@ -72,8 +72,8 @@ class LoadedModel:
 
     def _as_published(self) -> Model:
         if self._published is None:
-            return Model(self._policy.start, self._policy.family, using=self._using)
-        return self._published.model(self._policy, using=self._using)
+            return Model(self._policy.start, self._policy.family, kernels=self._kernels)
+        return self._published.model(self._policy, kernels=self._kernels)
 
     def _count(self, unapplied: UnappliedDecisions) -> None:
         """Count in a new model what it has not read."""

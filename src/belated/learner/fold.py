@@ -41,7 +41,7 @@ class Fold:
         partitions: of the journal.
         retention: for how long a decision takes rewards, in microseconds.
         until: records stamped later are not there; None for all.
-        using: kernels to use instead of the best available.
+        kernels: to use instead of the best available.
         tuning: sizes.
 
     Attributes:
@@ -57,10 +57,10 @@ class Fold:
         partitions: int = 1,
         retention: int | None = None,
         until: int | None = None,
-        using: Kernels | None = None,
+        kernels: Kernels | None = None,
         tuning: Tuning = USUAL,
     ) -> None:
-        self.learner = Learner(policy, partitions=partitions, using=using, tuning=tuning)
+        self.learner = Learner(policy, partitions=partitions, kernels=kernels, tuning=tuning)
         self.tuning = tuning
         self.rewards = rewards
         self.retention = retention

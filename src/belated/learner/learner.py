@@ -64,14 +64,14 @@ class Learner:
         policy: Policy,
         *,
         partitions: int = 1,
-        using: Kernels | None = None,
+        kernels: Kernels | None = None,
         tuning: Tuning = USUAL,
     ) -> None:
         self.policy = policy
         #: True if a fit that is due is left to whoever calls :meth:`begin_fit`.
         self.defers = False
         self.observations = [Observations(policy.dim) for _ in range(partitions)]
-        self.model = Model(policy.start, policy.family, using=using)
+        self.model = Model(policy.start, policy.family, kernels=kernels)
         self._prior = policy.start
         self._share = policy.pending_weight
         self._gram = policy.metric == "gram"

@@ -14,12 +14,12 @@ class LiveModel:
 
     Args:
         fold: the state.
-        using: kernels to use instead of the best available.
+        kernels: to use instead of the best available.
     """
 
-    def __init__(self, fold: Fold, *, using: Kernels | None = None) -> None:
+    def __init__(self, fold: Fold, *, kernels: Kernels | None = None) -> None:
         self._fold = fold
-        self._using = using
+        self._kernels = kernels
         self._frozen: tuple[Model, int] | None = None
 
     @property
@@ -49,10 +49,10 @@ class LiveModel:
             return
         policy = self._fold.learner.policy
         try:
-            self._frozen = frozen.model(policy, using=self._using), frozen.version
+            self._frozen = frozen.model(policy, kernels=self._kernels), frozen.version
         except JournalMismatch:  # frozen under another policy: this one freezes what it finds
             now = self._fold.publish(frozen.at)
-            self._frozen = now.model(policy, using=self._using), now.version
+            self._frozen = now.model(policy, kernels=self._kernels), now.version
 
     def repair(self, unapplied: object = None) -> None:
         """Make the live model anew from all that has arrived."""

@@ -56,7 +56,7 @@ def simulate(
     horizon: int,
     seed: int = 0,
     window: int | None = None,
-    using: Kernels | None = None,
+    kernels: Kernels | None = None,
 ) -> Trace:
     """Run a policy for ``horizon`` rounds.
 
@@ -71,7 +71,7 @@ def simulate(
         seed: of all randomness.
         window: rounds after which a decision without a reward counts as explored no longer; its
             reward is learned all the same when it comes.
-        using: kernels to use instead of the best available.
+        kernels: to use instead of the best available.
 
     >>> from belated import Bernoulli, DelayedUCB, delays, environments
     >>> world = environments.fixed(seed=3)
@@ -89,7 +89,7 @@ def simulate(
     )
     uniform = luck.random(horizon).tolist()
     calendar = _Calendar(delay, horizon, waits, window)
-    learner = Learner(policy, using=using)
+    learner = Learner(policy, kernels=kernels)
     model = learner.model
     regret: list[float] = []
     pending: list[int] = []

@@ -105,7 +105,7 @@ class ServedBandit:
         identify(journal, family=repr(policy.family), dim=policy.dim, features=definition.features)
         self._reader = store.journal(name, wait=wait)
         self._coordination = store.coordination(name, wait=wait)
-        self._source = LoadedModel(policy, using=kernels)
+        self._source = LoadedModel(policy, kernels=kernels)
         self.decider = Decider(
             policy,
             self._source,

@@ -68,7 +68,7 @@ def empty_fold(world: World) -> Fold:
         knobs.rewards,
         partitions=knobs.partitions,
         retention=retention_us(knobs.retention, knobs.rewards),
-        using=PLAIN,
+        kernels=PLAIN,
     )
 
 

@@ -92,7 +92,7 @@ class Process:
             journal=self._journal(),
             seed=self.world.seed,
             clock=self._clock,
-            using=PLAIN,
+            kernels=PLAIN,
             tuning=knobs.tuning,
         )
 
