@@ -32,7 +32,7 @@ class Fleet:
         self._folder = folder
         self._started: list[Process] = []
         self.file = write_config(
-            folder, dsn, 'lease = "60s"', f'drain = "{DRAIN}s"', f'spool_dir = "{folder}/spool"'
+            folder, dsn, 'lease_ttl = "60s"', f'drain = "{DRAIN}s"', f'spool_dir = "{folder}/spool"'
         )
         try:
             self.learner = self.start_learner(release)
@@ -76,18 +76,9 @@ class Fleet:
 
     def _start(self, release: Release, command: str, *options: str) -> Process:
         log = self._folder / f"log {len(self._started)}"
-        file = self.file if release.knows_addresses else _as_before(self.file)
-        process = Process(log, command, str(file), *options, PYTHONPATH=str(release.source))
+        process = Process(log, command, str(self.file), *options, PYTHONPATH=str(release.source))
         self._started.append(process)
         return process
-
-
-def _as_before(file: Path) -> Path:
-    """The same configuration for a release that knows PostgreSQL alone."""
-    text = file.read_text(encoding="utf-8")
-    before = file.with_name("before.toml")
-    before.write_text(text.replace("[store]\naddress", "[database]\ndsn"), encoding="utf-8")
-    return before
 
 
 def _stop(process: Process) -> None:

@@ -1,6 +1,6 @@
 """Other releases than this one, as source trees: a process runs one that is on its PYTHONPATH.
 
-:func:`earlier` takes one from the history of the repository. :func:`following` makes one such as
+:func:`following` makes one such as
 may come: this one with tables of the next version and with a kind of event that is not known here.
 """
 
@@ -32,10 +32,7 @@ SAVED = """
 import json, sys
 from belated import Bernoulli, DelayedUCB, Explicit
 from belated.journals import PostgresJournal
-try:
-    from belated.learner.fold import Fold
-except ImportError:  # an earlier release
-    from belated.fold import Fold
+from belated.learner import Fold
 with PostgresJournal(sys.argv[1], bandit=sys.argv[2]) as journal:
     fold = Fold(DelayedUCB(2, Bernoulli()), Explicit(), partitions=journal.partitions)
     fold.load(journal)
@@ -82,11 +79,6 @@ class Release(NamedTuple):
     source: Path
     tables: int
 
-    @property
-    def knows_addresses(self) -> bool:
-        """Whether its configuration has a store rather than a database."""
-        return (self.source / "belated" / "journals" / "addresses.py").exists()
-
     def run(self, *arguments: str) -> str:
         """What Python prints when it runs this with the release."""
         environment = os.environ | {"PYTHONPATH": str(self.source)}
@@ -125,20 +117,6 @@ def following(folder: Path) -> Release:
         oldest=VERSION,
     )
     (sql / "migrations" / f"{VERSION + 1:04}_next.sql").write_text(step, encoding="utf-8")
-    return _release(folder)
-
-
-def earlier(revision: str, folder: Path) -> Release:
-    """One from the history; CalledProcessError where there is no history that goes back so far."""
-    folder.mkdir()
-    archive = folder / "archive"
-    command = ["git", "-C", str(_ROOT), "archive", "-o", str(archive), revision, "src/belated"]
-    subprocess.run(command, check=True)
-    shutil.unpack_archive(archive, folder, "tar", filter="data")
-    (folder / "src" / "belated").rename(folder / "belated")
-    kernels = Path("kernels", "source.py")
-    if (folder / "belated" / kernels).read_bytes() == (_SOURCE / kernels).read_bytes():
-        _share_kernels(folder / "belated")
     return _release(folder)
 
 

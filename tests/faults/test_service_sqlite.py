@@ -33,7 +33,7 @@ class FileTown(Cluster):
         self._started: list[Process] = []
         address = f"sqlite:///{self.path}"
         self._store = open_store(address)
-        self._file = write_config(folder, address, f"port = {self.port}", 'lease = "3s"')
+        self._file = write_config(folder, address, f"port = {self.port}", 'lease_ttl = "3s"')
         self.decider = self.start("serve")
         self.learner = self.start("learn")
 

@@ -20,17 +20,14 @@ from belated.journals import PostgresJournal
 from belated.learner.fold import Fold
 from tests.faults.balancer import Balanced
 from tests.faults.fleet import Fleet
-from tests.faults.releases import NOTE, SAVED, Release, earlier, following, present
+from tests.faults.releases import NOTE, SAVED, Release, following, present
 from tests.integration.postgres_server import PostgresServer, require_programs
 from tests.integration.processes import later
 
-#: Tables of version 2, no keys, no switches.
-EARLIER = "bb11376bc82c8ba5c62839a48ec6ec55b7e73ff8"
 
-
-@pytest.fixture(params=["present and following", "present alone", "earlier and present"])
+@pytest.fixture(params=["present and following", "present alone"])
 def pair(request: pytest.FixtureRequest, full: bool) -> str:
-    """Two releases; at small size those that need no history of the repository."""
+    """Two releases, or one; at small size two."""
     if request.param != "present and following" and not full:
         pytest.skip("the first pair shows the same; --full runs all")
     return str(request.param)
@@ -57,7 +54,7 @@ def test_a_rolling_upgrade_and_back(pair: str, dsn: str, tmp_path: Path, full: b
 
     Both releases serve on the tables of the newer. One release alone is a rolling restart.
     """
-    old = earlier(EARLIER, tmp_path / "earlier") if "earlier" in pair else present()
+    old = present()
     new = following(tmp_path / "following") if "following" in pair else present()
     old.migrate(dsn, 0)
     with closing(Fleet(dsn, tmp_path, old)) as fleet:

@@ -68,7 +68,7 @@ class Cluster:
             folder,
             server.dsn.replace(str(server.port), str(port or server.port)),
             f"port = {self.port}",
-            'lease = "3s"',
+            'lease_ttl = "3s"',
             *([f'spool_dir = "{folder}/spool"'] if spool else []),
         )
         self.decider = self.start("serve")

@@ -119,7 +119,7 @@ def _text(story: dict[str, Any]) -> str:
 def _state(story: dict[str, Any]) -> str:
     text: str = story["state"]
     if text == "unmatched":
-        text = "parked: no decision of this id is known yet"
+        text = "unmatched: no decision of this id is known yet"
     if story["value"] is not None:
         text += f" with {story['value']!r}"
     notes = [note for note in ("late", "conflict", "forgotten") if story[note]]

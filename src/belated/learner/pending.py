@@ -11,6 +11,7 @@ from belated.learner.fold import Fold
 class Pending:
     """The decisions whose rewards are out: their count, the oldest, and each of them.
 
+    >>> from threading import RLock
     >>> Pending(Fold.__new__(Fold), 0, RLock()).count
     0
     """

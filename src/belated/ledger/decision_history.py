@@ -29,7 +29,7 @@ class DecisionHistory:
     'unknown'
     >>> telling.take(Record(0, 1, 7, Reward("a1", 5, 1.0)))
     >>> telling.state, [meant for _, meant in telling.records]
-    ('parked', ['parked'])
+    ('unmatched', ['unmatched'])
     """
 
     def __init__(

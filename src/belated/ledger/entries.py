@@ -108,7 +108,7 @@ def judge(facts: Facts, watermark: int, rewards: Rewards, retention: int | None)
     >>> week = Explicit(timedelta(days=7))
     >>> judge(Facts(recorded=0), watermark=5, rewards=week, retention=None).state.name
     'PENDING'
-    >>> told = [Told(recorded=3, at=2, value=1.0)]
+    >>> told = [ReportedReward(recorded=3, at=2, value=1.0)]
     >>> judge(Facts(recorded=0, reported=told), 5, week, None).value
     1.0
     """

@@ -14,9 +14,14 @@ publishes models. One process can be both. :class:`Client` has the verbs of a ba
 * ``runtime``: time and threads, real ones; the fault simulator has others.
 """
 
+import logging
+
 from belated.service.client.client import Client
 from belated.service.http.app import create_app
 from belated.service.learning.learning_service import LearningService
 from belated.service.serving.definition import Definition
 
 __all__ = ["Client", "Definition", "LearningService", "create_app"]
+
+# Whoever starts a process says where its log goes (`operating.logs`); nobody else hears of it.
+logging.getLogger("belated.service").addHandler(logging.NullHandler())

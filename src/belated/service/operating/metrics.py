@@ -315,7 +315,7 @@ def _age(bandit: ServedBandit, since: int | None) -> float:
 
 
 def _counted(learner: LearningService, *, unmatched: bool) -> dict[str, float]:
-    """Events by status. Those that are parked leave again, so that they are no counter."""
+    """Events by status. Those that are unmatched leave again, so that they are no counter."""
     total: dict[str, float] = {}
     for ledger in () if learner.fold is None else learner.fold.ledgers:
         for status, count in dict(ledger.counters).items():  # a copy: it is counted on meanwhile
