@@ -13,10 +13,11 @@ from itertools import islice
 
 from belated.estimators import Estimate
 from belated.events import Record, Reward, Settled
-from belated.exceptions import JournalError, OwnerFenced
+from belated.exceptions import CorruptJournal, JournalError, OwnerFenced, UnsupportedFormat
 from belated.journals import CoordinationStore, Journal
 from belated.learner.fold import Fold
 from belated.ledger import Ledger
+from belated.published import PublishedModel
 from belated.service.histogram import DELAYS, SECONDS, Histogram
 from belated.service.learning.lease import SECONDS as LEASE
 from belated.service.learning.lease import Lease
@@ -80,6 +81,7 @@ class LearningService:
         self._said, self._said_at = 0, -math.inf
         self._publish_at = self._save_at = 0.0
         self._published = -1
+        self._floor: list[int] = []
         self._fitter = runtime.start_background("belated fit")
         self._fit: Future[Estimate] | None = None
         self._fit_at = 0.0
@@ -146,8 +148,22 @@ class LearningService:
         fold = self._make()
         fold.load(self.journal)
         fold.learner.defers = True
+        self._floor = self._last_published()
         self.fold, self.epoch, self._published = fold, epoch, -1
         self._save_at = self._monotonic() + SNAPSHOT
+
+    def _last_published(self) -> list[int]:
+        """Return how far the last model had read, as far as the journal still goes.
+
+        Until this learner has come as far, deciders are better off with that model.
+        """
+        found = self.coordination.published(0)
+        try:
+            positions = [] if found is None else PublishedModel.read(found[1]).positions
+        except (CorruptJournal, UnsupportedFormat):  # then it is of no use to deciders either
+            return []
+        ends = [self.journal.end(partition) for partition in range(self.journal.partitions)]
+        return [min(one, end) for one, end in zip(positions, ends, strict=False)]
 
     def _stand_by(self) -> None:
         if self._fit is not None:
@@ -201,6 +217,8 @@ class LearningService:
             self._fit = self._fitter.submit(learner.begin_fit())
 
     def _publish(self, fold: Fold) -> None:
+        if any(mine < floor for mine, floor in zip(fold.positions, self._floor, strict=False)):
+            return
         now = self._monotonic()
         wait = 0.0 if fold.version != self._published else ALIVE - PUBLISH
         if now < self._publish_at + wait:

@@ -54,6 +54,8 @@ class Schedule:
             action()
             self._done += 1
             assert self._done < LIMIT, "L: it does not come to an end"
+        if until < math.inf:
+            self.now = max(self.now, int(until))
 
 
 class Clock:

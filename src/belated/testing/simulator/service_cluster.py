@@ -114,8 +114,7 @@ class ServiceCluster(Cluster):
         for learner in self.learner_servers:  # each leads once, from the snapshot of the one before
             service = learner.service
             for _ in range(PATIENCE):
-                world.schedule.now += SECOND
-                world.schedule.run(until=world.schedule.now)
+                world.schedule.run(until=world.schedule.now + SECOND)
                 if service.step() == 0 and service.fold is not None and service._fit is None:
                     break
             if service.fold is None:

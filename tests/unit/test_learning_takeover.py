@@ -1,0 +1,67 @@
+"""A learner that takes over publishes nothing older than what its predecessor published."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from belated import Bandit, Bernoulli, DelayedUCB, Explicit
+from belated.journals import MemoryStore
+from belated.learner import Fold
+from belated.published import PublishedModel
+from belated.service.learning import learning_service as module
+from belated.service.learning.learning_service import LearningService
+from belated.tuning import Tuning
+
+POLICY = DelayedUCB(2, Bernoulli())
+
+
+def learner(store: MemoryStore, holder: str, page: int) -> LearningService:
+    """One that reads so many records at a time."""
+
+    def fold() -> Fold:
+        return Fold(POLICY, Explicit(), tuning=Tuning(page=page))
+
+    return LearningService(store.journal(), store.coordination(), fold, holder=holder)
+
+
+def published(store: MemoryStore) -> list[int]:
+    """How far the last model had read."""
+    found = store.coordination().published()
+    assert found is not None
+    return PublishedModel.read(found[1]).positions
+
+
+def until(is_so: Callable[[], bool], one: LearningService) -> None:
+    """Step until something holds."""
+    deadline = time.monotonic() + 30
+    while not is_so():
+        one.step()
+        assert time.monotonic() < deadline
+
+
+def test_a_successor_publishes_no_older_model(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It has no snapshot and reads one record at a time; deciders keep the model meanwhile."""
+    monkeypatch.setattr(module, "PUBLISH", 0.0)
+    store = MemoryStore()
+    bandit = Bandit(policy=POLICY, rewards=Explicit(), journal=store.journal(), seed=1)
+    for _ in range(20):
+        bandit.observe(bandit.decide(np.eye(2)).id, 1.0)
+    first = learner(store, "first", page=1_000)
+    until(lambda: first.fold is not None and first.fold.positions == [40], first)
+    until(lambda: published(store) == [40], first)
+    first.lease.close()
+    second = learner(store, "second", page=1)
+    steps = 0
+    while second.fold is None or second.fold.positions != [40]:
+        second.step()
+        steps += 1
+        assert published(store) == [40]
+    assert steps >= 40
+    bandit.decide(np.eye(2))
+    until(lambda: published(store) == [41], second)
+    for one in (first, second):
+        one.close()
