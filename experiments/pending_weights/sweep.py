@@ -23,9 +23,10 @@ import joblib
 import numpy as np
 from tqdm import tqdm
 
-from belated import DelayedUCB, delays, environments, simulation
+from belated import DelayedUCB, delays, environments
 from belated.inputs import Vector
 from belated.learner import Learner
+from belated.simulation import rounds
 from belated.statistics import Information
 
 HORIZON = 10_000
@@ -67,10 +68,10 @@ class Recomputing(Learner):
 def run(world: str, wait: str, seed: int) -> tuple[str, str, float, float]:
     regret = []
     for learner in (Learner, Recomputing):
-        simulation.Learner = learner  # type: ignore[misc]
+        rounds.Learner = learner  # type: ignore[misc]
         problem = WORLDS[world](seed)
         policy = DelayedUCB(problem.dim, problem.family)
-        trace = simulation.simulate(policy, problem, DELAYS[wait], horizon=HORIZON, seed=seed)
+        trace = rounds.simulate(policy, problem, DELAYS[wait], horizon=HORIZON, seed=seed)
         regret.append(float(trace.regret[-1]))
     return world, wait, regret[0], regret[1]
 

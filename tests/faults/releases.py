@@ -53,7 +53,7 @@ Event = Noted | '''
 _EDITS = {
     "journals/postgres/queries.py": {f"VERSION = {VERSION}": f"VERSION = {VERSION + 1}"},
     "events.py": {"Event = ": _EVENT, "_KINDS = {": "_KINDS = {7, "},
-    "ledger/ledger.py": {"kind is Switched:": "kind.__name__ in ('Switched', 'Noted'):"},
+    "ledger/ledger.py": {"kind is ModeChanged:": "kind.__name__ in ('ModeChanged', 'Noted'):"},
     "journals/arrivals.py": {
         "_OF_A_DECISION = frozenset({": "from belated.events import Noted\n"
         "_OF_A_DECISION = frozenset({Noted, "

@@ -77,8 +77,10 @@ def test_a_failure_says_how_to_repeat_it(monkeypatch: pytest.MonkeyPatch) -> Non
         main(["3", "--brief"])
 
 
-def test_the_command_prints_what_happened(capsys: pytest.CaptureFixture[str]) -> None:
-    """One run line by line; many with a table of all faults."""
+def test_the_command_prints_what_happened(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One run line by line; many with a table of all faults; how far it is, on a terminal."""
     assert main(["5"]) == 0
     told = capsys.readouterr().out
     assert "all agree on" in told
@@ -86,7 +88,10 @@ def test_the_command_prints_what_happened(capsys: pytest.CaptureFixture[str]) ->
     main(["--seeds", "4", "--first", "5"])
     output = capsys.readouterr()
     assert all(name in output.out for name in FAULTS)
-    assert "4 of 4 seeds, 0 failed, 0 s left" in output.err
+    assert output.err == ""  # a log is no terminal
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
+    main(["--seeds", "4", "--first", "5"])
+    assert "4 of 4 seeds, 0 failed, 0 s left" in capsys.readouterr().err
 
 
 class TestSimulatedJournal(JournalContract):

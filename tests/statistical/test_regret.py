@@ -18,12 +18,12 @@ from belated import (
     delays,
     environments,
     simulate,
-    simulation,
 )
 from belated.delays import DelayProcess
 from belated.inputs import Vector
 from belated.learner import Learner
 from belated.policies import Policy
+from belated.simulation import rounds
 from belated.simulation.environments import Environment
 from belated.statistics import Information
 
@@ -169,7 +169,7 @@ def test_frozen_weights_cost_nothing(
         made.append(Recomputing(*args, **more))
         return made[-1]
 
-    monkeypatch.setattr(simulation, "Learner", recomputing)
+    monkeypatch.setattr(rounds, "Learner", recomputing)
     anew = regrets(ucb, problem, delay, seeds, horizon)
     assert len(made) == seeds
     assert min(learner.changed for learner in made) > 1.0

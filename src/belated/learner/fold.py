@@ -138,7 +138,8 @@ class Fold:
                 self.version += count
 
     def _change_mode(self, record: Record) -> None:
-        assert isinstance(record.event, ModeChanged)
+        if not isinstance(record.event, ModeChanged):
+            return
         self.mode = record.event.mode
         if self.mode != "freeze":
             self.frozen = None
