@@ -30,7 +30,7 @@ def full(request: pytest.FixtureRequest) -> bool:
 
 
 #: Reasons of skips that say that something is run at full size only.
-FULL_SIZE = ("full size only", "--full runs")
+FULL_SIZE = ("full size only", "--full")
 _skipped: list[str] = []
 
 

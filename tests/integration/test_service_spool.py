@@ -95,7 +95,7 @@ def test_it_goes_on_and_hands_over_when_the_database_is_back(
     assert f'belated_spool_events{{bandit="{world.bandit}"}} 36.0' in text
     assert world.served.decider.model.pending >= 25  # the reward of the first is out too
     gate.open()
-    eventually(lambda: world.served.spool.waiting == 0)
+    eventually(lambda: world.served.spool.queued == 0)
     eventually(lambda: len(world.served.decider.unapplied) == 0, "positions are not known")
     eventually(lambda: world.served.decider.model.n == 11)
     assert world.served.decider.model.pending == 26 - 11
@@ -123,7 +123,7 @@ def test_a_full_spool_refuses_and_says_when_to_try_again(
         taken = len(answers) - len(refused)
         assert world.served.decider.model.pending == taken
         gate.open()
-        eventually(lambda: world.served.spool.waiting == 0)
+        eventually(lambda: world.served.spool.queued == 0)
         eventually(lambda: world.decide().status_code == 201)
 
 
