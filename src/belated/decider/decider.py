@@ -174,7 +174,7 @@ class Decider:
     @property
     def holds(self) -> bool:
         """Whether any decision is held."""
-        return len(self.unapplied) > 0
+        return bool(self.unapplied)
 
     def change_mode(self, mode: Mode) -> None:
         """Decide in another way from now on."""
@@ -200,11 +200,15 @@ class Decider:
         if counts:  # all are chosen, or none; and if they are not held, the model stays as it is
             before = model.decided.copy(), model.pending, model.decisions
         try:
-            choices = self.policy.choose_all(
-                model, table.astype(np.float64), _ends(requests), _pending(requests, counts), rng
-            )
+            rows = table.astype(np.float64)
+            if len(requests) == 1:
+                counted = [counts and requests[0].activated]
+                choices = self.policy.choose_all(model, rows, [len(rows)], counted, rng)
+            else:
+                counted = [counts and request.activated for request in requests]
+                choices = self.policy.choose_all(model, rows, _ends(requests), counted, rng)
             for choice in choices:
-                if not (0.0 < choice.propensity <= 1.0 and math.isfinite(choice.mean)):
+                if not (0.0 < choice.propensity <= 1.0 and abs(choice.mean) < math.inf):
                     raise PolicyFailure("not finite", f"the policy returned {choice}")
         except Exception as error:
             if counts:
@@ -316,15 +320,8 @@ def warm_up(policy: Policy, kernels: Kernels | None = None) -> None:
     model.remove_pending(rows[0], 0.25)
 
 
-def _pending(requests: Sequence[ParsedRequest], counts: bool) -> list[bool]:
-    """Whether each decision counts as pending for those after it."""
-    return [counts and request.activated for request in requests]
-
-
 def _ends(requests: Sequence[ParsedRequest]) -> list[int]:
     """Where the rows of each request end in the table of all."""
-    if len(requests) == 1:
-        return [requests[0].n_rows]
     end, ends = 0, []
     for request in requests:
         end += request.n_rows

@@ -67,6 +67,9 @@ class UnappliedDecisions:
     def __len__(self) -> int:
         return len(self._recent) + self._summed
 
+    def __bool__(self) -> bool:
+        return bool(self._recent) or self._summed > 0
+
     def __iter__(self) -> Iterator[Unapplied]:
         return iter(self._recent.values())
 

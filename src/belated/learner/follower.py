@@ -59,6 +59,7 @@ class Follower:
     ) -> None:
         self.fold = fold
         self.journal = journal
+        self._partitions = journal.partitions
         self._clock = clock
         self._holder = holder
         #: Whether the journal was away, and not all of it is folded since.
@@ -84,7 +85,7 @@ class Follower:
     def append_one(self, event: Event) -> str:
         """Append one event, and with it whatever is due; returns what the event meant."""
         journal, fold = self.journal, self.fold
-        partition = route(event, journal.partitions)
+        partition = route(event, self._partitions)
         if self.behind:
             self.follow()
         positions = journal.append([*self.due(partition), event])
@@ -93,7 +94,7 @@ class Follower:
         try:
             # If the journal had the event already, so had the fold.
             status = self._fold_to(partition, positions) or "duplicate"
-            if journal.partitions > 1:
+            if self._partitions > 1:
                 fold.catch_up(journal)
         except JournalUnavailable:  # but the event is durable
             return self._accept([event])
