@@ -123,8 +123,7 @@ class ServedBandit:
         rng = np.random.default_rng(seed)
         self._batcher = RequestBatcher(self.decider, self.commits, loop, runtime, rng)
         self._lookups = LookUps(self._reader, self.decider, self._spool, loop)
-        self._number = 0
-        self._model_due = 0.0
+        self._number, self._model_due = 0, 0.0
         self._mode_due = runtime.monotonic() + MODE_SECONDS
         self._fallback_log_due = -math.inf
         #: When the model was made, in microseconds since 1970; None before the first one.
