@@ -69,7 +69,7 @@ def play_all(dsn: str, runs: Sequence[Run], horizon: int) -> tuple[pd.DataFrame,
     for run, found in played.items():
         honest = played[run._replace(way=HONEST)].choices
         others = sum(a != b for a, b in zip(found.choices, honest, strict=True))
-        what = {"regret": found.regret, "others": others, "told": found.reported}
+        what = {"regret": found.regret, "others": others, "told": found.told}
         rows.append({**run._asdict(), **what, "learned": found.learned})
         answers += [
             {**run._asdict(), "token": token, "answer": answer, "count": count}
