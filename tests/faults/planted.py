@@ -258,7 +258,6 @@ def summed_decisions_dropped(patch: pytest.MonkeyPatch) -> None:
     def careless(self: UnappliedDecisions) -> None:
         compact(self)
         self._blocks.clear()
-        self._summed = 0
 
     patch.setattr(UnappliedDecisions, "compact", careless)
 

@@ -17,8 +17,8 @@ from belated.events import Void
 from belated.exceptions import JournalUnavailable
 from belated.journals import MemoryStore, SpoolJournal, Store
 from belated.service import Definition, create_app
-from belated.service.serving.spool_recovery import SpoolRecovery
-from belated.service.serving.spools import LeftSpools, SpoolFolder
+from belated.service.serving.spool_recovery import LeftSpools, SpoolRecovery
+from belated.service.serving.spools import SpoolFolder
 from tests.integration.serving import served
 from tests.waiting import eventually
 

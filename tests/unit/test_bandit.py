@@ -551,6 +551,14 @@ def test_a_burst_of_others_is_folded_in_bulk_unless_a_fit_of_all_costs_more(
     assert fits == []  # 25 new ones among 600 are no reason for a fit
 
 
+def test_behind_a_full_page_there_is_much(clock: ManualClock) -> None:
+    """However many observations there are: how many records follow is not known."""
+    fold = opened(clock, rewards=Explicit())._fold
+    fold.learner.model.n = 10**6
+    assert fold.is_much(fold.tuning.page)
+    assert not fold.is_much(fold.tuning.page - 1)
+
+
 def test_events_of_others_have_their_own_times(clock: ManualClock) -> None:
     """Positions and stamps are the journal's; ``at`` is for people, and may be anything."""
     bandit = opened(clock)

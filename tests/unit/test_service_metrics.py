@@ -23,7 +23,7 @@ from belated.service.learning.learners import Learners
 from belated.service.learning.learning_service import SAMPLED, LearningService
 from belated.service.operating.metrics import OF_BANDITS, OF_LEARNERS, Metrics
 from belated.service.serving.served_bandit import RequestStats
-from belated.service.serving.spools import LeftSpools
+from belated.service.serving.spool_recovery import LeftSpools
 
 ROW = np.array([1.0, 0.5], dtype=np.float32)
 

@@ -268,7 +268,7 @@ class _Folds:
             for piece, what in PIECES.items():
                 if any(
                     one.pack()[piece] != other.pack()[piece]
-                    for one, other in zip(whole.accounts, short.accounts, strict=True)
+                    for one, other in zip(whole.adapters, short.adapters, strict=True)
                 ):
                     report.differences.append(what)
         if not report.differences:

@@ -91,7 +91,7 @@ class Decider:
         self._partitions = partitions
         self._baseline = baseline
         self._new_id = tuning.new_id
-        self._repaired = False  # once, until a model is loaded or chooses again
+        self._repaired = False  # once, until the policy chooses again
 
     @property
     def model(self) -> Model:
@@ -141,18 +141,13 @@ class Decider:
                 counts = counts and requests[0].activated and self._count(choices[0], table)
         return self._decide(requests, table, choices, now, counts and hold, hold)
 
-    def hold(self, decision: Decision, position: int = SPOOLED) -> None:
-        """Count a decision as pending until a model has read it.
-
-        Args:
-            decision: that is durable.
-            position: in its partition; 0 if it waits in a spool.
-        """
+    def hold(self, decision: Decision) -> None:
+        """Count a decision that waits in a spool as pending until a model has read it."""
         weight = self.model.weight_at(decision.mean)
         counted = decision.activated and self.mode != "freeze"
         if counted:
             self._source.add_pending(decision.x.astype(np.float64), weight)
-        self._hold(decision, weight, counted, position)
+        self._hold(decision, weight, counted, SPOOLED)
 
     def release(self, id: str) -> None:
         """A decision was folded, or never came to be; nothing happens if it is not held."""
@@ -181,10 +176,6 @@ class Decider:
         if mode != self.mode:
             self.mode = mode
             self._source.change_mode(mode, self.unapplied)
-
-    def loaded(self) -> None:
-        """The source has another model: one that fails may be repaired again."""
-        self._repaired = False
 
     # --- the parts -------------------------------------------------------------------------------
 

@@ -61,14 +61,15 @@ class UnappliedDecisions:
         # A plain dict would look for its first key from the place of all that were removed.
         self._recent: OrderedDict[str, Unapplied] = OrderedDict()
         self._blocks: dict[int, list[_Block]] = {}
-        self._summed = 0
         self._compact_at = self._most + self._block
 
     def __len__(self) -> int:
-        return len(self._recent) + self._summed
+        return len(self._recent) + sum(
+            block.information.count for blocks in self._blocks.values() for block in blocks
+        )
 
     def __bool__(self) -> bool:
-        return bool(self._recent) or self._summed > 0
+        return bool(self._recent) or any(self._blocks.values())
 
     def __iter__(self) -> Iterator[Unapplied]:
         return iter(self._recent.values())
@@ -113,8 +114,6 @@ class UnappliedDecisions:
         )
         for partition, blocks in self._blocks.items():
             left = [block for block in blocks if block.position > positions[partition]]
-            self._summed += sum(block.information.count for block in left)
-            self._summed -= sum(block.information.count for block in blocks)
             self._blocks[partition] = left
 
     def compact(self) -> None:
@@ -134,7 +133,6 @@ class UnappliedDecisions:
             information = Information.of(rows.reshape(-1, self._dim), weights)
             last = max(one.position for one in ones)
             self._blocks.setdefault(partition, []).append(_Block(last, information))
-            self._summed += information.count
         # What waits in a spool stays: look again only after a further block.
         self._compact_at = max(len(self._recent), self._most) + self._block
 

@@ -31,16 +31,16 @@ class _Columns(Table):
 class LearnerAdapter:
     """Hears of the changes in one partition, and passes them on to the learner.
 
-    A decision has its row here while it may still be learned, and in the observations of its lane
-    once it was. The weight it is expected with is the slope at the mean that was predicted for it,
-    over the dispersion that was known then.
+    A decision has its row here while it may still be learned, and in the observations of its
+    partition once it was. The weight it is pending with is the slope at the mean that was predicted
+    for it, over the dispersion that was known then.
 
     If the policy learns at the end of a window, rewards are held back here. The window is of the
     decisions in this partition, its share of all: no partition knows the order in another.
 
     Args:
         learner: to be told.
-        lane: of its observations.
+        partition: of its observations.
         tuning: sizes.
     """
 

@@ -1,6 +1,6 @@
 """The state of a bandit: a fold over its journal.
 
-For each partition a ledger and an account of the learner, and one learner for all. A snapshot is of
+For each partition a ledger and an adapter to the learner, and one learner for all. A snapshot is of
 one partition, and only a shortcut: the same state comes from reading the journal from its start.
 """
 
@@ -66,19 +66,19 @@ class Fold:
         self.retention = retention
         self.until = until
         self.min_reward, self.max_reward = rewards.range(policy.family.support)
-        self.accounts = [
+        self.adapters = [
             LearnerAdapter(self.learner, partition, tuning) for partition in range(partitions)
         ]
         self.ledgers = [
             Ledger(
                 rewards,
-                account,
+                adapter,
                 min_reward=self.min_reward,
                 max_reward=self.max_reward,
                 retention=retention,
                 tuning=tuning,
             )
-            for account in self.accounts
+            for adapter in self.adapters
         ]
         self.positions = [0] * partitions
         #: Records folded so far, over all partitions: the version of the model.
@@ -102,8 +102,13 @@ class Fold:
         return status
 
     def is_much(self, new: int) -> bool:
-        """Whether so many records are sooner folded in bulk, though it ends with a fit of all."""
-        return new >= max(self.tuning.bulk, SHARE * self.learner.model.n)
+        """Whether so many records are sooner folded in bulk, though it ends with a fit of all.
+
+        Behind a full page there are more.
+        """
+        tuning = self.tuning
+        is_full = new >= tuning.page >= tuning.bulk
+        return is_full or new >= max(tuning.bulk, SHARE * self.learner.model.n)
 
     def catch_up(self, journal: Journal) -> int:
         """Fold all that is new in every partition; returns how many records that were."""
@@ -216,10 +221,10 @@ class Fold:
             journal: to keep it.
             whole: store those blocks again too.
         """
-        for partition, (ledger, account) in enumerate(
-            zip(self.ledgers, self.accounts, strict=True)
+        for partition, (ledger, adapter) in enumerate(
+            zip(self.ledgers, self.adapters, strict=True)
         ):
-            pieces = pack(ledger) | account.pack()
+            pieces = pack(ledger) | adapter.pack()
             if partition == 0:  # where the events are that change the mode
                 pieces[_MODE] = self.mode.encode()
                 if self.frozen is not None:
@@ -241,14 +246,14 @@ class Fold:
                     self._load(snapshot.partition, snapshot)
 
     def _load(self, partition: int, snapshot: Snapshot) -> None:
-        ledger, account = self.ledgers[partition], self.accounts[partition]
+        ledger, adapter = self.ledgers[partition], self.adapters[partition]
         try:
             unpack(ledger, snapshot.pieces)
-            account.unpack(snapshot.pieces)
+            adapter.unpack(snapshot.pieces)
         except (KeyError, ValueError) as error:
             message = "a snapshot with the right checksum could not be read"
             raise BelatedError(f"{message}: {error}") from error
-        account.add_all_pending(ledger.numbers(State.PENDING))
+        adapter.add_all_pending(ledger.numbers(State.PENDING))
         if _MODE in snapshot.pieces:
             self.mode = snapshot.pieces[_MODE].decode()
         if _FROZEN in snapshot.pieces:

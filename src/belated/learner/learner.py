@@ -35,7 +35,7 @@ class _Refit:
     """A fit that is under way: what it is of, and what has happened to that since."""
 
     seen: Joined
-    upto: list[int]  # by lane, the first handle that it does not know
+    upto: list[int]  # by partition, the first handle that it does not know
     amended: Vector  # Σ (new - old) x of rewards that were revised
     removed: list[tuple[Vector, float]]
 
@@ -44,7 +44,7 @@ class Learner:
     """Keeps the model of a policy.
 
     Rows given to a learner are kept for a while: they must not change afterwards. What has arrived
-    is kept in *lanes*, one for each partition of a journal; a reward is known there by the handle
+    is kept by the partitions of a journal; a reward is known there by the handle
     that :meth:`learn` gave.
 
     >>> from belated import Bernoulli
@@ -225,7 +225,7 @@ class Learner:
             self._bulk = True
 
     def pack(self, partition: int) -> dict[str, bytes]:
-        """The observations of a lane as bytes, and where to start the next fit."""
+        """The observations of a partition as bytes, and where to start the next fit."""
         self._fold()
         return self.observations[partition].pack() | {"theta": self.model.theta.tobytes()}
 
@@ -325,7 +325,7 @@ class Learner:
 
     @property
     def observed(self) -> Seen:
-        """All that has arrived, of every lane."""
+        """All that has arrived, of every partition."""
         self._fold()
         return self.observations[0] if len(self.observations) == 1 else Joined(self.observations)
 

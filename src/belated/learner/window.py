@@ -19,8 +19,8 @@ class DecisionWindow:
     Args:
         size: in decisions.
         learn: is told the number and reward of a decision that is pending.
-        withdraw: is told the number of one that is given up.
-        recall: is told the number of one that was given up, and is learned after all.
+        remove_pending: is told the number of one that is given up.
+        restore_pending: is told the number of one that was given up, and is learned after all.
 
     >>> def told(name):
     ...     return lambda *what: print(name, *what)
@@ -48,7 +48,8 @@ class DecisionWindow:
         restore_pending: Callable[[int], None],
     ) -> None:
         self.size = size
-        self._learn, self._withdraw, self._recall = learn, remove_pending, restore_pending
+        self._learn = learn
+        self._remove_pending, self._restore_pending = remove_pending, restore_pending
         self._last = -1
         #: Pending decisions whose window is open, each with its reward if that has come.
         self._open: dict[int, float | None] = {}
@@ -70,7 +71,7 @@ class DecisionWindow:
         if number in self._open:
             value = self._open.pop(number)
             if value is None:
-                self._withdraw(number)
+                self._remove_pending(number)
             else:
                 self._learn(number, value)
 
@@ -95,7 +96,7 @@ class DecisionWindow:
         elif self.is_over(number):
             return False
         else:
-            self._recall(number)
+            self._restore_pending(number)
             self._learn(number, value)
         return True
 

@@ -37,7 +37,8 @@ from belated.service.serving.definition import Definition
 from belated.service.serving.group_commit import GroupCommit
 from belated.service.serving.lookups import LookUps
 from belated.service.serving.request_batcher import RequestBatcher, table_of
-from belated.service.serving.spools import WAIT, LeftSpools, Recovery, Spools
+from belated.service.serving.spool_recovery import WAIT, LeftSpools
+from belated.service.serving.spools import Recovery, Spools
 from belated.tuning import USUAL, Tuning
 
 #: Seconds between two looks for a model, and for a mode; and after a failure.
@@ -98,7 +99,7 @@ class ServedBandit:
         self.stats = RequestStats()
         self._runtime = runtime
         policy, name = definition.policy, definition.name
-        self._least, self._most = definition.rewards.range(policy.family.support)
+        self._min_reward, self._max_reward = definition.rewards.range(policy.family.support)
         self._loop = loop
         wait = 10.0 if spools is None else WAIT
         journal = store.journal(name, partitions=definition.partitions, wait=wait)
@@ -238,7 +239,7 @@ class ServedBandit:
     @property
     def reward_range(self) -> tuple[float, float]:
         """The least and the greatest reward that is accepted."""
-        return self._least, self._most
+        return self._min_reward, self._max_reward
 
     def event_time(self, at: int | None) -> int:
         """When something happened: as the caller says, or now; in microseconds since 1970.
@@ -269,8 +270,8 @@ class ServedBandit:
         history = DecisionHistory(
             id,
             made.rewards,
-            min_reward=self._least,
-            max_reward=self._most,
+            min_reward=self._min_reward,
+            max_reward=self._max_reward,
             retention=made.retention,
         )
         for record in sorted(records, key=lambda one: one.position):
@@ -359,7 +360,6 @@ class ServedBandit:
         except Exception as error:  # of another policy, or damaged: go on with the one there is
             self._note("model", error)
             return
-        self.decider.loaded()
         self.model_at = published.at
         self.stats.models += 1
         now = self._runtime.monotonic()

@@ -3,17 +3,36 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from belated.exceptions import JournalUnavailable
 from belated.journals import SpoolJournal, Store
 from belated.service.runtime import Runtime, Worker
-from belated.service.serving.spools import LeftSpools, SpoolFolder
 
-#: Seconds between two looks, and to wait for the store.
-SWEEP, WAIT = 2.0, 2.0
+if TYPE_CHECKING:
+    from belated.service.serving.spools import SpoolFolder
+
+#: Seconds between two looks at what others have left.
+SWEEP = 2.0
+#: Seconds to wait for a store that has a spool before it: as long as it hangs, it is not tried.
+WAIT = 2.0
 
 log = logging.getLogger("belated.service")
+
+
+@dataclass(frozen=True)
+class LeftSpools:
+    """What processes that died have left in their spools, and nobody has delivered yet.
+
+    Attributes:
+        files: Files that hold events, or cannot be read.
+        events: Events in those that can be read.
+    """
+
+    files: int
+    events: int
 
 
 class SpoolRecovery:

@@ -25,26 +25,12 @@ from belated.journals import Journal, SpoolJournal, Store
 from belated.journals.spool.disk import DiskStore
 from belated.journals.spool.file import SpoolFile, beginning_of
 from belated.service.runtime import Runtime
+from belated.service.serving.spool_recovery import LeftSpools, SpoolRecovery
 
 #: How many bytes a process may leave there for each bandit: some five million events.
 LIMIT = 1 << 30
-#: Seconds to wait for a store that has a spool before it: as long as it hangs, it is not tried.
-WAIT = 2.0
 
 Delivered = Callable[[Sequence[Event], Sequence[int]], None]
-
-
-@dataclass(frozen=True)
-class LeftSpools:
-    """What processes that died have left in their spools, and nobody has delivered yet.
-
-    Attributes:
-        files: Files that hold events, or cannot be read.
-        events: Events in those that can be read.
-    """
-
-    files: int
-    events: int
 
 
 class Recovery(Protocol):
@@ -104,8 +90,6 @@ class SpoolFolder:
 
     def recover(self, store: Store, bandit: str, runtime: Runtime) -> Recovery:
         """Deliver what other processes have left, again and again."""
-        from belated.service.serving.spool_recovery import SpoolRecovery
-
         recovery = SpoolRecovery(self, store, bandit)
         recovery.start(runtime)
         return recovery

@@ -29,7 +29,8 @@ from belated.service.learning.learning_service import LearningService
 from belated.service.runtime import Runtime
 from belated.service.serving.definition import Definition
 from belated.service.serving.served_bandit import ServedBandit
-from belated.service.serving.spools import LeftSpools, Recovery
+from belated.service.serving.spool_recovery import LeftSpools
+from belated.service.serving.spools import Recovery
 from belated.testing.simulator.checks import Disagreement, check_counts, empty_fold
 from belated.testing.simulator.disk import Disk
 from belated.testing.simulator.faults import Killed

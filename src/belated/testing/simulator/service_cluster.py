@@ -17,8 +17,8 @@ from belated.testing.simulator.checks import (
 )
 from belated.testing.simulator.cluster import Cluster
 from belated.testing.simulator.faults import Killed
+from belated.testing.simulator.messages import DecisionRequest, rows_of
 from belated.testing.simulator.messages import Server as Answering
-from belated.testing.simulator.messages import rows_of
 from belated.testing.simulator.schedule import DAY, SECOND
 from belated.testing.simulator.servers import TROUBLE, DeciderServer, LearnerServer, Server
 from belated.testing.simulator.service_store import SimulatedStore, change_mode
@@ -178,8 +178,6 @@ class ServiceCluster(Cluster):
                     raise Disagreement(f"L: {decider.name} in mode {mode}: {answers}, {same}")
 
     def _decide(self, decider: DeciderServer, name: str, answers: list[object]) -> None:
-        from belated.testing.simulator.messages import DecisionRequest
-
         def reply(answer: object) -> None:
             assert isinstance(answer, list)
             answers.extend(one.propensity for one in answer)
