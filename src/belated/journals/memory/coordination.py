@@ -6,6 +6,7 @@ import threading
 
 from belated.exceptions import JournalClosed, OwnerFenced
 from belated.journals.arrivals import Clock
+from belated.journals.leases import granted_epoch
 from belated.journals.shelf import Leader
 
 
@@ -37,12 +38,10 @@ class MemoryCoordinationStore:
         lead = self._lead
         with lead.lock:
             now = self._clock()
-            if lead.holder != holder:
-                if now < lead.until:
-                    return None
-                lead.holder, lead.epoch = holder, lead.epoch + 1
-            lead.until = now + round(seconds * 1e6)
-            return lead.epoch
+            epoch = granted_epoch(holder, lead.holder, lead.epoch, lead.until, now)
+            if epoch is not None:
+                lead.holder, lead.epoch, lead.until = holder, epoch, now + round(seconds * 1e6)
+            return epoch
 
     def release_lease(self, holder: str) -> None:
         """End the lease of this holder now, so that another need not wait."""

@@ -8,6 +8,7 @@ import sqlite3
 from belated.exceptions import OwnerFenced
 from belated.ids import check_id
 from belated.journals.arrivals import Clock, system_clock
+from belated.journals.leases import granted_epoch
 from belated.journals.shelf import Leader
 from belated.journals.sqlite.file import SQLiteFile
 from belated.journals.stored import no_such_bandit
@@ -53,15 +54,12 @@ class SQLiteCoordinationStore:
         """Become the leader, or stay it; see :meth:`CoordinationStore.acquire_lease`."""
         with self._file.writing() as connection:
             now = self._clock()  # under the lock of writers, so that no one else reads it meanwhile
-            before, epoch, until = self._lease(connection)
-            if before != holder:
-                if now < until:
-                    return None
-                epoch += 1
-            connection.execute(
-                "REPLACE INTO leader (bandit, holder, epoch, until) VALUES (?, ?, ?, ?)",
-                (self._number, holder, epoch, now + round(seconds * 1e6)),
-            )
+            epoch = granted_epoch(holder, *self._lease(connection), now)
+            if epoch is not None:
+                connection.execute(
+                    "REPLACE INTO leader (bandit, holder, epoch, until) VALUES (?, ?, ?, ?)",
+                    (self._number, holder, epoch, now + round(seconds * 1e6)),
+                )
         return epoch
 
     def release_lease(self, holder: str) -> None:

@@ -9,10 +9,12 @@ of the journal, and with the plain rules of :class:`~belated.testing.Oracle`.
     python -m belated.testing.simulator 17                      # one run, line by line
     python -m belated.testing.simulator --seeds 10000 --jobs 2  # many, and a table of faults
 
-A run is a town (``town``): clients (``clients``) ask deciders and learners (``processes``), and
-writers that look at nothing (``writers``), over a network (``network``). All of them write to one
-store (``store``), each through a session (``session``), and some to a disk of their own (``disk``).
-What may go wrong stands in ``faults``, what must hold in ``checks``.
+A run (``runs``) is a cluster: processes with a bandit each (``cluster``, ``processes``), or the
+service (``service_cluster``, ``servers``) on hosts in virtual time (``host``, ``loop``). Clients
+(``clients``) ask them over a network (``network``); writers look at nothing (``writers``), or write
+to the microsecond (``boundaries``). All use one store (``store``, ``service_store``), each through
+a session (``session``), and some a disk of their own (``disk``). What may go wrong stands in
+``faults``, what must hold in ``checks``.
 
 >>> result = run(7)
 >>> result.records > 0
@@ -20,8 +22,8 @@ True
 """
 
 from belated.testing.simulator.checks import Disagreement
-from belated.testing.simulator.cluster import Result, run
 from belated.testing.simulator.faults import FAULTS
+from belated.testing.simulator.runs import Result, run
 from belated.testing.simulator.sweep import Sweep, sweep
 
 __all__ = ["FAULTS", "Disagreement", "Result", "Sweep", "run", "sweep"]

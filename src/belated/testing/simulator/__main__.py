@@ -6,8 +6,8 @@ import argparse
 import sys
 import time
 
-from belated.testing.simulator.cluster import run
 from belated.testing.simulator.knobs import Knobs
+from belated.testing.simulator.runs import run
 from belated.testing.simulator.sweep import Sweep, sweep
 
 

@@ -1,15 +1,11 @@
-"""One run: a time in which anything may fail, then everything heals, and all must agree."""
+"""Everyone who lives in a world: processes with a bandit each, clients, writers, and mischief."""
 
 from __future__ import annotations
 
-import warnings
-from collections import Counter
-from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 
 from belated.decider import MODES
-from belated.exceptions import BanditOff, SnapshotWarning
+from belated.exceptions import BanditOff
 from belated.learner.fold import Fold
 from belated.testing.simulator.boundaries import BoundaryWriter
 from belated.testing.simulator.checks import (
@@ -29,64 +25,6 @@ from belated.testing.simulator.processes import Decider, Learner, Process
 from belated.testing.simulator.schedule import DAY
 from belated.testing.simulator.world import World
 from belated.testing.simulator.writers import Writer
-
-
-@dataclass(frozen=True)
-class Result:
-    """What a run came to.
-
-    Attributes:
-        seed: of the run.
-        trace: names all that happened.
-        digest: of the ledgers at the end.
-        records: in the journal at the end.
-        faults: how often each happened.
-    """
-
-    seed: int
-    trace: str
-    digest: str
-    records: int
-    faults: Counter[str]
-
-
-def run(seed: int, listen: Callable[[str], object] | None = None) -> Result:
-    """Run one seed.
-
-    Args:
-        seed: draws the settings, the faults, and all that happens.
-        listen: is given each line of the trace.
-
-    Raises:
-        Disagreement: something that must hold does not.
-
-    >>> run(7) == run(7)
-    True
-    """
-    world = World(seed, listen)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", SnapshotWarning)  # they are counted
-        town = cluster_of(world)
-        town.live()
-        town.heal()
-        digest = town.agree()
-    return Result(
-        seed,
-        world.trace,
-        digest,
-        sum(len(world.store.records(p)) for p in range(world.knobs.partitions)),
-        world.faults.counts,
-    )
-
-
-def cluster_of(world: World) -> Cluster:
-    """Return those who live in a world: with a service, or with bandits in their processes."""
-    if not world.knobs.served:
-        return Cluster(world)
-
-    from belated.testing.simulator.service_cluster import ServiceCluster
-
-    return ServiceCluster(world)
 
 
 class Cluster:

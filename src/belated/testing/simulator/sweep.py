@@ -10,8 +10,8 @@ from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
 from multiprocessing import get_context
 
-from belated.testing.simulator.cluster import run
 from belated.testing.simulator.faults import FAULTS
+from belated.testing.simulator.runs import run
 
 #: Seeds handed to a process at a time.
 _CHUNK = 20
