@@ -1,8 +1,9 @@
 """The join: from the records of a partition to what each decision has come to.
 
-``entries`` are the rules, the ``book`` keeps what is known of each decision and judges it by them,
-the ``ledger`` reads records into the book; ``columns``, ``index`` and ``parked`` are its memory.
-``telling`` is a ledger for one decision only.
+``entries`` are the rules, the ``entry_store`` keeps what is known of each decision and judges it by
+them, the ``ledger`` reads records into it; ``columns``, ``index``, ``recent`` and ``unmatched`` are
+its memory. It tells a ``listener`` what has changed. ``decision_history`` is a ledger for one
+decision only, ``receipts`` is what is said of an event and of a decision.
 """
 
 from belated.ledger.decision_history import DecisionHistory

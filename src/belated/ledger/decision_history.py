@@ -74,7 +74,7 @@ class DecisionHistory:
 
     @property
     def state(self) -> str:
-        """That of the decision; ``parked`` before it is known, ``unknown`` without any record."""
+        """Its state; ``unmatched`` before the decision is known, ``unknown`` without any record."""
         if self._entry is None or self.forgotten:
             # One that was forgotten is still counted, and no other is in this ledger.
             states = [state.name.lower() for state in State if self._ledger.counts[state]]

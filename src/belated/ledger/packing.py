@@ -98,5 +98,5 @@ def unpack(ledger: Ledger, pieces: dict[str, bytes]) -> None:
 
 def _told(data: bytes) -> DecisionEvent:
     event = decode(data)
-    assert isinstance(event, DecisionEvent)  # nothing else is ever parked
+    assert isinstance(event, DecisionEvent)  # nothing else waits for its decision
     return event

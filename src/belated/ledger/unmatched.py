@@ -48,7 +48,7 @@ class UnmatchedEvents:
 
     @property
     def oldest(self) -> float:
-        """When the first event was parked that may still be; infinity if there is none."""
+        """When the first event came that may still be unmatched; infinity if there is none."""
         return self._since[0][0] if self._since else math.inf
 
     def orphan(self, horizon: int) -> int:

@@ -77,7 +77,7 @@ class Oracle:
     Attributes:
         watermark: the journal time that the partition has reached.
         forgotten: the decisions that were forgotten, as they stood then.
-        orphaned: how many parked events were given up.
+        orphaned: how many unmatched events were given up.
 
     >>> from datetime import timedelta
     >>> import numpy as np
@@ -244,7 +244,7 @@ class Oracle:
         left = set()
         for id in sorted(self._aged):
             facts = self._facts.pop(id, _Facts())
-            if not facts.decisions:  # parked, and its decision has not come
+            if not facts.decisions:  # unmatched: its decision has not come
                 kept = [(since, event) for since, event in facts.others if since >= horizon]
                 self.orphaned += len(facts.others) - len(kept)
                 if kept:

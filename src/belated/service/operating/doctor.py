@@ -54,7 +54,7 @@ def _spool(config: Config) -> Iterator[Finding]:
         if config.store.name == "sqlite":
             yield ok("spool", "there is none, and a store on the same disk hardly needs one")
             return
-        mend = "set server.spool to a folder on a local disk"
+        mend = "set server.spool_dir to a folder on a local disk"
         what = "there is none: requests fail while the store is unavailable"
         yield warning("spool", what, mend)
         return
