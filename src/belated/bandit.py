@@ -241,8 +241,8 @@ class Bandit(FoldView):
 
     def _known(self, id: str) -> Decision | None:
         """The decision that was made under an id, here or elsewhere."""
-        entry = self._fold.entry(id)
-        return self._decider.unapplied.find(id) if entry is None else self._decision(id, entry)
+        status = self._fold.entry(id)
+        return self._decider.unapplied.find(id) if status is None else self._decision(status)
 
     def _again(self, known: Decision, rows: Any, actions: Actions | None) -> Decision:
         """A retry gets the decision that was made; another decision under its id is refused."""

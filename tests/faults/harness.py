@@ -26,7 +26,7 @@ from belated.ids import key_of
 from belated.journals import PostgresJournal
 from belated.journals.arrivals import route
 from belated.learner.fold import same_sums
-from belated.ledger.receipts import DecisionStatus
+from belated.ledger import DecisionStatus
 from belated.testing.simulator.checks import check_oracle
 from tests.faults import writers
 from tests.waiting import eventually

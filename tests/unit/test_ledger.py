@@ -24,7 +24,7 @@ from belated.events import (
 )
 from belated.exceptions import UnknownEvent
 from belated.learner import Learner, LearnerAdapter
-from belated.ledger import Entry, Ledger, State
+from belated.ledger import DecisionStatus, Ledger, State
 from belated.ledger.packing import pack
 from belated.rewards import ConversionsOnly, DefaultAfter, Explicit, Rewards
 from belated.testing import Oracle
@@ -62,7 +62,7 @@ class Nobody:
         """Nothing."""
 
 
-class DecisionStatus:
+class ToldLedger:
     """A ledger and an oracle that are told the same; ``statuses`` are what the ledger said."""
 
     def __init__(
@@ -84,7 +84,7 @@ class DecisionStatus:
         self.statuses: list[str] = []
         self.tell(*told)
 
-    def tell(self, *told: tuple[int, Event]) -> DecisionStatus:
+    def tell(self, *told: tuple[int, Event]) -> ToldLedger:
         """Fold more events, each with its stamp, and compare with the oracle."""
         for recorded, event in told:
             record = Record(0, len(self.statuses) + 1, recorded, event)
@@ -97,7 +97,7 @@ class DecisionStatus:
             assert (entry.recorded, entry.due) == (outcome.recorded, outcome.due)
         return self
 
-    def entry(self, id: str = "a") -> Entry:
+    def entry(self, id: str = "a") -> DecisionStatus:
         """What a decision has come to."""
         entry = self.ledger.entry(id)
         assert entry is not None
@@ -138,7 +138,7 @@ ACTIVE, GONE = Activation("a", 0), Void("a", 0)
 def test_the_earliest_decision_under_an_id_counts(swapped: bool) -> None:
     """Whichever was recorded first; the other is a conflict, and the entry is flagged."""
     both = [decided(at=5, which=0), decided(at=3, which=1)]
-    story = DecisionStatus(*zip((20, 21), reversed(both) if swapped else both, strict=True))
+    story = ToldLedger(*zip((20, 21), reversed(both) if swapped else both, strict=True))
     assert story.statuses == ["decided", "conflict"]
     assert story.entry().conflict
     assert story.entry().recorded == 20
@@ -151,14 +151,14 @@ def test_of_two_decisions_made_at_the_same_time_the_least_checksum_counts() -> N
     both = [decided(which=0), decided(which=1)]
     min_reward = min(both, key=lambda decision: crc32(encode(decision)))
     for order in (both, both[::-1]):
-        story = DecisionStatus(*zip((20, 21), order, strict=True))
+        story = ToldLedger(*zip((20, 21), order, strict=True))
         assert story.entry().position == order.index(min_reward) + 1
         assert story.oracle.entries["a"].decision == min_reward
 
 
 def test_a_decision_sent_again_is_a_duplicate() -> None:
     """The first record of it counts, and nothing is flagged."""
-    story = DecisionStatus((20, decided()), (25, decided()))
+    story = ToldLedger((20, decided()), (25, decided()))
     assert story.statuses == ["decided", "duplicate"]
     assert not story.entry().conflict
     assert story.entry().due == 30
@@ -166,7 +166,7 @@ def test_a_decision_sent_again_is_a_duplicate() -> None:
 
 def test_events_before_their_decision_are_parked_and_then_joined() -> None:
     """With the stamps they had; each then has the status it would have had."""
-    story = DecisionStatus((20, told(1.0)), (21, told(1.0)), (22, told(2.0, "", 1)))
+    story = ToldLedger((20, told(1.0)), (21, told(1.0)), (22, told(2.0, "", 1)))
     assert story.statuses == ["unmatched", "duplicate", "unmatched"]
     assert story.ledger.entry("a") is None
     assert story.ledger.counters == {"unmatched": 2, "duplicate": 1}
@@ -177,16 +177,16 @@ def test_events_before_their_decision_are_parked_and_then_joined() -> None:
 
 def test_a_reward_may_come_before_a_decision_that_counts_even_more() -> None:
     """The reward stays with the id when another decision under it comes to count."""
-    story = DecisionStatus((20, decided(at=5)), (21, told(1.0)), (22, decided(at=3, which=1)))
+    story = ToldLedger((20, decided(at=5)), (21, told(1.0)), (22, decided(at=3, which=1)))
     assert (story.state, story.value, story.entry().conflict) == ("rewarded", 1.0, True)
 
 
 def test_a_decision_that_comes_to_count_brings_its_own_activation() -> None:
     """Live or dormant is what the counting decision says; stamps in any order (a regression)."""
     dormant, live = decided(at=0, which=1, active=False), decided(at=1)
-    assert DecisionStatus((20, live), (21, dormant)).state == "dormant"
-    assert DecisionStatus((21, live), (20, dormant)).state == "dormant"
-    assert DecisionStatus((21, decided(at=2, active=False)), (20, live)).state == "pending"
+    assert ToldLedger((20, live), (21, dormant)).state == "dormant"
+    assert ToldLedger((21, live), (20, dormant)).state == "dormant"
+    assert ToldLedger((21, decided(at=2, active=False)), (20, live)).state == "pending"
 
 
 # --- rule 2: void ------------------------------------------------------------------------------
@@ -194,7 +194,7 @@ def test_a_decision_that_comes_to_count_brings_its_own_activation() -> None:
 
 def test_a_voided_decision_is_voided_whatever_else_is_known() -> None:
     """Rewards before and after it do not count."""
-    story = DecisionStatus(
+    story = ToldLedger(
         (20, decided()), (21, told(1.0)), (22, GONE), (23, told(2.0, "", 1)), (24, GONE)
     )
     assert story.statuses == ["decided", "rewarded", "voided", "voided", "duplicate"]
@@ -204,7 +204,7 @@ def test_a_voided_decision_is_voided_whatever_else_is_known() -> None:
 
 def test_a_void_may_be_parked() -> None:
     """It is then there when the decision comes."""
-    story = DecisionStatus((20, GONE), (21, decided()))
+    story = ToldLedger((20, GONE), (21, decided()))
     assert (story.statuses, story.state) == (["unmatched", "decided"], "voided")
 
 
@@ -213,7 +213,7 @@ def test_a_void_may_be_parked() -> None:
 
 def test_a_dormant_decision_is_live_from_its_activation_on() -> None:
     """Its window starts with the first activation."""
-    story = DecisionStatus((20, decided(active=False)))
+    story = ToldLedger((20, decided(active=False)))
     assert (story.state, story.entry().due) == ("dormant", 30)
     story.tell((25, ACTIVE), (27, ACTIVE))
     assert story.statuses == ["decided", "activated", "duplicate"]
@@ -222,12 +222,12 @@ def test_a_dormant_decision_is_live_from_its_activation_on() -> None:
 
 def test_a_reward_makes_a_dormant_decision_live() -> None:
     """Nobody rewards what did not happen."""
-    assert DecisionStatus((20, decided(active=False)), (25, told(1.0))).state == "rewarded"
+    assert ToldLedger((20, decided(active=False)), (25, told(1.0))).state == "rewarded"
 
 
 def test_an_activation_moves_the_window_of_a_live_decision_too() -> None:
     """Even one that was settled already is pending again."""
-    story = DecisionStatus((20, decided()), (30, settled(30)))
+    story = ToldLedger((20, decided()), (30, settled(30)))
     assert story.state == "censored"
     assert story.tell((31, ACTIVE)).state == "pending"
     assert story.entry().due == 41
@@ -236,7 +236,7 @@ def test_an_activation_moves_the_window_of_a_live_decision_too() -> None:
 
 def test_a_parked_activation_starts_the_window_before_the_decision_was_recorded() -> None:
     """The journal took it first, and that is what counts."""
-    story = DecisionStatus((20, ACTIVE), (25, decided(active=False)))
+    story = ToldLedger((20, ACTIVE), (25, decided(active=False)))
     assert (story.state, story.entry().due) == ("pending", 30)
 
 
@@ -245,10 +245,10 @@ def test_a_parked_activation_starts_the_window_before_the_decision_was_recorded(
 
 def test_a_reward_after_the_retention_is_expired_and_ignored() -> None:
     """At its end to the microsecond it still counts."""
-    story = DecisionStatus((20, decided()), (41, told(1.0)), retention=20)
+    story = ToldLedger((20, decided()), (41, told(1.0)), retention=20)
     assert story.statuses[-1] == "expired"
     assert story.state == "pending"
-    story = DecisionStatus((20, decided()), (40, told(1.0)), (41, told(2.0, "", 1)), retention=20)
+    story = ToldLedger((20, decided()), (40, told(1.0)), (41, told(2.0, "", 1)), retention=20)
     assert story.statuses[-2:] == ["late", "expired"]
     assert story.value == 1.0
 
@@ -256,9 +256,7 @@ def test_a_reward_after_the_retention_is_expired_and_ignored() -> None:
 @pytest.mark.parametrize("value", [NAN, INF, -INF, 10.5, -10.5])
 def test_a_value_out_of_bounds_is_invalid_and_ignored(value: float) -> None:
     """It does not even make a dormant decision live, and is not parked."""
-    story = DecisionStatus(
-        (20, decided(active=False)), (21, told(value)), (22, told(value, id="b"))
-    )
+    story = ToldLedger((20, decided(active=False)), (21, told(value)), (22, told(value, id="b")))
     assert story.statuses == ["decided", "invalid", "invalid"]
     assert story.state == "dormant"
     assert story.ledger.counters["unmatched"] == 0
@@ -266,8 +264,8 @@ def test_a_value_out_of_bounds_is_invalid_and_ignored(value: float) -> None:
 
 def test_the_bounds_themselves_are_valid() -> None:
     """Both ends belong to what is taken."""
-    assert DecisionStatus((20, decided()), (21, told(10.0))).value == 10.0
-    assert DecisionStatus((20, decided()), (21, told(-10.0))).value == -10.0
+    assert ToldLedger((20, decided()), (21, told(10.0))).value == 10.0
+    assert ToldLedger((20, decided()), (21, told(-10.0))).value == -10.0
 
 
 # --- rule 5: revisions, ties and parts ---------------------------------------------------------
@@ -275,7 +273,7 @@ def test_the_bounds_themselves_are_valid() -> None:
 
 def test_the_highest_revision_counts_whenever_it_came() -> None:
     """A lower one that comes later changes nothing."""
-    story = DecisionStatus(
+    story = ToldLedger(
         (20, decided()), (21, told(1.0, "", 1)), (22, told(2.0, "", 2)), (23, told(3.0))
     )
     assert story.statuses[1:] == ["rewarded", "revised", "revised"]
@@ -285,7 +283,7 @@ def test_the_highest_revision_counts_whenever_it_came() -> None:
 def test_of_two_values_of_one_revision_the_least_bytes_count() -> None:
     """The entry is flagged until a higher revision settles it."""
     for values in ((1.0, 2.0), (2.0, 1.0)):
-        story = DecisionStatus((20, decided()), (21, told(values[0])), (22, told(values[1])))
+        story = ToldLedger((20, decided()), (21, told(values[0])), (22, told(values[1])))
         assert story.statuses[1:] == ["rewarded", "conflict"]
         assert (story.value, story.entry().conflict) == (1.0, True)
         story.tell((23, told(3.0, "", 1)))
@@ -294,20 +292,20 @@ def test_of_two_values_of_one_revision_the_least_bytes_count() -> None:
 
 def test_a_retry_of_either_value_of_a_conflict_is_a_duplicate() -> None:
     """Both are known; only a third value is another conflict."""
-    story = DecisionStatus((20, decided()), (21, told(1.0)), (22, told(2.0)))
+    story = ToldLedger((20, decided()), (21, told(1.0)), (22, told(2.0)))
     story.tell((23, told(1.0)), (24, told(2.0)), (25, told(3.0)))
     assert story.statuses[3:] == ["duplicate", "duplicate", "conflict"]
 
 
 def test_the_time_comes_before_the_value_in_the_bytes() -> None:
     """The greater value counts if it is of an earlier time."""
-    story = DecisionStatus((20, decided()), (21, told(1.0, at=5)), (22, told(2.0, at=3)))
+    story = ToldLedger((20, decided()), (21, told(1.0, at=5)), (22, told(2.0, at=3)))
     assert story.value == 2.0
 
 
 def test_a_retry_is_a_duplicate() -> None:
     """The same part, revision and value, whatever the time; -0.0 is 0.0."""
-    story = DecisionStatus((20, decided()), (21, told(0.0, at=3)), (22, told(0.0, at=3)))
+    story = ToldLedger((20, decided()), (21, told(0.0, at=3)), (22, told(0.0, at=3)))
     story.tell((23, told(-0.0, at=3)), (24, told(0.0, at=2)), (25, told(0.0, at=9)))
     assert story.statuses[2:] == ["duplicate"] * 4
     assert not story.entry().conflict
@@ -317,19 +315,17 @@ def test_minus_zero_is_zero_also_in_the_bytes() -> None:
     """It has other bytes, but a value must not depend on which of the two came first."""
     zeros = [told(-0.0), told(0.0)]
     for order in (zeros, zeros[::-1]):
-        story = DecisionStatus((20, decided()), *((20, zero) for zero in order), (20, told(1.0)))
+        story = ToldLedger((20, decided()), *((20, zero) for zero in order), (20, told(1.0)))
         assert (story.value, story.entry().conflict) == (0.0, True)
     rewards = Explicit(reduce="sum")
-    story = DecisionStatus((20, decided()), (20, zeros[0]), (20, told(1.0)), rewards=rewards)
+    story = ToldLedger((20, decided()), (20, zeros[0]), (20, told(1.0)), rewards=rewards)
     assert story.value == 0.0
 
 
 @pytest.mark.parametrize("part", ["", "a"])
 def test_a_retry_of_an_earlier_time_moves_its_part_there(part: str) -> None:
     """Of two that say the same the least bytes count; the stamp is that of the first."""
-    story = DecisionStatus(
-        (20, decided()), (25, told(1.0, part, at=5)), (35, told(1.0, part, at=2))
-    )
+    story = ToldLedger((20, decided()), (25, told(1.0, part, at=5)), (35, told(1.0, part, at=2)))
     story.tell((36, told(2.0, "b", at=3)))
     assert story.statuses[1:] == ["rewarded", "duplicate", "revised"]
     assert (story.value, story.entry().late) == (2.0, False)
@@ -341,7 +337,7 @@ def test_a_retry_of_an_earlier_time_moves_its_part_there(part: str) -> None:
 def test_parts_are_reduced(reduce: Any, value: float) -> None:
     """To the latest, their sum or the greatest."""
     rewards = Explicit(WINDOW, reduce=reduce)
-    story = DecisionStatus((20, decided()), (21, told(1.0, "a", at=2)), rewards=rewards)
+    story = ToldLedger((20, decided()), (21, told(1.0, "a", at=2)), rewards=rewards)
     story.tell((22, told(2.0, "b", at=7)), (23, told(5.0, "c", at=1)))
     assert story.statuses[1:] == ["rewarded", "revised", "revised"]
     assert story.value == value
@@ -350,14 +346,14 @@ def test_parts_are_reduced(reduce: Any, value: float) -> None:
 def test_of_parts_of_one_time_the_greatest_name_is_the_latest() -> None:
     """So that the order of arrival does not matter."""
     parts = [told(1.0, "b"), told(2.0, "a")]
-    assert DecisionStatus((20, decided()), *zip((21, 22), parts, strict=True)).value == 1.0
-    assert DecisionStatus((20, decided()), *zip((21, 22), parts[::-1], strict=True)).value == 1.0
+    assert ToldLedger((20, decided()), *zip((21, 22), parts, strict=True)).value == 1.0
+    assert ToldLedger((20, decided()), *zip((21, 22), parts[::-1], strict=True)).value == 1.0
 
 
 def test_a_sum_is_at_most_what_a_reward_may_be() -> None:
     """A billion, however many parts there are."""
     parts = [(21, told(9e8, part)) for part in "abc"]
-    story = DecisionStatus((20, decided()), *parts, rewards=Explicit(reduce="sum"), max_reward=1e9)
+    story = ToldLedger((20, decided()), *parts, rewards=Explicit(reduce="sum"), max_reward=1e9)
     assert story.value == 1e9
 
 
@@ -366,16 +362,16 @@ def test_a_sum_is_at_most_what_a_reward_may_be() -> None:
 
 def test_a_reward_after_the_window_is_late_and_counts() -> None:
     """Whether or not the window was settled; at its end it is in time."""
-    assert DecisionStatus((20, decided()), (30, told(1.0))).statuses[-1] == "rewarded"
-    story = DecisionStatus((20, decided()), (31, told(1.0)))
+    assert ToldLedger((20, decided()), (30, told(1.0))).statuses[-1] == "rewarded"
+    story = ToldLedger((20, decided()), (31, told(1.0)))
     assert (story.statuses[-1], story.state, story.entry().late) == ("late", "rewarded", True)
-    story = DecisionStatus((20, decided()), (32, settled(32)), (33, told(1.0)))
+    story = ToldLedger((20, decided()), (32, settled(32)), (33, told(1.0)))
     assert (story.statuses[-1], story.state, story.entry().late) == ("late", "rewarded", True)
 
 
 def test_the_first_part_decides_what_is_late() -> None:
     """Later parts revise."""
-    story = DecisionStatus((20, decided()), (25, told(1.0, "a")), (35, told(2.0, "b")))
+    story = ToldLedger((20, decided()), (25, told(1.0, "a")), (35, told(2.0, "b")))
     assert story.statuses[1:] == ["rewarded", "revised"]
     assert not story.entry().late
 
@@ -399,7 +395,7 @@ def test_silence_means_what_the_semantics_say(
     rewards: Rewards, state: str, value: float | None
 ) -> None:
     """From the moment the watermark reaches the end of the window."""
-    story = DecisionStatus((20, decided()), (40, settled(29)), rewards=rewards)
+    story = ToldLedger((20, decided()), (40, settled(29)), rewards=rewards)
     assert story.state == "pending"
     story.tell((40, settled(30)))
     assert (story.state, story.value) == (state, value)
@@ -407,7 +403,7 @@ def test_silence_means_what_the_semantics_say(
 
 def test_a_dormant_decision_is_voided_when_its_window_ends() -> None:
     """It never took effect; a reward that comes all the same says that it did."""
-    story = DecisionStatus((20, decided(active=False)), (30, settled(30)), rewards=DEFAULT)
+    story = ToldLedger((20, decided(active=False)), (30, settled(30)), rewards=DEFAULT)
     assert story.state == "voided"
     story.tell((31, told(1.0)))
     assert (story.statuses[-1], story.state) == ("late", "rewarded")
@@ -415,14 +411,14 @@ def test_a_dormant_decision_is_voided_when_its_window_ends() -> None:
 
 def test_a_late_reward_replaces_the_default() -> None:
     """And it counts once."""
-    story = DecisionStatus((20, decided()), (30, settled(30)), (31, told(1.0)), rewards=DEFAULT)
+    story = ToldLedger((20, decided()), (30, settled(30)), (31, told(1.0)), rewards=DEFAULT)
     assert (story.state, story.value) == ("rewarded", 1.0)
     assert story.ledger.counts == [0, 0, 1, 0, 0, 0]
 
 
 def test_nobody_settles_what_the_journal_has_not_reached() -> None:
     """A Settled beyond its own stamp is held at it, and the watermark never falls."""
-    story = DecisionStatus((20, decided()), (25, settled(10**9)))
+    story = ToldLedger((20, decided()), (25, settled(10**9)))
     assert (story.ledger.watermark, story.state) == (25, "pending")
     story.tell((26, settled(3)))
     assert story.ledger.watermark == 25
@@ -431,15 +427,15 @@ def test_nobody_settles_what_the_journal_has_not_reached() -> None:
 
 def test_what_is_due_next_is_known() -> None:
     """The earliest window that has not ended; None where there is none."""
-    assert DecisionStatus().ledger.due is None
-    story = DecisionStatus((20, decided()), (22, decided(id="b")))
+    assert ToldLedger().ledger.due is None
+    story = ToldLedger((20, decided()), (22, decided(id="b")))
     assert story.ledger.due == 30
     assert not story.ledger.is_due(29)
     assert story.ledger.is_due(30)
     assert story.tell((23, told(1.0))).ledger.due == 32
     assert story.tell((32, settled(32))).ledger.due is None
     assert not story.ledger.is_due(10**9)
-    assert DecisionStatus((20, decided()), rewards=Explicit()).ledger.due is None
+    assert ToldLedger((20, decided()), rewards=Explicit()).ledger.due is None
 
 
 # --- forgetting --------------------------------------------------------------------------------
@@ -447,7 +443,7 @@ def test_what_is_due_next_is_known() -> None:
 
 def test_a_settled_decision_is_forgotten_after_the_retention_and_stays_counted() -> None:
     """Strictly after it, by the watermark; a reward for it is then parked and orphaned."""
-    story = DecisionStatus((20, decided()), (21, told(1.0)), (60, settled(40)), retention=20)
+    story = ToldLedger((20, decided()), (21, told(1.0)), (60, settled(40)), retention=20)
     assert story.state == "rewarded"
     digest = story.ledger.digest
     story.tell((60, settled(41)))
@@ -463,7 +459,7 @@ def test_a_settled_decision_is_forgotten_after_the_retention_and_stays_counted()
 
 def test_a_decision_that_is_still_out_is_not_forgotten() -> None:
     """It is, once it is settled and somebody says the time."""
-    story = DecisionStatus((20, decided()), (60, settled(60)), rewards=Explicit(), retention=20)
+    story = ToldLedger((20, decided()), (60, settled(60)), rewards=Explicit(), retention=20)
     assert story.state == "pending"
     story.tell((61, GONE), (62, settled(62)))
     assert story.ledger.entry("a") is None
@@ -472,7 +468,7 @@ def test_a_decision_that_is_still_out_is_not_forgotten() -> None:
 
 def test_what_is_forgotten_does_not_come_due() -> None:
     """Its window, moved by an activation, may end after the retention."""
-    story = DecisionStatus((20, decided()), (28, ACTIVE), (29, told(1.0, "a")), retention=10)
+    story = ToldLedger((20, decided()), (28, ACTIVE), (29, told(1.0, "a")), retention=10)
     story.tell((31, settled(31)))
     assert story.ledger.entry("a") is None
     digest = story.ledger.digest
@@ -482,14 +478,14 @@ def test_what_is_forgotten_does_not_come_due() -> None:
 
 def test_a_decision_after_its_parked_reward_was_orphaned_waits() -> None:
     """Caller ids carry no age: that reward is gone."""
-    story = DecisionStatus((20, told(1.0)), (60, settled(41)), (61, decided()), retention=20)
+    story = ToldLedger((20, told(1.0)), (60, settled(41)), (61, decided()), retention=20)
     assert story.ledger.counters["orphaned"] == 1
     assert story.state == "pending"
 
 
 def test_forgotten_decisions_leave_memory_in_blocks() -> None:
     """When there are a thousand of them, but for those behind one that is still out."""
-    story = DecisionStatus(rewards=Explicit(), retention=5)
+    story = ToldLedger(rewards=Explicit(), retention=5)
     for i in range(3000):
         story.ledger.fold(Record(0, i, 20, decided(id=f"id-{i}")))
     for i in range(3000):
@@ -512,7 +508,7 @@ def test_forgotten_decisions_leave_memory_in_blocks() -> None:
 
 def test_an_unknown_event_halts_the_fold_and_changes_nothing() -> None:
     """The error names the place and the kind."""
-    story = DecisionStatus((20, decided()), (21, told(1.0, id="b")))
+    story = ToldLedger((20, decided()), (21, told(1.0, id="b")))
     before = pack(story.ledger)
     data = bytes([1]) + msgspec.msgpack.encode([77, "a"])
     with pytest.raises(UnknownEvent, match=r"in partition 3 at position 9 \(kind 77\)") as caught:
@@ -526,7 +522,7 @@ def test_an_unknown_event_halts_the_fold_and_changes_nothing() -> None:
 
 def test_what_a_reward_would_mean_can_be_asked_before() -> None:
     """Nothing is changed by asking."""
-    story = DecisionStatus((20, decided()))
+    story = ToldLedger((20, decided()))
     digest, ask = story.ledger.digest, story.ledger.meaning
     assert (ask(told(1.0)), ask(told(1.0, id="b"))) == ("rewarded", "unmatched")
     assert story.ledger.digest == digest
@@ -539,14 +535,14 @@ def test_what_a_reward_would_mean_can_be_asked_before() -> None:
 
 def test_the_entry_of_an_unknown_id_is_none() -> None:
     """Parked rewards do not make an entry."""
-    story = DecisionStatus((20, told(1.0)))
+    story = ToldLedger((20, told(1.0)))
     assert story.ledger.entry("a") is None
     assert story.ledger.find("a") == -1
 
 
 def test_an_entry_tells_its_rewards() -> None:
     """Those that were replaced too."""
-    story = DecisionStatus((20, decided()), (21, told(1.0, at=3)))
+    story = ToldLedger((20, decided()), (21, told(1.0, at=3)))
     assert [(one.recorded, one.at, one.value) for one in story.entry().reported] == [(21, 3, 1.0)]
     story.tell((22, told(2.0, "", 1)))
     assert [one.value for one in story.entry().reported] == [1.0, 2.0]
@@ -554,9 +550,7 @@ def test_an_entry_tells_its_rewards() -> None:
 
 def test_the_pending_are_listed_with_their_stamps() -> None:
     """The oldest first."""
-    story = DecisionStatus(
-        (20, decided(id="b")), (21, decided(id="c")), (22, decided()), (23, GONE)
-    )
+    story = ToldLedger((20, decided(id="b")), (21, decided(id="c")), (22, decided()), (23, GONE))
     assert [recorded for _, recorded in story.ledger.pending()] == [20, 21]
     assert story.ledger.numbers(State.PENDING) == [0, 1]
     assert story.ledger.numbers(State.VOIDED) == [2]

@@ -1,1 +1,1 @@
-"""The command line, as in ``belated serve belated.toml``: one file for each command."""
+"""The command line, as in ``belated serve belated.toml``: a folder for each group of commands."""

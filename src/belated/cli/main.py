@@ -12,30 +12,16 @@ import sys
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
-from belated.cli import (
-    bounds,
-    compare,
-    doctor,
-    init,
-    journal_export,
-    journal_import,
-    journal_inspect,
-    journal_show,
-    journal_verify,
-    keys_create,
-    keys_list,
-    keys_revoke,
-    learn,
-    mode,
-    schema,
-    serve,
-    simulate,
-)
+from belated.cli.journal import export, import_, inspect, show, verify
+from belated.cli.keys import create, revoke
+from belated.cli.keys import list as list_keys
+from belated.cli.service import doctor, init, learn, mode, schema, serve
+from belated.cli.simulation import bounds, compare, simulate
 from belated.exceptions import BelatedError
 
 #: In the order of the help.
-JOURNAL = (journal_inspect, journal_show, journal_verify, journal_export, journal_import)
-KEYS = (keys_create, keys_list, keys_revoke)
+JOURNAL = (inspect, show, verify, export, import_)
+KEYS = (create, list_keys, revoke)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -94,7 +80,7 @@ def _add_group(to: Any, name: str, commands: Sequence[Any], what: str) -> None:
 
 
 def _add(to: Any, command: Any) -> None:
-    name = command.__name__.rpartition(".")[2].rpartition("_")[2]
+    name = command.__name__.rpartition(".")[2].rstrip("_")  # `import` is no name of a module
     what = (command.__doc__ or "").partition("\n")[0].partition(": ")[2]
     one = to.add_parser(
         name,

@@ -18,7 +18,7 @@ from belated.journals import Journal, Snapshot
 from belated.kernels import Kernels
 from belated.learner.adapter import LearnerAdapter
 from belated.learner.learner import Learner
-from belated.ledger import Entry, Ledger, State
+from belated.ledger import DecisionStatus, Ledger, State
 from belated.ledger.packing import VERSION, pack, unpack
 from belated.models import Model
 from belated.policies import Policy
@@ -172,7 +172,7 @@ class Fold:
             page = [record for record in page if record.recorded <= self.until]
         return page
 
-    def entry(self, id: str) -> Entry | None:
+    def entry(self, id: str) -> DecisionStatus | None:
         """Return what a remembered decision has come to."""
         return self.ledgers[partition_of(key_of(id), len(self.ledgers))].entry(id)
 

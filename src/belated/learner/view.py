@@ -5,6 +5,8 @@ from __future__ import annotations
 from contextlib import suppress
 from threading import RLock
 
+import msgspec
+
 from belated.estimators import Estimate
 from belated.events import Decision
 from belated.exceptions import JournalUnavailable
@@ -13,8 +15,7 @@ from belated.journals import Journal
 from belated.learner.fold import Fold
 from belated.learner.follower import Follower
 from belated.learner.pending import Pending
-from belated.ledger import Entry
-from belated.ledger.receipts import DecisionStatus
+from belated.ledger import DecisionStatus
 
 
 class FoldView:
@@ -85,24 +86,14 @@ class FoldView:
         check_id(id)
         with self._lock:
             self._read_new()
-            entry = self._fold.entry(id)
-            if entry is None:
+            status = self._fold.entry(id)
+            if status is None:
                 return DecisionStatus(id, "unknown")
-            return DecisionStatus(
-                id=id,
-                state=entry.state,
-                decision=self._decision(id, entry),
-                value=entry.value,
-                late=entry.late,
-                conflict=entry.conflict,
-                recorded=entry.recorded,
-                due=entry.due,
-                reported=entry.reported,
-            )
+            return msgspec.structs.replace(status, decision=self._decision(status))
 
-    def _decision(self, id: str, entry: Entry) -> Decision:
+    def _decision(self, status: DecisionStatus) -> Decision:
         """A decision that is remembered, as it was made."""
-        partition = partition_of(key_of(id), self.journal.partitions)
-        record = self.journal.read(partition, entry.position - 1, 1)[0]
+        partition = partition_of(key_of(status.id), self.journal.partitions)
+        record = self.journal.read(partition, status.position - 1, 1)[0]
         assert isinstance(record.event, Decision)
         return record.event

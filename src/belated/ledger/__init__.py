@@ -3,17 +3,17 @@
 ``entries`` are the rules, the ``entry_store`` keeps what is known of each decision and judges it by
 them, the ``ledger`` reads records into it; ``columns``, ``index``, ``recent`` and ``unmatched`` are
 its memory. It tells a ``listener`` what has changed. ``decision_history`` is a ledger for one
-decision only, ``receipts`` is what is said of an event and of a decision.
+decision only, ``receipts`` is what is said of an event.
 """
 
 from belated.ledger.decision_history import DecisionHistory
-from belated.ledger.entries import Entry, Facts, ReportedReward, State, Verdict, judge
+from belated.ledger.entries import DecisionStatus, Facts, ReportedReward, State, Verdict, judge
 from belated.ledger.ledger import Ledger
 from belated.ledger.listener import LedgerListener
 
 __all__ = [
     "DecisionHistory",
-    "Entry",
+    "DecisionStatus",
     "Facts",
     "Ledger",
     "LedgerListener",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from belated.events import Decision, ModeChanged, Opaque, Record, Settled
 from belated.ids import key_of
-from belated.ledger.entries import Entry, State
+from belated.ledger.entries import DecisionStatus, State
 from belated.ledger.ledger import Ledger
 from belated.rewards import Rewards
 
@@ -44,8 +44,6 @@ class DecisionHistory:
         self.id = id
         #: Its records in the order they were taken, and what each of them meant then.
         self.records: list[tuple[Record, str]] = []
-        #: Events that only a newer release can read; they may be of this decision.
-        self.unreadable = 0
         self._key = key_of(id)
         self._rewards = rewards
         self._ledger = Ledger(
@@ -55,16 +53,14 @@ class DecisionHistory:
             max_reward=max_reward,
             retention=retention,
         )
-        self._entry: Entry | None = None
+        self._entry: DecisionStatus | None = None
 
     def take(self, record: Record) -> None:
         """Read one more, in the order of positions."""
         event = record.event
-        if isinstance(event, Opaque):
-            self.unreadable += 1
-        elif isinstance(event, Settled):
+        if isinstance(event, Settled):
             self._ledger.fold(record)
-        elif isinstance(event, ModeChanged):
+        elif isinstance(event, ModeChanged | Opaque):
             return
         elif key_of(event.id) == self._key:
             self.records.append((record, self._ledger.fold(record)))
@@ -87,7 +83,7 @@ class DecisionHistory:
         return any(self._ledger.counts) and self._ledger.entry(self.id) is None
 
     @property
-    def entry(self) -> Entry | None:
+    def entry(self) -> DecisionStatus | None:
         """What it has come to, as it was last known."""
         return self._entry
 

@@ -11,7 +11,7 @@ from enum import IntEnum
 
 import msgspec
 
-from belated.events import Record, Reward, decode, encode
+from belated.events import Decision, Record, Reward, decode, encode
 from belated.exceptions import UnknownEvent
 from belated.rewards import Rewards, reduced
 
@@ -76,28 +76,32 @@ class Verdict(msgspec.Struct, frozen=True, gc=False):
     conflict: bool = False
 
 
-class Entry(msgspec.Struct, frozen=True):
-    """What one decision has come to.
+class DecisionStatus(msgspec.Struct, frozen=True):
+    """All that is known of one decision.
 
     Attributes:
-        state: dormant, pending, rewarded, defaulted, censored or voided.
+        id: its id.
+        state: dormant, pending, rewarded, defaulted, censored or voided; or unknown.
+        decision: as it was made; None where nothing but the ledger was asked.
         value: what it is learned with, None if it is not.
         late: whether its reward came after the window.
-        conflict: whether two rewards or decisions contradict each other.
-        recorded: when the journal took it.
-        position: where it is in its partition of the journal.
+        conflict: whether two rewards or two decisions contradict each other.
+        recorded: when the journal took it, in microseconds since 1970.
+        position: where it is in its partition of the journal, from 1 on; 0 if it is not known.
         due: when its window ends, None if it has none.
-        reported: the rewards, those that were replaced too as long as they are known.
+        reported: its rewards, those that were replaced too as long as they are known.
     """
 
+    id: str
     state: str
-    value: float | None
-    late: bool
-    conflict: bool
-    recorded: int
-    position: int
-    due: int | None
-    reported: list[ReportedReward]
+    decision: Decision | None = None
+    value: float | None = None
+    late: bool = False
+    conflict: bool = False
+    recorded: int | None = None
+    position: int = 0
+    due: int | None = None
+    reported: list[ReportedReward] = []
 
 
 def judge(facts: Facts, watermark: int, rewards: Rewards, retention: int | None) -> Verdict:

@@ -19,7 +19,7 @@ from belated.ledger.columns import (
     Columns,
 )
 from belated.ledger.entries import (
-    Entry,
+    DecisionStatus,
     Facts,
     ReportedReward,
     State,
@@ -133,14 +133,15 @@ class EntryStore:
             self._last = id, number
         return number
 
-    def entry(self, id: str) -> Entry | None:
+    def entry(self, id: str) -> DecisionStatus | None:
         """What a remembered decision has come to."""
         number = self.find(id)
         if number < 0:
             return None
         rows, i = self._rows, number - self._rows.base
         facts = self._facts.get(number) or self._read(number)
-        return Entry(
+        return DecisionStatus(
+            id=id,
             state=State(rows.state[i]).name.lower(),
             value=rows.value[i] if ROLE[rows.state[i]] == OBSERVED else None,
             late=bool(rows.flags[i] & LATE),

@@ -1,11 +1,8 @@
-"""What is said of an event that was appended, and of a decision."""
+"""What is said of an event that was appended."""
 
 from __future__ import annotations
 
 import msgspec
-
-from belated.events import Decision
-from belated.ledger.entries import ReportedReward
 
 
 class Receipt(msgspec.Struct, frozen=True, gc=False):
@@ -23,29 +20,3 @@ class Receipt(msgspec.Struct, frozen=True, gc=False):
 
     id: str
     status: str
-
-
-class DecisionStatus(msgspec.Struct, frozen=True):
-    """All that is known of one decision.
-
-    Attributes:
-        id: its id.
-        state: dormant, pending, rewarded, defaulted, censored or voided; or unknown.
-        decision: as it was made, None if it is not known, or no longer remembered.
-        value: what it is learned with, None if it is not.
-        late: whether its reward came after the window.
-        conflict: whether two rewards or two decisions contradict each other.
-        recorded: when the journal took it, in microseconds since 1970.
-        due: when its window ends, None if it has none.
-        reported: its rewards.
-    """
-
-    id: str
-    state: str
-    decision: Decision | None = None
-    value: float | None = None
-    late: bool = False
-    conflict: bool = False
-    recorded: int | None = None
-    due: int | None = None
-    reported: list[ReportedReward] = []

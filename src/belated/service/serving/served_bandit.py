@@ -25,10 +25,11 @@ from belated.exceptions import (
     JournalError,
     UnsupportedFormat,
 )
-from belated.ids import check_id, key_of, partition_of
+from belated.ids import check_id
 from belated.journals import Journal, SpoolJournal, SpoolStatus, Store
 from belated.journals.identity import identify
 from belated.kernels import Kernels
+from belated.learner.history import read_history
 from belated.ledger import DecisionHistory
 from belated.published import PublishedModel
 from belated.service.histogram import SECONDS, Histogram
@@ -261,22 +262,14 @@ class ServedBandit:
         return await self._lookups.ask(partial(self._read_history, id))
 
     def _read_history(self, id: str, reader: Journal) -> DecisionHistory:
-        made = self.definition
-        # First these: what they settle must not be settled without a record that came before.
-        settles = made.rewards.window_us is not None or made.retention is not None
-        partition = partition_of(key_of(id), reader.partitions)
-        records = reader.settlements(partition) if settles else []
-        records += reader.records_of([id])
-        history = DecisionHistory(
+        return read_history(
+            reader,
             id,
-            made.rewards,
+            self.definition.rewards,
             min_reward=self._min_reward,
             max_reward=self._max_reward,
-            retention=made.retention,
+            retention=self.definition.retention,
         )
-        for record in sorted(records, key=lambda one: one.position):
-            history.take(record)
-        return history
 
     async def change_mode(self, mode: Mode, reason: str) -> ModeChanged:
         """Decide in another way, at all deciders, within a second."""

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from belated.cli.service import read
+from belated.cli.service.configuration import read
 from belated.journals import KeyStore
 
 if TYPE_CHECKING:

@@ -13,17 +13,16 @@ from typing import Any
 
 import msgspec
 
-from belated.cli.journal_address import add_address, opened, pages
-from belated.cli.journal_identity import family_of
-from belated.cli.journal_lines import line_of
+from belated.cli.journal.address import add_address, opened
+from belated.cli.journal.identity import family_of
+from belated.cli.journal.lines import line_of
 from belated.cli.options import add_json, add_semantics, semantics
-from belated.cli.progress import Progress
-from belated.cli.text import moment, pairs, several
+from belated.cli.text import moment, pairs
 from belated.events import Record
 from belated.exceptions import InvalidInput
 from belated.ids import check_id, key_of, partition_of
 from belated.journals import Journal
-from belated.ledger import DecisionHistory
+from belated.learner.history import read_history
 from belated.rewards import Rewards, retention_us
 
 EXAMPLE = "belated journal show order-17 sqlite:///offers.db --window 7d"
@@ -64,21 +63,19 @@ def tell(
         # Of a family of somebody's own nobody here knows the support.
         with suppress(InvalidInput):
             min_reward, max_reward = rewards.range(family_of(identity).support)
-    telling = DecisionHistory(
-        id, rewards, min_reward=min_reward, max_reward=max_reward, retention=retention
+    telling = read_history(
+        journal,
+        id,
+        rewards,
+        min_reward=min_reward,
+        max_reward=max_reward,
+        retention=retention,
     )
-    partition = partition_of(key_of(id), journal.partitions)
-    end = journal.end(partition)
-    with Progress("read", end) as progress:
-        for page in pages(journal, partition, end):
-            for record in page:
-                telling.take(record)
-            progress.step(len(page))
     entry = telling.entry
     return {
         "id": id,
         "bandit": journal.bandit,
-        "partition": partition,
+        "partition": partition_of(key_of(id), journal.partitions),
         "state": telling.state,
         "forgotten": telling.forgotten,
         "value": telling.value,
@@ -86,7 +83,6 @@ def tell(
         "conflict": entry is not None and entry.conflict,
         "due": None if entry is None else entry.due,
         "watermark": telling.watermark,
-        "unreadable": telling.unreadable,
         "records": [_told(*told) for told in telling.records],
     }
 
@@ -110,9 +106,6 @@ def _text(story: dict[str, Any]) -> str:
         if story["watermark"]:
             items.append(("settled to", moment(story["watermark"])))
         text = "\n".join([pairs(items), *(_record(record) for record in story["records"])])
-    if story["unreadable"]:
-        events = several(story["unreadable"], "event")
-        text += f"\n{events} of this partition cannot be read by this release: upgrade belated"
     return text
 
 

@@ -2,7 +2,7 @@
 
 Every record of every partition as it was when the command began, the decisions without a reward
 too, in the order of ``recorded``: partitions are merged a page at a time, so memory is bounded.
-:mod:`belated.cli.journal_lines` says what a line holds.
+:mod:`belated.cli.journal.lines` says what a line holds.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from typing import BinaryIO
 
 import msgspec
 
-from belated.cli.journal_address import add_address, opened, pages
-from belated.cli.journal_lines import FORMAT, End, Header, line_of
+from belated.cli.journal.address import add_address, opened, pages
+from belated.cli.journal.lines import FORMAT, End, Header, line_of
 from belated.cli.progress import Progress
 from belated.events import Record
 from belated.exceptions import InvalidInput

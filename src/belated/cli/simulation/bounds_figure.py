@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from belated.cli.figures import (
+from belated.cli.simulation.figures import (
     COLOURS,
     FOOT,
     GREY,

@@ -36,7 +36,7 @@ from typing import BinaryIO
 
 import msgspec
 
-from belated.cli.journal_lines import FORMAT, End, Header, read_header, read_line, record_of
+from belated.cli.journal.lines import FORMAT, End, Header, read_header, read_line, record_of
 from belated.cli.progress import Progress
 from belated.cli.text import several
 from belated.events import Decision, Opaque, Record, Settled, encode

@@ -12,8 +12,8 @@ from typing import Any
 
 import msgspec
 
-from belated.cli.journal_address import add_address, find_bandits, pages
-from belated.cli.journal_lines import kind_of
+from belated.cli.journal.address import add_address, find_bandits, pages
+from belated.cli.journal.lines import kind_of
 from belated.cli.options import add_json
 from belated.cli.progress import Progress
 from belated.cli.text import moment, pairs, several, size, span, table, wrapped

@@ -1,6 +1,6 @@
 """``belated simulate``: run one policy under one delay, on problems whose answer is known.
 
-It needs no extra. To compare several, see :mod:`belated.cli.compare`.
+It needs no extra. To compare several, see :mod:`belated.cli.simulation.compare`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import numpy as np
 
 from belated.cli.options import add_expression, add_json, add_policy, add_runs, count
 from belated.cli.progress import Progress
-from belated.cli.spreads import Spread
+from belated.cli.simulation.spreads import Spread
 from belated.cli.text import several, table, wrapped
 from belated.exceptions import BelatedWarning
 from belated.expressions import (

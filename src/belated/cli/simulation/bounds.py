@@ -14,10 +14,10 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from belated.cli.bounds_figure import save
-from belated.cli.checks import check_figure
-from belated.cli.delay_lines import read_delays
 from belated.cli.options import add_expression, add_json, count
+from belated.cli.simulation.bounds_figure import save
+from belated.cli.simulation.checks import check_figure
+from belated.cli.simulation.delay_lines import read_delays
 from belated.cli.text import amount, pairs, percent, several, table, wrapped
 from belated.delays import (
     NEVER,

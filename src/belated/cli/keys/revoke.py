@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from belated.cli.keys_file import add_file, opened
+from belated.cli.keys.file import add_file, opened
 from belated.exceptions import InvalidInput
 
 EXAMPLE = "belated keys revoke k3J9xQ2a"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from belated.cli.figures import (
+from belated.cli.simulation.figures import (
     COLOURS,
     FOOT,
     GREY,

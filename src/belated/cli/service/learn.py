@@ -14,7 +14,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
-from belated.cli.service import add_config, prepared
+from belated.cli.service.configuration import add_config, prepared
 from belated.exceptions import InvalidInput
 
 if TYPE_CHECKING:

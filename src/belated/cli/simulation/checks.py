@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 from pathlib import Path
 
-from belated.cli.figures import KINDS
+from belated.cli.simulation.figures import KINDS
 from belated.exceptions import InvalidInput, MissingExtra
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import argparse
 import time
 
-from belated.cli.service import read
+from belated.cli.service.configuration import read
 from belated.cli.text import moment
 from belated.events import ModeChanged
 from belated.exceptions import InvalidInput

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
-from belated.cli.checks import check_extra, check_figure, check_place
-from belated.cli.compare_figure import save
 from belated.cli.options import add_expression, add_json, add_policy, add_runs, count
-from belated.cli.spreads import CHANCE, Spread, hardly_chance
+from belated.cli.simulation.checks import check_extra, check_figure, check_place
+from belated.cli.simulation.compare_figure import save
+from belated.cli.simulation.spreads import CHANCE, Spread, hardly_chance
 from belated.cli.text import several, table, wrapped
 from belated.exceptions import InvalidInput
 from belated.expressions import (

@@ -8,7 +8,7 @@ from __future__ import annotations
 import argparse
 import sys
 
-from belated.cli.keys_file import add_file, opened
+from belated.cli.keys.file import add_file, opened
 from belated.exceptions import InvalidInput
 from belated.ids import check_id
 

@@ -22,8 +22,8 @@ from typing import Any
 
 import msgspec
 
-from belated.cli.journal_address import PAGE, add_address, opened
-from belated.cli.journal_identity import dim_of, family_of
+from belated.cli.journal.address import PAGE, add_address, opened
+from belated.cli.journal.identity import dim_of, family_of
 from belated.cli.options import add_json, add_semantics, semantics
 from belated.cli.progress import Progress
 from belated.cli.text import pairs, several, wrapped

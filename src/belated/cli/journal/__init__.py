@@ -1,0 +1,1 @@
+"""``belated journal``: one module for each command, and what they share."""

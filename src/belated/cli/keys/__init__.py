@@ -1,0 +1,1 @@
+"""``belated keys``: one module for each command, and what they share."""

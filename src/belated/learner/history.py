@@ -1,0 +1,40 @@
+"""The history of one decision, read from a journal by its index."""
+
+from __future__ import annotations
+
+from belated.ids import key_of, partition_of
+from belated.journals import Journal
+from belated.ledger import DecisionHistory
+from belated.rewards import Rewards
+
+
+def read_history(
+    journal: Journal,
+    id: str,
+    rewards: Rewards,
+    *,
+    min_reward: float,
+    max_reward: float,
+    retention: int | None,
+) -> DecisionHistory:
+    """Return what the records of a decision come to, by the rules of the ledger.
+
+    Args:
+        journal: where the records are.
+        id: of the decision.
+        rewards: what silence means.
+        min_reward: the least reward that counts.
+        max_reward: the greatest.
+        retention: for how long after its record a decision takes rewards, in microseconds.
+    """
+    # First these: what they settle must not be settled without a record that came before.
+    settles = rewards.window_us is not None or retention is not None
+    partition = partition_of(key_of(id), journal.partitions)
+    records = journal.settlements(partition) if settles else []
+    records += journal.records_of([id])
+    history = DecisionHistory(
+        id, rewards, min_reward=min_reward, max_reward=max_reward, retention=retention
+    )
+    for record in sorted(records, key=lambda one: one.position):
+        history.take(record)
+    return history
