@@ -102,9 +102,11 @@ def test_verify_and_export_read_page_by_page(
     monkeypatch.setattr(type(used.journal), "read", noted)
     said(capsys, "verify", named, "--window", "6h")
     said(capsys, "export", named, "-o", tmp_path / "lines")
-    said(capsys, "show", "order-1", named)
     assert max(limits) <= 3
-    assert len(limits) > 40
+    pages = len(limits)
+    assert pages > 30
+    said(capsys, "show", "order-1", named)
+    assert len(limits) == pages  # found by the index
 
 
 @pytest.mark.parametrize("into", ["sqlite", "postgresql"])
