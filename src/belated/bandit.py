@@ -173,10 +173,9 @@ class Bandit(FoldView):
                     return self._again(known, rows, actions)
             request, table = self._read(rows, actions, id, activated)
             (event,) = self._choose([request], table)
-            if self._follower.append_one(event) == "conflict":  # another process was faster
-                known = self._known(event.id)
-                assert known is not None
-                return self._again(known, rows, actions)
+            status = self._follower.append_one(event, only=id)
+            if status == "conflict":  # another process was faster
+                return self._again(self.journal.decisions([event.id])[event.id], rows, actions)
             return event
 
     def decide_many(self, requests: Sequence[Any], *, activated: bool = True) -> list[Decision]:

@@ -10,7 +10,9 @@ carries them on unread as :class:`Opaque`; bytes that are no event raise :class:
 
 from __future__ import annotations
 
-from typing import Any
+import re
+from hashlib import blake2b
+from typing import Any, Literal
 
 import msgspec
 import numpy as np
@@ -19,7 +21,10 @@ from belated.exceptions import CorruptEvent, UnknownEvent
 from belated.inputs import Row
 
 #: The first byte of every event. A new field means a new number; a new kind has one of its own.
-VERSION = 1
+VERSION = 2
+
+#: Who made a decision.
+Source = Literal["policy", "holdout", "baseline", "fallback"]
 
 
 class _Event(
@@ -50,6 +55,11 @@ class Decision(_Event, tag=1, frozen=True):
         propensity: the probability with which it was chosen.
         model: the version of the model that chose.
         activated: False if the outcome clock starts only with an :class:`Activation`.
+        source: who chose: the ``policy``; a ``holdout``; the ``baseline``, as the mode said; or the
+            baseline as a ``fallback``, because the policy failed.
+        group: of a holdout to which the decision belongs; empty without one.
+        overall: the probability of the action over all groups of a holdout; None: ``propensity``.
+        means: its predicted mean by models of other half-lives, where there are any.
 
     >>> x = np.array([0.5, 1.0], dtype=np.float32)
     >>> decision = Decision("a1", 1_700_000_000_000_000, "blue", 0, x, 0.2, 1.0, 7)
@@ -66,6 +76,10 @@ class Decision(_Event, tag=1, frozen=True):
     propensity: float
     model: int
     activated: bool = True
+    source: Source = "policy"
+    group: str = ""
+    overall: float | None = None
+    means: tuple[float, ...] = ()
 
 
 class Activation(_Event, tag=2, frozen=True):
@@ -76,13 +90,23 @@ class Activation(_Event, tag=2, frozen=True):
 
 
 class Reward(_Event, tag=3, frozen=True):
-    """An outcome of a decision, or one part of it; a higher revision replaces a lower one."""
+    """An outcome of a decision, or one part of it; a higher revision replaces a lower one.
+
+    Attributes:
+        id: of the decision.
+        at: when it happened, in microseconds since 1970.
+        value: the reward.
+        part: of the reward, if it comes in several.
+        revision: of this part.
+        reporter: the name of the key that reported it; empty without one.
+    """
 
     id: str
     at: int
     value: float
     part: str = ""
     revision: int = 0
+    reporter: str = ""
 
 
 class Void(_Event, tag=4, frozen=True):
@@ -93,10 +117,17 @@ class Void(_Event, tag=4, frozen=True):
 
 
 class Settled(_Event, tag=5, frozen=True):
-    """Journal time in a partition has reached ``until``: whatever was due by then is settled."""
+    """Journal time in a partition has reached ``until``: whatever was due by then is settled.
+
+    Attributes:
+        partition: of the journal.
+        until: in microseconds since 1970.
+        delivered: up to when rewards have been delivered, where they come in batches; 0: not told.
+    """
 
     partition: int
     until: int
+    delivered: int = 0
 
 
 class ModeChanged(_Event, tag=6, frozen=True):
@@ -106,11 +137,13 @@ class ModeChanged(_Event, tag=6, frozen=True):
         at: when, in microseconds since 1970.
         mode: learn, freeze, baseline or off.
         reason: why, in the words of whoever did it.
+        actor: who did it.
     """
 
     at: int
     mode: str
     reason: str = ""
+    actor: str = ""
 
 
 Event = Decision | Activation | Reward | Void | Settled | ModeChanged
@@ -127,25 +160,53 @@ class Opaque(msgspec.Struct, frozen=True):
 
 
 class Record(msgspec.Struct, frozen=True, gc=False):
-    """An event with its place in a journal and the time at which the journal took it."""
+    """An event with its place in a journal and the time at which the journal took it.
+
+    Attributes:
+        partition: of the journal.
+        position: within the partition, from 1 on.
+        recorded: when the journal took it, in microseconds since 1970.
+        event: what was appended.
+        digest: :func:`digest_of` its bytes as the journal has it stored; empty if it stores none.
+    """
 
     partition: int
     position: int
     recorded: int
     event: Event | Opaque
+    digest: bytes = b""
+
+
+def kind_of(event: Event | Opaque | type[Any]) -> str:
+    """The kind of an event, in words; of an instance or a class.
+
+    >>> kind_of(ModeChanged(5, "off"))
+    'mode_changed'
+    """
+    kind = event if isinstance(event, type) else type(event)
+    return "unknown" if kind is Opaque else re.sub(r"\B([A-Z])", r"_\1", kind.__name__).lower()
 
 
 def encode(event: Event | Opaque) -> bytes:
     """The bytes of an event.
 
     >>> encode(Void("a1", 5)).hex(" ")
-    '01 93 04 a2 61 31 05'
+    '02 93 04 a2 61 31 05'
     """
     if type(event) is Decision and type(event.x) is not np.ndarray:
         raise TypeError(f"the row of a decision is a float32 vector, not {event.x!r}")
     if type(event) is Opaque:
         return event.data
     return _VERSION_BYTE + _encoder.encode(event)
+
+
+def digest_of(data: bytes) -> bytes:
+    """What names the bytes of an event: nobody finds others that have the same digest.
+
+    >>> digest_of(encode(Void("a1", 5))).hex()[:16]
+    'd3ec9f17e1c0985a'
+    """
+    return blake2b(data, digest_size=32).digest()
 
 
 def decode(data: bytes | memoryview) -> Event:

@@ -9,9 +9,10 @@ An id made here is a UUIDv7 written as 32 lowercase hex digits. From left to rig
 * 62 bits from the operating system's randomness.
 
 A caller may use ids of their own: any text of at most 128 bytes. The *key* of an id is 16 bytes: an
-id of 32 hex digits is its own key, any other is hashed. The slot stands at the same place in both,
-and a journal of P partitions keeps the events of an id in partition slot mod P: a function of the
-id alone, so that an event finds its decision wherever and whenever it arrives.
+id as above is its own key, any other text is hashed into a key of version 8. So the two kinds never
+share a key, whatever text a caller sends. The slot stands at the same place in both, and a journal
+of P partitions keeps the events of an id in partition slot mod P: a function of the id alone, so
+that an event finds its decision wherever and whenever it arrives.
 """
 
 from __future__ import annotations
@@ -102,9 +103,9 @@ def key_of(id: str) -> bytes:
     >>> key_of("018bcfe568007005ab1c2d3e4f506172").hex()
     '018bcfe568007005ab1c2d3e4f506172'
     >>> key_of("order-17").hex()
-    'dfc164b129ef6f11861bd2062345a12b'
+    'dfc164b129ef8f11861bd2062345a12b'
     """
-    if len(id) == 32:
+    if len(id) == 32 and id[12] == "7" and id[16] in "89ab":
         try:
             key = bytes.fromhex(id)
         except ValueError:
@@ -112,7 +113,21 @@ def key_of(id: str) -> bytes:
         else:
             if key.hex() == id:  # not so for capitals and blanks, which fromhex takes too
                 return key
-    return blake2b(id.encode(), digest_size=16).digest()
+    hashed = bytearray(blake2b(id.encode(), digest_size=16).digest())
+    hashed[6] = hashed[6] & 0x0F | 0x80
+    return bytes(hashed)
+
+
+def time_of(id: str) -> int | None:
+    """When an id was made, in microseconds since 1970; None for a caller's text, which is silent.
+
+    >>> time_of("018bcfe568007005ab1c2d3e4f506172")
+    1700000000000000
+    >>> time_of("order-17") is None
+    True
+    """
+    key = key_of(id)
+    return int.from_bytes(key[:6]) * 1000 if key[6] >> 4 == 7 else None
 
 
 def slot_of(key: bytes) -> int:

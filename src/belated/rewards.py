@@ -213,7 +213,15 @@ def retention_us(retention: object, rewards: Rewards) -> int | None:
 
 
 def reported_reward(
-    id: str, value: Any, at: int, part: Any, revision: Any, *, min_reward: float, max_reward: float
+    id: str,
+    value: Any,
+    at: int,
+    part: Any,
+    revision: Any,
+    *,
+    min_reward: float,
+    max_reward: float,
+    reporter: str = "",
 ) -> Reward:
     """Return a reward as somebody reports it, checked.
 
@@ -225,6 +233,7 @@ def reported_reward(
         revision: of this part.
         min_reward: the least reward that is accepted.
         max_reward: the greatest.
+        reporter: the name of the key that reports it.
 
     Raises:
         InvalidInput: one of them is not what it should be.
@@ -235,7 +244,7 @@ def reported_reward(
         raise outside(value, min_reward, max_reward)
     if part != "" or type(revision) is not int or revision:
         check_part(part, revision)
-    return Reward(id, at, value, part, revision)
+    return Reward(id, at, value, part, revision, reporter)
 
 
 def check_part(part: Any, revision: Any) -> None:

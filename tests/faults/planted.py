@@ -16,21 +16,21 @@ import pytest
 
 from belated.decider import Decider
 from belated.decider.unapplied import UnappliedDecisions
-from belated.events import Decision, Reward, Settled
+from belated.events import Reward, Settled
 from belated.journals import Journal
+from belated.journals.log import Appended
 from belated.journals.memory.coordination import MemoryCoordinationStore
 from belated.learner import Fold, LearnerAdapter
-from belated.ledger import Ledger, ReportedReward, entries, entry_store, unmatched
+from belated.ledger import Facts, Ledger, entries, entry_store, ledger, unmatched
 from belated.ledger.unmatched import UnmatchedEvents
-from belated.rewards import Rewards
 from belated.service.learning.learning_service import LearningService
-from belated.service.serving import group_commit
+from belated.service.serving import group_commit, request_batcher
 from belated.service.serving.group_commit import Append, GroupCommit
-from belated.service.serving.lookups import LookUps
 from belated.service.serving.request_batcher import RequestBatcher
 from belated.service.serving.served_bandit import ServedBandit
 from belated.testing.simulator import sweep
 from belated.testing.simulator.disk import Disk
+from belated.testing.simulator.session import SimulatedJournal
 from belated.testing.simulator.store import Store
 
 Plant = Callable[[pytest.MonkeyPatch], None]
@@ -59,18 +59,18 @@ def dedup_forgotten_with_the_entry(patch: pytest.MonkeyPatch) -> None:
 
 def reward_before_decision_dropped(patch: pytest.MonkeyPatch) -> None:
     """What comes too early is not kept."""
-    patch.setattr(UnmatchedEvents, "add", lambda self, key, event, recorded: True)
+    patch.setattr(UnmatchedEvents, "add", lambda self, key, event, recorded: "unmatched")
 
 
 def revision_order_ignored(patch: pytest.MonkeyPatch) -> None:
     """What came last counts, whatever its revision."""
-    value_of = entries.value_of
+    meaning_of = entries.meaning_of
 
-    def last(told: Sequence[ReportedReward], rewards: Rewards) -> tuple[float, bool]:
-        parts = {one.part: msgspec.structs.replace(one, revision=0) for one in told}
-        return value_of(list(parts.values()), rewards)
+    def last(facts: Facts, reward: Reward) -> str:
+        meaning = meaning_of(facts, reward)
+        return "revised" if meaning == "superseded" else meaning
 
-    patch.setattr(entries, "value_of", last)
+    patch.setattr(entries, "meaning_of", last)
 
 
 def snapshot_without_its_tail(patch: pytest.MonkeyPatch) -> None:
@@ -192,22 +192,49 @@ def lease_off_by_one(patch: pytest.MonkeyPatch) -> None:
 
 def duplicate_unmatched_reward_counted(patch: pytest.MonkeyPatch) -> None:
     """A retry that comes before its decision is kept a second time."""
-    patch.setattr(unmatched, "_says_the_same", lambda one, other: False)
+    take = entries.take_reward
+
+    def twice(facts: Facts, reward: Reward, recorded: int) -> str:
+        if reward.part in facts.parts:
+            reward = msgspec.structs.replace(reward, part=f"{reward.part} again")
+        return take(facts, reward, recorded)
+
+    patch.setattr(unmatched, "take_reward", twice)
 
 
 # --- in the glue of the service ------------------------------------------------------------------
 
 
-def second_look_up_left_out(patch: pytest.MonkeyPatch) -> None:
-    """Whoever was asked at the same time is not looked for after the commit."""
-    decisions = LookUps.decisions
+def standing_decision_not_answered(patch: pytest.MonkeyPatch) -> None:
+    """Whoever comes second under an id is told what was chosen for it, not what stands."""
+    durable = request_batcher._Batch.durable
+    patch.setattr(
+        request_batcher._Batch,
+        "durable",
+        lambda self, positions, standing: durable(self, positions, {}),
+    )
 
-    async def once(self: LookUps, ids: Sequence[str]) -> dict[str, Decision]:
-        if all(self._unapplied.get(id) for id in ids):
-            return {}
-        return await decisions(self, ids)
 
-    patch.setattr(LookUps, "decisions", once)
+def second_decision_taken(patch: pytest.MonkeyPatch) -> None:
+    """Nobody looks under the lock whether an id has a decision."""
+    patch.setattr(
+        SimulatedJournal,
+        "append_unique",
+        lambda self, events, ids: Appended(self.append(events), {}),
+    )
+
+
+def last_value_counts(patch: pytest.MonkeyPatch) -> None:
+    """Of two values for one part and revision the later one replaces the first."""
+    take = entries.take_reward
+
+    def later(facts: Facts, reward: Reward, recorded: int) -> str:
+        meaning = take(facts, reward, recorded)
+        if meaning == "conflict":
+            facts.parts[reward.part].value = reward.value
+        return meaning
+
+    patch.setattr(ledger, "take_reward", later)
 
 
 def answer_before_the_commit(patch: pytest.MonkeyPatch) -> None:
@@ -215,7 +242,7 @@ def answer_before_the_commit(patch: pytest.MonkeyPatch) -> None:
     commit = GroupCommit._commit
 
     def eager(self: GroupCommit, taken: list[Append]) -> None:
-        positions = [0] * sum(len(one.events) for one in taken)
+        positions = Appended([0] * sum(len(one.events) for one in taken), {})
         self._loop.call_soon_threadsafe(group_commit._answer, taken, positions)
         commit(self, taken)
 
@@ -313,7 +340,9 @@ PLANTS: list[Plant] = [
     retention_off_by_one,
     lease_off_by_one,
     duplicate_unmatched_reward_counted,
-    second_look_up_left_out,
+    standing_decision_not_answered,
+    second_decision_taken,
+    last_value_counts,
     answer_before_the_commit,
     answers_mixed_up,
     failed_decision_still_counted,

@@ -726,7 +726,7 @@ class TestExportAndImport:
         first = json.loads((tmp_path / "lines").read_text().splitlines()[0])
         assert first == {
             "kind": "journal",
-            "format": 1,
+            "format": 2,
             "bandit": "offers",
             "partitions": 2,
             "identity": IDENTITY,
@@ -752,7 +752,7 @@ class TestExportAndImport:
         assert lines[1] == (
             '{"kind":"decision","partition":0,"position":1,"recorded":1700000000000000,"id":"a",'
             '"at":5,"action":"blue","index":1,"x":[0.10000000149011612,-0.0],"mean":0.1,'
-            '"propensity":0.2,"model":7,"activated":true}'
+            '"propensity":0.2,"model":7}'
         )
         assert json.loads(lines[2]) == {
             "kind": "settled",
@@ -798,7 +798,7 @@ class TestExportAndImport:
             "`int` <=": [head, *lines, void % (1 << 63), end],
             "is missing": [head, altered(reward, value=None), *lines[reward + 1 :], end],
             "unknown field": [head, altered(reward, note=1), *lines[reward + 1 :], end],
-            "upgrade belated": [head.replace('"format":1', '"format":2'), *lines, end],
+            "upgrade belated": [head.replace('"format":2', '"format":3'), *lines, end],
             "no exported journal": [*lines, end],
             "power of two": [head.replace('"partitions":2', '"partitions":3'), *lines, end],
         }

@@ -169,11 +169,11 @@ def test_it_halts_before_what_only_a_newer_release_knows(
     journal = store.journal(bandit)
     end = journal.end(1)
     journal.import_records(
-        [Record(1, 0, system_clock(), Opaque(b"\x01\x92\x07\xa1a"))]
-    )  # kind 7 of "a"
+        [Record(1, 0, system_clock(), Opaque(b"\x02\x92\x63\xa1a"))]
+    )  # kind 99 of "a"
     journal.append([Void(f"after {n}", 5) for n in range(20)])
     assert journal.end(1) > end + 1
-    with pytest.raises(UnknownEvent, match=f"partition 1 at position {end + 1} \\(kind 7\\)"):
+    with pytest.raises(UnknownEvent, match=f"partition 1 at position {end + 1} \\(kind 99\\)"):
         learner.step()
     learner.close()
     assert coordination.published() == last
@@ -249,14 +249,14 @@ def test_fits_beside_the_fold_lose_nothing(store: Store, bandit: str, writer: Ba
 
 
 def test_decisions_are_found_by_their_ids(store: Store, bandit: str) -> None:
-    """Of two under one id the one that counts; rewards and strangers are not among them."""
+    """Of two under one id the first; rewards and strangers are not among them."""
     x = np.ones(DIM, dtype=np.float32)
     with store.journal(bandit, partitions=4) as journal:
         made = [Decision(f"d{n}", n + 10, n, 0, x, 0.5, 1.0, 0) for n in range(50)]
         twin = Decision("d7", 5, 99, 0, x, 0.5, 1.0, 0)
         journal.append([*made, twin])
         found = journal.decisions(["d3", "d7", "nobody", "d49"])
-        assert found == {"d3": made[3], "d7": twin, "d49": made[49]}
+        assert found == {"d3": made[3], "d7": made[7], "d49": made[49]}
         assert journal.decisions([]) == {}
 
 

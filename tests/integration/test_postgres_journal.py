@@ -330,7 +330,7 @@ def test_a_changed_stamp_is_noticed(dsn: str, bandit: str, change: str) -> None:
 def test_an_event_that_is_none_is_noticed(dsn: str, bandit: str) -> None:
     """Bytes with a right check that are no event: written by something else."""
     with PostgresJournal(dsn, bandit=bandit) as journal:
-        journal.import_records([Record(0, 1, 5, Opaque(b"\x01\x93"))])
+        journal.import_records([Record(0, 1, 5, Opaque(b"\x02\x93"))])
         with pytest.raises(CorruptEvent, match="partition 0, position 1"):
             journal.read(0, 0, 10)
 

@@ -13,7 +13,7 @@ from belated.events import Decision, Record, Reward, Settled, Void
 from belated.exceptions import CorruptEvent
 from belated.ids import key_of, partition_of
 from belated.journals import PostgresJournal
-from belated.journals.postgres import journal as postgres
+from belated.journals.postgres import log as postgres
 from belated.testing import ManualClock
 
 ROW = np.array([1.0, 0.5], dtype=np.float32)

@@ -128,11 +128,11 @@ def test_the_whole_story_of_a_decision(client: Client) -> None:
     assert client.observe(decision.id, 0.0, at=AT).status == "accepted"
     client.observe(decision.id, 0.0, at=AT)  # a retry, which PostgreSQL stores once
     client.observe(decision.id, 1.0, revision=1)
-    client.observe(decision.id, 0.0)  # the same again, at another time
+    client.observe(decision.id, 0.0)  # what was corrected, at another time
     story = client.entry(decision.id)
     assert (story.state, story.value, story.late, story.conflict) == ("rewarded", 1.0, False, False)
     kinds = [(one.kind, one.status) for one in story.records]
-    assert kinds[-1] == ("reward", "duplicate")
+    assert kinds.pop() == ("reward", "superseded")
     assert [one for one in kinds if one != ("reward", "duplicate")] == [
         ("decision", "decided"),
         ("activation", "activated"),

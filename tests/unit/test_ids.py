@@ -8,6 +8,8 @@ from hashlib import blake2b
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from belated.exceptions import InvalidInput
 from belated.ids import (
@@ -122,10 +124,27 @@ OTHERS = [
 
 @pytest.mark.parametrize("id", OTHERS)
 def test_the_key_of_any_other_id_is_its_hash(id: str) -> None:
-    """Sixteen bytes of blake2b over its UTF-8; the slot is read at the same place."""
-    key = blake2b(id.encode(), digest_size=16).digest()
-    assert key_of(id) == key
-    assert slot_of(key) == int.from_bytes(key) >> 64 & 0xFFF
+    """Sixteen bytes of blake2b over its UTF-8, marked as version 8; the slot is where it was."""
+    hashed = int.from_bytes(blake2b(id.encode(), digest_size=16).digest())
+    key = key_of(id)
+    assert int.from_bytes(key) == hashed & ~(0xF << 76) | 0x8 << 76
+    assert slot_of(key) == hashed >> 64 & 0xFFF
+
+
+@given(
+    st.text(min_size=1, max_size=40)
+    | st.uuids().map(lambda one: one.hex)
+    | st.binary(min_size=16, max_size=16).map(bytes.hex)
+)
+def test_no_text_has_the_key_of_an_id_that_was_made_here(text: str) -> None:
+    """Two disjoint spaces: a key is its own text, or of version 8."""
+    key = key_of(text) if text.isprintable() else key_of("a")
+    if key.hex() == text:
+        assert key[6] >> 4 == 7
+        assert key[8] >> 6 == 0b10
+    else:
+        assert key[6] >> 4 == 8
+        assert key_of(key.hex()) != key  # the alias that a caller could send
 
 
 @pytest.mark.parametrize("partitions", [2**n for n in range(13)])

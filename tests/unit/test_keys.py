@@ -90,12 +90,12 @@ def test_scopes_and_rates_are_checked() -> None:
 @pytest.mark.parametrize("scope", SCOPES)
 def test_a_key_may_do_what_it_says_and_no_more(scope: str) -> None:
     """No scope includes another; where it is about no bandit, any will do."""
-    key = Key("id", frozenset({"offers"}), frozenset({scope}))
+    key = Key("id", "shop", frozenset({"offers"}), frozenset({scope}))
     for other in SCOPES:
         assert key.may(other, "offers") == (other == scope)
         assert key.may(other, None) == (other == scope)
         assert not key.may(other, "others")
-    everywhere = Key("id", frozenset({"*"}), frozenset({scope}), everywhere=True)
+    everywhere = Key("id", "shop", frozenset({"*"}), frozenset({scope}), everywhere=True)
     assert everywhere.may(scope, "others")  # type: ignore[arg-type]
 
 
@@ -103,7 +103,7 @@ def test_a_rate_is_kept_over_any_time() -> None:
     """At most one second's worth at once, and the rate in the long run."""
     rng = random.Random(3)
     for rate in (0.5, 1.0, 3.0, 250.0):
-        key = Key("id", frozenset(), frozenset(), rate=rate)
+        key = Key("id", "shop", frozenset(), frozenset(), rate=rate)
         now, taken = 1_000.0, 0
         for _ in range(20_000):
             now += rng.expovariate(10 * rate)
@@ -116,7 +116,7 @@ def test_a_rate_is_kept_over_any_time() -> None:
 
 def test_whoever_waits_as_told_may_ask() -> None:
     """And a clock that stands still gives nothing away."""
-    key = Key("id", frozenset(), frozenset(), rate=4.0)
+    key = Key("id", "shop", frozenset(), frozenset(), rate=4.0)
     assert [key.wait(0.0) for _ in range(4)] == [0.0] * 4
     wait = key.wait(0.0)
     assert key.wait(0.0) == wait > 0.0

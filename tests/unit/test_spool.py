@@ -281,8 +281,8 @@ def test_what_a_later_release_left_is_carried_on(moody: Moody, disk: Disk) -> No
     unknown = b"\xc8written by a release to come"
     known = SpoolFile(disk, "disk", bandit="bandit", limit=10**6)
     moody.append([Settled(0, 1)], recorded=[5000])
-    known.put(Batch(7, [0], [b"\x01\x93\x04\xa1a\x05"], None))
-    known.put(Batch(8, [0, 0], [unknown, b"\x01\x93\x04\xa1b\x05"], None))
+    known.put(Batch(7, [0], [b"\x02\x93\x04\xa1a\x05"], None))
+    known.put(Batch(8, [0, 0], [unknown, b"\x02\x93\x04\xa1b\x05"], None))
     journal = spool(moody, disk)
     assert journal.status.queued == 0
     found = journal.read(0, 1, 10)

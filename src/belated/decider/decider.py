@@ -13,7 +13,7 @@ from belated.decider.baselines import UNIFORM, choose_baseline
 from belated.decider.modes import Mode
 from belated.decider.requests import ParsedRequest
 from belated.decider.unapplied import NOT_DURABLE, SPOOLED, Unapplied, UnappliedDecisions
-from belated.events import Decision
+from belated.events import Decision, Source
 from belated.exceptions import BanditOff, PolicyFailure
 from belated.ids import key_of, partition_of
 from belated.inputs import Matrix, Row, Vector
@@ -125,7 +125,9 @@ class Decider:
             raise BanditOff()
         # A frozen model is not changed by what is decided with it.
         counts = self.mode == "learn" and (hold or len(requests) > 1)
+        source: Source = "policy"
         if self.mode == "baseline":  # what it decides is counted once a model is used again
+            source = "baseline"
             choices = self._choose_baseline(requests, table, rng)
         else:
             try:
@@ -137,9 +139,10 @@ class Decider:
                     return self._one_by_one(requests, table, now, rng, hold)
                 self.failure = failure
                 self.fallbacks[failure.reason] += 1
+                source = "fallback"
                 choices = self._choose_baseline(requests, table, rng)
                 counts = counts and requests[0].activated and self._count(choices[0], table)
-        return self._decide(requests, table, choices, now, counts and hold, hold)
+        return self._decide(requests, table, choices, source, now, counts and hold, hold)
 
     def hold(self, decision: Decision) -> None:
         """Count a decision that waits in a spool as pending until a model has read it."""
@@ -261,6 +264,7 @@ class Decider:
         requests: Sequence[ParsedRequest],
         table: Row,
         choices: Sequence[Choice],
+        source: Source,
         now: int,
         counted: bool,
         hold: bool,
@@ -280,6 +284,7 @@ class Decider:
                 choice.propensity,
                 version,
                 request.activated,
+                source,
             )
             if hold:
                 self._hold(decision, choice.weight, counted and request.activated, NOT_DURABLE)

@@ -30,7 +30,8 @@ from belated.journals.shelf import (
     Shelf,
 )
 from belated.journals.snapshots import Snapshot
-from belated.journals.spool.journal import SpoolJournal, SpoolStatus
+from belated.journals.spool.journal import SpoolJournal
+from belated.journals.spool.status import SpoolStatus
 from belated.journals.sqlite.coordination import SQLiteCoordinationStore
 from belated.journals.sqlite.journal import SQLiteJournal
 from belated.journals.sqlite.keys import SQLiteKeyStore

@@ -82,7 +82,7 @@ def _route_other(event: Any, partitions: int) -> int:
 
 
 def stamps_for(
-    events: Sequence[Event], recorded: Sequence[int] | None, clock: Clock
+    events: Sequence[object], recorded: Sequence[int] | None, clock: Clock
 ) -> Sequence[int]:
     """The time of each event: as given, or the clock's for all."""
     if recorded is None:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from types import TracebackType
-from typing import Protocol, Self, runtime_checkable
+from typing import NamedTuple, Protocol, Self, runtime_checkable
 
 from belated.events import Decision, Event, ModeChanged, Record
 
@@ -95,6 +95,18 @@ class Log(Protocol):
     ) -> None: ...
 
 
+class Appended(NamedTuple):
+    """Where events are, and which decisions stand in place of some of them.
+
+    Attributes:
+        positions: of each event, or of the decision that stands in its place.
+        standing: the decisions that stand, by the ids under which a further one was not taken.
+    """
+
+    positions: list[int]
+    standing: dict[str, Decision]
+
+
 @runtime_checkable
 class UniqueLog(Log, Protocol):
     """A log that also answers by id: which decision stands under it, and what was told of it.
@@ -103,10 +115,23 @@ class UniqueLog(Log, Protocol):
     :class:`belated.testing.UniqueLogContract` tests it.
     """
 
+    def append_unique(self, events: Sequence[Event], ids: Collection[str]) -> Appended:
+        """Append events, but under each of these ids no second decision.
+
+        Whoever asks at the same time, one decision is taken, and all are told that one.
+
+        Args:
+            events: as for :meth:`append`.
+            ids: those that callers chose; an id that was made here is not used twice.
+
+        Raises:
+            JournalUnavailable: nothing was acknowledged; retry.
+        """
+
     def decisions(self, ids: Sequence[str]) -> dict[str, Decision]:
         """Return the decision that stands under each of these ids, where there is one.
 
-        Of several under one id, it is the one the ledger takes (rule 1).
+        Of several under one id, it is the first (rule 1).
         """
 
     def records_of(self, ids: Sequence[str]) -> list[Record]:

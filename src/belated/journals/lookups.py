@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import zlib
-from collections.abc import Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 
-from belated.events import Decision, Event, ModeChanged, Opaque, Record, Settled, encode
+from belated.events import Decision, Event, ModeChanged, Opaque, Record, Settled
 from belated.ids import key_of
+from belated.journals.log import Appended
 
 #: How many of the last settlements of a partition are returned.
 LAST_SETTLEMENTS = 50
@@ -18,15 +18,54 @@ def key_in(event: Event | Opaque) -> bytes | None:
 
 
 def standing(records: Iterable[Record]) -> dict[str, Decision]:
-    """The decision that stands under each id, as the ledger compares them (rule 1).
+    """The decision that stands under each id: the first that was committed (rule 1).
 
     Args:
-        records: all records of the ids, of any kind.
+        records: all records of the ids, of any kind, in the order of their positions.
     """
-    found: dict[str, tuple[int, int, Decision]] = {}
+    found: dict[str, Decision] = {}
     for record in records:
-        event = record.event
-        if isinstance(event, Decision):
-            one = event.at, zlib.crc32(encode(event)), event
-            found[event.id] = min(one, found.get(event.id, one), key=lambda it: it[:2])
-    return {id: event for id, (_, _, event) in found.items()}
+        if isinstance(record.event, Decision):
+            found.setdefault(record.event.id, record.event)
+    return found
+
+
+def append_first(
+    events: Sequence[Event],
+    ids: Collection[str],
+    records: Iterable[Record],
+    append: Callable[[list[int]], list[int]],
+) -> Appended:
+    """Append events but for decisions under ids that have one; nobody else may append meanwhile.
+
+    Args:
+        events: to append.
+        ids: that may have one decision each.
+        records: all records of these ids, in the order of their positions.
+        append: appends the events at these places in ``events``; returns their positions.
+    """
+    known: dict[str, Record] = {}
+    for record in records:
+        if isinstance(record.event, Decision):
+            known.setdefault(record.event.id, record)
+    first: dict[str, int] = {}  # the place of the first decision under an id
+    kept: list[int] = []
+    stands: dict[str, Decision] = {}
+    for n, event in enumerate(events):
+        if isinstance(event, Decision) and event.id in ids:
+            if event.id in known:
+                stands[event.id] = known[event.id].event  # type: ignore[assignment]
+                continue
+            if first.setdefault(event.id, n) != n:
+                stands[event.id] = events[first[event.id]]  # type: ignore[assignment]
+                continue
+        kept.append(n)
+    found = dict(zip(kept, append(kept), strict=True))
+    positions = []
+    for n, event in enumerate(events):
+        if n not in found:
+            id = event.id  # type: ignore[union-attr]
+            positions.append(known[id].position if id in known else found[first[id]])
+        else:
+            positions.append(found[n])
+    return Appended(positions, stands)

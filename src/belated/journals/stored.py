@@ -24,16 +24,23 @@ class StoredJournal(NamedJournal):
     _place: str
 
     def _records(
-        self, partition: int, after: int, rows: Iterable[tuple[int, int, bool, bytes]]
+        self, partition: int, after: int, rows: Iterable[tuple[int, int, bool, bytes, bytes]]
     ) -> list[Record]:
-        """Records from what is stored: position, stamp, whether its checksum is right, bytes.
+        """Records from what is stored.
+
+        Args:
+            partition: they are of.
+            after: the position before the first.
+            rows: position, stamp, whether the checksum is right, digest and bytes of each.
 
         Raises:
             CorruptJournal: records are missing.
             CorruptEvent: a record was changed after it was written.
         """
         records = []
-        for expected, (position, recorded, intact, data) in enumerate(rows, start=after + 1):
+        for expected, (position, recorded, intact, digest, data) in enumerate(
+            rows, start=after + 1
+        ):
             if position != expected:
                 where = self._where(partition, expected)
                 raise CorruptJournal(f"{where} is missing: restore a backup")
@@ -44,7 +51,7 @@ class StoredJournal(NamedJournal):
                 event = read_event(data)
             except CorruptEvent as error:
                 raise CorruptEvent(f"{self._where(partition, expected)}: {error}") from None
-            records.append(Record(partition, position, recorded, event))
+            records.append(Record(partition, position, recorded, event, digest))
         return records
 
     def _where(self, partition: int, position: int) -> str:

@@ -70,22 +70,15 @@ class LearnerAdapter:
             x = padded(x, self._rows.dim)
         # Frozen here: what is added to the sums is what is taken out of them later.
         weight = self.learner.model.weight_at(decision.mean)
-        if number == self._first + len(self._fresh):
-            row = x.astype(np.float64)
-            self._fresh.append((row, weight, NOWHERE))
-            if expected:
-                self.decisions += 1
-                self.learner.add_pending(row, weight)
-            if len(self._fresh) == self._recent:
-                self._put_away()
-            if self._window is not None:
-                self._window.made(number, expected=expected)
-        else:
-            i = self._at(number)
-            self._free(number)
-            self._columns.place[i], self._columns.weight[i] = self._rows.put(x), weight
-            if expected:
-                self.add_pending(number)
+        row = x.astype(np.float64)
+        self._fresh.append((row, weight, NOWHERE))
+        if expected:
+            self.decisions += 1
+            self.learner.add_pending(row, weight)
+        if len(self._fresh) == self._recent:
+            self._put_away()
+        if self._window is not None:
+            self._window.made(number, expected=expected)
 
     def add_pending(self, number: int, again: bool = False) -> None:
         """Its reward is pending."""

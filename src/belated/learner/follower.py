@@ -82,13 +82,23 @@ class Follower:
         self._holder.release_all()  # positions say that nothing waits in a spool any longer
         self._save_in_passing()
 
-    def append_one(self, event: Event) -> str:
-        """Append one event, and with it whatever is due; returns what the event meant."""
+    def append_one(self, event: Event, *, only: str | None = None) -> str:
+        """Append one event, and with it whatever is due; returns what the event meant.
+
+        Args:
+            event: to append.
+            only: an id under which no second decision is to be made.
+        """
         journal, fold = self.journal, self.fold
         partition = route(event, self._partitions)
         if self.behind:
             self.follow()
-        positions = journal.append([*self.due(partition), event])
+        events = [*self.due(partition), event]
+        if only is None:
+            positions, contested = journal.append(events), False
+        else:
+            positions, standing = journal.append_unique(events, (only,))
+            contested = bool(standing)
         if self.behind or not positions[-1]:
             return self._accept([event])
         try:
@@ -101,7 +111,7 @@ class Follower:
         if self._holder.holds:
             self._holder.release_all()
         self._save_in_passing()
-        return status
+        return "conflict" if contested else status
 
     def due(self, partition: int) -> list[Event]:
         """Return what settles a partition, if anything is due."""

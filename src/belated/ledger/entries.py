@@ -1,22 +1,25 @@
 """The rules: what a decision has come to, as a function of its records and the watermark.
 
-Order does not enter: the same set of records gives the same verdict however they arrived. The
-ledger applies these rules to one record at a time, and keeps what they need and no more.
+What was committed first counts: of two decisions under one id, and of two values for one part and
+revision. Where nothing contradicts, order does not enter. The ledger applies these rules to one
+record at a time, keeps what they need and no more, and a record costs the same whatever came
+before it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from enum import IntEnum
 
 import msgspec
 
-from belated.events import Decision, Record, Reward, decode, encode
+from belated.events import Activation, Decision, Record, Reward, Void, decode, encode
 from belated.exceptions import UnknownEvent
 from belated.rewards import Rewards, reduced
 
 #: Beyond any time that fits into a column.
 LONG = 1 << 63
+#: Parts of the reward of one decision; a reward of a further part is not taken.
+MAX_PARTS = 64
 
 
 class State(IntEnum):
@@ -30,41 +33,58 @@ class State(IntEnum):
     VOIDED = 5
 
 
-class ReportedReward(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """A reward as it was told, and when the journal took it first."""
+class ReportedReward(msgspec.Struct, gc=False, array_like=True):
+    """The reward that counts of one part, as it was reported, and when the journal took it.
+
+    Attributes:
+        recorded: when the journal took it.
+        at: when it happened.
+        value: the reward.
+        part: its name.
+        revision: the highest of this part.
+        conflict: whether another value was reported for this part and revision.
+    """
 
     recorded: int
     at: int
     value: float
     part: str = ""
     revision: int = 0
+    conflict: bool = False
 
 
 class Facts(msgspec.Struct, gc=False, array_like=True):
-    """All that is known of one decision.
+    """All that is known of one decision, or of an id whose decision is not known yet.
 
     Attributes:
-        recorded: when the journal first took the decision.
+        recorded: when the journal took the decision.
         activated: whether it was created active.
         activation: when the journal first took an activation.
         void: whether it was voided.
         rival: whether another decision was made under its id.
-        reported: the rewards.
+        rewarded: when the journal first took a reward.
+        parts: what counts of each part of the reward.
     """
 
-    recorded: int
+    recorded: int = 0
     activated: bool = True
     activation: int | None = None
     void: bool = False
     rival: bool = False
-    reported: Sequence[ReportedReward] = ()
+    rewarded: int | None = None
+    parts: dict[str, ReportedReward] = msgspec.field(default_factory=dict)
 
     @property
     def plain(self) -> bool:
         """Whether there is nothing but the decision, and one reward at most, in one part."""
-        if self.activation is not None or self.void or self.rival or len(self.reported) > 1:
+        if self.activation is not None or self.void or self.rival or len(self.parts) > 1:
             return False
-        return not any(one.part or one.revision for one in self.reported)
+        return not any(one.part or one.revision or one.conflict for one in self.parts.values())
+
+    @property
+    def events(self) -> int:
+        """How many events count here, beside the decision."""
+        return len(self.parts) + (self.activation is not None) + self.void
 
 
 class Verdict(msgspec.Struct, frozen=True, gc=False):
@@ -89,7 +109,7 @@ class DecisionStatus(msgspec.Struct, frozen=True):
         recorded: when the journal took it, in microseconds since 1970.
         position: where it is in its partition of the journal, from 1 on; 0 if it is not known.
         due: when its window ends, None if it has none.
-        reported: its rewards, those that were replaced too as long as they are known.
+        reported: the reward that counts of each part.
     """
 
     id: str
@@ -104,29 +124,29 @@ class DecisionStatus(msgspec.Struct, frozen=True):
     reported: list[ReportedReward] = []
 
 
-def judge(facts: Facts, watermark: int, rewards: Rewards, retention: int | None) -> Verdict:
+def judge(facts: Facts, watermark: int, rewards: Rewards) -> Verdict:
     """Apply the rules.
 
     >>> from datetime import timedelta
     >>> from belated.rewards import Explicit
     >>> week = Explicit(timedelta(days=7))
-    >>> judge(Facts(recorded=0), watermark=5, rewards=week, retention=None).state.name
+    >>> facts = Facts(recorded=0)
+    >>> judge(facts, watermark=5, rewards=week).state.name
     'PENDING'
-    >>> told = [ReportedReward(recorded=3, at=2, value=1.0)]
-    >>> judge(Facts(recorded=0, reported=told), 5, week, None).value
+    >>> take_reward(facts, Reward("a1", 2, 1.0), recorded=3)
+    'rewarded'
+    >>> judge(facts, watermark=5, rewards=week).value
     1.0
     """
     rival = facts.rival
     if facts.void:
         return Verdict(State.VOIDED, conflict=rival)
-    told = facts.reported
-    if retention is not None:
-        told = [one for one in told if one.recorded <= facts.recorded + retention]
     due = due_of(facts, rewards)
-    if told:
-        value, conflict = value_of(told, rewards)
-        first = min(one.recorded for one in told)
-        return Verdict(State.REWARDED, value, due is not None and first > due, rival or conflict)
+    if facts.rewarded is not None:
+        values = {part: (one.at, one.value) for part, one in facts.parts.items()}
+        conflict = rival or any(one.conflict for one in facts.parts.values())
+        late = due is not None and facts.rewarded > due
+        return Verdict(State.REWARDED, reduced(values, rewards.reduce), late, conflict)
     live = facts.activated or facts.activation is not None
     if due is None or watermark < due:
         return Verdict(State.PENDING if live else State.DORMANT, conflict=rival)
@@ -144,65 +164,48 @@ def due_of(facts: Facts, rewards: Rewards) -> int | None:
     return None if window is None else start + window
 
 
-def value_of(told: Sequence[ReportedReward], rewards: Rewards) -> tuple[float, bool]:
-    """The value of all parts, and whether two rewards contradict each other.
-
-    Of one part the highest revision counts. Two of the same revision are a conflict if their values
-    differ; the one with the least bytes counts, so that everyone chooses the same.
-    """
-    parts: dict[str, ReportedReward] = {}
-    conflict: dict[str, bool] = {}
-    for one in told:
-        other = parts.get(one.part)
-        if other is None or one.revision > other.revision:
-            parts[one.part] = one
-            conflict[one.part] = False
-        elif one.revision == other.revision:
-            if not same_value(one.value, other.value):
-                conflict[one.part] = True
-            if _bytes(one) < _bytes(other):
-                parts[one.part] = one
-    values = {part: (one.at, one.value) for part, one in parts.items()}
-    return reduced(values, rewards.reduce), any(conflict.values())
-
-
 def same_value(one: float, other: float) -> bool:
     """Whether a retry says the same: -0.0 is 0.0."""
     return one == other
 
 
-def _bytes(one: ReportedReward) -> bytes:
-    # Id, part and revision are the same for all that are compared; -0.0 is the same value as 0.0.
-    return encode(Reward("", one.at, one.value + 0.0))
-
-
 def meaning_of(facts: Facts, reward: Reward) -> str:
-    """What a reward is to a decision that knows these facts."""
+    """What a reward is to a decision of which this much is known."""
     if facts.void:
         return "voided"
-    place = reward.part, reward.revision
-    values = [one.value for one in facts.reported if (one.part, one.revision) == place]
-    if values:
-        known = any(same_value(value, reward.value) for value in values)
-        return "duplicate" if known else "conflict"
-    return "revised" if facts.reported else "rewarded"
+    known = facts.parts.get(reward.part)
+    if known is None:
+        if len(facts.parts) >= MAX_PARTS:
+            return "over_limit"
+        return "rewarded" if facts.rewarded is None else "revised"
+    if reward.revision != known.revision:
+        return "revised" if reward.revision > known.revision else "superseded"
+    return "duplicate" if same_value(known.value, reward.value) else "conflict"
 
 
-def with_one_more(told: Sequence[ReportedReward], new: ReportedReward) -> list[ReportedReward]:
-    """All that was told, without what says nothing more: a retry came later in every way."""
-    kept = []
-    for one in told:
-        if _covers(one, new):
-            return list(told)
-        if not _covers(new, one):
-            kept.append(one)
-    return [*kept, new]
+def take_reward(facts: Facts, reward: Reward, recorded: int) -> str:
+    """Know of one more reward; returns what it meant."""
+    meaning = meaning_of(facts, reward)
+    if meaning == "conflict":
+        facts.parts[reward.part].conflict = True
+    elif meaning in ("rewarded", "revised"):
+        at = held_time(reward.at)
+        one = ReportedReward(recorded, at, reward.value, reward.part, reward.revision)
+        facts.parts[reward.part] = one
+        if facts.rewarded is None:
+            facts.rewarded = recorded
+    return meaning
 
 
-def _covers(one: ReportedReward, other: ReportedReward) -> bool:
-    same = one.part == other.part and one.revision == other.revision
-    earlier = one.recorded <= other.recorded and one.at <= other.at
-    return same and earlier and same_value(one.value, other.value)
+def take_mark(facts: Facts, event: Activation | Void, recorded: int) -> str:
+    """Know of an activation or a void; returns what it meant."""
+    if type(event) is Void:
+        again, facts.void = facts.void, True
+        return "duplicate" if again else "voided"
+    if facts.activation is not None:
+        return "duplicate"
+    facts.activation = recorded
+    return "activated"
 
 
 def held_time(at: int) -> int:

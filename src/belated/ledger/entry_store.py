@@ -53,15 +53,14 @@ class EntryStore:
         self._rows = Columns()
         self._facts: dict[int, Facts] = {}  # of decisions that need more than the columns
         self._forgotten_digest = 0
-        self._last = ("", -1)  # the id that was looked up last, and its number
-        self._fresh: dict[str, RecentEntry] = {}  # by id; the columns end where these begin
+        self._fresh: dict[bytes, RecentEntry] = {}  # by key; the columns end where these begin
 
     def _put_away(self) -> None:
         """Whatever is fresh goes into the columns: before anything looks at all of them."""
         if self._fresh:
             fresh = list(self._fresh.values())
             self._rows.extend(fresh)
-            self._index.add_all([one.key for one in fresh])
+            self._index.add_all(list(self._fresh))
             self._fresh.clear()
 
     def _facts_of(self, number: int) -> Facts:
@@ -73,10 +72,11 @@ class EntryStore:
 
     def _read(self, number: int) -> Facts:
         rows, i = self._rows, number - self._rows.base
-        told: list[ReportedReward] = []
+        facts = Facts(rows.recorded[i], bool(rows.flags[i] & ACTIVATED))
         if rows.told_recorded[i] != NONE:
-            told = [ReportedReward(rows.told_recorded[i], rows.told_at[i], rows.value[i])]
-        return Facts(rows.recorded[i], bool(rows.flags[i] & ACTIVATED), reported=told)
+            facts.rewarded = rows.told_recorded[i]
+            facts.parts[""] = ReportedReward(facts.rewarded, rows.told_at[i], rows.value[i])
+        return facts
 
     def _review(self, number: int) -> None:
         """Judge anew, and tell what has changed."""
@@ -85,13 +85,12 @@ class EntryStore:
             self._read(number) if facts is None else facts,
             self.watermark,
             self.rewards,
-            self._retention,
         )
         self._apply(number, verdict)
-        if facts is not None and facts.plain and (verdict.state == REWARDED or not facts.reported):
+        if facts is not None and facts.plain:
             del self._facts[number]  # the columns hold it all
             rows, i = self._rows, number - self._rows.base
-            for one in facts.reported:
+            for one in facts.parts.values():
                 rows.told_recorded[i], rows.told_at[i] = one.recorded, one.at
 
     def _apply(self, number: int, verdict: Verdict) -> None:
@@ -125,13 +124,12 @@ class EntryStore:
 
     def find(self, id: str) -> int:
         """The number of a remembered decision, in the columns from now on; -1 if there is none."""
-        if id in self._fresh:
+        return self._find(key_of(id))
+
+    def _find(self, key: bytes) -> int:
+        if key in self._fresh:
             self._put_away()
-        last, number = self._last
-        if id != last or number < 0:
-            number = self._index.find(key_of(id))
-            self._last = id, number
-        return number
+        return self._index.find(key)
 
     def entry(self, id: str) -> DecisionStatus | None:
         """What a remembered decision has come to."""
@@ -149,15 +147,16 @@ class EntryStore:
             recorded=rows.recorded[i],
             position=rows.position[i],
             due=due_of(facts, self.rewards),
-            reported=list(facts.reported),
+            reported=list(facts.parts.values()),
         )
 
     def meaning(self, reward: Reward) -> str:
         """What a reward would be to what is known, but for the time: that is the journal's."""
-        fresh = self._fresh.get(reward.id)
+        key = key_of(reward.id)
+        fresh = self._fresh.get(key)
         if fresh is not None and fresh.told_recorded == NONE:
             return "rewarded"
-        number = self.find(reward.id)
+        number = self._find(key)
         if number < 0:
             return "unmatched"
         if number not in self._facts and self._rows.told_recorded[number - self._rows.base] == NONE:

@@ -25,9 +25,10 @@ from belated.events import (
     Void,
     encode,
 )
-from belated.ids import key_of
+from belated.ids import key_of, time_of
 from belated.ledger.columns import (
     ACTIVATED,
+    CONFLICT,
     EXPECTED,
     FORGOTTEN,
     LATE,
@@ -35,18 +36,18 @@ from belated.ledger.columns import (
 )
 from belated.ledger.entries import (
     LONG,
-    ReportedReward,
+    Facts,
     State,
     held_time,
-    meaning_of,
     same_value,
+    take_mark,
+    take_reward,
     unknown_event,
-    with_one_more,
 )
-from belated.ledger.entry_store import AWAITED, NOTHING, OBSERVED, ROLE, EntryStore
+from belated.ledger.entry_store import EntryStore
 from belated.ledger.listener import LedgerListener
 from belated.ledger.recent import RecentEntry
-from belated.ledger.unmatched import UnmatchedEvents
+from belated.ledger.unmatched import MAX_UNMATCHED_IDS, UnmatchedEvents
 from belated.rewards import Rewards
 from belated.tuning import USUAL, Tuning
 
@@ -59,9 +60,10 @@ class Ledger(EntryStore):
     Args:
         rewards: what silence means.
         changes: who is told.
-        least: the least reward that is taken.
-        most: the greatest.
+        min_reward: the least reward that is taken.
+        max_reward: the greatest.
         retention: for how long after its record a decision takes rewards, in microseconds.
+        max_unmatched_ids: ids without a decision whose events are kept.
         tuning: sizes.
     """
 
@@ -73,6 +75,7 @@ class Ledger(EntryStore):
         min_reward: float,
         max_reward: float,
         retention: int | None = None,
+        max_unmatched_ids: int = MAX_UNMATCHED_IDS,
         tuning: Tuning = USUAL,
     ) -> None:
         super().__init__(rewards, changes, retention)
@@ -86,11 +89,10 @@ class Ledger(EntryStore):
         self._patience = math.inf if self._window is None else self._window
         if retention is not None:
             self._patience = min(self._patience, retention)
-        self._parked = UnmatchedEvents()
+        self._unmatched = UnmatchedEvents(max_unmatched_ids)
         # Decisions come due in the order of their numbers, but for those in the heap.
         self._due = 0
         self._dues: list[tuple[int, int]] = []
-        self._latest = 0
         self._soonest: float = 0.0  # nothing is due before
         self._forgotten = 0  # numbers below were forgotten, or are stragglers
         self._stragglers: set[int] = set()
@@ -114,7 +116,7 @@ class Ledger(EntryStore):
         elif kind is Opaque:
             raise unknown_event(record)
         else:
-            status = self._told(event, record.recorded)  # type: ignore[arg-type]
+            status = self._told(event, record.recorded, key_of(event.id))  # type: ignore[arg-type,union-attr]
         self.counters[status] += 1
         return status
 
@@ -124,21 +126,19 @@ class Ledger(EntryStore):
         id, at, recorded = decision.id, decision.at, record.recorded
         fresh = self._fresh
         key, crc = key_of(id), crc32(encode(decision))
-        if id in fresh or self._index.find(key) >= 0:
-            return self._decided_again(self.find(id), decision, record, crc)
+        if key in fresh or self._index.find(key) >= 0:
+            return self._decided_again(self._find(key), decision, crc)
         due = math.inf if self._window is None else recorded + self._window
         if (
             decision.activated
-            and self._latest <= recorded
             and self.watermark < due
             and 0 <= at < LONG
-            and key not in self._parked.events
+            and key not in self._unmatched.ids
         ):
             number = self._rows.base + len(self._rows) + len(fresh)
-            fresh[id] = RecentEntry(number, key, recorded, record.position, at, crc)
+            fresh[key] = RecentEntry(number, recorded, record.position, at, crc)
             self.counts[PENDING] += 1
             self.changes.enter(number, decision, True)
-            self._latest = recorded
             if due < self._soonest:
                 self._soonest = due
             elif self._soonest == math.inf:  # nothing was to come; see again
@@ -151,10 +151,9 @@ class Ledger(EntryStore):
         return "decided"
 
     def _decided_oddly(self, key: bytes, decision: Decision, record: Record, crc: int) -> None:
-        """A new decision that is dormant, out of order, due already, or whose reward is here."""
+        """A new decision that is dormant, due already, or whose reward is here."""
         recorded = record.recorded
         number = self._index.add(key)
-        self._last = decision.id, number
         live = decision.activated
         state = PENDING if live else DORMANT
         flags = ACTIVATED | EXPECTED if live else 0
@@ -164,52 +163,49 @@ class Ledger(EntryStore):
         if self._soonest == math.inf:  # nothing was to come; see again
             self._soonest = recorded
         if self._window is not None:
-            self._comes_due(number, recorded, recorded + self._window)
-        for since, event in self._parked.take(key):
-            self.counters["unmatched"] -= 1
-            self.counters[self._heard(number, event, since)] += 1
+            due = recorded + self._window
+            self._soonest = min(self._soonest, due)
+            if self.watermark >= due:
+                self._review(number)
+        facts = self._unmatched.take(key)
+        if facts is not None:
+            facts.recorded, facts.activated = recorded, live
+            self._match(number, facts)
 
-    def _decided_again(self, number: int, decision: Decision, record: Record, crc: int) -> str:
-        rows, i = self._rows, number - self._rows.base
-        recorded, at = record.recorded, held_time(decision.at)
-        same = (at, crc) == (rows.at[i], rows.crc[i])
-        if not same and (at, crc) < (rows.at[i], rows.crc[i]):
-            self._replace(number, decision, record.position, crc)
-        if recorded < rows.recorded[i]:
-            rows.recorded[i] = recorded
-            self._facts_of(number).recorded = recorded
-            self._review(number)
-            if self._window is not None:
-                self._wait(number, recorded + self._window)
-        if same:
-            return "duplicate"
-        self._facts_of(number).rival = True
+    def _match(self, number: int, facts: Facts) -> None:
+        """Events that came before their decision count now."""
+        self._facts[number] = facts
+        if facts.activation is not None and self._window is not None:
+            self._wait(number, facts.activation + self._window)
         self._review(number)
-        return "conflict"
+        self.counters["unmatched"] -= facts.events
+        self.counters["voided"] += facts.void
+        self.counters["activated"] += facts.activation is not None
+        if facts.void:
+            self.counters["voided"] += len(facts.parts)
+        elif facts.parts:
+            late = self._rows.flags[number - self._rows.base] & LATE
+            self.counters["late" if late else "rewarded"] += 1
+            self.counters["revised"] += len(facts.parts) - 1
 
-    def _replace(self, number: int, decision: Decision, position: int, crc: int) -> None:
-        """Another decision under this id is the one that counts."""
+    def _decided_again(self, number: int, decision: Decision, crc: int) -> str:
+        """The first decision under an id counts."""
         rows, i = self._rows, number - self._rows.base
-        role = ROLE[rows.state[i]]
-        if role == OBSERVED:
-            self.changes.retract(number)
-        elif role == AWAITED:
-            self.changes.remove_pending(number)
-        rows.position[i], rows.at[i], rows.crc[i] = position, held_time(decision.at), crc
-        rows.flags[i] = rows.flags[i] & ~ACTIVATED | ACTIVATED * decision.activated
-        self.changes.enter(number, decision)
-        if role != NOTHING:
-            self.changes.add_pending(number, again=True)
-        if role == OBSERVED:
-            self.changes.learn(number, rows.value[i])
-        self._facts_of(number).activated = decision.activated
+        if (held_time(decision.at), crc) == (rows.at[i], rows.crc[i]):
+            return "duplicate"
+        facts = self._facts_of(number)
+        if not facts.rival:
+            facts.rival = True
+            self._review(number)
+        return "conflict"
 
     # --- rewards, activations, voids -----------------------------------------------------------
 
     def _rewarded(self, reward: Reward, recorded: int) -> str:
         if not self._least <= reward.value <= self._most:
             return "invalid"
-        fresh = self._fresh.get(reward.id)
+        key = key_of(reward.id)
+        fresh = self._fresh.get(key)
         if (
             fresh is None
             or fresh.told_recorded != NONE
@@ -218,7 +214,7 @@ class Ledger(EntryStore):
             or not 0 <= reward.at < LONG
             or recorded > fresh.recorded + self._patience
         ):
-            return self._told(reward, recorded)
+            return self._told(reward, recorded, key)
         fresh.state, fresh.value = REWARDED, reward.value
         fresh.told_recorded, fresh.told_at = recorded, reward.at
         self.counts[PENDING] -= 1
@@ -226,31 +222,27 @@ class Ledger(EntryStore):
         self.changes.learn(fresh.number, reward.value)
         return "rewarded"
 
-    def _told(self, event: Activation | Reward | Void, recorded: int) -> str:
-        number = self.find(event.id)
+    def _told(self, event: Activation | Reward | Void, recorded: int, key: bytes) -> str:
+        number = self._find(key)
         if number >= 0:
             return self._heard(number, event, recorded)
-        if not self._parked.add(key_of(event.id), event, recorded):
-            return "duplicate"
+        if self._retention is not None:
+            made = time_of(event.id)
+            if made is not None and recorded > made + self._retention:
+                return "expired"  # its decision was forgotten
         self._soonest = min(self._soonest, recorded)
-        return "unmatched"
+        return self._unmatched.add(key, event, recorded)
 
     def _heard(self, number: int, event: Activation | Reward | Void, recorded: int) -> str:
         if type(event) is Reward:
             return self._reward_heard(number, event, recorded)
         facts = self._facts_of(number)
-        if type(event) is Void:
-            again, facts.void = facts.void, True
-        else:
-            first = facts.activation
-            again = first is not None
-            facts.activation = recorded if first is None else min(first, recorded)
-            if self._window is not None:
-                self._wait(number, facts.activation + self._window)
-        self._review(number)
-        if again:
-            return "duplicate"
-        return "voided" if type(event) is Void else "activated"
+        status = take_mark(facts, event, recorded)  # type: ignore[arg-type]
+        if status == "activated" and self._window is not None:
+            self._wait(number, recorded + self._window)
+        if status != "duplicate":
+            self._review(number)
+        return status
 
     def _reward_heard(self, number: int, reward: Reward, recorded: int) -> str:
         rows, i = self._rows, number - self._rows.base
@@ -262,8 +254,7 @@ class Ledger(EntryStore):
             if told == NONE and rows.state[i] == PENDING:
                 rows.state[i] = REWARDED
                 rows.value[i] = reward.value
-                at = reward.at if 0 <= reward.at < LONG else held_time(reward.at)
-                rows.told_recorded[i], rows.told_at[i] = recorded, at
+                rows.told_recorded[i], rows.told_at[i] = recorded, held_time(reward.at)
                 self.counts[PENDING] -= 1
                 self.counts[REWARDED] += 1
                 self.changes.learn(number, reward.value)
@@ -271,19 +262,13 @@ class Ledger(EntryStore):
                     return "rewarded"
                 rows.flags[i] |= LATE
                 return "late"
-            if (
-                told != NONE
-                and told <= recorded
-                and rows.told_at[i] <= reward.at
-                and same_value(rows.value[i], reward.value)
-            ):
+            if told != NONE and same_value(rows.value[i], reward.value):
                 return "duplicate"
         facts = self._facts_of(number)
-        status = meaning_of(facts, reward)
-        at, part, revision = held_time(reward.at), reward.part, reward.revision
-        one = ReportedReward(recorded, at, reward.value, part, revision)
-        facts.reported = with_one_more(facts.reported, one)
-        self._review(number)
+        contradicted = rows.flags[i] & CONFLICT
+        status = take_reward(facts, reward, recorded)
+        if status in ("rewarded", "revised") or (status == "conflict" and not contradicted):
+            self._review(number)
         if status == "rewarded" and rows.flags[i] & LATE:
             return "late"
         return status
@@ -298,17 +283,6 @@ class Ledger(EntryStore):
         if self._retention is not None:
             self._forget(self._retention)
         return "settled"
-
-    def _comes_due(self, number: int, recorded: int, due: int) -> None:
-        """A new decision: due after all before it, if stamps do not decrease, as in a journal."""
-        if recorded < self._latest:
-            self._wait(number, due)
-        else:
-            self._latest = recorded
-            if due < self._soonest:
-                self._soonest = due
-        if self.watermark >= due:
-            self._review(number)
 
     def _wait(self, number: int, due: int) -> None:
         heappush(self._dues, (due, number))
@@ -342,7 +316,7 @@ class Ledger(EntryStore):
                 self._stragglers.add(number)
             number += 1
         self._forgotten = number
-        orphaned = self._parked.orphan(horizon)
+        orphaned = self._unmatched.orphan(horizon)
         self.counters["unmatched"] -= orphaned
         self.counters["orphaned"] += orphaned
         gone = min(self._stragglers, default=self._forgotten) - rows.base
@@ -354,7 +328,6 @@ class Ledger(EntryStore):
     def _forget_one(self, number: int) -> None:
         self._forgotten_digest += self._digest_of(number)
         self._index.remove(number)
-        self._last = ("", -1)
         self._rows.flags[number - self._rows.base] |= FORGOTTEN
         self._facts.pop(number, None)
         self.changes.forget(number)
@@ -394,7 +367,7 @@ class Ledger(EntryStore):
             return math.inf
         self._put_away()
         rows, number = self._rows, max(self._forgotten, self._rows.base)
-        oldest: float = self._parked.oldest
+        oldest: float = self._unmatched.oldest
         if number < rows.base + len(rows):
             oldest = min(oldest, rows.recorded[number - rows.base])
         return oldest + self._retention + 1 + self._retention // 16

@@ -11,7 +11,7 @@ class LedgerListener(Protocol):
     """Who is told what has changed. A decision is known by its number within the partition."""
 
     def enter(self, number: int, decision: Decision, expected: bool = False) -> None:
-        """A decision is known; numbers come in order. A second call replaces the first.
+        """A decision is known; numbers come in order.
 
         ``expected`` says that it is pending from the start: pending + 1.
         """

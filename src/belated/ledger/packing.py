@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, OrderedDict
 
 import msgspec
 
-from belated.events import decode, encode
 from belated.exceptions import InvalidInput
 from belated.ledger.columns import FORGOTTEN
 from belated.ledger.entries import Facts
 from belated.ledger.ledger import Ledger
-from belated.ledger.unmatched import DecisionEvent
+from belated.ledger.unmatched import Unmatched
 
 #: Of all pieces of a snapshot. One with another number is not read: then the journal is.
-VERSION = 1
+VERSION = 2
 
 
 class _Head(msgspec.Struct, array_like=True):
@@ -25,12 +24,11 @@ class _Head(msgspec.Struct, array_like=True):
     counters: dict[str, int]
     due: int
     dues: list[tuple[int, int]]
-    latest: int
     forgotten: int
     stragglers: list[int]
     forgotten_digest: bytes
     facts: dict[int, Facts]
-    unmatched: dict[bytes, list[tuple[int, bytes]]]
+    unmatched: dict[bytes, Unmatched]
 
 
 _read_head = msgspec.msgpack.Decoder(_Head).decode
@@ -48,15 +46,11 @@ def pack(ledger: Ledger) -> dict[str, bytes]:
         dict(ledger.counters),
         ledger._due,
         ledger._dues,
-        ledger._latest,
         ledger._forgotten,
         sorted(ledger._stragglers),
         (ledger._forgotten_digest % (1 << 128)).to_bytes(16),
         ledger._facts,
-        {
-            key: [(since, encode(event)) for since, event in events]
-            for key, events in ledger._parked.events.items()
-        },
+        dict(ledger._unmatched.ids),
     )
     columns = {f"ledger {name}": data for name, data in rows.pack().items()}
     return {
@@ -76,17 +70,11 @@ def unpack(ledger: Ledger, pieces: dict[str, bytes]) -> None:
     ledger.counters = Counter(head.counters)
     ledger._due = head.due
     ledger._dues = head.dues
-    ledger._latest = head.latest
     ledger._forgotten = head.forgotten
     ledger._stragglers = set(head.stragglers)
     ledger._forgotten_digest = int.from_bytes(head.forgotten_digest)
     ledger._facts = head.facts
-    ledger._parked.restore(
-        {
-            key: [(since, _told(data)) for since, data in events]
-            for key, events in head.unmatched.items()
-        }
-    )
+    ledger._unmatched.ids = OrderedDict(head.unmatched)
     prefix = "ledger "
     columns = {name[len(prefix) :]: data for name, data in pieces.items() if prefix in name}
     rows = ledger._rows
@@ -94,9 +82,3 @@ def unpack(ledger: Ledger, pieces: dict[str, bytes]) -> None:
     rows.base = head.base
     gone = {head.base + i for i, flag in enumerate(rows.flags[: len(rows)]) if flag & FORGOTTEN}
     ledger._index.restore(pieces["ledger keys"], head.base, gone)
-
-
-def _told(data: bytes) -> DecisionEvent:
-    event = decode(data)
-    assert isinstance(event, DecisionEvent)  # nothing else waits for its decision
-    return event

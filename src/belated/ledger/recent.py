@@ -15,12 +15,11 @@ from belated.ledger.entries import State
 class RecentEntry(msgspec.Struct, gc=False):
     """One of them, as the columns will have it.
 
-    >>> RecentEntry(number=0, key=bytes(16), recorded=6, position=1, at=5, crc=99).state.name
+    >>> RecentEntry(number=0, recorded=6, position=1, at=5, crc=99).state.name
     'PENDING'
     """
 
     number: int
-    key: bytes
     recorded: int
     position: int
     at: int

@@ -3,77 +3,80 @@
 from __future__ import annotations
 
 import math
-from collections import deque
+from collections import OrderedDict
+
+import msgspec
 
 from belated.events import Activation, Reward, Void
-from belated.ledger.entries import same_value
+from belated.ledger.entries import Facts, take_mark, take_reward
 
 DecisionEvent = Activation | Reward | Void
 
+#: Ids in one partition whose decision is not known; events of further ones are not kept.
+MAX_UNMATCHED_IDS = 100_000
 
-class UnmatchedEvents:
-    """Events by the key of the decision they wait for.
 
-    >>> unmatched = UnmatchedEvents()
-    >>> unmatched.add(b"key", Void("a1", 5), recorded=7)
-    True
-    >>> unmatched.take(b"key")
-    [(7, Void(id='a1', at=5))]
-    >>> unmatched.take(b"key")
-    []
+class Unmatched(msgspec.Struct, gc=False, array_like=True):
+    """What is known of an id without its decision.
+
+    Attributes:
+        since: when the first event was recorded.
+        facts: what the events come to.
     """
 
-    def __init__(self) -> None:
-        self.events: dict[bytes, list[tuple[int, DecisionEvent]]] = {}
-        self._since: deque[tuple[int, bytes]] = deque()
+    since: int
+    facts: Facts
 
-    def add(self, key: bytes, event: DecisionEvent, recorded: int) -> bool:
-        """Park an event; False if one that says the same is there already."""
-        waiting = self.events.setdefault(key, [])
-        for since, other in waiting:
-            if _says_the_same(other, event) and since <= recorded and other.at <= event.at:
-                return False
-        waiting.append((recorded, event))
-        self._since.append((recorded, key))
-        return True
 
-    def take(self, key: bytes) -> list[tuple[int, DecisionEvent]]:
-        """The events of a decision that has come."""
-        if not self.events:
-            return []
-        found = self.events.pop(key, [])
-        if found and len(self._since) > 64 + 4 * len(self.events):  # most have been taken
-            self.restore(self.events)
-        return found
+class UnmatchedEvents:
+    """What is known of decisions that have not come, by their keys.
+
+    Args:
+        max_ids: ids for which events are kept.
+
+    >>> unmatched = UnmatchedEvents(max_ids=1)
+    >>> unmatched.add(b"key", Reward("a1", 5, 1.0), recorded=7)
+    'unmatched'
+    >>> unmatched.add(b"key", Reward("a1", 5, 1.0), recorded=8)
+    'duplicate'
+    >>> unmatched.add(b"other", Void("a2", 5), recorded=9)
+    'over_limit'
+    >>> unmatched.take(b"key").parts[""].value
+    1.0
+    """
+
+    def __init__(self, max_ids: int = MAX_UNMATCHED_IDS) -> None:
+        self.max_ids = max_ids
+        #: The oldest first.
+        self.ids: OrderedDict[bytes, Unmatched] = OrderedDict()
+
+    def add(self, key: bytes, event: DecisionEvent, recorded: int) -> str:
+        """Keep an event until its decision comes; returns what it is to those already there."""
+        one = self.ids.get(key)
+        if one is None:
+            if len(self.ids) >= self.max_ids:
+                return "over_limit"
+            one = self.ids[key] = Unmatched(recorded, Facts())
+        facts, before = one.facts, one.facts.events
+        if isinstance(event, Reward):
+            meaning = take_reward(facts, event, recorded)
+        else:
+            meaning = take_mark(facts, event, recorded)
+        return "unmatched" if facts.events > before else meaning
+
+    def take(self, key: bytes) -> Facts | None:
+        """Hand over what is known of a decision that has come."""
+        one = self.ids.pop(key, None) if self.ids else None
+        return None if one is None else one.facts
 
     @property
     def oldest(self) -> float:
-        """When the first event came that may still be unmatched; infinity if there is none."""
-        return self._since[0][0] if self._since else math.inf
+        """When the first event came of the id that has waited longest; infinity without any."""
+        return next(iter(self.ids.values())).since if self.ids else math.inf
 
     def orphan(self, horizon: int) -> int:
-        """Give up on events recorded before ``horizon``; returns how many."""
+        """Give up ids of which the first event was recorded before; returns how many events."""
         count = 0
-        while self._since and self._since[0][0] < horizon:
-            since, key = self._since.popleft()
-            waiting = self.events.get(key, [])
-            left = [one for one in waiting if one[0] != since]
-            count += len(waiting) - len(left)
-            if left:
-                self.events[key] = left
-            else:
-                self.events.pop(key, None)
+        while self.ids and self.oldest < horizon:
+            count += self.ids.popitem(last=False)[1].facts.events
         return count
-
-    def restore(self, events: dict[bytes, list[tuple[int, DecisionEvent]]]) -> None:
-        """Take these events."""
-        self.events = events
-        since = sorted((recorded, key) for key, all in events.items() for recorded, _ in all)
-        self._since = deque(since)
-
-
-def _says_the_same(one: DecisionEvent, other: DecisionEvent) -> bool:
-    if type(one) is Reward and type(other) is Reward:
-        same = one.part == other.part and one.revision == other.revision
-        return same and same_value(one.value, other.value)
-    return type(one) is type(other)

@@ -11,7 +11,6 @@ from collections import Counter, deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Self
-from zlib import crc32
 
 from belated.events import (
     Activation,
@@ -24,7 +23,9 @@ from belated.events import (
     Void,
     encode,
 )
+from belated.ids import time_of
 from belated.inputs import MAX_REWARD
+from belated.ledger.entries import MAX_PARTS
 from belated.rewards import Rewards
 
 #: Something told of a decision, after the time of its record.
@@ -43,7 +44,7 @@ class Outcome:
         late: whether its reward was first recorded after the window.
         conflict: whether two decisions or two rewards contradict each other.
         decision: the one that counts under its id.
-        recorded: when the journal first took a decision under this id.
+        recorded: when the journal took it.
         due: when its window ends, None if it has none.
     """
 
@@ -58,7 +59,7 @@ class Outcome:
 
 @dataclass
 class _Facts:
-    """Everything that was said of one id, each with the time of its record."""
+    """Everything that was said of one id, in the order of the journal."""
 
     decisions: list[tuple[int, Decision]] = field(default_factory=list)
     others: list[_Said] = field(default_factory=list)
@@ -70,9 +71,10 @@ class Oracle:
     Args:
         records: those to begin with.
         rewards: what silence means.
-        least: the least reward that is taken.
-        most: the greatest.
+        min_reward: the least reward that is taken.
+        max_reward: the greatest.
         retention: for how long after its record a decision takes rewards, in microseconds.
+        max_unmatched_ids: ids without a decision whose events are kept.
 
     Attributes:
         watermark: the journal time that the partition has reached.
@@ -106,20 +108,22 @@ class Oracle:
         min_reward: float,
         max_reward: float,
         retention: int | None = None,
+        max_unmatched_ids: int = 100_000,
     ) -> None:
         self.rewards = rewards
         self.min_reward, self.max_reward = min_reward, max_reward
         self.retention = retention
+        self.max_unmatched_ids = max_unmatched_ids
         self.watermark = 0
         self.forgotten: list[Outcome] = []
         self.orphaned = 0
-        self._facts: dict[str, _Facts] = {}
+        self._facts: dict[str, _Facts] = {}  # by id, in the order in which ids were first seen
         self._ageing: deque[tuple[int, str]] = deque()  # ids with the stamps of their events
         self._aged: set[str] = set()  # ids with something older than the retention
         self.apply_records(records)
 
     def apply_record(self, record: Record) -> None:
-        """One more record. Where there is a retention their stamps do not decrease."""
+        """One more record; stamps do not decrease."""
         event, recorded = record.event, record.recorded
         if isinstance(event, Opaque):
             raise TypeError(f"an oracle judges events, not unread bytes: {event!r}")
@@ -133,12 +137,23 @@ class Oracle:
         # Rule 4, of values: NaN is outside of everything.
         if isinstance(event, Reward) and not self.min_reward <= event.value <= self.max_reward:
             return
-        facts = self._facts.setdefault(event.id, _Facts())
         if isinstance(event, Decision):
+            facts = self._facts.setdefault(event.id, _Facts())
             facts.decisions.append((recorded, event))
-        elif facts.decisions or not any(_repeats((recorded, event), one) for one in facts.others):
-            facts.others.append((recorded, event))
-        self._ageing.append((recorded, event.id))
+            self._ageing.append((recorded, event.id))
+            return
+        known = self._facts.get(event.id)
+        if known is None or not known.decisions:
+            made = time_of(event.id)
+            if None not in (made, self.retention) and recorded > made + self.retention:  # type: ignore[operator]
+                return  # its decision was forgotten
+            waiting = sum(not facts.decisions for facts in self._facts.values())
+            if known is None and waiting >= self.max_unmatched_ids:
+                return
+        if known is None:
+            known = self._facts[event.id] = _Facts()
+            self._ageing.append((recorded, event.id))
+        known.others.append((recorded, event))
 
     def apply_records(self, records: Iterable[Record]) -> Self:
         """Many more records."""
@@ -176,19 +191,18 @@ class Oracle:
     @property
     def unmatched(self) -> int:
         """How many events wait for their decision."""
-        return sum(len(facts.others) for facts in self._facts.values() if not facts.decisions)
+        return sum(_kept(facts) for facts in self._facts.values() if not facts.decisions)
 
     def _judge(self, facts: _Facts) -> Outcome:
         """The seven rules."""
-        # 1. The decision that counts is the one with the least (at, checksum of its bytes).
-        decision = min((one for _, one in facts.decisions), key=_rank)
-        recorded = min(since for since, _ in facts.decisions)
+        # 1. The first decision counts.
+        recorded, decision = facts.decisions[0]
         conflict = len({encode(one) for _, one in facts.decisions}) > 1
         # 3. Live, and until when silence is no answer.
         activations = [since for since, event in facts.others if isinstance(event, Activation)]
         live = decision.activated or bool(activations)
         window = self.rewards.window_us
-        start = min(activations, default=recorded)
+        start = activations[0] if activations else recorded
         due = None if window is None else start + window
 
         def outcome(state: str, value: float | None = None, late: bool = False) -> Outcome:
@@ -208,7 +222,7 @@ class Oracle:
         if told:
             value, contradicted = self._value([event for _, event in told])
             conflict = conflict or contradicted
-            return outcome("rewarded", value, due is not None and min(told, key=_since)[0] > due)
+            return outcome("rewarded", value, due is not None and told[0][0] > due)
         # 7. No value.
         if due is None or self.watermark < due:
             return outcome("pending" if live else "dormant")
@@ -222,10 +236,10 @@ class Oracle:
         """Rule 5: one value of all parts, and whether two rewards contradict each other."""
         counted: list[Reward] = []
         contradicted = False
-        for part in {one.part for one in told}:
+        for part in _parts(told):
             last = max(one.revision for one in told if one.part == part)
             tied = [one for one in told if one.part == part and one.revision == last]
-            counted.append(min(tied, key=_bytes))
+            counted.append(tied[0])
             contradicted = contradicted or len({one.value for one in tied}) > 1
         if self.rewards.reduce == "latest":
             return max(counted, key=lambda one: (one.at, one.part)).value, contradicted
@@ -245,10 +259,11 @@ class Oracle:
         for id in sorted(self._aged):
             facts = self._facts.pop(id, _Facts())
             if not facts.decisions:  # unmatched: its decision has not come
-                kept = [(since, event) for since, event in facts.others if since >= horizon]
-                self.orphaned += len(facts.others) - len(kept)
-                if kept:
-                    self._facts[id] = _Facts(others=kept)
+                if facts.others and facts.others[0][0] >= horizon:  # an earlier decision was aged
+                    self._facts[id] = facts
+                    left.add(id)
+                else:
+                    self.orphaned += _kept(facts)
                 continue
             outcome = self._judge(facts)
             if outcome.recorded < horizon and outcome.state not in ("dormant", "pending"):
@@ -259,25 +274,19 @@ class Oracle:
         self._aged = left
 
 
-def _rank(decision: Decision) -> tuple[int, int]:
-    return decision.at, crc32(encode(decision))
+def _parts(told: list[Reward]) -> list[str]:
+    """The parts that are taken: the first ones, and not more than so many."""
+    return list(dict.fromkeys(one.part for one in told))[:MAX_PARTS]
 
 
-def _since(told: tuple[int, Reward]) -> int:
-    return told[0]
-
-
-def _bytes(reward: Reward) -> bytes:
-    """The bytes of a reward, where -0.0 is the same value as 0.0."""
-    return encode(Reward(reward.id, reward.at, reward.value + 0.0, reward.part, reward.revision))
-
-
-def _repeats(one: _Said, other: _Said) -> bool:
-    """Whether one event is a retry of another: the same said again, and not earlier in any way."""
-    (since, event), (before, first) = one, other
-    if since < before or event.at < first.at or type(event) is not type(first):
-        return False
-    if isinstance(event, Reward) and isinstance(first, Reward):
-        same_place = (event.part, event.revision) == (first.part, first.revision)
-        return same_place and event.value == first.value
-    return True
+def _kept(facts: _Facts) -> int:
+    """How many events wait: a part of the reward once, and what came after a void not at all."""
+    rewards: list[Reward] = []
+    marks: set[type] = set()
+    for _, event in facts.others:
+        if isinstance(event, Reward):
+            if Void not in marks:
+                rewards.append(event)
+        else:
+            marks.add(type(event))
+    return len(_parts(rewards)) + len(marks)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from threading import Thread
 from typing import Any
 
 import numpy as np
@@ -63,7 +64,7 @@ class UniqueLogContract(LogContract):
 
     def test_ids_that_begin_alike_are_told_apart(self) -> None:
         """An index may know a part of the key only. Zeros look like nothing that has no id."""
-        ids = ["0" * 31 + "1", "0" * 31 + "2", "0" * 15 + "1" + "0" * 16, "0" * 32]
+        ids = [f"00000000000070008{end:015x}" for end in range(3)] + ["0" * 32]
         with self.open_journal(1, ManualClock()) as log:
             log.append([*map(_decision, ids), Settled(0, 7), ModeChanged(5, "freeze")])
             for id in ids:
@@ -71,6 +72,77 @@ class UniqueLogContract(LogContract):
                 assert list(log.decisions([id])) == [id]
             assert [one.event for one in log.settlements(0)] == [Settled(0, 7)]
             assert log.mode() == ModeChanged(5, "freeze")
+
+    def test_under_an_id_no_second_decision_is_taken(self) -> None:
+        """The first that was appended stands, also one of the same call; all others are kept."""
+        with self.open_journal(4, ManualClock()) as log:
+            first = _decision("a")
+            (made, _), standing = log.append_unique([first, Reward("a", 5, 1.0)], {"a"})
+            assert standing == {}
+            given: list[Event] = [
+                Reward("a", 6, 0.5, "b"),
+                _decision("a", 1, 3),
+                _decision("b", 9, 1),
+            ]
+            (reward, second, new), standing = log.append_unique(given, {"a", "b"})
+            assert reward > second == made
+            assert standing == {"a": first}
+            assert log.decisions(["a", "b"]) == {"a": first, "b": given[2]}
+            assert log.append_unique([_decision("b", 1)], ["b"]) == ([new], {"b": given[2]})
+            twice = [_decision("c", 9), _decision("c", 8)]
+            positions, standing = log.append_unique(twice, ["c"])
+            assert (positions[0], standing) == (positions[1], {"c": twice[0]})
+            held = [one.event for p in range(4) for one in log.read(p, 0, 100)]
+            assert [one for one in held if isinstance(one, Decision)].count(twice[0]) == 1
+            assert twice[1] not in held
+            assert given[1] not in held
+
+    def test_ids_that_are_not_named_are_not_looked_at(self) -> None:
+        """And nothing at all is nothing."""
+        with self.open_journal(1, ManualClock()) as log:
+            log.append([_decision("a")])
+            assert log.append_unique([_decision("a", 9)], ()).standing == {}
+            assert len(log.read(0, 0, 9)) == 2
+            assert log.append_unique([], {"a"}) == ([], {})
+            assert log.append_unique([Void("a", 5)], {"a"}).standing == {}
+
+    def test_ids_that_share_half_their_key_have_a_decision_each(self) -> None:
+        """An index may know a part of the key only."""
+        ids = [f"018bcfe568007005ab1c2d3e4f50617{n}" for n in range(4)]
+        with self.open_journal(1, ManualClock()) as log:
+            for id in ids:
+                assert log.append_unique([_decision(id)], {id}).standing == {}
+            assert len(log.read(0, 0, 9)) == len(ids)
+            assert log.append_unique([_decision(ids[2], 9)], ids).standing == {
+                ids[2]: _decision(ids[2])
+            }
+
+    def test_of_many_that_race_all_are_told_the_same(self) -> None:
+        """Threads, each with a log of its own where it can be opened twice."""
+        clock = ManualClock()
+        with self.open_journal(1, clock) as log:
+            try:
+                logs = [log, *(self.reopen(log, clock) for _ in range(3))]
+            except pytest.skip.Exception:
+                logs = [log] * 4
+            told: list[list[tuple[int, Decision]]] = [[] for _ in logs]
+
+            def race(who: int) -> None:
+                for n in range(25):
+                    own = _decision(f"order-{n}", at=100 - who, index=who)
+                    (position,), standing = logs[who].append_unique([own], {own.id})
+                    told[who].append((position, standing.get(own.id, own)))
+
+            threads = [Thread(target=race, args=(who,)) for who in range(len(logs))]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+            assert told == [told[0]] * len(logs)
+            assert len(log.read(0, 0, 1_000)) == 25
+            for other in logs[1:]:
+                if other is not log:
+                    other.close()
 
     def test_the_decision_that_stands_is_that_of_the_ledger(self) -> None:
         """Of several under one id the one that the ledger takes; none where none was made."""
@@ -132,6 +204,7 @@ class UniqueLogContract(LogContract):
         calls: list[Callable[[], object]] = [
             lambda: log.records_of(["a"]),
             lambda: log.decisions(["a"]),
+            lambda: log.append_unique([_decision("a")], {"a"}),
             lambda: log.settlements(0),
             log.mode,
         ]

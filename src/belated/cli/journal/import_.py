@@ -160,8 +160,8 @@ def repartitioned(records: Iterable[Record], before: int, after: int) -> Iterato
         after: how many they go to.
 
     >>> settled = [Record(0, 1, 9, Settled(0, 8))]
-    >>> [record.event for record in repartitioned(settled, 1, 2)]
-    [Settled(partition=0, until=8), Settled(partition=1, until=8)]
+    >>> [(one.event.partition, one.event.until) for one in repartitioned(settled, 1, 2)]
+    [(0, 8), (1, 8)]
     """
     return _split(records, before, after) if after >= before else _merged(records, before, after)
 

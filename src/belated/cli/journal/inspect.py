@@ -13,10 +13,10 @@ from typing import Any
 import msgspec
 
 from belated.cli.journal.address import add_address, find_bandits, pages
-from belated.cli.journal.lines import kind_of
 from belated.cli.options import add_json
 from belated.cli.progress import Progress
 from belated.cli.text import moment, pairs, several, size, span, table, wrapped
+from belated.events import kind_of
 from belated.exceptions import CorruptEvent, CorruptJournal
 from belated.journals import Journal, StoredBandit
 

@@ -2,8 +2,9 @@
 
 The first line is the header, the last one says how many records there were, so that a file that
 was cut off is noticed. Between them is one line for each record, in the order of ``recorded``: who
-reads them need not sort. ``kind`` tells the lines apart. The numbers of a row are written as the
-float64 that equals each float32.
+reads them need not sort. ``kind`` tells the lines apart; what else a line holds are the fields of
+its event, but for those that have their default. The numbers of a row are written as the float64
+that equals each float32.
 
 Where JSON cannot say what an event holds, its ``bytes`` stand beside it in base64, and count: for
 an event this release cannot read (kind ``unknown``), and for numbers that are not finite.
@@ -12,28 +13,16 @@ an event this release cannot read (kind ``unknown``), and for numbers that are n
 from __future__ import annotations
 
 import math
-from typing import Annotated, Any
+from typing import Annotated, Any, Union, get_args
 
 import msgspec
 import numpy as np
 
-from belated.events import (
-    Activation,
-    Decision,
-    Event,
-    ModeChanged,
-    Opaque,
-    Record,
-    Reward,
-    Settled,
-    Void,
-    encode,
-    read_event,
-)
+from belated.events import Decision, Event, Opaque, Record, Reward, encode, kind_of, read_event
 from belated.exceptions import CorruptEvent
 
 #: Of the lines; a file of a greater one is not read.
-FORMAT = 1
+FORMAT = 2
 
 
 class Header(msgspec.Struct, tag_field="kind", tag="journal", frozen=True):
@@ -51,158 +40,71 @@ class End(msgspec.Struct, tag_field="kind", tag="end", frozen=True, forbid_unkno
     records: int
 
 
-class _Line(
+class Line(
     msgspec.Struct,
     tag_field="kind",
+    tag="unknown",
     frozen=True,
     gc=False,
     forbid_unknown_fields=True,
+    omit_defaults=True,
+    kw_only=True,
 ):
+    """A record; those of a known kind have a class with the fields of the event beside these."""
+
     partition: int
     position: int
     recorded: Annotated[int, msgspec.Meta(ge=0, le=(1 << 63) - 1)]
-
-    def read(self) -> Event | Opaque:
-        """The event, where the line has no bytes."""
-        raise NotImplementedError
-
-
-class _DecisionLine(_Line, tag="decision", frozen=True, omit_defaults=True):
-    id: str
-    at: int
-    action: int | str
-    index: int
-    x: list[float | None]
-    mean: float | None
-    propensity: float | None
-    model: int
-    activated: bool
     data: bytes | None = msgspec.field(default=None, name="bytes")
 
-    def read(self) -> Event:
-        with np.errstate(over="ignore"):
-            x = np.array([_known(value) for value in self.x], dtype=np.float32)
-        if not np.isfinite(x).all():
-            raise CorruptEvent("a number of the row is too large for a float32")
-        return Decision(
-            self.id,
-            self.at,
-            self.action,
-            self.index,
-            x,
-            _known(self.mean),
-            _known(self.propensity),
-            self.model,
-            self.activated,
-        )
+
+_NUMBER = float | None
+_IN_JSON: dict[str, Any] = {
+    "x": list[_NUMBER], "mean": _NUMBER, "propensity": _NUMBER, "value": _NUMBER,
+}  # fmt: skip
 
 
-class _ActivationLine(_Line, tag="activation", frozen=True):
-    id: str
-    at: int
-
-    def read(self) -> Event:
-        return Activation(self.id, self.at)
-
-
-class _RewardLine(_Line, tag="reward", frozen=True, omit_defaults=True):
-    id: str
-    at: int
-    value: float | None
-    part: str = ""
-    revision: int = 0
-    data: bytes | None = msgspec.field(default=None, name="bytes")
-
-    def read(self) -> Event:
-        return Reward(self.id, self.at, _known(self.value), self.part, self.revision)
+def _line_class(kind: Any) -> type[Line]:
+    """The class of the lines of one kind of event."""
+    fields: list[Any] = []
+    for field in msgspec.structs.fields(kind):
+        if field.name == "partition":  # each line has one
+            continue
+        # What is not finite is null here, and then the bytes count.
+        shape = (field.name, _IN_JSON.get(field.name, field.type))
+        required = field.default is msgspec.NODEFAULT
+        fields.append(shape if required else (*shape, field.default))
+    line: Any = msgspec.defstruct(
+        f"{kind.__name__}Line", fields, bases=(Line,), tag=kind_of(kind), kw_only=True, frozen=True
+    )
+    found: type[Line] = line
+    return found
 
 
-class _VoidLine(_Line, tag="void", frozen=True):
-    id: str
-    at: int
-
-    def read(self) -> Event:
-        return Void(self.id, self.at)
-
-
-class _SettledLine(_Line, tag="settled", frozen=True):
-    until: int
-
-    def read(self) -> Event:
-        return Settled(self.partition, self.until)
-
-
-class _SwitchedLine(_Line, tag="switched", frozen=True):
-    at: int
-    mode: str
-    reason: str
-
-    def read(self) -> Event:
-        return ModeChanged(self.at, self.mode, self.reason)
-
-
-class _UnknownLine(_Line, tag="unknown", frozen=True):
-    data: bytes = msgspec.field(name="bytes")
-
-
-Line = (
-    _DecisionLine
-    | _ActivationLine
-    | _RewardLine
-    | _VoidLine
-    | _SettledLine
-    | _SwitchedLine
-    | _UnknownLine
-)
+_CLASSES: dict[type, type[Line]] = {kind: _line_class(kind) for kind in get_args(Event)}
+_KINDS = {line: kind for kind, line in _CLASSES.items()}
 
 
 def line_of(record: Record) -> Line:
     """A record as a line.
 
+    >>> from belated.events import Void
     >>> msgspec.json.encode(line_of(Record(0, 1, 7, Void("a1", 5)))).decode()
     '{"kind":"void","partition":0,"position":1,"recorded":7,"id":"a1","at":5}'
     """
     event = record.event
-    place: dict[str, Any] = {
-        "partition": record.partition,
-        "position": record.position,
-        "recorded": record.recorded,
-    }
+    fields: dict[str, Any] = {"position": record.position, "recorded": record.recorded}
+    if isinstance(event, Opaque):
+        return Line(partition=record.partition, data=event.data, **fields)
+    fields |= msgspec.structs.asdict(event)
+    fields["partition"] = record.partition
     if isinstance(event, Decision):
-        x = event.x.astype(np.float64).tolist()
-        finite = math.isfinite(event.mean + event.propensity) and math.isfinite(math.fsum(x))
-        return _DecisionLine(
-            **place,
-            id=event.id,
-            at=event.at,
-            action=event.action,
-            index=event.index,
-            x=x,
-            mean=event.mean,
-            propensity=event.propensity,
-            model=event.model,
-            activated=event.activated,
-            data=None if finite else encode(event),
-        )
-    if isinstance(event, Reward):
-        return _RewardLine(
-            **place,
-            id=event.id,
-            at=event.at,
-            value=event.value,
-            part=event.part,
-            revision=event.revision,
-            data=None if math.isfinite(event.value) else encode(event),
-        )
-    if isinstance(event, Activation):
-        return _ActivationLine(**place, id=event.id, at=event.at)
-    if isinstance(event, Void):
-        return _VoidLine(**place, id=event.id, at=event.at)
-    if isinstance(event, Settled):
-        return _SettledLine(**place, until=event.until)
-    if isinstance(event, ModeChanged):
-        return _SwitchedLine(**place, at=event.at, mode=event.mode, reason=event.reason)
-    return _UnknownLine(**place, data=event.data)
+        fields["x"] = event.x.astype(np.float64).tolist()
+        numbers = [event.mean, event.propensity, *event.means, *fields["x"], event.overall or 0.0]
+        fields["data"] = None if math.isfinite(math.fsum(numbers)) else encode(event)
+    elif isinstance(event, Reward) and not math.isfinite(event.value):
+        fields["data"] = encode(event)
+    return _CLASSES[type(event)](**fields)
 
 
 def record_of(line: Line) -> Record:
@@ -214,26 +116,28 @@ def record_of(line: Line) -> Record:
     Raises:
         CorruptEvent: the line is no event.
     """
-    data = getattr(line, "data", None)
-    event = line.read() if data is None else read_event(data)
+    event = _read(line) if line.data is None else read_event(line.data)
     return Record(line.partition, line.position, line.recorded, event)
 
 
-def kind_of(event: Event | Opaque) -> str:
-    """The kind of an event, as in its line.
-
-    >>> kind_of(Void("a1", 5))
-    'void'
-    """
-    return "unknown" if isinstance(event, Opaque) else type(event).__name__.lower()
-
-
-def _known(value: float | None) -> float:
-    if value is None:
+def _read(line: Line) -> Event:
+    kind: Any = _KINDS.get(type(line))
+    if kind is None:
+        raise CorruptEvent("a line of an unknown kind has no bytes")
+    fields = {name: getattr(line, name) for name in kind.__struct_fields__}
+    if None in (fields.get("mean", 0), fields.get("propensity", 0), fields.get("value", 0)):
         raise CorruptEvent("a number is missing")
-    return value
+    if kind is Decision:
+        if None in fields["x"]:
+            raise CorruptEvent("a number is missing")
+        with np.errstate(over="ignore"):
+            fields["x"] = np.array(fields["x"], dtype=np.float32)
+        if not np.isfinite(fields["x"]).all():
+            raise CorruptEvent("a number of the row is too large for a float32")
+    event: Event = kind(**fields)
+    return event
 
 
 #: Of the first line, and of the others.
 read_header = msgspec.json.Decoder(Header).decode
-read_line = msgspec.json.Decoder(Line | End).decode
+read_line = msgspec.json.Decoder(Union[(*_KINDS, Line, End)]).decode

@@ -130,7 +130,7 @@ def _record(record: dict[str, Any]) -> str:
             ("propensity", repr(record["propensity"])),
             ("model", f"version {record['model']}"),
         ]
-        if not record["activated"]:
+        if not record.get("activated", True):
             details.append(("activated", "not yet when it was made"))
     if record["kind"] == "reward":
         details.append(("value", repr(record["value"])))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import NamedTuple, Self
 
 import msgspec
@@ -23,7 +23,8 @@ from belated.journals.arrivals import (
     stamps_for,
     system_clock,
 )
-from belated.journals.lookups import LAST_SETTLEMENTS, standing
+from belated.journals.log import Appended
+from belated.journals.lookups import LAST_SETTLEMENTS, append_first, standing
 from belated.journals.memory.index import MemoryIndex
 from belated.journals.named import NamedJournal
 from belated.journals.snapshots import (
@@ -115,6 +116,16 @@ class MemoryJournal(NamedJournal):
             self._check_open()
             stamps = stamps_for(events, recorded, self._clock)
             return self._keep(arrange(zip(partitions, stamps, events, strict=True), self._tail))
+
+    def append_unique(self, events: Sequence[Event], ids: Collection[str]) -> Appended:
+        """Append events, and no second decision; see :meth:`UniqueLog.append_unique`."""
+        with self._lock:
+            return append_first(
+                events,
+                ids,
+                self.records_of(list(ids)),
+                lambda kept: self.append([events[n] for n in kept]),
+            )
 
     def import_records(self, records: Iterable[Record]) -> None:
         """Append records with their stamps; see :meth:`Log.import_records`."""

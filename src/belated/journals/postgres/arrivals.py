@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Sequence
-from hashlib import blake2b
+from collections.abc import Collection, Sequence
 
-from belated.events import Event, ModeChanged, Opaque, Settled, encode
-from belated.ids import key_of
+from belated.events import Event, ModeChanged, Opaque, Settled, digest_of, encode
+from belated.ids import key_of, partition_of
 from belated.journals.postgres.arrays import Packed, pack_bytes, pack_integer, pack_integers
 
 #: What the marks of events without an id begin with; switches lie apart, so that they are found.
@@ -26,10 +25,11 @@ class Arrivals:
         bandit: int,
         partitions: Sequence[int],
         events: Sequence[Event | Opaque],
-        stamps: Sequence[int] | None,
+        stamps: Sequence[int] | None = None,
     ) -> None:
         data = [encode(event) for event in events]
-        marks = [mark_of(*one) for one in zip(events, data, strict=True)]
+        digests = [digest_of(one) for one in data]
+        marks = [mark_of(*one) for one in zip(events, digests, strict=True)]
         # For each event given, its place among those that are sent; None where all of them are.
         self._places: list[int] | None = None
         if len(set(marks)) < len(marks):
@@ -40,15 +40,28 @@ class Arrivals:
             self._places = [order[first[one]] for one in whose]
             partitions = [partitions[n] for n in kept]
             marks, data = [marks[n] for n in kept], [data[n] for n in kept]
+            digests = [digests[n] for n in kept]
             stamps = None if stamps is None else [stamps[n] for n in kept]
         self.values: dict[str, Packed | None] = {
             "bandit": pack_integer(bandit),
             "partitions": pack_integers(partitions, 2),
             "marks": pack_bytes(marks),
             "crcs": pack_integers([zlib.crc32(one) for one in data], 8),
+            "digests": pack_bytes(digests),
             "events": pack_bytes(data),
             "stamps": None if stamps is None else pack_integers(stamps, 8),
+            "homes": None,
+            "halves": None,
+            "kept": None,
+            "requests": None,
         }
+
+    def refuse_second(self, ids: Collection[str], partitions: int) -> None:
+        """Nothing is to be written where one of these ids has a decision."""
+        keys = [key_of(id) for id in ids]
+        homes = [partition_of(key, partitions) for key in keys]
+        self.values["homes"] = pack_integers(homes, 2)
+        self.values["halves"] = pack_bytes([key[:8] for key in keys])
 
     def of_all(self, positions: list[int]) -> list[int]:
         """The position of each event given, from those of the events sent."""
@@ -62,13 +75,13 @@ def check_of(partition: int, position: int, recorded: int, data: bytes) -> int:
     return zlib.crc32(data) ^ position ^ recorded ^ partition << 40
 
 
-def mark_of(event: Event | Opaque, data: bytes) -> bytes:
+def mark_of(event: Event | Opaque, digest: bytes) -> bytes:
     """What recognises an event that comes again; those of one time lie together (schema.sql)."""
     if isinstance(event, Settled | Opaque):
         whose = NO_ID
     else:
         whose = SWITCHES if isinstance(event, ModeChanged) else key_of(event.id)[:8]
-    return whose + blake2b(data, digest_size=8).digest()
+    return whose + digest[:8]
 
 
 def beyond(mark: bytes) -> bytes:

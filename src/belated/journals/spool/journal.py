@@ -5,12 +5,10 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import suppress
 from itertools import groupby
 from typing import TypeVar
-
-import msgspec
 
 from belated.events import Decision, Event, ModeChanged, Opaque, Record, encode, read_event
 from belated.exceptions import (
@@ -22,10 +20,12 @@ from belated.exceptions import (
 )
 from belated.journals.arrivals import Clock, check_range, route, stamps_for, system_clock
 from belated.journals.journal import Journal
+from belated.journals.log import Appended
 from belated.journals.named import NamedJournal
 from belated.journals.snapshots import Snapshot
 from belated.journals.spool.disk import DiskStore
 from belated.journals.spool.file import Batch, Page, SpoolFile, SpoolStorage
+from belated.journals.spool.status import SpoolStatus
 from belated.journals.spool.worker import Caller, Worker
 
 #: Events handed over, and records read, in one call: few enough that no caller waits for long.
@@ -36,26 +36,6 @@ RETRY = 0.25
 LAST = 5.0
 
 T = TypeVar("T")
-
-
-class SpoolStatus(msgspec.Struct, frozen=True):
-    """How it stands with a spool.
-
-    Attributes:
-        journal_down: whether the journal behind it failed when it was last asked.
-        queued: events that wait to be handed over.
-        size: bytes they take.
-        oldest: when the oldest of them came, in microseconds since 1970; None if none waits.
-        error: what the journal last failed with; None if it never did.
-        forwarded: events handed over since this spool was opened.
-    """
-
-    journal_down: bool
-    queued: int
-    size: int
-    oldest: int | None
-    error: str | None
-    forwarded: int
 
 
 class SpoolJournal(NamedJournal):
@@ -161,15 +141,38 @@ class SpoolJournal(NamedJournal):
         """
         self._check_open()
         events = list(events)  # they may be needed after the caller has gone on
+        return self._keep(
+            lambda: self._journal.append(events, recorded=recorded),
+            lambda: self._spool(events, recorded),
+        )
+
+    def append_unique(self, events: Sequence[Event], ids: Collection[str]) -> Appended:
+        """Keep events, and no second decision; see :meth:`UniqueLog.append_unique`.
+
+        While the journal is away nobody knows what others decide: then events wait in the file as
+        they are, and of two decisions under one id the first that reaches the journal counts.
+        """
+        self._check_open()
+        events = list(events)
+        return self._keep(
+            lambda: self._journal.append_unique(events, ids),
+            lambda: Appended(self._spool(events, None), {}),
+        )
+
+    def _keep(self, append: Callable[[], T], spool: Callable[[], T]) -> T:
+        """Append, or put into the file where the journal is away."""
         if not self._away and not self._file.waiting:
             try:
-                return self._ask(lambda: self._journal.append(events, recorded=recorded))
+                return self._ask(append)
             except JournalReadUnavailable:
                 pass
             except JournalClosed:
                 raise
             except JournalError as error:  # it hardly goes by itself; events are safe meanwhile
                 self._leave(error)
+        return spool()
+
+    def _spool(self, events: list[Event], recorded: Sequence[int] | None) -> list[int]:
         batch = Batch(
             self._clock(),
             [route(event, self._partitions) for event in events],

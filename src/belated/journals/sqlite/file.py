@@ -23,7 +23,7 @@ from belated.exceptions import (
 #: Says in the file's header that it is a journal: "blat" in ASCII.
 APPLICATION_ID = 0x626C6174
 #: The version of the tables in schema.sql.
-FORMAT = 1
+FORMAT = 2
 
 _SCHEMA = Path(__file__).with_name("schema.sql")
 _PAGE = 4096

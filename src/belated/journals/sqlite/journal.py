@@ -5,24 +5,14 @@ from __future__ import annotations
 import json
 import os
 import sqlite3
-from collections.abc import Iterable, Sequence
 
-from belated.events import Decision, Event, ModeChanged, Record, Settled, encode
 from belated.exceptions import JournalError, OwnerFenced
-from belated.ids import check_id, check_partitions, key_of, partition_of
+from belated.ids import check_id, check_partitions
 from belated.journals.arrivals import (
-    EMPTY,
     Clock,
-    Tail,
-    arrange,
-    arrange_imported,
     check_partition,
-    check_range,
-    route,
-    stamps_for,
     system_clock,
 )
-from belated.journals.lookups import LAST_SETTLEMENTS, key_in, standing
 from belated.journals.snapshots import (
     Snapshot,
     check_kept,
@@ -33,25 +23,14 @@ from belated.journals.snapshots import (
     warn_discarded,
 )
 from belated.journals.sqlite.file import SQLiteFile
+from belated.journals.sqlite.log import SQLiteLog
 from belated.journals.sqlite.rows import (
     BANDITS,
-    POSITIONS,
-    SETTLED,
-    SWITCHED,
-    check_of,
-    is_intact,
-    mark_of,
-    mark_of_key,
-    place_of,
-    split_place,
 )
-from belated.journals.stored import StoredJournal, as_stored, check_wanted
-
-_COLUMNS = 'place, recorded, mark, "check", CAST(event AS BLOB)'
-_Row = tuple[int, int, int, int, bytes]
+from belated.journals.stored import as_stored, check_wanted
 
 
-class SQLiteJournal(StoredJournal):
+class SQLiteJournal(SQLiteLog):
     """Keeps events in a file of SQLite, each append on stable storage when it returns.
 
     Any number of threads and processes of one machine may have the file open and append at the same
@@ -103,96 +82,6 @@ class SQLiteJournal(StoredJournal):
         except BaseException:
             self._file.close()
             raise
-
-    def append(
-        self, events: Sequence[Event], *, recorded: Sequence[int] | None = None
-    ) -> list[int]:
-        """Keep events, all or none; see :meth:`Log.append`."""
-        partitions = [route(event, self._partitions) for event in events]
-        data = [encode(event) for event in events]
-        with self._file.writing(sum(map(len, data))) as connection:
-            # The clock is read under the lock, so that stamps are in the order of positions.
-            stamps = stamps_for(events, recorded, self._clock)
-            records = arrange(
-                zip(partitions, stamps, events, strict=True), lambda p: self._tail(connection, p)
-            )
-            self._insert(connection, records, data)
-        return [record.position for record in records]
-
-    def import_records(self, records: Iterable[Record]) -> None:
-        """Take over records with their stamps; see :meth:`Log.import_records`."""
-        taken = list(records)
-        data = [encode(record.event) for record in taken]
-        with self._file.writing(sum(map(len, data))) as connection:
-            arranged = arrange_imported(
-                taken, self._partitions, lambda p: self._tail(connection, p)
-            )
-            self._insert(connection, arranged, data)
-
-    def read(self, partition: int, after: int, limit: int) -> list[Record]:
-        """The records beyond a position; see :meth:`Log.read`.
-
-        Raises:
-            CorruptJournal: records are missing.
-            CorruptEvent: a record was changed after it was written.
-        """
-        check_range(partition, after, limit, self._partitions)
-        base = place_of(self._number, partition, 0)
-        with self._file.reading() as connection:
-            rows = connection.execute(
-                f"SELECT {_COLUMNS} FROM record WHERE place > ? AND place < ? "
-                "ORDER BY place LIMIT ?",
-                (base + after, base + POSITIONS, limit),
-            ).fetchall()
-        found = (
-            (place - base, recorded, is_intact(place, recorded, mark, check, data), data)
-            for place, recorded, mark, check, data in rows
-        )
-        return self._records(partition, after, found)
-
-    def records_of(self, ids: Sequence[str]) -> list[Record]:
-        """Return all records of these ids, by partition and position: found by an index."""
-        keys = {key_of(id) for id in ids}
-        wanted = sorted({(partition_of(key, self._partitions), mark_of_key(key)) for key in keys})
-        with self._file.reading() as connection:
-            rows = [row for one in wanted for row in self._marked(connection, *one)]
-        return [one for one in map(self._found, sorted(rows)) if key_in(one.event) in keys]
-
-    def decisions(self, ids: Sequence[str]) -> dict[str, Decision]:
-        """Return the decision that stands under each of these ids, where there is one."""
-        return standing(self.records_of(ids))
-
-    def settlements(self, partition: int) -> list[Record]:
-        """Return the last records that settled a partition, in order."""
-        check_partition(partition, self._partitions)
-        with self._file.reading() as connection:
-            rows = self._marked(connection, partition, SETTLED, LAST_SETTLEMENTS)
-        found = map(self._found, sorted(rows))
-        return [record for record in found if isinstance(record.event, Settled)]
-
-    def mode(self) -> ModeChanged | None:
-        """Return the last event that changed the mode, None if there is none."""
-        with self._file.reading() as connection:
-            rows = self._marked(connection, 0, SWITCHED, 1)
-        event = self._found(rows[0]).event if rows else None
-        return event if isinstance(event, ModeChanged) else None
-
-    def end(self, partition: int) -> int:
-        """The position of the last record, 0 if there is none."""
-        check_partition(partition, self._partitions)
-        with self._file.reading() as connection:
-            return self._tail(connection, partition).position
-
-    def last_stamp(self, partition: int) -> int:
-        """The stamp of the last record, 0 if there is none."""
-        check_partition(partition, self._partitions)
-        with self._file.reading() as connection:
-            return self._tail(connection, partition).stamp
-
-    def now(self) -> int:
-        """Return the time of the clock that stamps records, in microseconds since 1970."""
-        self._file.check_open()
-        return self._clock()
 
     def identify(self, identity: dict[str, str]) -> dict[str, str]:
         """Store what the bandit is, if nothing is stored yet; give back what is."""
@@ -298,6 +187,12 @@ class SQLiteJournal(StoredJournal):
         warn_discarded(partition, reason)
         return None
 
+    def _epoch(self, connection: sqlite3.Connection, partition: int) -> int:
+        row = connection.execute(
+            "SELECT epoch FROM owner WHERE bandit = ? AND partition = ?", (self._number, partition)
+        ).fetchone()
+        return 0 if row is None else int(row[0])
+
     def close(self) -> None:
         """Close the file; any later call raises :class:`JournalClosed`."""
         self._file.close()
@@ -323,50 +218,3 @@ class SQLiteJournal(StoredJournal):
         number, partitions = found
         check_wanted(self._bandit, self._place, wanted, partitions)
         return number, partitions
-
-    def _epoch(self, connection: sqlite3.Connection, partition: int) -> int:
-        row = connection.execute(
-            "SELECT epoch FROM owner WHERE bandit = ? AND partition = ?", (self._number, partition)
-        ).fetchone()
-        return 0 if row is None else int(row[0])
-
-    def _marked(
-        self, connection: sqlite3.Connection, partition: int, mark: int, limit: int = -1
-    ) -> list[_Row]:
-        """The last rows of a partition under a mark; -1 for all of them."""
-        base = place_of(self._number, partition, 0)
-        return connection.execute(
-            f"SELECT {_COLUMNS} FROM record WHERE mark = ? AND place > ? AND place < ? "
-            "ORDER BY place DESC LIMIT ?",
-            (mark, base, base + POSITIONS, limit),
-        ).fetchall()
-
-    def _found(self, row: _Row) -> Record:
-        """A record that was not looked up by its position."""
-        partition, position = split_place(row[0])
-        return self._records(
-            partition, position - 1, [(position, row[1], is_intact(*row), row[4])]
-        )[0]
-
-    def _tail(self, connection: sqlite3.Connection, partition: int) -> Tail:
-        base = place_of(self._number, partition, 0)
-        row = connection.execute(
-            "SELECT place, recorded FROM record WHERE place > ? AND place < ? "
-            "ORDER BY place DESC LIMIT 1",
-            (base, base + POSITIONS),
-        ).fetchone()
-        return EMPTY if row is None else Tail(row[0] - base, row[1])
-
-    def _insert(
-        self, connection: sqlite3.Connection, records: list[Record], data: list[bytes]
-    ) -> None:
-        rows = []
-        for record, event in zip(records, data, strict=True):
-            place = place_of(self._number, record.partition, record.position)
-            mark = mark_of(record.event)
-            check = check_of(place, record.recorded, mark, event)
-            rows.append((place, record.recorded, mark, check, event))
-        connection.executemany(
-            'INSERT INTO record (place, recorded, mark, "check", event) VALUES (?, ?, ?, ?, ?)',
-            rows,
-        )

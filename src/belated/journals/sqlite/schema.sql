@@ -1,4 +1,4 @@
--- The tables of a journal file, version 1. A file may hold the journals of several bandits.
+-- The tables of a journal file, version 2. A file may hold the journals of several bandits.
 
 CREATE TABLE bandit (
     number     INTEGER PRIMARY KEY,
@@ -9,13 +9,22 @@ CREATE TABLE bandit (
 
 -- One number for bandit, partition and position (12 bits of partition, 40 of position) makes
 -- the table itself the index: a partition is one range of it. The mark is the first 63 bits of the
--- key of the event's id, and negative for events without an id. The check is a CRC-32 of the row.
+-- key of the event's id, and negative for events without an id. The check is a CRC-32 of the row:
+-- it finds what was damaged. The digest is a BLAKE2b of the event: readers chain these, and find
+-- what was forged.
 CREATE TABLE record (
     place    INTEGER PRIMARY KEY,
     recorded INTEGER NOT NULL,
     mark     INTEGER NOT NULL,
     "check"  INTEGER NOT NULL,
+    digest   BLOB NOT NULL,
     event    BLOB NOT NULL
+);
+
+-- What decisions were chosen from, beside their records: no learner reads it.
+CREATE TABLE request (
+    place   INTEGER PRIMARY KEY,
+    request BLOB NOT NULL
 );
 
 -- Finds the records of an id. SQLite adds the place to it, so those of one partition lie together.

@@ -64,8 +64,8 @@ class Authorizer:
 
     def authorize(
         self, headers: Iterable[tuple[bytes, bytes]], scope: KeyScope, bandit: str | None
-    ) -> bool:
-        """Whether a request comes with a key that may do this.
+    ) -> str | None:
+        """The name of the key with which a request comes, if it may do this.
 
         Args:
             headers: of the request.
@@ -73,7 +73,7 @@ class Authorizer:
             bandit: it is about; None where it is about none.
 
         Returns:
-            False if there is no key, and a token may stand in its place.
+            None if there is no key, and a token may stand in its place.
 
         Raises:
             Unauthenticated: there is no key that works.
@@ -83,7 +83,7 @@ class Authorizer:
         value = _presented(headers)
         if value is None:
             if self._tokens and scope == "reward":
-                return False
+                return None
             raise Unauthenticated("a key is needed: send it as Authorization: Bearer blt_…")
         # What has another length is no key, and not worth a hash.
         right = len(value) == _SIZE and value[: len(_SCHEME)].lower() == _SCHEME
@@ -96,7 +96,7 @@ class Authorizer:
             raise Forbidden(f"{message} --scope {scope}")
         if key.rate is not None and (wait := key.wait(self._monotonic())):
             raise RateLimited(f"this key may ask {key.rate:g} times a second", wait)
-        return True
+        return key.name
 
     def close(self) -> None:
         """Look no more."""
@@ -135,7 +135,7 @@ def _presented(headers: Iterable[tuple[bytes, bytes]]) -> bytes | None:
 
 def _key(row: LiveKey) -> Key:
     bandits = frozenset(row.bandits)
-    return Key(row.id, bandits, frozenset(row.scopes), row.rate, ALL in bandits)
+    return Key(row.id, row.name, bandits, frozenset(row.scopes), row.rate, ALL in bandits)
 
 
 def auth_at(host: str, auth: Auth | None) -> Auth:

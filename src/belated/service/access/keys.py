@@ -103,6 +103,7 @@ class Key:
 
     Attributes:
         id: its public part.
+        name: of the program that uses it.
         bandits: it is for.
         scopes: what may be done with it.
         rate: requests a second; None for any number.
@@ -110,6 +111,7 @@ class Key:
     """
 
     id: str
+    name: str
     bandits: frozenset[str]
     scopes: frozenset[str]
     rate: float | None = None
@@ -129,7 +131,7 @@ class Key:
 
         A second's worth of requests may come at once.
 
-        >>> key = Key("k3J9xQ2a", frozenset(), frozenset(), rate=2.0)
+        >>> key = Key("k3J9xQ2a", "shop", frozenset(), frozenset(), rate=2.0)
         >>> [key.wait(now) for now in (7.0, 7.0, 7.0, 7.5, 7.5)]
         [0.0, 0.0, 0.5, 0.0, 0.5]
         """

@@ -155,10 +155,10 @@ class Service:
             raw = scope.get("raw_path") or quote(scope["path"]).encode()
             if raw.startswith(b"/v1/"):
                 name, route, id = self.find(scope["method"], raw)
-                keyed = self.admit(name, route, headers)
+                key = self.admit(name, route, headers)
                 body = await body_of(receive, self.max_body_bytes)
                 query = scope.get("query_string", b"")
-                waiting, render = self.ask(name, route, id, keyed, body, query)
+                waiting, render = self.ask(name, route, id, key, body, query)
                 del body  # nothing of it need be kept while a commit is awaited
                 status, content = route.status, render(await waiting)
             else:
@@ -181,28 +181,34 @@ class Service:
         """The bandit that is meant, what is asked of it, and the id in the path."""
         return self._quick.get((method, path)) or _taken_apart(method, path)
 
-    def admit(self, name: str, route: Route, headers: Sequence[tuple[bytes, bytes]]) -> bool:
-        """Whether it comes with a key, before anything of the body is read."""
-        keyed = False
+    def admit(self, name: str, route: Route, headers: Sequence[tuple[bytes, bytes]]) -> str | None:
+        """The name of the key it comes with, before anything of the body is read."""
+        key = None
         if self.authorizer is not None and route.scope is not None:
-            keyed = self.authorizer.authorize(headers, route.scope, name)
-        if name not in self.bandits and (keyed or self.authorizer is None):
+            key = self.authorizer.authorize(headers, route.scope, name)
+        if name not in self.bandits and (key is not None or self.authorizer is None):
             raise _no_bandit(name)
         check_plain(headers)
-        return keyed
+        return key
 
     def ask(
-        self, name: str, route: Route, id: str, keyed: bool, body: bytes | bytearray, query: bytes
+        self,
+        name: str,
+        route: Route,
+        id: str,
+        key: str | None,
+        body: bytes | bytearray,
+        query: bytes,
     ) -> DeferredResponse:
         """Have it done."""
         read = route.read(body)
         if route.scope == "reward":
-            self._check_tokens(name, id, read, keyed)
+            self._check_tokens(name, id, read, key is not None)
         bandit = self.bandits.get(name)
         if bandit is None:  # without a key nobody comes as far as this
             raise _no_bandit(name)
         response: DeferredResponse = route.handler(
-            Call(bandit, id, read, query, self.tokens.get(name))
+            Call(bandit, id, read, query, self.tokens.get(name), key or "")
         )
         return response
 

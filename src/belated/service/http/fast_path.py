@@ -124,7 +124,7 @@ class _FastRequest:
         "_body",
         "_connection",
         "_id",
-        "_keyed",
+        "_key",
         "_name",
         "_render",
         "_route",
@@ -151,7 +151,7 @@ class _FastRequest:
         service = self._connection.service
         try:
             self._name, self._route, self._id = service.find(method, path)
-            self._keyed = service.admit(self._name, self._route, self._connection.headers)
+            self._key = service.admit(self._name, self._route, self._connection.headers)
         except Exception as error:
             self._refuse(error)
 
@@ -174,7 +174,7 @@ class _FastRequest:
         try:
             assert self._route is not None
             waiting, self._render = connection.service.ask(
-                self._name, self._route, self._id, self._keyed, body, b""
+                self._name, self._route, self._id, self._key, body, b""
             )
         except Exception as error:
             self._refuse(error)

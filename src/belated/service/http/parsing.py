@@ -41,8 +41,15 @@ def parse_request(request: DecisionRequest, definition: Definition) -> tuple[Par
     return ParsedRequest(count, names, request.id, request.first_attempt, request.activated), rows
 
 
-def parse_rewards(rewards: Sequence[tuple[str, RewardBody]], bandit: ServedBandit) -> list[Reward]:
+def parse_rewards(
+    rewards: Sequence[tuple[str, RewardBody]], bandit: ServedBandit, reporter: str
+) -> list[Reward]:
     """Return rewards as they are reported.
+
+    Args:
+        rewards: each with its decision id.
+        bandit: they are for.
+        reporter: the name of the key that reports them.
 
     Raises:
         InvalidInput: one of them cannot be a reward of this bandit.
@@ -57,6 +64,7 @@ def parse_rewards(rewards: Sequence[tuple[str, RewardBody]], bandit: ServedBandi
             one.revision,
             min_reward=min_reward,
             max_reward=max_reward,
+            reporter=reporter,
         )
         for id, one in rewards
     ]

@@ -92,6 +92,7 @@ class Call(NamedTuple):
         body: as the route has it.
         query: what stands after the question mark.
         tokens: of the bandit, where it makes any.
+        key: the name of the key it came with, empty without one.
     """
 
     bandit: ServedBandit
@@ -99,6 +100,7 @@ class Call(NamedTuple):
     body: Any
     query: bytes
     tokens: RewardTokens | None
+    key: str
 
 
 class DeferredResponse(NamedTuple):
@@ -135,7 +137,7 @@ def _many_decided(tokens: RewardTokens | None, made: Sequence[Decision]) -> Many
 
 
 def _reward(call: Call) -> DeferredResponse:
-    rewards = parse_rewards([(call.id, call.body)], call.bandit)
+    rewards = parse_rewards([(call.id, call.body)], call.bandit, call.key)
     return DeferredResponse(call.bandit.report(rewards), partial(_accepted, call.id))
 
 
@@ -144,7 +146,7 @@ def _accepted(id: str, _: Any) -> Accepted:
 
 
 def _reward_many(call: Call) -> DeferredResponse:
-    rewards = parse_rewards(rewards_in(call.id, call.body), call.bandit)
+    rewards = parse_rewards(rewards_in(call.id, call.body), call.bandit, call.key)
     return DeferredResponse(call.bandit.report(rewards), lambda _: ManyAccepted(len(rewards)))
 
 

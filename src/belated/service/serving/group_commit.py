@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Protocol
 
-from belated.events import Event
+from belated.events import Decision, Event
 from belated.exceptions import JournalClosed
-from belated.journals import Log
+from belated.journals import UniqueLog
+from belated.journals.log import Appended
 from belated.service.histogram import SECONDS, SIZES, Histogram
 from belated.service.runtime import Runtime
 
@@ -24,8 +25,12 @@ class Append(Protocol):
     def events(self) -> Sequence[Event]:
         """What is to be appended."""
 
-    def durable(self, positions: Sequence[int]) -> None:
-        """They are durable; the position of each, as of :meth:`Log.append`."""
+    @property
+    def named(self) -> Collection[str]:
+        """Ids among them that callers chose: each may have one decision."""
+
+    def durable(self, positions: Sequence[int], standing: Mapping[str, Decision]) -> None:
+        """They are durable, or others stand in their place: as of :class:`Appended`."""
 
     def failed(self, error: Exception) -> None:
         """They are not, or nobody knows."""
@@ -43,7 +48,7 @@ class GroupCommit:
         runtime: time and threads.
     """
 
-    def __init__(self, log: Log, loop: asyncio.AbstractEventLoop, runtime: Runtime) -> None:
+    def __init__(self, log: UniqueLog, loop: asyncio.AbstractEventLoop, runtime: Runtime) -> None:
         self._log = log
         self._loop = loop
         self._monotonic = runtime.monotonic
@@ -127,10 +132,14 @@ class GroupCommit:
 
     def _commit(self, taken: list[Append]) -> None:
         events = [event for one in taken for event in one.events]
-        found: list[int] | Exception
+        named = {id for one in taken for id in one.named}
+        found: Appended | Exception
         start = self._monotonic()
         try:
-            found = self._log.append(events)
+            if named:
+                found = self._log.append_unique(events, named)
+            else:
+                found = Appended(self._log.append(events), {})
             self.seconds.add(self._monotonic() - start)
             self.sizes.add(len(events))
         except Exception as error:  # whatever it is, each caller hears of it, and the worker lives
@@ -143,6 +152,7 @@ class _Append:
     """Events of a caller who awaits an answer."""
 
     __slots__ = ("_counted", "answer", "events")
+    named = ()
 
     def __init__(
         self,
@@ -154,7 +164,7 @@ class _Append:
         self.answer = answer
         self._counted = counted
 
-    def durable(self, positions: Sequence[int]) -> None:
+    def durable(self, positions: Sequence[int], standing: Mapping[str, Decision]) -> None:
         self._counted(len(positions))
         if not self.answer.done():  # the caller may have gone
             self.answer.set_result(positions)
@@ -164,7 +174,7 @@ class _Append:
             self.answer.set_exception(error)
 
 
-def _answer(taken: Sequence[Append], found: list[int] | Exception) -> None:
+def _answer(taken: Sequence[Append], found: Appended | Exception) -> None:
     if isinstance(found, Exception):
         for one in taken:
             one.failed(found)
@@ -172,5 +182,5 @@ def _answer(taken: Sequence[Append], found: list[int] | Exception) -> None:
     start = 0
     for one in taken:
         end = start + len(one.events)
-        one.durable(found[start:end])
+        one.durable(found.positions[start:end], found.standing)
         start = end

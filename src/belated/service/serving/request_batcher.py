@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
@@ -48,10 +48,13 @@ class RequestBatcher:
     ) -> asyncio.Future[list[Decision]]:
         """Decide; the result comes once all decisions are durable.
 
+        Under an id of the caller's it is the decision that stands: another one, if another process
+        was faster.
+
         Args:
             requests: of one caller.
             rows: of each, float32 numbers row after row.
-            counted: is told the decisions then.
+            counted: is then told the decisions that were made here.
         """
         batch = _Batch(requests, rows, self._decider, counted, self._loop.create_future())
         if not self._waiting:
@@ -88,7 +91,7 @@ class RequestBatcher:
 class _Batch:
     """The requests of one caller, which are decided all or none."""
 
-    __slots__ = ("_counted", "_decider", "answer", "events", "requests", "rows")
+    __slots__ = ("_counted", "_decider", "answer", "events", "named", "requests", "rows")
 
     def __init__(
         self,
@@ -102,14 +105,23 @@ class _Batch:
         self.rows = rows
         self.answer = answer
         self.events: list[Decision] = []
+        self.named = [request.id for request in requests if request.id is not None]
         self._decider = decider
         self._counted = counted
 
-    def durable(self, positions: Sequence[int]) -> None:
+    def durable(self, positions: Sequence[int], standing: Mapping[str, Decision]) -> None:
+        made = self.events
+        if standing:
+            self.events = [standing.get(event.id, event) for event in made]
+            pairs = list(zip(made, self.events, strict=True))
+            made = [event for event, stands in pairs if stands == event]
+            for event, stands in pairs:
+                if stands != event:
+                    self._decider.discard(event)
         unapplied = self._decider.unapplied
         for event, position in zip(self.events, positions, strict=True):
             unapplied.mark_durable(event.id, position)
-        self._counted(self.events)
+        self._counted(made)
         if not self.answer.done():  # the caller may have gone
             self.answer.set_result(self.events)
 

@@ -181,13 +181,10 @@ class ServedBandit:
             made = await self._batcher.decide(
                 [requests[n] for n in new], [rows[n] for n in new], self._count
             )
+            # Another decider may have been asked the same meanwhile: the first committed stands.
+            self._check_same(requests, rows, {event.id: event for event in made})
         first = iter(made)
         chosen = [known[one.id] if one.id in known else next(first) for one in requests]
-        if retried:
-            # Another decider may have been asked the same meanwhile: one of the two stands.
-            standing = await self._lookups.decisions(retried)
-            self._check_same(requests, rows, standing)
-            chosen = [standing.get(event.id, event) for event in chosen]
         self.stats.seconds.add(self._runtime.monotonic() - start)
         return chosen
 

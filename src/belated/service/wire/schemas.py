@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
-from belated.events import Activation, Decision, Record, Reward, Void
+from belated.events import Activation, Decision, Record, Reward, Void, kind_of
 from belated.features.records import MAX_ID
 from belated.inputs import MAX_ENTRY, MAX_REWARD
 from belated.ledger import DecisionHistory
@@ -184,10 +184,12 @@ class Chosen(Decided, frozen=True, kw_only=True):
     Attributes:
         x: the row that was chosen.
         activated: false if the outcome clock starts only with an activation.
+        source: who chose: policy, holdout, baseline or fallback.
     """
 
     x: list[float]
     activated: bool
+    source: str
 
 
 class Happened(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -216,7 +218,7 @@ class Happened(msgspec.Struct, frozen=True, omit_defaults=True):
         """What is told of a record."""
         event = record.event
         assert isinstance(event, Decision | Activation | Reward | Void)
-        kind = type(event).__name__.lower()
+        kind = kind_of(event)
         if isinstance(event, Reward):
             value = event.value if math.isfinite(event.value) else None
             return cls(kind, record.recorded, event.at, status, value, event.part, event.revision)
@@ -259,6 +261,7 @@ class DecisionDetails(msgspec.Struct, frozen=True, omit_defaults=True):
                 **msgspec.structs.asdict(Decided.of(event)),
                 x=event.x.tolist(),
                 activated=event.activated,
+                source=event.source,
             )
         return cls(
             telling.id,

@@ -8,9 +8,9 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 
@@ -148,21 +148,37 @@ def check_acknowledged(world: World) -> None:
 
 
 def check_names(world: World) -> None:
-    """X: once a decision was given under a name, a retry makes no other.
-
-    Two that were made before either was answered may both be there: the rules say which counts.
-    """
+    """X: under a name one decision is made, whoever asks, and how often."""
     knobs = world.knobs
-    if knobs.retention is not None or knobs.spooled:
-        return  # a name that was forgotten may be used again; a spool cannot see what others do
-    rivals = {what.id for what in world.sent if isinstance(what, Decision)}
+    if knobs.spooled:
+        return  # a spool cannot see what others do
+    rivals = _rivals(world)
+    seen: set[str] = set()
     for partition in range(knobs.partitions):
         for record in world.store.records(partition):
             event = record.event
             if not isinstance(event, Decision) or event.id in rivals:
                 continue
-            if record.position >= world.answered.get(event.id, math.inf):
-                raise Disagreement(f"X: {event} was made after another was given")
+            if event.id in seen:
+                raise Disagreement(f"X: {event} was made after another")
+            seen.add(event.id)
+
+
+def _rivals(world: World) -> set[str]:
+    """Ids under which somebody writes decisions past all deciders."""
+    return {what.id for what in world.sent if isinstance(what, Decision)}
+
+
+def check_one_answer(world: World, name: str, answer: Any) -> None:
+    """X: whoever asks for a decision under a name, and whenever, is given the same one."""
+    if world.knobs.spooled:
+        return  # a spool cannot see what others do
+    if world.knobs.retention is not None and name in _rivals(world):
+        return  # what is written past all deciders counts anew once the first is forgotten
+    (decision,) = answer
+    data = encode(decision)
+    if world.answered.setdefault(name, data) != data:
+        raise Disagreement(f"X: {decision} was answered, and before it another")
 
 
 def check_stamps(world: World) -> None:

@@ -41,6 +41,7 @@ SIGHTINGS = (
     "commits out of order",
     "unsynced tail dropped",
     "reader stalled",
+    "contested id",
     "owner superseded",
     "damaged snapshot discarded",
     "fold halted at a record",

@@ -17,7 +17,12 @@ from belated.exceptions import (
 )
 from belated.journals import Journal
 from belated.journals.spool.journal import SpoolJournal
-from belated.testing.simulator.checks import check_counts, check_halted, check_replay
+from belated.testing.simulator.checks import (
+    check_counts,
+    check_halted,
+    check_one_answer,
+    check_replay,
+)
 from belated.testing.simulator.disk import Disk
 from belated.testing.simulator.faults import Killed
 from belated.testing.simulator.messages import (
@@ -183,8 +188,7 @@ class Decider(Process):
             self.world.faults.see("event spooled")
         if answer is not None:
             if isinstance(what, DecisionRequest) and what.name:
-                position = self.world.store.next_position(what.name)
-                self.world.answered.setdefault(what.name, position)
+                check_one_answer(self.world, what.name, answer)
             reply(answer)
         self._watch()
 

@@ -49,9 +49,12 @@ def run(seed: int, listen: Callable[[str], object] | None = None) -> Result:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", SnapshotWarning)  # they are counted
         town = cluster_of(world)
-        town.live()
-        town.heal()
-        digest = town.agree()
+        try:
+            town.live()
+            town.heal()
+            digest = town.agree()
+        finally:
+            town.end()
     return Result(
         seed,
         world.trace,

@@ -6,7 +6,7 @@ import math
 from asyncio import AbstractEventLoop, Future
 from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 import numpy as np
 
@@ -31,7 +31,12 @@ from belated.service.serving.definition import Definition
 from belated.service.serving.served_bandit import ServedBandit
 from belated.service.serving.spool_recovery import LeftSpools
 from belated.service.serving.spools import Recovery
-from belated.testing.simulator.checks import Disagreement, check_counts, empty_fold
+from belated.testing.simulator.checks import (
+    Disagreement,
+    check_counts,
+    check_one_answer,
+    empty_fold,
+)
 from belated.testing.simulator.disk import Disk
 from belated.testing.simulator.faults import Killed
 from belated.testing.simulator.host import Host
@@ -98,6 +103,9 @@ class Server:
         self.world.schedule.after(self.pause(), self.start)
 
 
+T = TypeVar("T")
+
+
 class Spools:
     """The spool of one decider, on its own disk; it is watched as its thread would do."""
 
@@ -149,12 +157,9 @@ class WatchedSpool(SpoolJournal):
 
     watch: Callable[[], None] = staticmethod(lambda: None)
 
-    def append(
-        self, events: Sequence[Event], *, recorded: Sequence[int] | None = None
-    ) -> list[int]:
-        """Append events; see :meth:`Log.append`."""
+    def _keep(self, append: Callable[[], T], spool: Callable[[], T]) -> T:
         try:
-            return super().append(events, recorded=recorded)
+            return super()._keep(append, spool)
         finally:
             self.watch()
 
@@ -275,6 +280,7 @@ class DeciderServer(Server):
                 stood = self.world.store.stood.get(what.name, ())
                 if encode(decision) not in stood:
                     raise Disagreement(f"X: {decision} was answered, and never stood")
+                check_one_answer(self.world, what.name, answer)
             if decision.id in {one.decision.id for one in self.bandit.decider.unapplied}:
                 self._made[decision.id] = decision
         self.check_counted()

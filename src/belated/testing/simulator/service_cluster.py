@@ -10,6 +10,7 @@ from belated.testing.simulator.checks import (
     check_acknowledged,
     check_counts,
     check_lineage,
+    check_names,
     check_oracle,
     check_same,
     check_stamps,
@@ -19,7 +20,7 @@ from belated.testing.simulator.cluster import Cluster
 from belated.testing.simulator.faults import Killed
 from belated.testing.simulator.messages import DecisionRequest, rows_of
 from belated.testing.simulator.messages import Server as Answering
-from belated.testing.simulator.schedule import DAY, SECOND
+from belated.testing.simulator.schedule import SECOND
 from belated.testing.simulator.servers import TROUBLE, DeciderServer, LearnerServer, Server
 from belated.testing.simulator.service_store import SimulatedStore, change_mode
 from belated.testing.simulator.world import World
@@ -94,13 +95,20 @@ class ServiceCluster(Cluster):
             decider.poll()
         self.world.schedule.run()
 
+    def end(self) -> None:
+        """What was begun is not awaited any more."""
+        for server in self._servers:
+            if server.host is not None:
+                server.host.stop()
+
     def agree(self) -> str:
         """All laws: at once, and when all windows are over; returns the digest."""
         world = self.world
         check_acknowledged(world)
+        check_names(world)
         check_lineage(world)
         self._agree_on_models()
-        world.schedule.now += (world.knobs.rewards.window_us or 0) + 3 * DAY
+        world.pass_windows()
         fold = self._agree_on_models()
         check_stamps(world)
         self._check_details(fold)

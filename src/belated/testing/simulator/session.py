@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 from belated.events import Decision, Event, ModeChanged, Record
 from belated.exceptions import JournalClosed, JournalUnavailable
 from belated.journals import Snapshot
 from belated.journals.arrivals import check_range, route
+from belated.journals.log import Appended
+from belated.journals.lookups import append_first
 from belated.journals.named import NamedJournal
 from belated.journals.snapshots import check_kept, checksums_of
 from belated.testing.simulator.faults import Faults, Killed
@@ -65,6 +67,15 @@ class SimulatedJournal(NamedJournal):
             raise JournalUnavailable("a transaction that began earlier is not finished")
         places = {one.partition: iter(one.positions) for one in begun}
         return [next(places[route(event, self._partitions)]) for event in events]
+
+    def append_unique(self, events: Sequence[Event], ids: Collection[str]) -> Appended:
+        """Keep events, and no second decision; see :meth:`UniqueLog.append_unique`."""
+        store = self._reach()
+        if store.is_contested(ids):  # a real journal would wait here for a while
+            self._faults.see("contested id")
+            raise JournalUnavailable("another decision is being made under this id")
+        known = store.records_of(list(ids))
+        return append_first(events, ids, known, lambda kept: self.append([events[n] for n in kept]))
 
     def import_records(self, records: Iterable[Record]) -> None:
         """Take over records with their stamps; see :meth:`Journal.import_records`."""

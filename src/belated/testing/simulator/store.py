@@ -8,13 +8,12 @@ given up, a reader that saw what comes after would pass over it, so nothing behi
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from operator import attrgetter
 
 from belated.events import Decision, Event, Opaque, Record, encode
 from belated.exceptions import CorruptEvent, OwnerFenced
-from belated.ids import key_of, partition_of
 from belated.journals import MemoryJournal, Snapshot
 from belated.journals.arrivals import EMPTY, Clock, Tail, check_partition, route, stamps_for
 from belated.testing.simulator.faults import Faults
@@ -98,6 +97,16 @@ class Store(MemoryJournal):
             self._faults.see("unsynced tail dropped")
             self.give_up(one)
 
+    def is_contested(self, ids: Collection[str]) -> bool:
+        """Whether a decision under one of these ids is written and not shown yet."""
+        return any(
+            isinstance(event, Decision) and event.id in ids
+            for unseen in self._unseen
+            for one in unseen
+            if one.state != "gone"
+            for _, event in one.events
+        )
+
     @property
     def is_busy(self) -> bool:
         """Whether any transaction is unfinished."""
@@ -147,10 +156,6 @@ class Store(MemoryJournal):
     def records(self, partition: int) -> list[Record]:
         """All that readers would see if nothing were wrong with any record."""
         return list(self._streams[partition])
-
-    def next_position(self, id: str) -> int:
-        """The position that the next event of this id would get."""
-        return self._next[partition_of(key_of(id), self._partitions)]
 
     def _tail(self, partition: int) -> Tail:
         check_partition(partition, self._partitions)

@@ -29,7 +29,7 @@ class World:
     Attributes:
         sent: all that was ever sent to a server.
         acknowledged: what was answered as safe, with the answer.
-        answered: the names under which a decision was given, and which position was next then.
+        answered: by the names under which a decision was given, its bytes.
     """
 
     def __init__(self, seed: int, listen: Callable[[str], object] | None = None) -> None:
@@ -43,7 +43,7 @@ class World:
         self.store = Store(self.knobs.partitions, self.clock("store"), self.faults)
         self.sent: list[Request | Decision] = []
         self.acknowledged: list[tuple[Request, Answer]] = []
-        self.answered: dict[str, int] = {}
+        self.answered: dict[str, bytes] = {}
         #: Whether the store's clock has jumped: then leases end early, or late.
         self.store_clock_moved = False
         self._meetings: dict[str, Callable[[], object]] = {}
@@ -73,6 +73,13 @@ class World:
     def active(self) -> bool:
         """Whether the time in which anything may fail is not over."""
         return self.schedule.now < self.start + self.knobs.span
+
+    def pass_windows(self) -> None:
+        """Let time go by until all windows are over: also of what a clock ahead has stamped."""
+        records = (self.store.records(one) for one in range(self.knobs.partitions))
+        stamps = [stream[-1].recorded for stream in records if stream]
+        window = self.knobs.rewards.window_us or 0
+        self.schedule.now = max(self.schedule.now, *stamps, 0) + window + 3 * DAY
 
     def trace_event(self, who: str, what: object) -> None:
         """Write a line of the trace."""

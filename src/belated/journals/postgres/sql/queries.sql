@@ -57,7 +57,8 @@ RETURNING number;
 -- append: keep events, all or none; the function is in schema.sql
 SELECT belated.append(
     %(bandit)s::integer, %(partitions)b::smallint[], %(marks)b::bytea[], %(crcs)b::bigint[],
-    %(events)b::bytea[], %(stamps)b::bigint[]
+    %(digests)b::bytea[], %(events)b::bytea[], %(stamps)b::bigint[], %(homes)b::smallint[],
+    %(halves)b::bytea[], %(kept)b::bigint[], %(requests)b::bytea[]
 );
 
 -- lock: keep others from appending until the transaction ends
@@ -66,7 +67,7 @@ WHERE bandit = %(bandit)s AND partition = ANY (%(partitions)s)
 ORDER BY partition FOR UPDATE;
 
 -- read: the first records beyond a position
-SELECT position, recorded, "check", event FROM belated.record
+SELECT position, recorded, "check", digest, event FROM belated.record
 WHERE bandit = %(bandit)s AND partition = %(partition)s AND position > %(after)s
 ORDER BY position LIMIT %(limit)s;
 
@@ -153,14 +154,14 @@ RETURNING number;
 SELECT number, data FROM belated.model WHERE bandit = %(bandit)s AND number <> %(after)s;
 
 -- records_of: the records of some ids, found by their marks
-SELECT partition, position, recorded, "check", event FROM belated.records_of(
+SELECT partition, position, recorded, "check", digest, event FROM belated.records_of(
     %(bandit)s, %(partitions)b::smallint[], %(least)b::bytea[], %(beyond)b::bytea[]
 );
 
 -- settled_lately: those of the last records that have no id
-SELECT partition, position, recorded, "check", event
+SELECT partition, position, recorded, "check", digest, event
 FROM (
-    SELECT partition, position, recorded, "check", event, mark FROM belated.record
+    SELECT partition, position, recorded, "check", digest, event, mark FROM belated.record
     WHERE bandit = %(bandit)s AND partition = %(partition)s
     ORDER BY position DESC LIMIT %(recent)s
 ) AS recent
@@ -168,7 +169,7 @@ WHERE mark >= %(least)b AND mark < %(beyond)b
 ORDER BY position DESC LIMIT %(limit)s;
 
 -- last_marked: the same among all, by any marks; "+ 0" keeps the planner from reading all that is no answer
-SELECT partition, position, recorded, "check", event FROM belated.record
+SELECT partition, position, recorded, "check", digest, event FROM belated.record
 WHERE bandit = %(bandit)s AND partition = %(partition)s
   AND mark >= %(least)b AND mark < %(beyond)b
 ORDER BY position + 0 DESC LIMIT %(limit)s;

@@ -1,5 +1,4 @@
--- The tables of the journals, version 4, for a database that has none yet.
--- sql/migrations/ lead to the same, one version after the other; a test compares the two.
+-- The tables of the journals, version 5, for a database that has none yet.
 
 CREATE SCHEMA belated;
 
@@ -26,7 +25,8 @@ CREATE TABLE belated.partition (
 
 -- The mark recognises an event that is sent again: half the key of its id, then 8 bytes of a hash
 -- of the event. Ids begin with the time, so that new marks fall on pages that are in memory.
--- The check is the CRC-32 of the event, with the place and the stamp mixed in.
+-- The check is the CRC-32 of the event, with the place and the stamp mixed in: it finds what was
+-- damaged. The digest is a BLAKE2b of the event: readers chain these, and find what was forged.
 CREATE TABLE belated.record (
     position  bigint NOT NULL,
     recorded  bigint NOT NULL, -- microseconds since 1970
@@ -34,9 +34,19 @@ CREATE TABLE belated.record (
     bandit    integer NOT NULL,
     partition smallint NOT NULL,
     mark      bytea NOT NULL,
+    digest    bytea NOT NULL,
     event     bytea NOT NULL,
     PRIMARY KEY (bandit, partition, position),
     CONSTRAINT record_is_new UNIQUE (bandit, partition, mark)
+);
+
+-- What decisions were chosen from, beside their records: no learner reads it.
+CREATE TABLE belated.request (
+    bandit    integer NOT NULL,
+    partition smallint NOT NULL,
+    position  bigint NOT NULL,
+    request   bytea NOT NULL,
+    PRIMARY KEY (bandit, partition, position)
 );
 
 -- For people: the same with names and times.
@@ -80,13 +90,22 @@ CREATE TABLE belated.piece (
 --
 -- An event that is there already keeps its place: to send it again is safe. Stamps are those of
 -- the server's clock, or those given, and never decrease within a partition.
+--
+-- Of ids that callers chose, the first halves of the keys may be given: where one of them has a
+-- decision already, nothing is written, and the answer is NULL. The client then looks closer, for
+-- two keys can share a half.
 CREATE FUNCTION belated.append(
     bandit_number integer,
     partitions    smallint[],
     marks         bytea[],
     crcs          bigint[],
+    digests       bytea[],
     events        bytea[],
-    stamps        bigint[] -- NULL for the clock
+    stamps        bigint[], -- NULL for the clock
+    homes         smallint[], -- of the halves; NULL for none
+    halves        bytea[],
+    kept          bigint[], -- which of the events have requests, from 1 on; NULL for none
+    requests      bytea[]
 ) RETURNS bigint[] LANGUAGE plpgsql
 -- Made while the table is small, the plan must still do when it is large; and to make it anew for
 -- every call would take longer than all the rest. A mark is looked up in the index of marks, even
@@ -109,6 +128,22 @@ BEGIN
     WHERE home.bandit = bandit_number AND home.partition = ANY (partitions)
     ORDER BY home.partition FOR UPDATE;
 
+    -- Whoever has locked the partition before has committed: a decision that is not found here now
+    -- is not there. The third byte of an event is its kind, and 1 is a decision.
+    IF halves IS NOT NULL THEN
+        PERFORM FROM unnest(homes, halves) AS one (home, half)
+        CROSS JOIN LATERAL (
+            SELECT FROM belated.record
+            WHERE record.bandit = bandit_number AND record.partition = one.home
+              AND record.mark >= one.half AND record.mark < one.half || '\xffffffffffffffffff'
+              AND get_byte(record.event, 2) = 1
+            ORDER BY record.mark LIMIT 1
+        ) AS known;
+        IF FOUND THEN
+            RETURN NULL;
+        END IF;
+    END IF;
+
     clock := extract(epoch FROM clock_timestamp()) * 1000000;
 
     -- Nearly always all are new: then a plain INSERT does, and is quicker; most of all where they
@@ -124,11 +159,17 @@ BEGIN
                 moment := greatest(moment, clock);
 
                 INSERT INTO belated.record
-                    (position, recorded, "check", bandit, partition, mark, event)
+                    (position, recorded, "check", bandit, partition, mark, digest, event)
                 SELECT base + n, moment, crc # (base + n) # moment # (target::bigint << 40),
-                       bandit_number, target, mark, event
-                FROM unnest(marks, crcs, events) WITH ORDINALITY AS one (mark, crc, event, n);
+                       bandit_number, target, mark, digest, event
+                FROM unnest(marks, crcs, digests, events)
+                     WITH ORDINALITY AS one (mark, crc, digest, event, n);
 
+                IF kept IS NOT NULL THEN
+                    INSERT INTO belated.request (bandit, partition, position, request)
+                    SELECT bandit_number, target, base + n, request
+                    FROM unnest(kept, requests) AS one (n, request);
+                END IF;
                 RETURN ARRAY(SELECT generate_series(base + 1, base + cardinality(marks)));
             END IF;
 
@@ -145,18 +186,23 @@ BEGIN
                 SELECT one.*, tail.recorded,
                        tail.position + count(*) OVER (PARTITION BY one.partition ORDER BY one.n)
                            AS position
-                FROM unnest(partitions, marks, crcs, events)
-                     WITH ORDINALITY AS one (partition, mark, crc, event, n)
+                FROM unnest(partitions, marks, crcs, digests, events)
+                     WITH ORDINALITY AS one (partition, mark, crc, digest, event, n)
                 JOIN tail USING (partition)
             ), written AS (
                 INSERT INTO belated.record
-                    (position, recorded, "check", bandit, partition, mark, event)
+                    (position, recorded, "check", bandit, partition, mark, digest, event)
                 SELECT position, recorded,
                        crc # position # recorded # (partition::bigint << 40),
-                       bandit_number, partition, mark, event
+                       bandit_number, partition, mark, digest, event
                 FROM placed
             )
             SELECT array_agg(placed.position ORDER BY n) INTO positions FROM placed;
+            IF kept IS NOT NULL THEN
+                INSERT INTO belated.request (bandit, partition, position, request)
+                SELECT bandit_number, partitions[n], positions[n], request
+                FROM unnest(kept, requests) AS one (n, request);
+            END IF;
             RETURN positions;
         EXCEPTION WHEN unique_violation THEN
             NULL;
@@ -170,8 +216,8 @@ BEGIN
                   AND record.mark >= one.mark AND record.mark <= one.mark
                   AND record.event = one.event
                 ORDER BY record.mark LIMIT 1) AS known
-        FROM unnest(partitions, marks, crcs, events, stamps)
-             WITH ORDINALITY AS one (partition, mark, crc, event, stamp, n)
+        FROM unnest(partitions, marks, crcs, digests, events, stamps)
+             WITH ORDINALITY AS one (partition, mark, crc, digest, event, stamp, n)
     ), tail AS MATERIALIZED (
         SELECT home.partition,
                coalesce(last.position, 0) AS position, coalesce(last.recorded, 0) AS recorded
@@ -194,13 +240,20 @@ BEGIN
         FROM given JOIN tail USING (partition)
         WINDOW so_far AS (PARTITION BY given.partition ORDER BY given.n)
     ), written AS (
-        INSERT INTO belated.record (position, recorded, "check", bandit, partition, mark, event)
+        INSERT INTO belated.record
+            (position, recorded, "check", bandit, partition, mark, digest, event)
         SELECT position, recorded,
                crc # position # recorded # (partition::bigint << 40),
-               bandit_number, partition, mark, event
+               bandit_number, partition, mark, digest, event
         FROM placed WHERE known IS NULL
     )
     SELECT array_agg(placed.position ORDER BY n) INTO positions FROM placed;
+    IF kept IS NOT NULL THEN
+        INSERT INTO belated.request (bandit, partition, position, request)
+        SELECT bandit_number, partitions[n], positions[n], request
+        FROM unnest(kept, requests) AS one (n, request)
+        ON CONFLICT DO NOTHING; -- of an event that was there already
+    END IF;
     RETURN positions;
 END
 $$;
@@ -211,7 +264,9 @@ CREATE FUNCTION belated.records_of(
     partitions    smallint[],
     first         bytea[],
     beyond        bytea[]
-) RETURNS TABLE (partition smallint, "position" bigint, recorded bigint, "check" bigint, event bytea)
+) RETURNS TABLE (
+    partition smallint, "position" bigint, recorded bigint, "check" bigint, digest bytea, event bytea
+)
 LANGUAGE sql STABLE
 -- As above: by the index of marks, whatever is known of the table.
 SET enable_seqscan = off
@@ -221,7 +276,8 @@ AS $$
     SELECT found.*
     FROM unnest(partitions, first, beyond) AS wanted (partition, first, beyond)
     CROSS JOIN LATERAL (
-        SELECT record.partition, record.position, record.recorded, record."check", record.event
+        SELECT record.partition, record.position, record.recorded, record."check", record.digest,
+               record.event
         FROM belated.record
         WHERE record.bandit = bandit_number AND record.partition = wanted.partition
           AND record.mark >= wanted.first AND record.mark < wanted.beyond
@@ -265,7 +321,4 @@ CREATE TABLE belated.key (
 
 CREATE UNIQUE INDEX key_has_its_place ON belated.key (name, place) WHERE revoked IS NULL;
 
-INSERT INTO belated.migration (version, oldest) VALUES (1, 1);
-INSERT INTO belated.migration (version, oldest) VALUES (2, 1);
-INSERT INTO belated.migration (version, oldest) VALUES (3, 1);
-INSERT INTO belated.migration (version, oldest) VALUES (4, 1);
+INSERT INTO belated.migration (version, oldest) VALUES (5, 5);

@@ -1,0 +1,231 @@
+"""The log of a bandit in PostgreSQL."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from belated.events import Decision, Event, ModeChanged, Record, Settled
+from belated.ids import key_of, partition_of
+from belated.journals.arrivals import (
+    EMPTY,
+    Clock,
+    Tail,
+    arrange_imported,
+    check_partition,
+    check_range,
+    route,
+    stamps_for,
+)
+from belated.journals.log import Appended
+from belated.journals.lookups import LAST_SETTLEMENTS, append_first, key_in, standing
+from belated.journals.postgres.arrays import pack_bytes, pack_integers, unpack_bigints
+from belated.journals.postgres.arrivals import (
+    NO_ID,
+    SWITCHES,
+    Arrivals,
+    beyond,
+    check_of,
+)
+from belated.journals.stored import StoredJournal
+
+if TYPE_CHECKING:
+    from belated.journals.postgres.session import PostgresSession, Talk
+
+
+#: How many of the last records are looked through for some that settle.
+_RECENT = 2_000
+
+
+class _Contested(Exception):
+    """One of the ids has a decision, or shares half its key with one that has."""
+
+
+class PostgresLog(StoredJournal):
+    """What is appended, and read back by position or by id; see :class:`PostgresJournal`."""
+
+    _session: PostgresSession
+    _number: int
+    _clock: Clock | None
+
+    def append(
+        self, events: Sequence[Event], *, recorded: Sequence[int] | None = None
+    ) -> list[int]:
+        """Keep events, all or none; see :meth:`Log.append`.
+
+        An event whose very bytes are in its partition is not written again: it has the position of
+        the first.
+        """
+        arrivals = self._arrivals(events, recorded)
+        self._session.check_open()
+        if not events:
+            return []
+        found = self._session.call("append", list(arrivals.values.values()))
+        assert found is not None
+        return arrivals.of_all(unpack_bigints(found))
+
+    def append_unique(self, events: Sequence[Event], ids: Collection[str]) -> Appended:
+        """Keep events, and no second decision; see :meth:`UniqueLog.append_unique`."""
+        if not ids:
+            return Appended(self.append(events), {})
+
+        def append(kept: list[int]) -> list[int]:
+            arrivals = self._arrivals([events[n] for n in kept])
+            arrivals.refuse_second(ids, self._partitions)
+            found = self._session.call("append", list(arrivals.values.values()))
+            if found is None:
+                raise _Contested
+            return arrivals.of_all(unpack_bigints(found))
+
+        self._session.check_open()
+        try:
+            return append_first(events, ids, [], append)
+        except _Contested:
+            return self._session.transact(lambda talk: self._append_rest(talk, events, ids))
+
+    def _append_rest(self, talk: Talk, events: Sequence[Event], ids: Collection[str]) -> Appended:
+        """Some id may have a decision: find out, and append the others."""
+        homes = sorted({route(event, self._partitions) for event in events})
+        talk.run_query("lock", bandit=self._number, partitions=homes)
+
+        def append(kept: list[int]) -> list[int]:
+            if not kept:
+                return []
+            arrivals = self._arrivals([events[n] for n in kept])
+            ((found,),) = talk.run_query("append", **arrivals.values)
+            return arrivals.of_all(found)
+
+        return append_first(events, ids, self._of(talk, ids), append)
+
+    def _arrivals(self, events: Sequence[Event], recorded: Sequence[int] | None = None) -> Arrivals:
+        partitions = [route(event, self._partitions) for event in events]
+        stamps = None
+        if recorded is not None or self._clock is not None:
+            stamps = stamps_for(events, recorded, self._clock or (lambda: 0))
+        return Arrivals(self._number, partitions, events, stamps)
+
+    def import_records(self, records: Iterable[Record]) -> None:
+        """Take over records with their stamps; see :meth:`Log.import_records`.
+
+        Of an event that is there twice the first is taken. If the connection breaks at the end,
+        :class:`JournalUnavailable` says that it is not known whether the call was taken.
+        """
+        taken = list(records)
+        # Before anything is locked: the partition of each, and whether they are in order at all.
+        homes = [
+            one.partition for one in arrange_imported(taken, self._partitions, lambda _: EMPTY)
+        ]
+        self._session.check_open()
+        if not taken:
+            return
+        arrivals = Arrivals(
+            self._number, homes, [one.event for one in taken], [one.recorded for one in taken]
+        )
+
+        def work(talk: Talk) -> None:
+            talk.run_query("lock", bandit=self._number, partitions=sorted(set(homes)))
+            arrange_imported(taken, self._partitions, lambda p: self._tail(p, talk))
+            talk.run_query("append", **arrivals.values)
+
+        self._session.transact(work, repeat=False)
+
+    def read(self, partition: int, after: int, limit: int) -> list[Record]:
+        """The records beyond a position; see :meth:`Log.read`.
+
+        Raises:
+            CorruptJournal: records are missing.
+            CorruptEvent: a record was changed after it was written.
+        """
+        check_range(partition, after, limit, self._partitions)
+        rows = self._session.run_query(
+            "read", bandit=self._number, partition=partition, after=after, limit=limit
+        )
+        found = (
+            (
+                position,
+                recorded,
+                check == check_of(partition, position, recorded, data),
+                digest,
+                data,
+            )
+            for position, recorded, check, digest, data in rows
+        )
+        return self._records(partition, after, found)
+
+    def records_of(self, ids: Sequence[str]) -> list[Record]:
+        """All records of these ids, in the order of their positions: found by an index.
+
+        Raises:
+            CorruptEvent: one of them was changed after it was written.
+        """
+        return self._of(self._session, ids)
+
+    def _of(self, talk: Talk | PostgresSession, ids: Collection[str]) -> list[Record]:
+        keys = {key_of(id) for id in ids}
+        marks = sorted({key[:8] for key in keys})
+        rows = talk.run_query(
+            "records_of",
+            bandit=self._number,
+            partitions=pack_integers([partition_of(mark, self._partitions) for mark in marks], 2),
+            least=pack_bytes(marks),
+            beyond=pack_bytes([beyond(mark) for mark in marks]),
+        )
+        return [record for record in map(self._found, sorted(rows)) if key_in(record.event) in keys]
+
+    def decisions(self, ids: Sequence[str]) -> dict[str, Decision]:
+        """The decision that stands under each of these ids, where there is one."""
+        return standing(self.records_of(ids))
+
+    def settlements(self, partition: int) -> list[Record]:
+        """The last records that settled a partition, in order; none if there never was any.
+
+        Only the last ones: what settles is written again and again, and the later ones reach
+        further.
+        """
+        check_partition(partition, self._partitions)
+        whose = {
+            **self._whose(partition),
+            "least": NO_ID, "beyond": beyond(NO_ID), "limit": LAST_SETTLEMENTS,
+        }  # fmt: skip
+        rows = self._session.run_query("settled_lately", **whose, recent=_RECENT)
+        # Where there is none among the last records, there are few in all of them.
+        rows = rows or self._session.run_query("last_marked", **whose)
+        found = map(self._found, sorted(rows))
+        return [record for record in found if isinstance(record.event, Settled)]
+
+    def mode(self) -> ModeChanged | None:
+        """The last event that changed the mode, None if there is none."""
+        whose = {**self._whose(0), "least": SWITCHES, "beyond": beyond(SWITCHES), "limit": 1}
+        rows = self._session.run_query("last_marked", **whose)
+        event = self._found(rows[0]).event if rows else None
+        return event if isinstance(event, ModeChanged) else None
+
+    def end(self, partition: int) -> int:
+        """The position of the last record, 0 if there is none."""
+        return self._tail(partition, self._session).position
+
+    def last_stamp(self, partition: int) -> int:
+        """The stamp of the last record, 0 if there is none."""
+        return self._tail(partition, self._session).stamp
+
+    def now(self) -> int:
+        """The time of the server's clock, which stamps records, in microseconds since 1970."""
+        self._session.check_open()
+        if self._clock is not None:
+            return self._clock()
+        return int(self._session.run_query("clock")[0][0])
+
+    def _found(self, row: tuple[Any, ...]) -> Record:
+        """A record that was not looked up by its position."""
+        partition, position, recorded, check, digest, data = row
+        intact = check == check_of(partition, position, recorded, data)
+        found = [(position, recorded, intact, digest, data)]
+        return self._records(partition, position - 1, found)[0]
+
+    def _whose(self, partition: int) -> dict[str, int]:
+        return {"bandit": self._number, "partition": partition}
+
+    def _tail(self, partition: int, talk: Talk | PostgresSession) -> Tail:
+        check_partition(partition, self._partitions)
+        rows = talk.run_query("tail", **self._whose(partition))
+        return Tail(*rows[0]) if rows else EMPTY

@@ -1,0 +1,211 @@
+"""The log of a bandit in a file of SQLite."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Collection, Iterable, Sequence
+
+from belated.events import Decision, Event, ModeChanged, Record, Settled, digest_of, encode
+from belated.ids import key_of, partition_of
+from belated.journals.arrivals import (
+    EMPTY,
+    Clock,
+    Tail,
+    arrange,
+    arrange_imported,
+    check_partition,
+    check_range,
+    route,
+    stamps_for,
+)
+from belated.journals.log import Appended
+from belated.journals.lookups import LAST_SETTLEMENTS, append_first, key_in, standing
+from belated.journals.sqlite.file import SQLiteFile
+from belated.journals.sqlite.rows import (
+    POSITIONS,
+    SETTLED,
+    SWITCHED,
+    check_of,
+    is_intact,
+    mark_of,
+    mark_of_key,
+    place_of,
+    split_place,
+)
+from belated.journals.stored import StoredJournal
+
+_COLUMNS = 'place, recorded, mark, "check", CAST(digest AS BLOB), CAST(event AS BLOB)'
+_Row = tuple[int, int, int, int, bytes, bytes]
+#: The partition of an event, the event, and its bytes.
+_Arrival = tuple[int, Event, bytes]
+
+
+class SQLiteLog(StoredJournal):
+    """What is appended, and read back by position or by id; see :class:`SQLiteJournal`."""
+
+    _file: SQLiteFile
+    _number: int
+    _clock: Clock
+
+    def append(
+        self, events: Sequence[Event], *, recorded: Sequence[int] | None = None
+    ) -> list[int]:
+        """Keep events, all or none; see :meth:`Log.append`."""
+        arrivals = self._arrivals(events)
+        with self._file.writing(_size(arrivals)) as connection:
+            return self._append(connection, arrivals, recorded)
+
+    def append_unique(self, events: Sequence[Event], ids: Collection[str]) -> Appended:
+        """Keep events, and no second decision; see :meth:`UniqueLog.append_unique`."""
+        arrivals = self._arrivals(events)
+        with self._file.writing(_size(arrivals)) as connection:
+            return append_first(
+                events,
+                ids,
+                self._of(connection, ids),
+                lambda kept: self._append(connection, [arrivals[n] for n in kept]),
+            )
+
+    def import_records(self, records: Iterable[Record]) -> None:
+        """Take over records with their stamps; see :meth:`Log.import_records`."""
+        taken = list(records)
+        data = [encode(record.event) for record in taken]
+        with self._file.writing(sum(map(len, data))) as connection:
+            arranged = arrange_imported(
+                taken, self._partitions, lambda p: self._tail(connection, p)
+            )
+            self._insert(connection, arranged, data)
+
+    def read(self, partition: int, after: int, limit: int) -> list[Record]:
+        """The records beyond a position; see :meth:`Log.read`.
+
+        Raises:
+            CorruptJournal: records are missing.
+            CorruptEvent: a record was changed after it was written.
+        """
+        check_range(partition, after, limit, self._partitions)
+        base = place_of(self._number, partition, 0)
+        with self._file.reading() as connection:
+            rows = connection.execute(
+                f"SELECT {_COLUMNS} FROM record WHERE place > ? AND place < ? "
+                "ORDER BY place LIMIT ?",
+                (base + after, base + POSITIONS, limit),
+            ).fetchall()
+        found = (
+            (place - base, recorded, is_intact(place, recorded, mark, check, data), digest, data)
+            for place, recorded, mark, check, digest, data in rows
+        )
+        return self._records(partition, after, found)
+
+    def records_of(self, ids: Sequence[str]) -> list[Record]:
+        """Return all records of these ids, by partition and position: found by an index."""
+        with self._file.reading() as connection:
+            return self._of(connection, ids)
+
+    def decisions(self, ids: Sequence[str]) -> dict[str, Decision]:
+        """Return the decision that stands under each of these ids, where there is one."""
+        return standing(self.records_of(ids))
+
+    def settlements(self, partition: int) -> list[Record]:
+        """Return the last records that settled a partition, in order."""
+        check_partition(partition, self._partitions)
+        with self._file.reading() as connection:
+            rows = self._marked(connection, partition, SETTLED, LAST_SETTLEMENTS)
+        found = map(self._found, sorted(rows))
+        return [record for record in found if isinstance(record.event, Settled)]
+
+    def mode(self) -> ModeChanged | None:
+        """Return the last event that changed the mode, None if there is none."""
+        with self._file.reading() as connection:
+            rows = self._marked(connection, 0, SWITCHED, 1)
+        event = self._found(rows[0]).event if rows else None
+        return event if isinstance(event, ModeChanged) else None
+
+    def end(self, partition: int) -> int:
+        """The position of the last record, 0 if there is none."""
+        check_partition(partition, self._partitions)
+        with self._file.reading() as connection:
+            return self._tail(connection, partition).position
+
+    def last_stamp(self, partition: int) -> int:
+        """The stamp of the last record, 0 if there is none."""
+        check_partition(partition, self._partitions)
+        with self._file.reading() as connection:
+            return self._tail(connection, partition).stamp
+
+    def now(self) -> int:
+        """Return the time of the clock that stamps records, in microseconds since 1970."""
+        self._file.check_open()
+        return self._clock()
+
+    def _arrivals(self, events: Sequence[Event]) -> list[_Arrival]:
+        return [(route(event, self._partitions), event, encode(event)) for event in events]
+
+    def _append(
+        self,
+        connection: sqlite3.Connection,
+        arrivals: Sequence[_Arrival],
+        recorded: Sequence[int] | None = None,
+    ) -> list[int]:
+        # The clock is read under the lock, so that stamps are in the order of positions.
+        stamps = stamps_for(arrivals, recorded, self._clock)
+        records = arrange(
+            ((home, now, event) for (home, event, _), now in zip(arrivals, stamps, strict=True)),
+            lambda partition: self._tail(connection, partition),
+        )
+        self._insert(connection, records, [data for _, _, data in arrivals])
+        return [record.position for record in records]
+
+    def _of(self, connection: sqlite3.Connection, ids: Collection[str]) -> list[Record]:
+        """All records of some ids."""
+        keys = {key_of(id) for id in ids}
+        wanted = sorted({(partition_of(key, self._partitions), mark_of_key(key)) for key in keys})
+        rows = [row for one in wanted for row in self._marked(connection, *one)]
+        return [one for one in map(self._found, sorted(rows)) if key_in(one.event) in keys]
+
+    def _marked(
+        self, connection: sqlite3.Connection, partition: int, mark: int, limit: int = -1
+    ) -> list[_Row]:
+        """The last rows of a partition under a mark; -1 for all of them."""
+        base = place_of(self._number, partition, 0)
+        return connection.execute(
+            f"SELECT {_COLUMNS} FROM record WHERE mark = ? AND place > ? AND place < ? "
+            "ORDER BY place DESC LIMIT ?",
+            (mark, base, base + POSITIONS, limit),
+        ).fetchall()
+
+    def _found(self, row: _Row) -> Record:
+        """A record that was not looked up by its position."""
+        place, recorded, mark, check, digest, data = row
+        partition, position = split_place(place)
+        intact = is_intact(place, recorded, mark, check, data)
+        found = [(position, recorded, intact, digest, data)]
+        return self._records(partition, position - 1, found)[0]
+
+    def _tail(self, connection: sqlite3.Connection, partition: int) -> Tail:
+        base = place_of(self._number, partition, 0)
+        row = connection.execute(
+            "SELECT place, recorded FROM record WHERE place > ? AND place < ? "
+            "ORDER BY place DESC LIMIT 1",
+            (base, base + POSITIONS),
+        ).fetchone()
+        return EMPTY if row is None else Tail(row[0] - base, row[1])
+
+    def _insert(
+        self, connection: sqlite3.Connection, records: list[Record], data: list[bytes]
+    ) -> None:
+        rows = []
+        for record, event in zip(records, data, strict=True):
+            place = place_of(self._number, record.partition, record.position)
+            mark = mark_of(record.event)
+            check = check_of(place, record.recorded, mark, event)
+            rows.append((place, record.recorded, mark, check, digest_of(event), event))
+        connection.executemany(
+            'INSERT INTO record (place, recorded, mark, "check", digest, event) '
+            "VALUES (?, ?, ?, ?, ?, ?)",
+            rows,
+        )
+
+
+def _size(arrivals: Sequence[_Arrival]) -> int:
+    return sum(len(data) for _, _, data in arrivals)
