@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import re
 from hashlib import blake2b
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import msgspec
 import numpy as np
@@ -146,7 +146,47 @@ class ModeChanged(_Event, tag=6, frozen=True):
     actor: str = ""
 
 
-Event = Decision | Activation | Reward | Void | Settled | ModeChanged
+class Erased(_Event, tag=8, frozen=True):
+    """The contents of a decision are to be forgotten: it counts as if it had never been made.
+
+    Attributes:
+        key: of its id, :func:`belated.ids.key_of`; the id itself may say too much.
+        at: when, in microseconds since 1970.
+        reason: why, in the words of whoever did it.
+        actor: who did it.
+    """
+
+    key: bytes
+    at: int
+    reason: str = ""
+    actor: str = ""
+
+
+class Retracted(_Event, tag=9, frozen=True):
+    """What one reporter reported in a span of time counts as if it had never come.
+
+    Attributes:
+        partition: of the journal; each has its own.
+        at: when, in microseconds since 1970.
+        start: of the span, by the time of the journal, in microseconds since 1970.
+        end: the first moment after it.
+        reporter: the name of the key, as the rewards have it.
+        restored: True if it counts again.
+        reason: why, in the words of whoever did it.
+        actor: who did it.
+    """
+
+    partition: int
+    at: int
+    start: int
+    end: int
+    reporter: str
+    restored: bool = False
+    reason: str = ""
+    actor: str = ""
+
+
+Event = Decision | Activation | Reward | Void | Settled | ModeChanged | Erased | Retracted
 
 
 class Opaque(msgspec.Struct, frozen=True):
@@ -266,6 +306,6 @@ def _row_from_bytes(_: type, data: bytes) -> Row:
 
 
 _VERSION_BYTE = bytes([VERSION])
-_KINDS = {1, 2, 3, 4, 5, 6}
+_KINDS = {kind.__struct_config__.tag for kind in get_args(Event)}
 _encoder = msgspec.msgpack.Encoder(enc_hook=_row_to_bytes)
 _decoder: msgspec.msgpack.Decoder[Event] = msgspec.msgpack.Decoder(Event, dec_hook=_row_from_bytes)

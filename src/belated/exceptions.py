@@ -82,6 +82,21 @@ class InvalidConfig(InvalidInput):
         return type(self), (self.mistakes,)
 
 
+class HistoryUndone(BelatedError):
+    """A record undoes what a fold has folded: it has to begin anew, knowing that record.
+
+    Attributes:
+        place: partition and position of the record.
+    """
+
+    def __init__(self, partition: int, position: int) -> None:
+        super().__init__(
+            f"the record at partition {partition}, position {position} undoes earlier ones: "
+            "fold the journal anew"
+        )
+        self.place = (partition, position)
+
+
 class UnknownEvent(BelatedError, ValueError):
     """The bytes hold an event of a version or kind this release does not know.
 

@@ -21,7 +21,6 @@ from belated.events import (
     Activation,
     Decision,
     Event,
-    ModeChanged,
     Opaque,
     Record,
     Reward,
@@ -876,7 +875,7 @@ def exported_slowly(journal: Journal) -> Iterator[Record]:
 
 def key_partition(event: Event, partitions: int) -> int:
     """Where an event of a decision belongs."""
-    assert not isinstance(event, Settled | ModeChanged)
+    assert isinstance(event, Decision | Activation | Reward | Void)
     return partition_of(key_of(event.id), partitions)
 
 

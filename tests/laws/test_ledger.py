@@ -17,13 +17,26 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from belated import Bernoulli, DelayedUCB, Gaussian
 from belated.estimators import Estimate, Laplace
-from belated.events import Activation, Decision, Event, Opaque, Record, Reward, Settled, Void
+from belated.events import (
+    Activation,
+    Decision,
+    Erased,
+    Event,
+    Opaque,
+    Record,
+    Retracted,
+    Reward,
+    Settled,
+    Void,
+)
+from belated.exceptions import HistoryUndone
 from belated.families import Family
 from belated.ids import key_of, partition_of
 from belated.inputs import Matrix
 from belated.learner import Learner, LearnerAdapter
 from belated.ledger import Ledger, LedgerListener, State
 from belated.ledger.packing import pack, unpack
+from belated.ledger.undone import Undone
 from belated.policies import Policy
 from belated.rewards import ConversionsOnly, DefaultAfter, Explicit, Reduce, Rewards
 from belated.statistics import Observations
@@ -53,7 +66,8 @@ times = st.integers(0, 2)
 decisions = st.builds(decision_of, ids, times, st.sampled_from([0, 0, 0, 1, 2]))
 values = st.sampled_from([0.0, 1.0, 1.0, 0.25, -0.0, 0.5, -1.0, 2.0, 7e8, 9e8, 1e300, NAN, INF])
 parts, revisions = st.sampled_from(["", "", "a", "b"]), st.sampled_from([0, 0, 1, 2])
-told = st.builds(Reward, ids, times, values, parts, revisions)
+reporters = st.sampled_from(["", "", "feed"])
+told = st.builds(Reward, ids, times, values, parts, revisions, reporters)
 plain = st.builds(Reward, ids, times, st.sampled_from([0.0, 1.0]))
 activations, voids = st.builds(Activation, ids, times), st.builds(Void, ids, times)
 offsets = st.sampled_from([0, 0, -1, -3, -8, 2, FORWARD])
@@ -104,7 +118,9 @@ class World:
             retention=self.retention,
             tuning=Tuning(dropped=1),  # forgotten decisions leave at once
         )
-        for record in self.records if records is None else records:
+        given = list(self.records if records is None else records)
+        ledger.undone = Undone.of(given)
+        for record in given:
             ledger.fold(record)
         return ledger
 
@@ -346,6 +362,53 @@ def test_the_ledger_agrees_with_the_oracle_after_every_record(world: World) -> N
         oracle.apply_record(record)
         ledger.fold(record)
         check(ledger, recorder, oracle, world.records[:count])
+
+
+spans = st.tuples(st.integers(-3, 30), st.integers(0, 12))
+erasures = st.builds(lambda id: Erased(key_of(id), 0), ids)
+retractions = st.builds(
+    lambda span, restored: Retracted(
+        0, 0, START + span[0], START + span[0] + span[1], "feed", restored
+    ),
+    spans,
+    st.sampled_from([False, False, True]),
+)
+
+
+@given(worlds(), st.lists(st.tuples(st.integers(0, 30), erasures | retractions), max_size=4))
+def test_what_is_undone_counts_as_if_it_had_never_come(
+    world: World, undoing: list[tuple[int, Event]]
+) -> None:
+    """By the oracle, which begins anew; and by a journal that never had it: digest and counts."""
+    records = list(world.records)
+    for place, event in undoing:
+        at = min(place, len(records))
+        stamp = records[at - 1].recorded if at else START
+        records.insert(at, Record(0, 0, stamp, event))
+    records = [msgspec.structs.replace(one, position=n) for n, one in enumerate(records, 1)]
+    recorder = Recorder()
+    ledger = world.ledger(recorder, records)
+    check(ledger, recorder, world.oracle(records), records)
+    undone = Undone.of(records)
+    never = [
+        one
+        for one in records
+        if not isinstance(one.event, Erased | Retracted)
+        and (undone is None or undone.status_of(one) is None)
+    ]
+    without = world.ledger(Recorder(), never)
+    assert (ledger.digest, ledger.counts) == (without.digest, without.counts)
+
+
+def test_what_undoes_is_not_folded_by_one_who_did_not_know_it() -> None:
+    """Nothing is changed by it: the fold begins anew."""
+    world = World(Explicit(), recorded([(1, decision_of("a", 0, 0))]))
+    ledger = world.ledger(Recorder())
+    before = pack(ledger)
+    for event in (Erased(key_of("a"), 5), Retracted(0, 5, 0, 9, "feed")):
+        with pytest.raises(HistoryUndone, match="partition 0, position 2"):
+            ledger.fold(Record(0, 2, 200, event))
+    assert pack(ledger) == before
 
 
 def state_of(world: World, records: Iterable[Record] | None = None) -> tuple[int, dict[str, int]]:

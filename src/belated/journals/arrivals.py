@@ -10,10 +10,12 @@ from typing import Any, NamedTuple
 from belated.events import (
     Activation,
     Decision,
+    Erased,
     Event,
     ModeChanged,
     Opaque,
     Record,
+    Retracted,
     Reward,
     Settled,
     Void,
@@ -65,7 +67,9 @@ def route(event: Event, partitions: int) -> int:
 
 
 def _route_other(event: Any, partitions: int) -> int:
-    if isinstance(event, Settled):
+    if isinstance(event, Erased):
+        return partition_of(event.key, partitions)
+    if isinstance(event, Settled | Retracted):
         if event.partition not in range(partitions):
             message = f"{event!r} is of no partition here: there are {partitions}, from 0 on"
             raise InvalidInput(message, event)

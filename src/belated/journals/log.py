@@ -147,6 +147,12 @@ class UniqueLog(Log, Protocol):
         Only the last ones: later ones reach further.
         """
 
+    def undone(self, partition: int) -> list[Record]:
+        """Return all records of a partition that undo others, in order.
+
+        They are :class:`Erased` and :class:`Retracted`: a fold knows them before it begins.
+        """
+
     def mode(self) -> ModeChanged | None:
         """Return the last event that changed the mode, None if there is none.
 

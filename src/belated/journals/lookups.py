@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Sequence
 
-from belated.events import Decision, Event, ModeChanged, Opaque, Record, Settled
+from belated.events import Activation, Decision, Event, Opaque, Record, Reward, Void
 from belated.ids import key_of
 from belated.journals.log import Appended
 
@@ -14,7 +14,7 @@ LAST_SETTLEMENTS = 50
 
 def key_in(event: Event | Opaque) -> bytes | None:
     """The key of the id of an event, None if it has no id."""
-    return None if isinstance(event, Settled | ModeChanged | Opaque) else key_of(event.id)
+    return key_of(event.id) if isinstance(event, Decision | Activation | Reward | Void) else None
 
 
 def standing(records: Iterable[Record]) -> dict[str, Decision]:

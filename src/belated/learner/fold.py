@@ -14,12 +14,13 @@ import numpy as np
 from belated.events import ModeChanged, Record
 from belated.exceptions import BelatedError
 from belated.ids import key_of, partition_of
-from belated.journals import Journal, Snapshot
+from belated.journals import Journal, Snapshot, UniqueLog
 from belated.kernels import Kernels
 from belated.learner.adapter import LearnerAdapter
 from belated.learner.learner import Learner
 from belated.ledger import DecisionStatus, Ledger, State
 from belated.ledger.packing import VERSION, pack, unpack
+from belated.ledger.undone import Undone
 from belated.models import Model
 from belated.policies import Policy
 from belated.published import PublishedModel
@@ -92,8 +93,20 @@ class Fold:
         """The model, up to date."""
         return self.learner.model
 
+    def know_undone(self, journal: UniqueLog) -> None:
+        """Read what was undone in a journal; in a new fold only."""
+        for partition, ledger in enumerate(self.ledgers):
+            records = journal.undone(partition)
+            if self.until is not None:
+                records = [record for record in records if record.recorded <= self.until]
+            ledger.undone = Undone.of(records)
+
     def take(self, record: Record) -> str:
-        """Fold one record; returns what it meant."""
+        """Fold one record; returns what it meant.
+
+        Raises:
+            HistoryUndone: it undoes what was folded; begin anew with :meth:`know_undone`.
+        """
         status = self.ledgers[record.partition].fold(record)
         self.positions[record.partition] = record.position
         self.version += 1
@@ -214,6 +227,11 @@ class Fold:
             what += (policy.learns_after,)
         return blake2b(repr(what).encode(), digest_size=16).hexdigest()
 
+    def _fingerprint(self, partition: int) -> str:
+        """Of one partition: a snapshot from before something was undone is of no use."""
+        undone = self.ledgers[partition].undone
+        return self.fingerprint + ("" if undone is None else undone.digest)
+
     def save(self, journal: Journal, *, whole: bool = False) -> None:
         """Store a snapshot of every partition; blocks that were stored before are kept.
 
@@ -233,13 +251,18 @@ class Fold:
             kept = frozenset() if whole else lasting & self._saved[partition]
             given = {name: data for name, data in pieces.items() if name not in kept}
             position = self.positions[partition]
-            journal.save(Snapshot(partition, position, self.fingerprint, given, kept))
+            journal.save(Snapshot(partition, position, self._fingerprint(partition), given, kept))
             self._saved[partition] = lasting
 
     def load(self, journal: Journal) -> None:
         """Start from the snapshots of a journal, where it has some of use; in a new fold only."""
+        self.know_undone(journal)
         found = [journal.load(partition) for partition in range(journal.partitions)]
-        mine = [one for one in found if one is not None and one.fingerprint == self.fingerprint]
+        mine = [
+            one
+            for one in found
+            if one is not None and one.fingerprint == self._fingerprint(one.partition)
+        ]
         if mine:
             with self.learner.bulk():
                 for snapshot in mine:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from belated.events import Decision, ModeChanged, Opaque, Record, Settled
+from belated.events import Activation, Decision, Record, Reward, Settled, Void
 from belated.ids import key_of
 from belated.ledger.entries import DecisionStatus, State
 from belated.ledger.ledger import Ledger
@@ -60,7 +60,7 @@ class DecisionHistory:
         event = record.event
         if isinstance(event, Settled):
             self._ledger.fold(record)
-        elif isinstance(event, ModeChanged | Opaque):
+        elif not isinstance(event, Decision | Activation | Reward | Void):
             return
         elif key_of(event.id) == self._key:
             self.records.append((record, self._ledger.fold(record)))

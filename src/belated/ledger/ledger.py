@@ -17,14 +17,17 @@ from zlib import crc32
 from belated.events import (
     Activation,
     Decision,
+    Erased,
     ModeChanged,
     Opaque,
     Record,
+    Retracted,
     Reward,
     Settled,
     Void,
     encode,
 )
+from belated.exceptions import HistoryUndone
 from belated.ids import key_of, time_of
 from belated.ledger.columns import (
     ACTIVATED,
@@ -47,6 +50,7 @@ from belated.ledger.entries import (
 from belated.ledger.entry_store import EntryStore
 from belated.ledger.listener import LedgerListener
 from belated.ledger.recent import RecentEntry
+from belated.ledger.undone import Undone
 from belated.ledger.unmatched import MAX_UNMATCHED_IDS, UnmatchedEvents
 from belated.rewards import Rewards
 from belated.tuning import USUAL, Tuning
@@ -81,6 +85,8 @@ class Ledger(EntryStore):
         super().__init__(rewards, changes, retention)
         self._recent = tuning.recent
         self._dropped = tuning.dropped
+        #: What counts no longer; to be known before anything is folded.
+        self.undone: Undone | None = None
         #: Events by status.
         self.counters: Counter[str] = Counter()
         self._least, self._most = min_reward, max_reward
@@ -102,10 +108,14 @@ class Ledger(EntryStore):
 
         Raises:
             UnknownEvent: written by a newer release; nothing was changed.
+            HistoryUndone: it undoes others, and was not known before; nothing was changed.
         """
         event = record.event
         kind = type(event)
-        if kind is Decision:
+        undone = None if self.undone is None else self.undone.status_of(record)
+        if undone is not None:
+            status = undone
+        elif kind is Decision:
             status = self._decided(event, record)  # type: ignore[arg-type]
         elif kind is Reward:
             status = self._rewarded(event, record.recorded)  # type: ignore[arg-type]
@@ -113,6 +123,10 @@ class Ledger(EntryStore):
             status = self._settled(event, record.recorded)  # type: ignore[arg-type]
         elif kind is ModeChanged:
             status = "switched"
+        elif kind is Erased or kind is Retracted:
+            if self.undone is None or not self.undone.knows(event):  # type: ignore[arg-type]
+                raise HistoryUndone(record.partition, record.position)
+            status = "undoing"
         elif kind is Opaque:
             raise unknown_event(record)
         else:

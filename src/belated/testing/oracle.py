@@ -15,15 +15,17 @@ from typing import Self
 from belated.events import (
     Activation,
     Decision,
+    Erased,
     ModeChanged,
     Opaque,
     Record,
+    Retracted,
     Reward,
     Settled,
     Void,
     encode,
 )
-from belated.ids import time_of
+from belated.ids import key_of, time_of
 from belated.inputs import MAX_REWARD
 from belated.ledger.entries import MAX_PARTS
 from belated.rewards import Rewards
@@ -114,25 +116,57 @@ class Oracle:
         self.min_reward, self.max_reward = min_reward, max_reward
         self.retention = retention
         self.max_unmatched_ids = max_unmatched_ids
-        self.watermark = 0
         self.forgotten: list[Outcome] = []
+        self._records: list[Record] = []
+        self._undoing: list[Erased | Retracted] = []
+        self._begin()
+        self.apply_records(records)
+
+    def _begin(self) -> None:
+        """Nothing is known."""
+        self.watermark = 0
+        self.forgotten = []
         self.orphaned = 0
         self._facts: dict[str, _Facts] = {}  # by id, in the order in which ids were first seen
         self._ageing: deque[tuple[int, str]] = deque()  # ids with the stamps of their events
         self._aged: set[str] = set()  # ids with something older than the retention
-        self.apply_records(records)
 
     def apply_record(self, record: Record) -> None:
         """One more record; stamps do not decrease."""
+        self._records.append(record)
+        if isinstance(record.event, Erased | Retracted):  # as if what it names had never come
+            self._undoing.append(record.event)
+            self._begin()
+            for one in self._records:
+                self._apply(one)
+        else:
+            self._apply(record)
+
+    def _counts(self, record: Record) -> bool:
+        """Whether no record undoes this one."""
+        event, retracted = record.event, False
+        for undoing in self._undoing:
+            if isinstance(undoing, Erased) and undoing.key == key_of(getattr(event, "id", "?")):
+                return False
+            if (
+                isinstance(undoing, Retracted)
+                and isinstance(event, Reward)
+                and event.reporter == undoing.reporter
+                and undoing.start <= record.recorded < undoing.end
+            ):
+                retracted = not undoing.restored
+        return not retracted
+
+    def _apply(self, record: Record) -> None:
         event, recorded = record.event, record.recorded
+        if isinstance(event, ModeChanged | Erased | Retracted) or not self._counts(record):
+            return
         if isinstance(event, Opaque):
             raise TypeError(f"an oracle judges events, not unread bytes: {event!r}")
         if isinstance(event, Settled):
             # No time is beyond the journal's own last stamp.
             self.watermark = max(self.watermark, min(event.until, recorded))
             self._forget()
-            return
-        if isinstance(event, ModeChanged):
             return
         # Rule 4, of values: NaN is outside of everything.
         if isinstance(event, Reward) and not self.min_reward <= event.value <= self.max_reward:

@@ -12,10 +12,12 @@ import pytest
 from belated.events import (
     Activation,
     Decision,
+    Erased,
     Event,
     ModeChanged,
     Opaque,
     Record,
+    Retracted,
     Reward,
     Settled,
     Void,
@@ -185,6 +187,27 @@ class UniqueLogContract(LogContract):
             assert log.mode() == ModeChanged(9, "freeze", "a sale begins")
             log.append([ModeChanged(5, "baseline"), ModeChanged(4, "learn"), Settled(0, 1)])
             assert log.mode() == ModeChanged(4, "learn")
+
+    def test_what_undoes_is_found(self) -> None:
+        """In each partition its own, all of them, in order; and nothing else."""
+        with self.open_journal(4, ManualClock()) as log:
+            assert log.undone(1) == []
+            key = key_of("order-17")
+            home = partition_of(key, 4)
+            undoing: list[Event] = [Erased(key, 5), Retracted(home, 6, 1, 2, "feed")]
+            log.append([_decision("order-17"), undoing[0], Settled(home, 1)])
+            log.append([_decision(f"{n}") for n in range(40)])
+            log.append([*undoing[1:], Retracted(home ^ 1, 6, 1, 2, "feed")])
+            assert [one.event for one in log.undone(home)] == undoing
+            assert [one.position for one in log.undone(home)] == sorted(
+                one.position for one in log.undone(home)
+            )
+            assert len(log.undone(home ^ 1)) == 1
+            assert log.settlements(home) == [
+                one for one in log.read(home, 0, 99) if isinstance(one.event, Settled)
+            ]
+            with pytest.raises(InvalidInput):
+                log.undone(4)
 
     def test_what_one_appends_the_other_finds(self) -> None:
         """Also after it has looked before."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import time
 
+from belated.cli.actor import actor
 from belated.cli.service.configuration import read
 from belated.cli.text import moment
 from belated.events import ModeChanged
@@ -54,7 +55,8 @@ def run(options: argparse.Namespace) -> int:
             since = "" if before is None else f" (since {moment(before.at)}{_reason(before)})"
             print(f"{options.bandit}: {was}: {_MEANING.get(was, 'as a newer release says')}{since}")
             return 0
-        journal.append([ModeChanged(time.time_ns() // 1000, options.mode, options.reason)])
+        change = ModeChanged(time.time_ns() // 1000, options.mode, options.reason, actor())
+        journal.append([change])
     print(f"{options.bandit}: {options.mode}: {_MEANING[options.mode]} (before: {was})")
     return 0
 

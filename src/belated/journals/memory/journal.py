@@ -8,7 +8,7 @@ from typing import NamedTuple, Self
 
 import msgspec
 
-from belated.events import Decision, Event, ModeChanged, Record, Settled
+from belated.events import Decision, Erased, Event, ModeChanged, Record, Retracted, Settled
 from belated.exceptions import JournalClosed, OwnerFenced
 from belated.ids import check_id, check_partitions, key_of, partition_of
 from belated.journals.arrivals import (
@@ -158,6 +158,15 @@ class MemoryJournal(NamedJournal):
         check_partition(partition, self._partitions)
         with self._lock:
             return self._facts.index.of(partition, Settled)[-LAST_SETTLEMENTS:]
+
+    def undone(self, partition: int) -> list[Record]:
+        """Return all records of a partition that undo others, in order."""
+        self._check_open()
+        check_partition(partition, self._partitions)
+        with self._lock:
+            index = self._facts.index
+            found = [*index.of(partition, Erased), *index.of(partition, Retracted)]
+        return sorted(found, key=lambda record: record.position)
 
     def mode(self) -> ModeChanged | None:
         """Return the last event that changed the mode, None if there is none."""

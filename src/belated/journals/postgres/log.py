@@ -23,6 +23,7 @@ from belated.journals.postgres.arrays import pack_bytes, pack_integers, unpack_b
 from belated.journals.postgres.arrivals import (
     NO_ID,
     SWITCHES,
+    UNDOES,
     Arrivals,
     beyond,
     check_of,
@@ -192,6 +193,13 @@ class PostgresLog(StoredJournal):
         rows = rows or self._session.run_query("last_marked", **whose)
         found = map(self._found, sorted(rows))
         return [record for record in found if isinstance(record.event, Settled)]
+
+    def undone(self, partition: int) -> list[Record]:
+        """Return all records of a partition that undo others, in order."""
+        check_partition(partition, self._partitions)
+        whose = {**self._whose(partition), "least": UNDOES, "beyond": beyond(UNDOES)}
+        rows = self._session.run_query("last_marked", **whose, limit=None)
+        return [self._found(row) for row in sorted(rows)]
 
     def mode(self) -> ModeChanged | None:
         """The last event that changed the mode, None if there is none."""

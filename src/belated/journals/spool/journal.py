@@ -237,6 +237,10 @@ class SpoolJournal(NamedJournal):
         """Return the last records that settled a partition, in order."""
         return self._ask(lambda: self._journal.settlements(partition))
 
+    def undone(self, partition: int) -> list[Record]:
+        """Return all records of a partition that undo others, in order."""
+        return self._ask(lambda: self._journal.undone(partition))
+
     def mode(self) -> ModeChanged | None:
         """Return the last event that changed the mode, None if there is none."""
         return self._ask(self._journal.mode)

@@ -25,6 +25,7 @@ from belated.journals.sqlite.rows import (
     POSITIONS,
     SETTLED,
     SWITCHED,
+    UNDONE,
     check_of,
     is_intact,
     mark_of,
@@ -113,6 +114,12 @@ class SQLiteLog(StoredJournal):
             rows = self._marked(connection, partition, SETTLED, LAST_SETTLEMENTS)
         found = map(self._found, sorted(rows))
         return [record for record in found if isinstance(record.event, Settled)]
+
+    def undone(self, partition: int) -> list[Record]:
+        """Return all records of a partition that undo others, in order."""
+        check_partition(partition, self._partitions)
+        with self._file.reading() as connection:
+            return [self._found(row) for row in sorted(self._marked(connection, partition, UNDONE))]
 
     def mode(self) -> ModeChanged | None:
         """Return the last event that changed the mode, None if there is none."""

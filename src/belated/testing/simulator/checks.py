@@ -17,6 +17,7 @@ import numpy as np
 from belated.events import Activation, Decision, ModeChanged, Record, Reward, Settled, Void, encode
 from belated.ids import key_of
 from belated.learner import Fold, same_sums
+from belated.ledger.undone import Undone
 from belated.rewards import retention_us
 from belated.testing.oracle import Oracle
 from belated.testing.simulator.messages import DecisionRequest
@@ -54,9 +55,10 @@ def replayed(world: World, positions: Sequence[int]) -> Fold:
     """All records up to these positions, one by one and from the beginning."""
     fold = empty_fold(world)
     for partition, position in enumerate(positions):
-        for record in world.store.records(partition):
-            if record.position <= position:
-                fold.take(record)
+        records = [one for one in world.store.records(partition) if one.position <= position]
+        fold.ledgers[partition].undone = Undone.of(records)
+        for record in records:
+            fold.take(record)
     return fold
 
 

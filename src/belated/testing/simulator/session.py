@@ -114,6 +114,10 @@ class SimulatedJournal(NamedJournal):
         """The last records that settled a partition, in order."""
         return self._reach().settlements(partition)
 
+    def undone(self, partition: int) -> list[Record]:
+        """All records of a partition that undo others, in order."""
+        return self._reach().undone(partition)
+
     def mode(self) -> ModeChanged | None:
         """The last event that changed the mode, None if there is none."""
         return self._reach().mode()

@@ -1,0 +1,98 @@
+"""``belated journal retract``: undo a bad feed: what one key reported in a span counts no longer.
+
+Nothing is deleted. A record says what is retracted; learners read it, fold the journal anew without
+those rewards, and publish a model that never saw them. ``--restore`` takes it back.
+"""
+
+from __future__ import annotations
+
+import argparse
+from datetime import datetime
+
+from belated.cli.actor import actor, add_reason
+from belated.cli.journal.address import add_address, opened, pages
+from belated.cli.progress import Progress
+from belated.cli.text import moment, several
+from belated.events import Retracted, Reward
+from belated.exceptions import InvalidInput
+from belated.inputs import as_moment
+from belated.journals import Journal
+
+EXAMPLE = (
+    "belated journal retract sqlite:///offers.db --key crm "
+    '--from 2026-03-01T00:00Z --to 2026-03-02T00:00Z --reason "wrong currency"'
+)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """What the command takes."""
+    add_address(parser)
+    parser.add_argument("--key", required=True, metavar="NAME", help="of the key that reported")
+    parser.add_argument(
+        "--from",
+        dest="start",
+        required=True,
+        type=_time,
+        metavar="TIME",
+        help="ISO 8601 with a zone: from when on, by the time of the journal",
+    )
+    parser.add_argument(
+        "--to", dest="end", required=True, type=_time, metavar="TIME", help="until before when"
+    )
+    parser.add_argument("--restore", action="store_true", help="let it count again")
+    add_reason(parser)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Run the command."""
+    start, end = options.start, options.end
+    if start >= end:
+        raise InvalidInput(f"--from is {moment(start)}, which is not before --to, {moment(end)}")
+    with opened(options.address) as (journal, _):
+        now = journal.now()
+        if end > now:
+            message = f"--to is {moment(end)}, and the journal's clock says {moment(now)}: "
+            raise InvalidInput(f"{message}what has not come yet cannot be retracted")
+        count = _count(journal, options.key, start, end)
+        journal.append(
+            [
+                Retracted(
+                    partition,
+                    now,
+                    start,
+                    end,
+                    options.key,
+                    options.restore,
+                    options.reason,
+                    actor(),
+                )
+                for partition in range(journal.partitions)
+            ]
+        )
+        verb = "count again" if options.restore else "count no longer"
+        print(f"{several(count, 'reward')} by {options.key} in {journal.bandit} {verb}")
+    return 0
+
+
+def _count(journal: Journal, key: str, start: int, end: int) -> int:
+    """How many rewards that are."""
+    count = 0
+    ends = [journal.end(partition) for partition in range(journal.partitions)]
+    with Progress("read", sum(ends)) as progress:
+        for partition, last in enumerate(ends):
+            for page in pages(journal, partition, last):
+                count += sum(
+                    isinstance(one.event, Reward)
+                    and one.event.reporter == key
+                    and start <= one.recorded < end
+                    for one in page
+                )
+                progress.step(len(page))
+    return count
+
+
+def _time(text: str) -> int:
+    try:
+        return as_moment(datetime.fromisoformat(text))
+    except (ValueError, InvalidInput) as error:
+        raise argparse.ArgumentTypeError(f"{text!r} is no time: {error}") from None
