@@ -174,6 +174,11 @@ class Decider:
         """Whether any decision is held."""
         return bool(self.unapplied)
 
+    @property
+    def held(self) -> list[Decision]:
+        """The decisions that are held one by one."""
+        return [one.decision for one in self.unapplied]
+
     def change_mode(self, mode: Mode) -> None:
         """Decide in another way from now on."""
         if mode != self.mode:

@@ -61,22 +61,27 @@ class Fold:
         kernels: Kernels | None = None,
         tuning: Tuning = USUAL,
     ) -> None:
-        self.learner = Learner(policy, partitions=partitions, kernels=kernels, tuning=tuning)
         self.tuning = tuning
         self.rewards = rewards
         self.retention = retention
         self.until = until
         self.min_reward, self.max_reward = rewards.range(policy.family.support)
+        self._kernels = kernels
+        self._begin(policy, partitions)
+
+    def _begin(self, policy: Policy, partitions: int) -> None:
+        tuning = self.tuning
+        self.learner = Learner(policy, partitions=partitions, kernels=self._kernels, tuning=tuning)
         self.adapters = [
             LearnerAdapter(self.learner, partition, tuning) for partition in range(partitions)
         ]
         self.ledgers = [
             Ledger(
-                rewards,
+                self.rewards,
                 adapter,
                 min_reward=self.min_reward,
                 max_reward=self.max_reward,
-                retention=retention,
+                retention=self.retention,
                 tuning=tuning,
             )
             for adapter in self.adapters
@@ -87,6 +92,21 @@ class Fold:
         self.mode = "learn"
         self.frozen: PublishedModel | None = None
         self._saved: list[frozenset[str]] = [frozenset()] * partitions
+
+    def begin_again(self, journal: Journal, *, snapshots: bool = True) -> None:
+        """Forget everything, and know what is undone.
+
+        Args:
+            journal: to read from.
+            snapshots: start from those that are still of use.
+        """
+        defers = self.learner.defers
+        self._begin(self.learner.policy, len(self.ledgers))
+        self.learner.defers = defers
+        if snapshots:
+            self.load(journal)
+        else:
+            self.know_undone(journal)
 
     @property
     def model(self) -> Model:

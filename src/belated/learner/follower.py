@@ -9,6 +9,7 @@ from typing import Protocol
 
 from belated.events import Decision, Event, Record, Settled
 from belated.exceptions import (
+    HistoryUndone,
     JournalError,
     JournalReadUnavailable,
     JournalUnavailable,
@@ -35,6 +36,10 @@ class Holder(Protocol):
     @property
     def holds(self) -> bool:
         """Whether there are any."""
+
+    @property
+    def held(self) -> list[Decision]:
+        """Those that are counted."""
 
 
 class Follower:
@@ -89,7 +94,7 @@ class Follower:
             event: to append.
             only: an id under which no second decision is to be made.
         """
-        journal, fold = self.journal, self.fold
+        journal = self.journal
         partition = route(event, self._partitions)
         if self.behind:
             self.follow()
@@ -102,16 +107,24 @@ class Follower:
         if self.behind or not positions[-1]:
             return self._accept([event])
         try:
-            # If the journal had the event already, so had the fold.
-            status = self._fold_to(partition, positions) or "duplicate"
-            if self._partitions > 1:
-                fold.catch_up(journal)
+            status = self._fold_own(partition, positions)
         except JournalUnavailable:  # but the event is durable
             return self._accept([event])
         if self._holder.holds:
             self._holder.release_all()
         self._save_in_passing()
         return "conflict" if contested else status
+
+    def _fold_own(self, partition: int, positions: Sequence[int]) -> str:
+        try:
+            # If the journal had the event already, so had the fold.
+            status = self._fold_to(partition, positions) or "duplicate"
+            if self._partitions > 1:
+                self.fold.catch_up(self.journal)
+        except HistoryUndone:
+            self._begin_again()
+            return "accepted"
+        return status
 
     def due(self, partition: int) -> list[Event]:
         """Return what settles a partition, if anything is due."""
@@ -123,21 +136,37 @@ class Follower:
     def catch_up(self) -> None:
         """Fold everything new."""
         self.behind = True  # until it has answered
-        if self._holder.holds:
-            while not self._fold_some():
-                pass
-        else:
-            self.fold.catch_up(self.journal)
+        try:
+            if self._holder.holds:
+                while not self._fold_some():
+                    pass
+            else:
+                self.fold.catch_up(self.journal)
+        except HistoryUndone:
+            self._begin_again()
         self.behind = False
 
     def follow(self) -> bool:
         """Fold a part of what is new; returns whether the journal could be read."""
         try:
             self.behind = not self._fold_some()
+        except HistoryUndone:
+            self._begin_again()
+            self.behind = False
         except JournalReadUnavailable:
             return False
         self._save_in_passing()
         return True
+
+    def _begin_again(self) -> None:
+        """Fold the journal anew: a record undoes what was folded."""
+        held = self._holder.held
+        self._holder.release_all()
+        # What is held must be met again to be let go: then a snapshot is no beginning.
+        self.fold.begin_again(self.journal, snapshots=not held)
+        for decision in held:
+            self._holder.hold(decision)
+        self.catch_up()
 
     def look(self) -> None:
         """Fold all that is new, unless the journal is away and accepts events all the same.

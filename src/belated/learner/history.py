@@ -5,6 +5,7 @@ from __future__ import annotations
 from belated.ids import key_of, partition_of
 from belated.journals import Journal
 from belated.ledger import DecisionHistory
+from belated.ledger.undone import Undone
 from belated.rewards import Rewards
 
 
@@ -33,7 +34,12 @@ def read_history(
     records = journal.settlements(partition) if settles else []
     records += journal.records_of([id])
     history = DecisionHistory(
-        id, rewards, min_reward=min_reward, max_reward=max_reward, retention=retention
+        id,
+        rewards,
+        min_reward=min_reward,
+        max_reward=max_reward,
+        retention=retention,
+        undone=Undone.of(journal.undone(partition)),
     )
     for record in sorted(records, key=lambda one: one.position):
         history.take(record)

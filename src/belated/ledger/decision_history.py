@@ -6,6 +6,7 @@ from belated.events import Activation, Decision, Record, Reward, Settled, Void
 from belated.ids import key_of
 from belated.ledger.entries import DecisionStatus, State
 from belated.ledger.ledger import Ledger
+from belated.ledger.undone import Undone
 from belated.rewards import Rewards
 
 
@@ -17,9 +18,10 @@ class DecisionHistory:
     Args:
         id: of the decision.
         rewards: what silence means.
-        least: the least reward that is taken.
-        most: the greatest.
+        min_reward: the least reward that is taken.
+        max_reward: the greatest.
         retention: for how long after its record a decision takes rewards, in microseconds.
+        undone: what counts no longer in its partition.
 
     >>> import math
     >>> from belated.events import Reward
@@ -40,6 +42,7 @@ class DecisionHistory:
         min_reward: float,
         max_reward: float,
         retention: int | None = None,
+        undone: Undone | None = None,
     ) -> None:
         self.id = id
         #: Its records in the order they were taken, and what each of them meant then.
@@ -53,6 +56,9 @@ class DecisionHistory:
             max_reward=max_reward,
             retention=retention,
         )
+        self._ledger.undone = undone
+        #: Whether it was erased: then nothing of it is told.
+        self.erased = False
         self._entry: DecisionStatus | None = None
 
     def take(self, record: Record) -> None:
@@ -63,7 +69,10 @@ class DecisionHistory:
         elif not isinstance(event, Decision | Activation | Reward | Void):
             return
         elif key_of(event.id) == self._key:
-            self.records.append((record, self._ledger.fold(record)))
+            status = self._ledger.fold(record)
+            self.erased = status == "erased"
+            if not self.erased:
+                self.records.append((record, status))
         else:
             return
         self._entry = self._ledger.entry(self.id) or self._entry
@@ -71,6 +80,8 @@ class DecisionHistory:
     @property
     def state(self) -> str:
         """Its state; ``unmatched`` before the decision is known, ``unknown`` without any record."""
+        if self.erased:
+            return "erased"
         if self._entry is None or self.forgotten:
             # One that was forgotten is still counted, and no other is in this ledger.
             states = [state.name.lower() for state in State if self._ledger.counts[state]]

@@ -144,7 +144,8 @@ class Oracle:
 
     def _counts(self, record: Record) -> bool:
         """Whether no record undoes this one."""
-        event, retracted = record.event, False
+        event = record.event
+        spans: dict[tuple[int, int], bool] = {}  # each by itself: one may lie within another
         for undoing in self._undoing:
             if isinstance(undoing, Erased) and undoing.key == key_of(getattr(event, "id", "?")):
                 return False
@@ -154,8 +155,8 @@ class Oracle:
                 and event.reporter == undoing.reporter
                 and undoing.start <= record.recorded < undoing.end
             ):
-                retracted = not undoing.restored
-        return not retracted
+                spans[undoing.start, undoing.end] = undoing.restored
+        return all(spans.values())
 
     def _apply(self, record: Record) -> None:
         event, recorded = record.event, record.recorded

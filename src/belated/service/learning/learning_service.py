@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 import os
 import secrets
@@ -13,7 +14,13 @@ from itertools import islice
 
 from belated.estimators import Estimate
 from belated.events import Record, Reward, Settled
-from belated.exceptions import CorruptJournal, JournalError, OwnerFenced, UnsupportedFormat
+from belated.exceptions import (
+    CorruptJournal,
+    HistoryUndone,
+    JournalError,
+    OwnerFenced,
+    UnsupportedFormat,
+)
 from belated.journals import CoordinationStore, Journal
 from belated.learner.fold import Fold
 from belated.ledger import Ledger
@@ -22,6 +29,8 @@ from belated.service.histogram import DELAYS, SECONDS, Histogram
 from belated.service.learning.lease import SECONDS as LEASE
 from belated.service.learning.lease import Lease
 from belated.service.runtime import Runtime, ThreadRuntime
+
+log = logging.getLogger("belated.service")
 
 #: Seconds between two models that differ, between two that do not, and between two snapshots.
 PUBLISH, ALIVE, SNAPSHOT = 0.1, 5.0, 30.0
@@ -106,6 +115,9 @@ class LearningService:
             self._refit(self.fold)
             self._publish(self.fold)
             self._save(self.fold)
+        except HistoryUndone as undone:
+            self._begin_again(undone)
+            return 1
         except OwnerFenced:
             self._stand_by()
             return 0
@@ -151,6 +163,21 @@ class LearningService:
         self._floor = self._last_published()
         self.fold, self.epoch, self._published = fold, epoch, -1
         self._save_at = self._monotonic() + SNAPSHOT
+
+    def _begin_again(self, undone: HistoryUndone) -> None:
+        """Fold the journal anew; until then the last model stays."""
+        assert self.fold is not None
+        partition, position = undone.place
+        log.warning(
+            "records were undone: the journal is folded anew",
+            extra={"partition": partition, "position": position},
+        )
+        if self._fit is not None:
+            self._fit.cancel()
+            self._fit = None
+        self._floor = self._last_published()
+        self.fold.begin_again(self.journal)
+        self._published = -1
 
     def _last_published(self) -> list[int]:
         """Return how far the last model had read, as far as the journal still goes.

@@ -231,7 +231,7 @@ class DecisionDetails(msgspec.Struct, frozen=True, omit_defaults=True):
     Attributes:
         id: of the decision.
         state: dormant, pending, rewarded, defaulted, censored or voided; unmatched if something was
-            told of it, but no decision is known; unknown if nothing was.
+            told of it, but no decision is known; unknown if nothing was; erased if it was erased.
         decision: as it was made.
         value: what it is learned with, null if it is not.
         late: whether its reward came after the window.

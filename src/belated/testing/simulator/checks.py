@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from belated.events import Activation, Decision, ModeChanged, Record, Reward, Settled, Void, encode
+from belated.events import Activation, Decision, Record, Reward, Void, encode
 from belated.ids import key_of
 from belated.learner import Fold, same_sums
 from belated.ledger.undone import Undone
@@ -40,7 +40,9 @@ def check_counts(who: str, fold: Fold) -> None:
 def check_replay(world: World, who: str, fold: Fold) -> None:
     """H: what a fold holds is what the records up to its positions come to."""
     check_counts(who, fold)
-    check_same("H", who, fold, replayed(world, fold.positions))
+    # It may know what is undone beyond its positions already.
+    undone = [ledger.undone for ledger in fold.ledgers]
+    check_same("H", who, fold, replayed(world, fold.positions, undone))
 
 
 def check_same(law: str, who: str, one: Fold, other: Fold) -> None:
@@ -51,12 +53,18 @@ def check_same(law: str, who: str, one: Fold, other: Fold) -> None:
         raise Disagreement(f"{law}: {who} has other sums")
 
 
-def replayed(world: World, positions: Sequence[int]) -> Fold:
-    """All records up to these positions, one by one and from the beginning."""
+def replayed(world: World, positions: Sequence[int], undone: Sequence[Undone | None] = ()) -> Fold:
+    """All records up to these positions, one by one and from the beginning.
+
+    Args:
+        world: with the records.
+        positions: the last of each partition.
+        undone: what counts no longer in each; by default as these records say.
+    """
     fold = empty_fold(world)
     for partition, position in enumerate(positions):
         records = [one for one in world.store.records(partition) if one.position <= position]
-        fold.ledgers[partition].undone = Undone.of(records)
+        fold.ledgers[partition].undone = undone[partition] if undone else Undone.of(records)
         for record in records:
             fold.take(record)
     return fold
@@ -133,7 +141,8 @@ def check_oracle(fold: Fold, records: Sequence[Sequence[Record]]) -> None:
 def check_acknowledged(world: World) -> None:
     """X: acknowledged ⊆ recorded ⊆ sent."""
     records = [record for p in range(world.knobs.partitions) for record in world.store.records(p)]
-    records = [one for one in records if not isinstance(one.event, Settled | ModeChanged)]
+    told = Decision, Activation, Reward, Void
+    records = [one for one in records if isinstance(one.event, told)]
     recorded = {_said(record.event) for record in records}
     for what, answer in world.acknowledged:
         for safe in answer if isinstance(answer, list) else [what]:

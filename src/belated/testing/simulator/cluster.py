@@ -21,6 +21,7 @@ from belated.testing.simulator.checks import (
 )
 from belated.testing.simulator.clients import Client
 from belated.testing.simulator.messages import Server, rows_of
+from belated.testing.simulator.operators import UndoingOperator
 from belated.testing.simulator.processes import Decider, Learner, Process
 from belated.testing.simulator.schedule import DAY
 from belated.testing.simulator.world import World
@@ -46,6 +47,7 @@ class Cluster:
         for n in range(world.knobs.clients):
             Client(world, f"client {n}", servers)
         BoundaryWriter(world)
+        UndoingOperator(world)
         self._rng = world.stream("town")
         world.schedule.after(0, self._mischief)
 

@@ -42,6 +42,7 @@ SIGHTINGS = (
     "unsynced tail dropped",
     "reader stalled",
     "contested id",
+    "record undone",
     "owner superseded",
     "damaged snapshot discarded",
     "fold halted at a record",
