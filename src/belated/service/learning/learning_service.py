@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 import os
 import secrets
@@ -13,7 +14,13 @@ from itertools import islice
 
 from belated.estimators import Estimate
 from belated.events import Record, Reward, Settled
-from belated.exceptions import CorruptJournal, JournalError, OwnerFenced, UnsupportedFormat
+from belated.exceptions import (
+    CorruptJournal,
+    HistoryChanged,
+    JournalError,
+    OwnerFenced,
+    UnsupportedFormat,
+)
 from belated.journals import CoordinationStore, Journal
 from belated.learner.fold import Fold
 from belated.ledger import Ledger
@@ -31,6 +38,8 @@ CLOCK = 1.0
 PAGE = 2_000
 #: Rewards of a page whose delays are noted.
 SAMPLED = 32
+
+log = logging.getLogger("belated.service")
 
 
 class LearningService:
@@ -75,6 +84,8 @@ class LearningService:
         self.fits = Histogram(SECONDS)
         #: How long rewards took, in seconds by the journal's stamps; of a crowd only some.
         self.delays = Histogram(DELAYS)
+        #: How often records that were folded were gone from the journal, or others.
+        self.history_changes = 0
         #: When the journal took the oldest pending decision; None if there is none.
         self.oldest: int | None = None
         # What the journal's clock said, and when: that of this machine may be wrong, and jump.
@@ -109,6 +120,9 @@ class LearningService:
         except OwnerFenced:
             self._stand_by()
             return 0
+        except HistoryChanged as error:
+            self._start_anew(error)
+            return 1
         return count
 
     def close(self) -> None:
@@ -152,6 +166,15 @@ class LearningService:
         self.fold, self.epoch, self._published = fold, epoch, -1
         self._save_at = self._monotonic() + SNAPSHOT
 
+    def _start_anew(self, error: HistoryChanged) -> None:
+        """Discard the fold before it publishes: it is of a history the journal no longer has."""
+        self.history_changes += 1
+        where = {"partition": error.partition, "position": error.position}
+        log.error("history changed: %s", error, extra={"bandit": self.journal.bandit, **where})
+        epoch = self.epoch
+        self._stand_by()
+        self._take_over(epoch)
+
     def _last_published(self) -> list[int]:
         """Return how far the last model had read, as far as the journal still goes.
 
@@ -173,8 +196,8 @@ class LearningService:
 
     def _fold_some(self, fold: Fold) -> int:
         count = 0
-        for partition, position in enumerate(fold.positions):
-            page = self.journal.read(partition, position, min(PAGE, fold.tuning.page))
+        for partition in range(len(fold.positions)):
+            page = fold.read(self.journal, partition, min(PAGE, fold.tuning.page))
             fold.take_all(partition, page)
             self._note_delays(fold.ledgers[partition], page)
             if page:
