@@ -30,6 +30,8 @@
         ├── NotAJournal        (ValueError)  the file is something else than a journal
         ├── UnsupportedFormat  (ValueError)  the file was made by a newer release
         ├── CorruptJournal     (ValueError)  the file is damaged, or records are missing
+        ├── HistoryChanged     (RuntimeError) records that were folded are gone, or others
+        │   └── HistoryUndone                 a record undoes others that were folded
         ├── OwnerFenced        (RuntimeError) another owns the partition by now
         └── SnapshotConflict   (LookupError) kept pieces are gone; carries their ``names``
 
@@ -37,6 +39,7 @@
     ├── ConvergenceWarning                an estimate is finite, but not the optimum
     ├── DelayWarning                      rewards may be missing for a reason, or for ever
     ├── FallbackWarning                   the policy failed, and the baseline decided
+    ├── HistoryWarning                    the journal lost or changed records; it is read anew
     ├── InterceptWarning                  0/1 rewards are learned as Gaussian without an intercept
     ├── ScaleWarning                      the prior says nothing sensible about rows of this size
     └── SnapshotWarning                   a damaged snapshot was discarded; the journal is read anew
@@ -80,21 +83,6 @@ class InvalidConfig(InvalidInput):
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (self.mistakes,)
-
-
-class HistoryUndone(BelatedError):
-    """A record undoes what a fold has folded: it has to begin anew, knowing that record.
-
-    Attributes:
-        place: partition and position of the record.
-    """
-
-    def __init__(self, partition: int, position: int) -> None:
-        super().__init__(
-            f"the record at partition {partition}, position {position} undoes earlier ones: "
-            "fold the journal anew"
-        )
-        self.place = (partition, position)
 
 
 class UnknownEvent(BelatedError, ValueError):
@@ -312,6 +300,38 @@ class CorruptJournal(JournalError, ValueError):
     """The file is damaged, or records that were there are missing."""
 
 
+class HistoryChanged(JournalError, RuntimeError):
+    """Records that were read before are gone from the journal, or others stand in their place.
+
+    Attributes:
+        partition: where it was noticed.
+        position: of the record that is gone, or another one.
+    """
+
+    def __init__(self, partition: int, position: int) -> None:
+        super().__init__(
+            f"the record at partition {partition}, position {position} is gone from the journal, "
+            "or another one is there: did a failover or a restored backup lose records? Read the "
+            "journal anew"
+        )
+        self.partition = partition
+        self.position = position
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.partition, self.position)
+
+
+class HistoryUndone(HistoryChanged):
+    """A record undoes others that were folded: the journal has to be folded anew, without them."""
+
+    def __init__(self, partition: int, position: int) -> None:
+        super().__init__(partition, position)
+        self.args = (
+            f"the record at partition {partition}, position {position} undoes earlier ones: fold "
+            "the journal anew",
+        )
+
+
 class OwnerFenced(JournalError, RuntimeError):
     """Another has become the owner since: its snapshots and models count, not these.
 
@@ -366,6 +386,10 @@ class DelayWarning(BelatedWarning):
 
 class FallbackWarning(BelatedWarning):
     """The policy could not choose, and the baseline decided instead."""
+
+
+class HistoryWarning(BelatedWarning):
+    """The journal has lost or changed records that were learned from: it was read anew."""
 
 
 class ScaleWarning(BelatedWarning):

@@ -9,6 +9,8 @@ from belated.exceptions import (
     ConvergenceWarning,
     CorruptEvent,
     CorruptJournal,
+    HistoryChanged,
+    HistoryWarning,
     InvalidInput,
     JournalClosed,
     JournalMismatch,
@@ -36,6 +38,7 @@ TREE: dict[type[BelatedError], type[Exception]] = {
     NotAJournal: ValueError,
     UnsupportedFormat: ValueError,
     CorruptJournal: ValueError,
+    HistoryChanged: RuntimeError,
     OwnerFenced: RuntimeError,
     SnapshotConflict: LookupError,
 }
@@ -50,7 +53,9 @@ def test_every_error_is_also_the_builtin_a_reader_expects(
     assert issubclass(error, builtin)
 
 
-@pytest.mark.parametrize("warning", [ConvergenceWarning, ScaleWarning, SnapshotWarning])
+@pytest.mark.parametrize(
+    "warning", [ConvergenceWarning, HistoryWarning, ScaleWarning, SnapshotWarning]
+)
 def test_every_warning_is_a_user_warning(warning: type[Warning]) -> None:
     """The library's warnings hang under one root below UserWarning."""
     assert issubclass(warning, BelatedWarning)
@@ -115,6 +120,7 @@ def test_missing_extra_names_the_pip_command() -> None:
         MissingExtra("compiling", "fast"),
         JournalUnavailable("locked"),
         SnapshotConflict({"b", "a"}),
+        HistoryChanged(3, 7),
     ],
     ids=lambda error: type(error).__name__,
 )

@@ -169,15 +169,17 @@ class Decider:
         for one in list(self.unapplied):
             self.release(one.decision.id)
 
+    def count_again(self) -> None:
+        """Count all that are held in a model that has begun anew, in the mode ``learn``."""
+        for one in self.unapplied:
+            if one.counted:
+                self._source.add_pending(one.decision.x.astype(np.float64), one.weight)
+        self.change_mode("learn")
+
     @property
     def holds(self) -> bool:
         """Whether any decision is held."""
         return bool(self.unapplied)
-
-    @property
-    def held(self) -> list[Decision]:
-        """The decisions that are held one by one."""
-        return [one.decision for one in self.unapplied]
 
     def change_mode(self, mode: Mode) -> None:
         """Decide in another way from now on."""

@@ -12,9 +12,11 @@ from hashlib import blake2b
 import numpy as np
 
 from belated.events import ModeChanged, Record
-from belated.exceptions import BelatedError
+from belated.exceptions import BelatedError, HistoryChanged
 from belated.ids import key_of, partition_of
 from belated.journals import Journal, Snapshot, UniqueLog
+from belated.journals.chain import Chain, Head
+from belated.journals.snapshots import warn_discarded
 from belated.kernels import Kernels
 from belated.learner.adapter import LearnerAdapter
 from belated.learner.learner import Learner
@@ -29,8 +31,8 @@ from belated.tuning import USUAL, Tuning
 
 #: This share of all observations, and at least ``Tuning.bulk``, are folded in bulk.
 SHARE = 0.05
-#: Pieces of a snapshot: the mode, and the model it froze.
-_MODE, _FROZEN = "mode", "frozen model"
+#: Pieces of a snapshot: the mode, the model it froze, and the chain of the records.
+_MODE, _FROZEN, _CHAIN = "mode", "frozen model", "chain"
 
 
 class Fold:
@@ -48,7 +50,16 @@ class Fold:
     Attributes:
         mode: how the bandit decides, by the last event that said so.
         frozen: the model of the moment the mode became ``freeze``; None in any other mode.
+        positions: of the last record that was folded, for each partition.
+        version: records folded so far, over all partitions: the version of the model.
+        chains: of the records, for each partition.
     """
+
+    mode: str
+    frozen: PublishedModel | None
+    positions: list[int]
+    version: int
+    chains: list[Chain]
 
     def __init__(
         self,
@@ -61,17 +72,22 @@ class Fold:
         kernels: Kernels | None = None,
         tuning: Tuning = USUAL,
     ) -> None:
+        self.policy = policy
         self.tuning = tuning
         self.rewards = rewards
         self.retention = retention
         self.until = until
         self.min_reward, self.max_reward = rewards.range(policy.family.support)
         self._kernels = kernels
-        self._begin(policy, partitions)
+        self._partitions = partitions
+        self.clear()
 
-    def _begin(self, policy: Policy, partitions: int) -> None:
-        tuning = self.tuning
-        self.learner = Learner(policy, partitions=partitions, kernels=self._kernels, tuning=tuning)
+    def clear(self) -> None:
+        """Forget everything: what was folded is no longer what the journal holds."""
+        partitions, tuning = self._partitions, self.tuning
+        self.learner = Learner(
+            self.policy, partitions=partitions, kernels=self._kernels, tuning=tuning
+        )
         self.adapters = [
             LearnerAdapter(self.learner, partition, tuning) for partition in range(partitions)
         ]
@@ -87,26 +103,11 @@ class Fold:
             for adapter in self.adapters
         ]
         self.positions = [0] * partitions
-        #: Records folded so far, over all partitions: the version of the model.
+        self.chains = [Chain() for _ in range(partitions)]
         self.version = 0
         self.mode = "learn"
-        self.frozen: PublishedModel | None = None
+        self.frozen = None
         self._saved: list[frozenset[str]] = [frozenset()] * partitions
-
-    def begin_again(self, journal: Journal, *, snapshots: bool = True) -> None:
-        """Forget everything, and know what is undone.
-
-        Args:
-            journal: to read from.
-            snapshots: start from those that are still of use.
-        """
-        defers = self.learner.defers
-        self._begin(self.learner.policy, len(self.ledgers))
-        self.learner.defers = defers
-        if snapshots:
-            self.load(journal)
-        else:
-            self.know_undone(journal)
 
     @property
     def model(self) -> Model:
@@ -129,6 +130,7 @@ class Fold:
         """
         status = self.ledgers[record.partition].fold(record)
         self.positions[record.partition] = record.position
+        self.chains[record.partition].add((record,))
         self.version += 1
         if status == "switched":
             self._change_mode(record)
@@ -149,17 +151,38 @@ class Fold:
         # How many records are new is not known before they are read: positions may have gaps.
         pages: dict[int, list[Record]] = {}
         for partition in range(journal.partitions):
-            pages[partition] = self._page(journal, partition)
+            pages[partition] = self.read(journal, partition, size)
             if bulk := self.is_much(sum(map(len, pages.values()))):
                 break
         with self.learner.bulk() if bulk else nullcontext():  # one fit at the end for all
             for partition in range(journal.partitions):
                 page = pages.pop(partition, None)
-                page = self._page(journal, partition) if page is None else page
+                page = self.read(journal, partition, size) if page is None else page
                 while page:
                     self.take_all(partition, page)
-                    page = self._page(journal, partition) if len(page) == size else []
+                    page = self.read(journal, partition, size) if len(page) == size else []
         return self.version - start
+
+    def read(self, journal: Journal, partition: int, limit: int) -> list[Record]:
+        """Return the next records of a partition, if the fold stands on what the journal holds.
+
+        The last record that was folded is read again and compared: a journal can lose its tail (a
+        failover, a restored backup) and grow beyond it again.
+
+        Raises:
+            HistoryChanged: that record is gone, or another one.
+        """
+        last = self.chains[partition].last
+        if last is None:
+            page = journal.read(partition, 0, limit)
+        else:
+            page = journal.read(partition, last.position - 1, limit + 1)
+            if not page or not _same(page[0], last):
+                raise HistoryChanged(partition, last.position)
+            del page[0]
+        if self.until is not None and page and page[-1].recorded > self.until:
+            page = [record for record in page if record.recorded <= self.until]
+        return page
 
     def take_all(self, partition: int, page: list[Record]) -> None:
         """Fold records of one partition."""
@@ -173,6 +196,7 @@ class Fold:
         finally:  # of a record that cannot be folded nothing was taken, and all before it was
             if count:
                 self.positions[partition] = page[count - 1].position
+                self.chains[partition].add(page if count == len(page) else page[:count])
                 self.version += count
 
     def _change_mode(self, record: Record) -> None:
@@ -199,12 +223,6 @@ class Fold:
             at=at,
         )
 
-    def _page(self, journal: Journal, partition: int) -> list[Record]:
-        page = journal.read(partition, self.positions[partition], self.tuning.page)
-        if self.until is not None and page and page[-1].recorded > self.until:
-            page = [record for record in page if record.recorded <= self.until]
-        return page
-
     def entry(self, id: str) -> DecisionStatus | None:
         """Return what a remembered decision has come to."""
         return self.ledgers[partition_of(key_of(id), len(self.ledgers))].entry(id)
@@ -228,6 +246,11 @@ class Fold:
                 if count:
                     total[status] = total.get(status, 0) + count
         return dict(sorted(total.items()))
+
+    @property
+    def head(self) -> Head:
+        """Names all records that were folded."""
+        return Head.of(self.chains)
 
     @property
     def digest(self) -> str:
@@ -258,11 +281,16 @@ class Fold:
         Args:
             journal: to keep it.
             whole: store those blocks again too.
+
+        Raises:
+            HistoryChanged: what was folded is no longer what the journal holds.
         """
+        for partition in range(self._partitions):
+            self.read(journal, partition, 0)
         for partition, (ledger, adapter) in enumerate(
             zip(self.ledgers, self.adapters, strict=True)
         ):
-            pieces = pack(ledger) | adapter.pack()
+            pieces = pack(ledger) | adapter.pack() | {_CHAIN: self.chains[partition].pack()}
             if partition == 0:  # where the events are that change the mode
                 pieces[_MODE] = self.mode.encode()
                 if self.frozen is not None:
@@ -275,7 +303,11 @@ class Fold:
             self._saved[partition] = lasting
 
     def load(self, journal: Journal) -> None:
-        """Start from the snapshots of a journal, where it has some of use; in a new fold only."""
+        """Start from the snapshots of a journal, where it has some of use; in a new fold only.
+
+        One of another history than the journal now has is of none: it is passed over with a
+        :class:`SnapshotWarning`.
+        """
         self.know_undone(journal)
         found = [journal.load(partition) for partition in range(journal.partitions)]
         mine = [
@@ -286,9 +318,17 @@ class Fold:
         if mine:
             with self.learner.bulk():
                 for snapshot in mine:
-                    self._load(snapshot.partition, snapshot)
+                    self._load(journal, snapshot)
 
-    def _load(self, partition: int, snapshot: Snapshot) -> None:
+    def _load(self, journal: Journal, snapshot: Snapshot) -> None:
+        partition, position = snapshot.partition, snapshot.position
+        chain = Chain.resume(snapshot.pieces[_CHAIN], journal, partition, position)
+        if chain is None:
+            reason = (
+                f"the journal holds other records up to position {position} than it was made of"
+            )
+            warn_discarded(partition, reason)
+            return
         ledger, adapter = self.ledgers[partition], self.adapters[partition]
         try:
             unpack(ledger, snapshot.pieces)
@@ -301,9 +341,19 @@ class Fold:
             self.mode = snapshot.pieces[_MODE].decode()
         if _FROZEN in snapshot.pieces:
             self.frozen = PublishedModel.read(snapshot.pieces[_FROZEN])
-        self.positions[partition] = snapshot.position
+        self.positions[partition] = position
+        self.chains[partition] = chain
         self.version += sum(ledger.counters.values())
         self._saved[partition] = frozenset(name for name in snapshot.pieces if _lasting(name))
+
+
+def _same(one: Record, other: Record) -> bool:
+    """Whether two records are one: by their place, stamp and digest."""
+    return one is other or (
+        one.position == other.position
+        and one.recorded == other.recorded
+        and one.digest == other.digest
+    )
 
 
 def _lasting(name: str) -> bool:

@@ -9,7 +9,9 @@ from typing import Protocol
 
 from belated.events import Decision, Event, Record, Settled
 from belated.exceptions import (
+    HistoryChanged,
     HistoryUndone,
+    HistoryWarning,
     JournalError,
     JournalReadUnavailable,
     JournalUnavailable,
@@ -33,13 +35,12 @@ class Holder(Protocol):
     def release_all(self) -> None:
         """All of them are."""
 
+    def count_again(self) -> None:
+        """Count them in a fold that has begun anew."""
+
     @property
     def holds(self) -> bool:
         """Whether there are any."""
-
-    @property
-    def held(self) -> list[Decision]:
-        """Those that are counted."""
 
 
 class Follower:
@@ -107,24 +108,17 @@ class Follower:
         if self.behind or not positions[-1]:
             return self._accept([event])
         try:
-            status = self._fold_own(partition, positions)
+            try:
+                status = self._fold_own(partition, positions)
+            except HistoryChanged as error:
+                self._start_anew(error)
+                status = self._fold_own(partition, positions)
         except JournalUnavailable:  # but the event is durable
             return self._accept([event])
         if self._holder.holds:
             self._holder.release_all()
         self._save_in_passing()
         return "conflict" if contested else status
-
-    def _fold_own(self, partition: int, positions: Sequence[int]) -> str:
-        try:
-            # If the journal had the event already, so had the fold.
-            status = self._fold_to(partition, positions) or "duplicate"
-            if self._partitions > 1:
-                self.fold.catch_up(self.journal)
-        except HistoryUndone:
-            self._begin_again()
-            return "accepted"
-        return status
 
     def due(self, partition: int) -> list[Event]:
         """Return what settles a partition, if anything is due."""
@@ -137,36 +131,23 @@ class Follower:
         """Fold everything new."""
         self.behind = True  # until it has answered
         try:
-            if self._holder.holds:
-                while not self._fold_some():
-                    pass
-            else:
-                self.fold.catch_up(self.journal)
-        except HistoryUndone:
-            self._begin_again()
+            self._fold_all()
+        except HistoryChanged as error:
+            self._start_anew(error)
+            self._fold_all()
         self.behind = False
 
     def follow(self) -> bool:
         """Fold a part of what is new; returns whether the journal could be read."""
         try:
             self.behind = not self._fold_some()
-        except HistoryUndone:
-            self._begin_again()
-            self.behind = False
+        except HistoryChanged as error:
+            self._start_anew(error)
+            self.catch_up()  # nothing is decided by a part of it
         except JournalReadUnavailable:
             return False
         self._save_in_passing()
         return True
-
-    def _begin_again(self) -> None:
-        """Fold the journal anew: a record undoes what was folded."""
-        held = self._holder.held
-        self._holder.release_all()
-        # What is held must be met again to be let go: then a snapshot is no beginning.
-        self.fold.begin_again(self.journal, snapshots=not held)
-        for decision in held:
-            self._holder.hold(decision)
-        self.catch_up()
 
     def look(self) -> None:
         """Fold all that is new, unless the journal is away and accepts events all the same.
@@ -192,6 +173,10 @@ class Follower:
             self.fold.save(self.journal)
         except SnapshotConflict:  # another process saved since: what it left is not ours
             self.fold.save(self.journal, whole=True)
+        except HistoryChanged as error:
+            self._start_anew(error)
+            self.catch_up()
+            self.fold.save(self.journal)
 
     def try_to_save(self) -> None:
         """A snapshot is a shortcut: that it failed is no reason to fail what is in the journal."""
@@ -205,17 +190,47 @@ class Follower:
         if self.fold.version >= self._snapshot_at:
             self.try_to_save()
 
+    def _start_anew(self, error: HistoryChanged) -> None:
+        """What was folded is no longer what the journal holds: begin with what it holds now."""
+        if not isinstance(error, HistoryUndone):
+            message = f"{error}. What this bandit has learned is discarded, and learned anew"
+            warnings.warn(message, HistoryWarning, stacklevel=5)
+        self.fold.clear()
+        if self._holder.holds:  # to be let go they must be met again: no snapshot may pass them
+            self._holder.count_again()
+            self.fold.know_undone(self.journal)
+        else:
+            self.fold.load(self.journal)
+
+    def _fold_all(self) -> None:
+        if self._holder.holds:
+            while not self._fold_some():
+                pass
+        else:
+            self.fold.catch_up(self.journal)
+
+    def _fold_own(self, partition: int, positions: Sequence[int]) -> str:
+        """Fold all up to one's own events; returns what the last meant."""
+        # If the journal had the event already, so had the fold.
+        status = self._fold_to(partition, positions) or "duplicate"
+        if self._partitions > 1:
+            self.fold.catch_up(self.journal)
+        return status
+
     def _fold_to(self, partition: int, positions: Sequence[int]) -> str:
         """Fold a partition up to some events; returns what the last meant, if it was new."""
         fold, last, status = self.fold, max(positions), ""
-        while fold.positions[partition] < last:
-            page = self.journal.read(partition, fold.positions[partition], fold.tuning.page)
+        while True:
+            page = fold.read(self.journal, partition, fold.tuning.page)
             if len(page) > len(positions) and fold.is_much(len(page)):  # others were busy
                 with fold.learner.bulk():
                     status = self._take_page(page, positions[-1]) or status
             else:
                 status = self._take_page(page, positions[-1]) or status
-        return status
+            if fold.positions[partition] >= last:
+                return status
+            if not page:  # what was appended is gone again
+                raise HistoryChanged(partition, last)
 
     def _take_page(self, page: Sequence[Record], own: int) -> str:
         take, status = self._take if self._holder.holds else self.fold.take, ""
@@ -228,8 +243,8 @@ class Follower:
     def _fold_some(self) -> bool:
         """Fold some of what is new; returns whether that was all."""
         left = self.fold.tuning.follow
-        for partition, position in enumerate(self.fold.positions):
-            page = self.journal.read(partition, position, left)
+        for partition in range(self._partitions):
+            page = self.fold.read(self.journal, partition, left)
             for record in page:
                 self._take(record)
             left -= len(page)

@@ -13,7 +13,7 @@ from belated.ledger.ledger import Ledger
 from belated.ledger.unmatched import Unmatched
 
 #: Of all pieces of a snapshot. One with another number is not read: then the journal is.
-VERSION = 2
+VERSION = 3
 
 
 class _Head(msgspec.Struct, array_like=True):

@@ -16,6 +16,7 @@ from belated.estimators import Estimate
 from belated.events import Record, Reward, Settled
 from belated.exceptions import (
     CorruptJournal,
+    HistoryChanged,
     HistoryUndone,
     JournalError,
     OwnerFenced,
@@ -30,8 +31,6 @@ from belated.service.learning.lease import SECONDS as LEASE
 from belated.service.learning.lease import Lease
 from belated.service.runtime import Runtime, ThreadRuntime
 
-log = logging.getLogger("belated.service")
-
 #: Seconds between two models that differ, between two that do not, and between two snapshots.
 PUBLISH, ALIVE, SNAPSHOT = 0.1, 5.0, 30.0
 #: Seconds between two looks at the journal's clock.
@@ -40,6 +39,8 @@ CLOCK = 1.0
 PAGE = 2_000
 #: Rewards of a page whose delays are noted.
 SAMPLED = 32
+
+log = logging.getLogger("belated.service")
 
 
 class LearningService:
@@ -84,6 +85,8 @@ class LearningService:
         self.fits = Histogram(SECONDS)
         #: How long rewards took, in seconds by the journal's stamps; of a crowd only some.
         self.delays = Histogram(DELAYS)
+        #: How often records that were folded were gone from the journal, or others.
+        self.history_changes = 0
         #: When the journal took the oldest pending decision; None if there is none.
         self.oldest: int | None = None
         # What the journal's clock said, and when: that of this machine may be wrong, and jump.
@@ -115,12 +118,12 @@ class LearningService:
             self._refit(self.fold)
             self._publish(self.fold)
             self._save(self.fold)
-        except HistoryUndone as undone:
-            self._begin_again(undone)
-            return 1
         except OwnerFenced:
             self._stand_by()
             return 0
+        except HistoryChanged as error:
+            self._start_anew(error)
+            return 1
         return count
 
     def close(self) -> None:
@@ -164,20 +167,18 @@ class LearningService:
         self.fold, self.epoch, self._published = fold, epoch, -1
         self._save_at = self._monotonic() + SNAPSHOT
 
-    def _begin_again(self, undone: HistoryUndone) -> None:
-        """Fold the journal anew; until then the last model stays."""
-        assert self.fold is not None
-        partition, position = undone.place
-        log.warning(
-            "records were undone: the journal is folded anew",
-            extra={"partition": partition, "position": position},
-        )
-        if self._fit is not None:
-            self._fit.cancel()
-            self._fit = None
-        self._floor = self._last_published()
-        self.fold.begin_again(self.journal)
-        self._published = -1
+    def _start_anew(self, error: HistoryChanged) -> None:
+        """Discard the fold before it publishes: it is of a history the journal no longer has."""
+        where = {"partition": error.partition, "position": error.position}
+        extra = {"bandit": self.journal.bandit, **where}
+        if isinstance(error, HistoryUndone):
+            log.warning("records were undone: the journal is folded anew", extra=extra)
+        else:
+            self.history_changes += 1
+            log.error("history changed: %s", error, extra=extra)
+        epoch = self.epoch
+        self._stand_by()
+        self._take_over(epoch)
 
     def _last_published(self) -> list[int]:
         """Return how far the last model had read, as far as the journal still goes.
@@ -200,8 +201,8 @@ class LearningService:
 
     def _fold_some(self, fold: Fold) -> int:
         count = 0
-        for partition, position in enumerate(fold.positions):
-            page = self.journal.read(partition, position, min(PAGE, fold.tuning.page))
+        for partition in range(len(fold.positions)):
+            page = fold.read(self.journal, partition, min(PAGE, fold.tuning.page))
             fold.take_all(partition, page)
             self._note_delays(fold.ledgers[partition], page)
             if page:

@@ -184,6 +184,11 @@ OF_LEARNERS = (
         lambda learner: learner.fits,
     ),
     _of_learner(
+        _COUNTER, "belated_history_changes",
+        "Times at which records that were folded were gone from the journal, or others.",
+        lambda learner: learner.history_changes,
+    ),
+    _of_learner(
         _COUNTER, "belated_learner_events", "Events by what they meant, over the whole journal.",
         lambda learner: _counted(learner, unmatched=False), "status",
     ),

@@ -83,11 +83,12 @@ def empty_fold(world: World) -> Fold:
 
 
 def check_halted(world: World, fold: Fold) -> None:
-    """A fold that met a record it cannot read stands right before it."""
+    """A fold that met a record it cannot read stands at it, or before it with one between."""
     world.faults.see("fold halted at a record")
     ahead = [
-        (partition, next((r.position for r in world.store.records(partition) if r.position > p), 0))
+        (partition, record.position)
         for partition, p in enumerate(fold.positions)
+        for record in [r for r in world.store.records(partition) if r.position >= p][:3]
     ]
     if not any(place in world.store.veiled for place in ahead):
         raise Disagreement(f"H: a fold halted at {fold.positions}, before {ahead}")

@@ -1,0 +1,188 @@
+"""The chain of a partition: what it has held so far, as one number that cannot be forged.
+
+A *head* names all records up to a position: their positions, stamps and digests. It is the hash of
+the last whole link and of the records since; a *link* is the head at the last record of 1,024
+positions. Writers store nothing for it: whoever reads records can chain them. So where a head was
+written down elsewhere, a record that was changed, removed, swapped or cut off shows, also if
+checksums and digests were made anew.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable, Sequence
+from hashlib import blake2b
+from operator import attrgetter
+from struct import Struct
+from typing import Self
+
+import msgspec
+
+from belated.events import Record
+from belated.exceptions import InvalidInput
+from belated.journals.log import Log
+
+#: Positions of a link: a head can be checked by reading no more records than these.
+LINK = 1_024
+
+_SIZE = 32
+_NOTHING = bytes(_SIZE)
+_ENTRY = 8 + _SIZE
+_entry = Struct(f"<q{_SIZE}s").pack
+_position = attrgetter("position")
+
+
+class Chain:
+    """Chains the records of one partition, in order.
+
+    Where a journal stores no digests (that in memory), nothing is chained, and the head is empty.
+
+    Attributes:
+        last: The last record that was added; None before the first.
+
+    >>> from belated.events import Void, digest_of, encode
+    >>> records = [
+    ...     Record(0, n, 7, event, digest_of(encode(event)))
+    ...     for n, event in enumerate([Void("a", 5), Void("b", 5)], start=1)
+    ... ]
+    >>> one, other = Chain(), Chain()
+    >>> one.add(records)
+    >>> other.add(records[:1])
+    >>> one.head == other.head
+    False
+    >>> other.add(records[1:])
+    >>> one.head == other.head
+    True
+    """
+
+    __slots__ = ("_end", "_hash", "_link", "_next", "_silent", "last")
+    _link: bytes
+    _next: int
+    _end: int
+    _hash: blake2b
+
+    def __init__(self) -> None:
+        self.last: Record | None = None
+        self._silent = False
+        self._begin(0, _NOTHING)
+
+    @property
+    def position(self) -> int:
+        """The position of the last record, 0 before the first."""
+        return 0 if self.last is None else self.last.position
+
+    @property
+    def head(self) -> bytes:
+        """What names all records so far; empty if they have no digests."""
+        return b"" if self._silent else self._hash.digest()
+
+    def add(self, records: Sequence[Record]) -> None:
+        """Add the next records: at best many at once."""
+        if not records:
+            return
+        self.last = last = records[-1]
+        if not last.digest:
+            self._silent = True
+            return
+        if last.position - self._next + 1 != len(records):
+            self._add_with_gaps(records)
+            return
+        data = memoryview(b"".join([_entry(one.recorded, one.digest) for one in records]))
+        while last.position > self._end:
+            size = _ENTRY * (self._end + 1 - self._next)
+            self._hash.update(data[:size])
+            self._begin(self._end // LINK)
+            data = data[size:]
+        self._hash.update(data)
+        self._next = last.position + 1
+
+    def _add_with_gaps(self, records: Sequence[Record]) -> None:
+        """What does not follow directly has its position before it: negative, as no stamp is."""
+        for one in records:
+            if one.position > self._end:
+                self._begin((one.position - 1) // LINK)
+            if one.position != self._next:
+                self._hash.update(_entry(-one.position, b""))
+            self._hash.update(_entry(one.recorded, one.digest))
+            self._next = one.position + 1
+
+    def _begin(self, number: int, link: bytes | None = None) -> None:
+        """Begin a link; the head so far is the one before it, unless that is given."""
+        self._link = self._hash.digest() if link is None else link
+        self._next, self._end = number * LINK + 1, (number + 1) * LINK
+        self._hash = blake2b(number.to_bytes(8) + self._link, digest_size=_SIZE)
+
+    # --- in a snapshot ---------------------------------------------------------------------------
+
+    def pack(self) -> bytes:
+        """Return what :meth:`resume` needs beside the position."""
+        return b"" if self._silent else self._link + self.head
+
+    @classmethod
+    def resume(cls, data: bytes, log: Log, partition: int, position: int) -> Self | None:
+        """Go on from a position, by what :meth:`pack` gave there.
+
+        The records since the last link are read again.
+
+        Returns:
+            The chain; None if the log has other records there, or none.
+        """
+        chain = cls()
+        if not position:
+            return chain
+        start = position - 1
+        if data:
+            start -= start % LINK
+            chain._begin(start // LINK, data[:_SIZE])
+        page = log.read(partition, start, position - start)
+        chain.add(page[: bisect_right(page, position, key=_position)])
+        same = chain.position == position and chain.pack() == data
+        return chain if same else None
+
+
+class Head(msgspec.Struct, frozen=True):
+    """The heads of all partitions of a journal as one, and the positions they were taken at.
+
+    As text it can be kept elsewhere. Since it tells its positions, it can be checked at any later
+    time, in a journal that has grown since.
+
+    Attributes:
+        positions: For each partition, that of the last record.
+        digest: Names all records up to there.
+
+    >>> str(Head.of([Chain()]))[:10]
+    '0:c6b485da'
+    >>> Head.parse(str(Head.of([Chain()]))) == Head.of([Chain()])
+    True
+    """
+
+    positions: tuple[int, ...]
+    digest: bytes
+
+    @classmethod
+    def of(cls, chains: Iterable[Chain]) -> Self:
+        """Return the head of some chains; its digest is empty if they have none."""
+        found = list(chains)
+        heads = [chain.head for chain in found]
+        digest = blake2b(b"".join(heads), digest_size=_SIZE).digest() if all(heads) else b""
+        return cls(tuple(chain.position for chain in found), digest)
+
+    def __str__(self) -> str:
+        return f"{','.join(map(str, self.positions))}:{self.digest.hex()}"
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Return the head that a text says.
+
+        Raises:
+            InvalidInput: it is none.
+        """
+        try:
+            positions, digest = text.strip().split(":")
+            head = cls(tuple(map(int, positions.split(","))), bytes.fromhex(digest))
+            if len(head.digest) != _SIZE or min(head.positions) < 0:
+                raise ValueError
+        except ValueError:
+            message = f"{text!r} is no head: copy one that `belated journal verify` printed"
+            raise InvalidInput(message, text) from None
+        return head

@@ -1,0 +1,138 @@
+"""Someone who writes into the tables past the journal, and makes checksums and digests anew."""
+
+from __future__ import annotations
+
+import sqlite3
+from typing import Any, NamedTuple, Protocol
+
+import psycopg
+
+from belated.events import digest_of, read_event
+from belated.journals import SQLiteStore, Store
+from belated.journals.postgres import arrivals as postgres
+from belated.journals.sqlite import rows as sqlite
+from belated.journals.store import StoredBandit
+
+
+class Row(NamedTuple):
+    """A record as it is stored, but for what is made of the rest."""
+
+    partition: int
+    position: int
+    recorded: int
+    event: bytes
+
+
+class Forger(Protocol):
+    """Changes the stored journal of a bandit; one transaction for each list of rows."""
+
+    def rows(self) -> list[Row]:
+        """Return all records, by partition and position."""
+
+    def replace(self, rows: list[Row]) -> None:
+        """Store these rows instead of all records."""
+
+    def cut(self, partition: int, after: int) -> None:
+        """Remove the records beyond a position."""
+
+    def close(self) -> None:
+        """Go."""
+
+
+class SQLiteForger:
+    """In a file."""
+
+    def __init__(self, store: SQLiteStore, bandit: str) -> None:
+        self._connection = sqlite3.connect(store.path, isolation_level=None, timeout=10)
+        find = "SELECT number FROM bandit WHERE name = ?"
+        found: tuple[int] = self._connection.execute(find, (bandit,)).fetchone()
+        self._number = found[0]
+        self._range = tuple(sqlite.place_of(self._number + n, 0, 0) for n in (0, 1))
+
+    def rows(self) -> list[Row]:
+        """Return all records."""
+        find = "SELECT place, recorded, event FROM record WHERE place >= ? AND place < ?"
+        found = self._connection.execute(f"{find} ORDER BY place", self._range).fetchall()
+        return [Row(*sqlite.split_place(place), *rest) for place, *rest in found]
+
+    def replace(self, rows: list[Row]) -> None:
+        """Store others."""
+        values = []
+        for one in rows:
+            place = sqlite.place_of(self._number, one.partition, one.position)
+            mark = sqlite.mark_of(read_event(one.event))
+            check = sqlite.check_of(place, one.recorded, mark, one.event)
+            values.append((place, one.recorded, mark, check, digest_of(one.event), one.event))
+        with self._connection as connection:
+            connection.execute("BEGIN IMMEDIATE")
+            connection.execute("DELETE FROM record WHERE place >= ? AND place < ?", self._range)
+            connection.executemany("INSERT INTO record VALUES (?, ?, ?, ?, ?, ?)", values)
+
+    def cut(self, partition: int, after: int) -> None:
+        """Remove a tail."""
+        base = sqlite.place_of(self._number, partition, 0)
+        self._connection.execute(
+            "DELETE FROM record WHERE place > ? AND place < ?",
+            (base + after, base + sqlite.POSITIONS),
+        )
+
+    def close(self) -> None:
+        """Go."""
+        self._connection.close()
+
+
+class PostgresForger:
+    """In a database."""
+
+    def __init__(self, dsn: str, bandit: str) -> None:
+        connection: psycopg.Connection[Any] = psycopg.connect(dsn, autocommit=True)
+        self._connection: Any = connection
+        find = "SELECT number FROM belated.bandit WHERE name = %s"
+        ((self._number,),) = self._connection.execute(find, (bandit,)).fetchall()
+
+    def rows(self) -> list[Row]:
+        """Return all records."""
+        found = self._connection.execute(
+            "SELECT partition, position, recorded, event FROM belated.record WHERE bandit = %s "
+            "ORDER BY partition, position",
+            (self._number,),
+        )
+        return [Row(*one) for one in found]
+
+    def replace(self, rows: list[Row]) -> None:
+        """Store others."""
+        values = []
+        for one in rows:
+            digest = digest_of(one.event)
+            mark = postgres.mark_of(read_event(one.event), digest)
+            values.append((self._number, *one, postgres.check_of(*one), mark, digest))
+        with self._connection.transaction(), self._connection.cursor() as cursor:
+            cursor.execute("DELETE FROM belated.record WHERE bandit = %s", (self._number,))
+            cursor.executemany(
+                "INSERT INTO belated.record (bandit, partition, position, recorded, event, "
+                '"check", mark, digest) VALUES (%s, %s, %s, %s, %s, %s, %s, %s)',
+                values,
+            )
+
+    def cut(self, partition: int, after: int) -> None:
+        """Remove a tail."""
+        self._connection.execute(
+            "DELETE FROM belated.record WHERE bandit = %s AND partition = %s AND position > %s",
+            (self._number, partition, after),
+        )
+
+    def close(self) -> None:
+        """Go."""
+        self._connection.close()
+
+
+def forger(store: Store, address: str, bandit: str) -> Forger:
+    """Return one for any store."""
+    if isinstance(store, SQLiteStore):
+        return SQLiteForger(store, bandit)
+    return PostgresForger(address, bandit)
+
+
+def stored(store: Store, bandit: str) -> StoredBandit:
+    """What a store tells of a bandit."""
+    return next(one for one in store.describe() if one.name == bandit)

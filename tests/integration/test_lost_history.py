@@ -1,0 +1,204 @@
+"""A journal that loses or changes what was folded: noticed before anything more is published."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import closing
+from datetime import timedelta
+from typing import Any
+
+import numpy as np
+import pytest
+
+from belated import Bandit, Bernoulli, DelayedUCB, Explicit
+from belated.events import Decision, Event, Reward
+from belated.exceptions import HistoryChanged, HistoryWarning, SnapshotWarning
+from belated.ids import key_of, new_id, partition_of
+from belated.journals import Journal, MemoryJournal, Store
+from belated.learner import Fold
+from belated.published import PublishedModel
+from belated.service import Definition
+from belated.service.learning import learning_service as module
+from belated.service.learning.learners import learning_service
+from belated.service.learning.learning_service import LearningService
+from tests.integration.forger import Forger, forger
+
+POLICY = DelayedUCB(2, Bernoulli())
+REWARDS = Explicit(timedelta(days=1))
+PARTITIONS = 2
+
+
+def some(rng: np.random.Generator, count: int) -> list[Event]:
+    """Decisions, and rewards for most of them."""
+    events: list[Event] = []
+    for _ in range(count):
+        id, x = new_id(5), rng.random(2, dtype=np.float32)
+        events.append(Decision(id, 5, 0, 0, x, 0.5, 1.0, 0))
+        if rng.random() < 0.8:
+            events.append(Reward(id, 6, float(rng.integers(2))))
+    return events
+
+
+def fresh(journal: Journal) -> Fold:
+    """What the journal comes to."""
+    fold = Fold(POLICY, REWARDS, partitions=journal.partitions)
+    fold.catch_up(journal)
+    return fold
+
+
+@pytest.fixture
+def journal(store: Store, bandit: str) -> Iterator[Journal]:
+    """To append to."""
+    with store.journal(bandit, partitions=PARTITIONS) as made:
+        yield made
+
+
+@pytest.fixture
+def meddler(store: Store, address: str, bandit: str, journal: Journal) -> Iterator[Forger]:
+    """Someone with access to the tables."""
+    with closing(forger(store, address, bandit)) as found:
+        yield found
+
+
+class Publications:
+    """What a learner publishes, and how often it had noticed a change by then."""
+
+    def __init__(self, learner: LearningService) -> None:
+        self.noticed: list[int] = []
+        self.positions: list[int] = []
+        self.n = -1
+        publish = learner.coordination.publish
+
+        def noting(data: bytes, epoch: int) -> int:
+            self.noticed.append(learner.history_changes)
+            model = PublishedModel.read(data)
+            self.positions, self.n = model.positions, model.n
+            return publish(data, epoch)
+
+        learner.coordination.publish = noting  # type: ignore[method-assign]
+
+
+def until_published(learner: LearningService, journal: Journal, seen: Publications) -> None:
+    """Step until a model of all records is out."""
+    deadline = time.monotonic() + 30
+    ends = [journal.end(partition) for partition in range(PARTITIONS)]
+    while seen.positions != ends:
+        learner.step()
+        assert time.monotonic() < deadline
+
+
+@pytest.mark.filterwarnings("ignore::belated.exceptions.SnapshotWarning")
+def test_cut_and_replaced_tails_under_a_live_learner(
+    store: Store,
+    bandit: str,
+    journal: Journal,
+    meddler: Forger,
+    full: bool,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Each is noticed before the next model is published, and that is of what is there."""
+    monkeypatch.setattr(module, "PUBLISH", 0.0)
+    monkeypatch.setattr(module, "SNAPSHOT", 0.0)  # one of every state: those of lost ones too
+    rng = np.random.default_rng(5)
+    learner = learning_service(Definition(bandit, POLICY, REWARDS, partitions=PARTITIONS), store)
+    seen = Publications(learner)
+    journal.append(some(rng, 20))
+    for n in range(1, 1 + (500 if full else 10)):
+        journal.append(some(rng, 5))
+        until_published(learner, journal, seen)
+        partition = int(rng.integers(PARTITIONS))
+        end = journal.end(partition)
+        meddler.cut(partition, end - int(rng.integers(1, min(end, 20) + 1)))
+        if n % 2:  # the journal grows again: to the same end or another one
+            while journal.end(partition) < end + rng.integers(-3, 4):
+                journal.append(some(rng, 1))
+        seen.positions = []
+        until_published(learner, journal, seen)
+        assert seen.noticed[-1] == n
+        assert set(seen.noticed) == set(range(n + 1))
+        assert learner.fold is not None
+        now = fresh(journal)
+        assert learner.fold.digest == now.digest
+        assert learner.fold.head == now.head
+        assert seen.n == now.learner.model.n
+    errors = [one for one in caplog.records if one.levelname == "ERROR"]
+    assert len(errors) == n
+    assert vars(errors[0])["bandit"] == bandit
+    learner.close()
+
+
+def test_a_bandit_starts_anew(store: Store, bandit: str, meddler: Forger, journal: Journal) -> None:
+    """With a warning; and the call that noticed it does what it was to do."""
+    with Bandit(policy=POLICY, rewards=REWARDS, journal=store.journal(bandit), seed=1) as made:
+        made.save()
+        for n in range(12):
+            decision = made.decide(np.eye(2))
+            if n < 11:
+                made.observe(decision.id, 1.0)
+        home = partition_of(key_of(decision.id), PARTITIONS)
+        meddler.cut(home, journal.end(home) - 1)
+        with pytest.warns(HistoryWarning, match=f"partition {home}"):
+            again = made.decide(np.eye(2))
+        assert made.entry(again.id).state == "pending"
+        assert made.entry(decision.id).state == "unknown"
+        assert made.digest == fresh(journal).digest
+        assert made.observe(again.id, 1.0).status == "rewarded"
+
+
+def test_a_tail_that_was_replaced_while_no_one_looked(
+    store: Store, bandit: str, journal: Journal, meddler: Forger
+) -> None:
+    """The snapshot is of another history: it is passed over, and the journal read."""
+    rng = np.random.default_rng(3)
+    journal.append(some(rng, 30))
+    before = fresh(journal)
+    before.save(journal)
+    end = journal.end(0)
+    meddler.cut(0, end - 3)
+    while journal.end(0) < end:
+        journal.append(some(rng, 1))
+    with pytest.raises(HistoryChanged):
+        before.save(journal)
+    fold = Fold(POLICY, REWARDS, partitions=PARTITIONS)
+    with pytest.warns(SnapshotWarning, match="partition 0"):
+        fold.load(journal)
+    assert fold.positions == [0, before.positions[1]]
+    fold.catch_up(journal)
+    assert fold.digest == fresh(journal).digest
+    assert fold.head == fresh(journal).head
+
+
+def test_a_snapshot_goes_on_with_the_chain(journal: Journal) -> None:
+    """Across a link, and within one."""
+    rng = np.random.default_rng(4)
+    fold = Fold(POLICY, REWARDS, partitions=PARTITIONS)
+    for count in (900, 700, 3):
+        journal.append(some(rng, count))
+        loaded = Fold(POLICY, REWARDS, partitions=PARTITIONS)
+        loaded.load(journal)
+        assert loaded.positions == fold.positions
+        assert loaded.head == fold.head
+        for one in (fold, loaded):
+            one.catch_up(journal)
+        assert loaded.head == fold.head == fresh(journal).head
+        fold.save(journal)
+    assert max(fold.positions) > 1_024
+
+
+def test_what_is_appended_and_gone_again_is_an_error() -> None:
+    """Not waited for."""
+    journal = MemoryJournal()
+    bandit = Bandit(policy=POLICY, rewards=REWARDS, journal=journal)
+    bandit.decide(np.eye(2))
+    append = journal.append
+
+    def losing(*args: Any, **options: Any) -> list[int]:
+        positions = append(*args, **options)
+        journal._streams[0].pop()
+        return positions
+
+    journal.append = losing  # type: ignore[method-assign]
+    with pytest.warns(HistoryWarning), pytest.raises(HistoryChanged):
+        bandit.decide(np.eye(2))

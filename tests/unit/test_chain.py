@@ -1,0 +1,113 @@
+"""The chain of a partition: the same however it was read, and another for any other history."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from belated.events import Record, Void, digest_of, encode
+from belated.exceptions import InvalidInput
+from belated.journals import MemoryJournal
+from belated.journals.chain import LINK, Chain, Head
+
+
+def record(position: int, stamp: int = 7, name: str | None = None) -> Record:
+    """One as a store gives it."""
+    event = Void(name or f"id {position}", 5)
+    return Record(0, position, stamp, event, digest_of(encode(event)))
+
+
+def head(records: list[Record]) -> bytes:
+    """All at once."""
+    chain = Chain()
+    chain.add(records)
+    return chain.head
+
+
+STORED = [record(n) for n in range(1, 3 * LINK)]
+
+
+@given(st.lists(st.integers(0, len(STORED)), max_size=6))
+def test_pages_make_no_difference(cuts: list[int]) -> None:
+    """Wherever they end: within a link, with it, or beyond several."""
+    chain, start = Chain(), 0
+    for cut in [*sorted(cuts), len(STORED)]:
+        chain.add(STORED[start:cut])
+        start = cut
+    assert chain.head == head(STORED)
+    assert chain.position == len(STORED)
+
+
+@given(st.sets(st.integers(1, 5 * LINK), min_size=1, max_size=30), st.integers(0, 30))
+def test_gaps(positions: set[int], cut: int) -> None:
+    """Positions count, not only the order; and pages make no difference."""
+    records = [record(n, name="same") for n in sorted(positions)]
+    chain = Chain()
+    chain.add(records[:cut])
+    chain.add(records[cut:])
+    assert chain.head == head(records)
+    for n in range(len(records)):
+        moved = [*records]
+        moved[n] = record(moved[n].position + 1, name="same")
+        if n + 1 == len(records) or moved[n].position < records[n + 1].position:
+            assert head(moved) != head(records)
+
+
+@pytest.mark.parametrize("place", [0, 1, LINK - 1, LINK, 2 * LINK + 5, len(STORED) - 1])
+def test_any_other_history_has_another_head(place: int) -> None:
+    """A stamp, an event, a record that is missing, two that are swapped, a cut."""
+    before = head(STORED)
+    one = STORED[place]
+    for other in (record(one.position, stamp=8), record(one.position, name="other")):
+        assert head([*STORED[:place], other, *STORED[place + 1 :]]) != before
+    assert head([*STORED[:place], *STORED[place + 1 :]]) != before
+    assert head(STORED[:place]) != before
+    if place:
+        last = STORED[place - 1]
+        swapped = [
+            Record(0, last.position, 7, one.event, one.digest),
+            Record(0, one.position, 7, last.event, last.digest),
+        ]
+        assert head([*STORED[: place - 1], *swapped, *STORED[place + 1 :]]) != before
+
+
+class _Log(MemoryJournal):
+    """Gives stored records."""
+
+    def read(self, partition: int, after: int, limit: int) -> list[Record]:
+        self.asked = limit
+        return STORED[after : after + limit]
+
+
+@pytest.mark.parametrize("position", [0, 1, LINK, LINK + 1, 2 * LINK, 2 * LINK + 9])
+def test_it_goes_on_from_a_snapshot(position: int) -> None:
+    """No more than a link is read again; and another head is refused."""
+    chain = Chain()
+    chain.add(STORED[:position])
+    log = _Log()
+    again = Chain.resume(chain.pack(), log, 0, position)
+    assert again is not None
+    assert position == 0 or log.asked <= LINK
+    assert again.head == chain.head
+    for one in (again, chain):
+        one.add(STORED[position:])
+    assert again.head == chain.head
+    if position:
+        assert Chain.resume(bytes(64), log, 0, position) is None
+        assert Chain.resume(chain.pack(), log, 0, len(STORED) + 1) is None
+
+
+def test_without_digests_there_is_no_head() -> None:
+    """And what was last is known all the same."""
+    chain = Chain()
+    chain.add([Record(0, 1, 7, Void("a", 5))])
+    assert (chain.head, chain.pack(), chain.position) == (b"", b"", 1)
+    assert Head.of([chain, Chain()]).digest == b""
+
+
+@pytest.mark.parametrize("text", ["", "5", "5:zz", "5:00", f"-1:{'0' * 64}", f"x:{'0' * 64}"])
+def test_a_text_that_is_no_head_is_refused(text: str) -> None:
+    """With what to do."""
+    with pytest.raises(InvalidInput, match="journal verify"):
+        Head.parse(text)
