@@ -41,6 +41,7 @@ class PublishedModel(msgspec.Struct, frozen=True, array_like=True):
         decided: the root that counts pending decisions too.
         counted: the root of what has arrived in the metric of the policy; empty where it is
             ``observed``.
+        head: names all records it has learned from; empty if the journal stores no digests.
 
     >>> from belated import Bernoulli, DelayedUCB
     >>> policy = DelayedUCB(2, Bernoulli())
@@ -63,10 +64,18 @@ class PublishedModel(msgspec.Struct, frozen=True, array_like=True):
     observed: bytes
     decided: bytes
     counted: bytes = b""
+    head: str = ""
 
     @classmethod
     def of(
-        cls, model: Model, policy: Policy, *, positions: Sequence[int], version: int, at: int
+        cls,
+        model: Model,
+        policy: Policy,
+        *,
+        positions: Sequence[int],
+        version: int,
+        at: int,
+        head: str = "",
     ) -> Self:
         """The model as it is now."""
         return cls(
@@ -82,6 +91,7 @@ class PublishedModel(msgspec.Struct, frozen=True, array_like=True):
             observed=_bytes(model.observed),
             decided=_bytes(model.decided),
             counted=b"" if model.counted is None else _bytes(model.counted),
+            head=head,
         )
 
     def model(self, policy: Policy, *, kernels: Kernels | None = None) -> Model:

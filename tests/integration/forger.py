@@ -85,10 +85,10 @@ class PostgresForger:
     """In a database."""
 
     def __init__(self, dsn: str, bandit: str) -> None:
-        connection: psycopg.Connection[Any] = psycopg.connect(dsn, autocommit=True)
-        self._connection: Any = connection
+        self._connection = psycopg.connect(dsn, autocommit=True)
         find = "SELECT number FROM belated.bandit WHERE name = %s"
-        ((self._number,),) = self._connection.execute(find, (bandit,)).fetchall()
+        found: Any = self._connection.execute(find, (bandit,)).fetchone()
+        self._number: int = found[0]
 
     def rows(self) -> list[Row]:
         """Return all records."""

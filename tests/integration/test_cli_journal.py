@@ -32,6 +32,7 @@ from belated.exceptions import InvalidInput
 from belated.families import Family
 from belated.ids import key_of, partition_of
 from belated.journals import Journal, MemoryJournal, Snapshot, SQLiteJournal
+from belated.journals.chain import Chain
 from belated.learner.fold import Fold
 from belated.policies import Greedy
 from belated.testing import ManualClock
@@ -131,7 +132,10 @@ def used_journal(path: Path, partitions: int = 2, rounds: int = 150) -> str:
             journal.import_records(records)
             snapshot = memory.load(partition)
             assert snapshot is not None
-            journal.save(snapshot)
+            chain = Chain()  # memory has none
+            chain.add(journal.read(partition, 0, snapshot.position))
+            pieces = snapshot.pieces | {"chain": chain.pack()}
+            journal.save(msgspec.structs.replace(snapshot, pieces=pieces))
     return bandit.digest
 
 
@@ -760,7 +764,9 @@ class TestExportAndImport:
             "recorded": START,
             "until": 9,
         }
-        assert json.loads(lines[3]) == {"kind": "end", "records": 2}
+        end = json.loads(lines[3])
+        head = json.loads(said(capsys, "verify", path, "--json"))["head"]
+        assert end == {"kind": "end", "records": 2, "head": head}
 
     def test_an_empty_journal(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         """Nothing goes over, and it is a journal."""
@@ -799,6 +805,13 @@ class TestExportAndImport:
             "unknown field": [head, altered(reward, note=1), *lines[reward + 1 :], end],
             "upgrade belated": [head.replace('"format":2', '"format":3'), *lines, end],
             "no exported journal": [*lines, end],
+            "was changed: its records": [
+                head,
+                *lines[:reward],
+                altered(reward, value=0.123),
+                *lines[reward + 1 :],
+                end,
+            ],
             "power of two": [head.replace('"partitions":2', '"partitions":3'), *lines, end],
         }
         for message, text in wrong.items():
@@ -870,7 +883,8 @@ def exported_slowly(journal: Journal) -> Iterator[Record]:
     """The records an export would write, one by one."""
     from belated.cli.journal.export import in_order
 
-    return in_order(journal, [journal.end(p) for p in range(journal.partitions)])
+    ends = [journal.end(p) for p in range(journal.partitions)]
+    return in_order(journal, ends, [Chain() for _ in ends])
 
 
 def key_partition(event: Event, partitions: int) -> int:

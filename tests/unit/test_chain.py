@@ -106,7 +106,7 @@ def test_without_digests_there_is_no_head() -> None:
     assert Head.of([chain, Chain()]).digest == b""
 
 
-@pytest.mark.parametrize("text", ["", "5", "5:zz", "5:00", f"-1:{'0' * 64}", f"x:{'0' * 64}"])
+@pytest.mark.parametrize("text", ["", "5", "5:zz", "5:00", f"-1:{'0' * 48}", f"x:{'0' * 48}"])
 def test_a_text_that_is_no_head_is_refused(text: str) -> None:
     """With what to do."""
     with pytest.raises(InvalidInput, match="journal verify"):

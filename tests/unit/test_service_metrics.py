@@ -69,7 +69,7 @@ def learner() -> LearningService:
     ]
     fold.take_all(0, page)
     found.fold, found.lag, found.delays = fold, 0.01, Histogram(DELAYS)
-    found.history_changes = 0
+    found.history_changes, found.head = 0, "4:abc"
     found.lags, found.fits = Histogram(SECONDS), Histogram(SECONDS)
     found.lags.add(0.03)
     found.fits.add(1.5)

@@ -25,7 +25,8 @@ from belated.journals.log import Log
 #: Positions of a link: a head can be checked by reading no more records than these.
 LINK = 1_024
 
-_SIZE = 32
+# Bytes of a link, and of a head that people are told: it fits into a line.
+_SIZE, _TOLD = 32, 24
 _NOTHING = bytes(_SIZE)
 _ENTRY = 8 + _SIZE
 _entry = Struct(f"<q{_SIZE}s").pack
@@ -140,6 +141,11 @@ class Chain:
         return chain if same else None
 
 
+def join_heads(heads: Iterable[bytes]) -> bytes:
+    """Return what names the heads of several partitions, in their order."""
+    return blake2b(b"".join(heads), digest_size=_TOLD).digest()
+
+
 class Head(msgspec.Struct, frozen=True):
     """The heads of all partitions of a journal as one, and the positions they were taken at.
 
@@ -151,7 +157,7 @@ class Head(msgspec.Struct, frozen=True):
         digest: Names all records up to there.
 
     >>> str(Head.of([Chain()]))[:10]
-    '0:c6b485da'
+    '0:1100ba69'
     >>> Head.parse(str(Head.of([Chain()]))) == Head.of([Chain()])
     True
     """
@@ -164,7 +170,7 @@ class Head(msgspec.Struct, frozen=True):
         """Return the head of some chains; its digest is empty if they have none."""
         found = list(chains)
         heads = [chain.head for chain in found]
-        digest = blake2b(b"".join(heads), digest_size=_SIZE).digest() if all(heads) else b""
+        digest = join_heads(heads) if all(heads) else b""
         return cls(tuple(chain.position for chain in found), digest)
 
     def __str__(self) -> str:
@@ -180,7 +186,7 @@ class Head(msgspec.Struct, frozen=True):
         try:
             positions, digest = text.strip().split(":")
             head = cls(tuple(map(int, positions.split(","))), bytes.fromhex(digest))
-            if len(head.digest) != _SIZE or min(head.positions) < 0:
+            if len(head.digest) != _TOLD or min(head.positions) < 0:
                 raise ValueError
         except ValueError:
             message = f"{text!r} is no head: copy one that `belated journal verify` printed"

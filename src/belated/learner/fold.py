@@ -221,6 +221,7 @@ class Fold:
             positions=self.positions,
             version=self.version,
             at=at,
+            head=str(head) if (head := self.head).digest else "",
         )
 
     def entry(self, id: str) -> DecisionStatus | None:

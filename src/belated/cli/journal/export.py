@@ -17,13 +17,15 @@ from pathlib import Path
 from typing import BinaryIO
 
 import msgspec
+from msgspec.structs import replace
 
 from belated.cli.journal.address import add_address, opened, pages
 from belated.cli.journal.lines import FORMAT, End, Header, line_of
 from belated.cli.progress import Progress
-from belated.events import Record
+from belated.events import Record, digest_of, encode
 from belated.exceptions import InvalidInput
 from belated.journals import Journal
+from belated.journals.chain import Chain, Head
 
 EXAMPLE = "belated journal export sqlite:///offers.db | gzip > offers.jsonl.gz"
 
@@ -64,27 +66,34 @@ def run(options: argparse.Namespace) -> int:
 def write(journal: Journal, header: Header, output: BinaryIO) -> None:
     """Write all records there are by now."""
     ends = [journal.end(partition) for partition in range(journal.partitions)]
+    chains = [Chain() for _ in ends]
     encoder = msgspec.json.Encoder()
     output.write(encoder.encode(header) + b"\n")
     count, lines = 0, []
     with Progress("exported", sum(ends)) as progress:
-        for record in in_order(journal, ends):
+        for record in in_order(journal, ends, chains):
             lines.append(line_of(record))
             if len(lines) == BATCH:
                 output.write(encoder.encode_lines(lines))
                 progress.step(BATCH)
                 count += BATCH
                 lines.clear()
-    output.write(encoder.encode_lines([*lines, End(count + len(lines))]))
+    end = End(count + len(lines), str(Head.of(chains)))
+    output.write(encoder.encode_lines([*lines, end]))
     output.flush()
 
 
-def in_order(journal: Journal, ends: list[int]) -> Iterator[Record]:
-    """The records of all partitions, by when they were recorded."""
-    streams = [_records(journal, partition, end) for partition, end in enumerate(ends)]
+def in_order(journal: Journal, ends: list[int], chains: list[Chain]) -> Iterator[Record]:
+    """The records of all partitions, by when they were recorded; they are chained on the way."""
+    streams = [
+        _records(journal, partition, end, chain)
+        for partition, (end, chain) in enumerate(zip(ends, chains, strict=True))
+    ]
     return merge(*streams, key=attrgetter("recorded"))
 
 
-def _records(journal: Journal, partition: int, end: int) -> Iterator[Record]:
+def _records(journal: Journal, partition: int, end: int, chain: Chain) -> Iterator[Record]:
     for page in pages(journal, partition, end):
+        # Of the bytes that an import will make of the lines.
+        chain.add([replace(one, digest=digest_of(encode(one.event))) for one in page])
         yield from page

@@ -39,10 +39,11 @@ import msgspec
 from belated.cli.journal.lines import FORMAT, End, Header, read_header, read_line, record_of
 from belated.cli.progress import Progress
 from belated.cli.text import several
-from belated.events import Decision, Opaque, Record, Settled, encode
+from belated.events import Decision, Opaque, Record, Settled, digest_of, encode
 from belated.exceptions import InvalidInput, UnsupportedFormat
 from belated.ids import check_partitions
 from belated.journals import open_store, split_address
+from belated.journals.chain import Chain, Head
 
 EXAMPLE = "belated journal import offers.jsonl sqlite:///new.db --partitions 4"
 
@@ -99,6 +100,7 @@ class Lines:
         self._name = name
         self.header = self._header()
         self.count = 0
+        self._chains = [Chain() for _ in range(self.header.partitions)]
 
     def __iter__(self) -> Iterator[Record]:
         positions = [0] * self.header.partitions
@@ -110,7 +112,7 @@ class Lines:
                     self._check_end(number, line)
                     return
                 record = record_of(line)
-                encode(record.event)  # whatever cannot be written is found here, with its line
+                data = encode(record.event)  # what cannot be written is found here, with its line
             except (msgspec.MsgspecError, ValueError, OverflowError) as error:
                 raise self._wrong(number, str(error)) from None
             if record.partition not in range(len(positions)):
@@ -122,6 +124,8 @@ class Lines:
             positions[record.partition] = record.position
             stamp = record.recorded
             self.count += 1
+            named = msgspec.structs.replace(record, digest=digest_of(data))
+            self._chains[record.partition].add((named,))
             yield record
         message = f"{self._name} is cut off: its last line does not say that it is the end"
         raise InvalidInput(message, self._name)
@@ -142,6 +146,12 @@ class Lines:
     def _check_end(self, number: int, line: End) -> None:
         if line.records != self.count:
             message = f"{line.records} records were written, and {self.count} are here"
+            raise InvalidInput(message, number)
+        if line.head and line.head != str(found := Head.of(self._chains)):
+            message = (
+                f"{self._name} was changed: its records have the head {found}, and {line.head} was "
+                "exported"
+            )
             raise InvalidInput(message, number)
         for after, text in self._source:
             if text.strip():

@@ -1,7 +1,8 @@
 """A journal as text: JSON lines that give back exactly the events they were made of.
 
 The first line is the header, the last one says how many records there were, so that a file that
-was cut off is noticed. Between them is one line for each record, in the order of ``recorded``: who
+was cut off is noticed; and the head of the journal, so that one that was changed is noticed too.
+Between them is one line for each record, in the order of ``recorded``: who
 reads them need not sort. ``kind`` tells the lines apart; what else a line holds are the fields of
 its event, but for those that have their default. The numbers of a row are written as the float64
 that equals each float32.
@@ -34,10 +35,18 @@ class Header(msgspec.Struct, tag_field="kind", tag="journal", frozen=True):
     identity: dict[str, str] | None = None
 
 
-class End(msgspec.Struct, tag_field="kind", tag="end", frozen=True, forbid_unknown_fields=True):
-    """The last line: how many records stand above."""
+class End(
+    msgspec.Struct,
+    tag_field="kind",
+    tag="end",
+    frozen=True,
+    forbid_unknown_fields=True,
+    omit_defaults=True,
+):
+    """The last line: how many records stand above, and the head that names them all."""
 
     records: int
+    head: str = ""
 
 
 class Line(

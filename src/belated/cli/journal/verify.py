@@ -1,6 +1,10 @@
 """``belated journal verify``: check every record, and the snapshots against them.
 
-Every record is read, which checks its checksum, and folded from scratch. The same is done once
+Every record is read, which checks its checksum; its digest is made anew of its bytes; and all are
+chained. The heads of the chains are printed: keep them elsewhere, and give them with ``--expect``
+at any later time. Then also what was changed by someone who made the checksums anew is found.
+
+Every record is folded from scratch. The same is done once
 more from the snapshots on, with the records behind them: decisions by state, the digest of all of
 them and what is waited for must be equal, sums equal to 1e-9, and the estimates within 1e-6
 posterior standard deviations.
@@ -15,7 +19,7 @@ from __future__ import annotations
 import argparse
 import math
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any
@@ -23,6 +27,7 @@ from typing import Any
 import msgspec
 
 from belated.cli.journal.address import PAGE, add_address, opened
+from belated.cli.journal.heads import Heads
 from belated.cli.journal.identity import dim_of, family_of
 from belated.cli.options import add_json, add_semantics, semantics
 from belated.cli.progress import Progress
@@ -30,6 +35,7 @@ from belated.cli.text import pairs, several, wrapped
 from belated.events import Opaque, Record
 from belated.exceptions import CorruptEvent, CorruptJournal, InvalidInput, SnapshotWarning
 from belated.journals import Journal, StoredBandit
+from belated.journals.stored import StoredJournal
 from belated.learner import Fold, same_sums
 from belated.policies import Greedy
 from belated.rewards import Rewards, retention_us
@@ -53,6 +59,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_address(parser)
     add_json(parser)
     add_semantics(parser)
+    parser.add_argument(
+        "--expect",
+        metavar="HEAD",
+        action="append",
+        default=[],
+        help="a head that an earlier `verify`, an export or a model told: the records up to it "
+        "must still be those (repeatable)",
+    )
 
 
 def run(options: argparse.Namespace) -> int:
@@ -60,7 +74,7 @@ def run(options: argparse.Namespace) -> int:
     rewards = semantics(options)
     retention = retention_us(options.retention, rewards)
     with opened(options.address) as (journal, bandit):
-        report = verify(journal, bandit, rewards, retention)
+        report = verify(journal, bandit, rewards, retention, options.expect)
     if options.json:
         print(msgspec.json.encode(report.as_dict()).decode())
     else:
@@ -82,6 +96,8 @@ class Report:
         compared: how many snapshots were compared.
         counts: decisions by state.
         digest: of all decisions.
+        head: of the journal, names all its records.
+        heads: of each partition.
     """
 
     bandit: str
@@ -93,6 +109,8 @@ class Report:
     compared: int = 0
     counts: dict[str, int] | None = None
     digest: str | None = None
+    head: str = ""
+    heads: list[str] = field(default_factory=list)
 
     @property
     def status(self) -> str:
@@ -109,10 +127,17 @@ class Report:
 
 
 def verify(
-    journal: Journal, bandit: StoredBandit, rewards: Rewards, retention: int | None
+    journal: Journal,
+    bandit: StoredBandit,
+    rewards: Rewards,
+    retention: int | None,
+    expected: Sequence[str] = (),
 ) -> Report:
     """Read it all, and compare."""
     report = Report(bandit.name)
+    heads = Heads(journal.partitions, expected)
+    if isinstance(journal, StoredJournal):
+        journal.checks_digests = True
     folds: _Folds | None = None
     if bandit.identity is None:
         report.notes.append("no bandit has used this journal yet: only its records were checked")
@@ -136,7 +161,9 @@ def verify(
         held: AbstractContextManager[None] = nullcontext() if folds is None else folds.held()
         with Progress("verified", sum(ends)) as progress, held:
             for partition, end in enumerate(ends):
-                _read(journal, partition, end, folds, report, progress)
+                _read(journal, partition, end, folds, heads, report, progress)
+        report.damage += heads.differences()
+        report.head, report.heads = heads.whole, heads.each
         if folds is not None and not report.damage:
             folds.compare()
     report.differences += [
@@ -150,6 +177,7 @@ def _read(
     partition: int,
     end: int,
     folds: _Folds | None,
+    heads: Heads,
     report: Report,
     progress: Progress,
 ) -> None:
@@ -169,6 +197,7 @@ def _read(
             continue
         if not page:
             return
+        heads.add(partition, page)
         if folds is not None and not report.damage:
             for record in page:
                 folds.take(record)
@@ -295,6 +324,9 @@ def _text(report: Report) -> str:
         total = f"{sum(report.counts.values()):,}"
         items.append(("decisions", f"{total}: {', '.join(states)}" if states else total))
         items.append(("digest", report.digest or ""))
+    items.append(("head", report.head))
+    if len(report.heads) > 1:
+        items += [("", one) for one in report.heads]
     lines = [pairs(items), *(wrapped(f"note: {note}", "  ") for note in report.notes)]
     found = report.damage or report.differences or report.not_compared
     heads = {

@@ -33,6 +33,9 @@ from belated.service.runtime import Runtime, ThreadRuntime
 
 #: Seconds between two models that differ, between two that do not, and between two snapshots.
 PUBLISH, ALIVE, SNAPSHOT = 0.1, 5.0, 30.0
+#: Seconds between two heads of the journal that are told: often enough to be kept elsewhere, and
+#: not so often that those who keep metrics have a new series at every look.
+HEAD = 3600.0
 #: Seconds between two looks at the journal's clock.
 CLOCK = 1.0
 #: Records folded before anything else is looked at.
@@ -92,6 +95,9 @@ class LearningService:
         # What the journal's clock said, and when: that of this machine may be wrong, and jump.
         self._said, self._said_at = 0, -math.inf
         self._publish_at = self._save_at = 0.0
+        #: A head of the journal, taken once an hour; empty before the first.
+        self.head = ""
+        self._head_at = -math.inf
         self._published = -1
         self._floor: list[int] = []
         self._fitter = runtime.start_background("belated fit")
@@ -260,6 +266,10 @@ class LearningService:
         self.coordination.publish(model.write(), self.epoch)
         self._published = fold.version
         self._publish_at = now + PUBLISH
+        if model.head and now >= self._head_at + HEAD:
+            self.head, self._head_at = model.head, now
+            extra = {"bandit": self.journal.bandit, "head": model.head}
+            log.info("the journal has this head", extra=extra)
 
     def _save(self, fold: Fold) -> None:
         now = self._monotonic()

@@ -184,6 +184,11 @@ OF_LEARNERS = (
         lambda learner: learner.fits,
     ),
     _of_learner(
+        _GAUGE, "belated_journal_head_info",
+        "1 for the head of the journal, taken once an hour: `journal verify --expect` checks it.",
+        lambda learner: {learner.head: 1.0} if learner.leads() and learner.head else {}, "head",
+    ),
+    _of_learner(
         _COUNTER, "belated_history_changes",
         "Times at which records that were folded were gone from the journal, or others.",
         lambda learner: learner.history_changes,

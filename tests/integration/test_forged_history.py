@@ -1,0 +1,207 @@
+"""Whoever changes a stored journal, and makes checksums and digests anew, is found by the head."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Callable
+from contextlib import closing
+from datetime import timedelta
+
+import msgspec
+import numpy as np
+import pytest
+
+from belated import Bernoulli, Explicit
+from belated.cli.journal.verify import verify
+from belated.cli.main import main
+from belated.events import Decision, Event, Reward, Void, decode, digest_of, encode
+from belated.ids import new_id
+from belated.journals import SQLiteStore, Store
+from belated.journals.identity import identify
+from tests.integration.damage import meddle
+from tests.integration.forger import Row, forger, stored
+
+REWARDS = Explicit(timedelta(days=1))
+PARTITIONS = 2
+
+
+def some(rng: np.random.Generator, count: int) -> list[Event]:
+    """Decisions with their rewards."""
+    events: list[Event] = []
+    for _ in range(count):
+        id, x = new_id(5), rng.random(2, dtype=np.float32)
+        events += [Decision(id, 5, 0, 0, x, 0.5, 1.0, 0), Reward(id, 6, float(rng.integers(2)))]
+    return events
+
+
+def numbered(rows: list[Row]) -> list[Row]:
+    """The same without gaps."""
+    ends = [0] * PARTITIONS
+    placed = []
+    for one in rows:
+        ends[one.partition] += 1
+        placed.append(one._replace(position=ends[one.partition]))
+    return placed
+
+
+def one_of(rng: np.random.Generator, rows: list[Row]) -> int:
+    """A place among them."""
+    return int(rng.integers(len(rows)))
+
+
+def change(rng: np.random.Generator, rows: list[Row]) -> list[Row]:
+    """Another value, mean, or time."""
+    n = one_of(rng, rows)
+    event = decode(rows[n].event)
+    if isinstance(event, Reward):
+        other: Event = msgspec.structs.replace(event, value=1.0 - event.value)
+    else:
+        other = msgspec.structs.replace(event, at=7)
+    return [*rows[:n], rows[n]._replace(event=encode(other)), *rows[n + 1 :]]
+
+
+def restamp(rng: np.random.Generator, rows: list[Row]) -> list[Row]:
+    """Another stamp."""
+    n = one_of(rng, rows)
+    stamp = rows[n].recorded + int(rng.choice([-1, 1]))
+    return [*rows[:n], rows[n]._replace(recorded=stamp), *rows[n + 1 :]]
+
+
+def remove(rng: np.random.Generator, rows: list[Row]) -> list[Row]:
+    """One is gone, and those behind it close the gap, or do not."""
+    n = one_of(rng, rows)
+    left = [*rows[:n], *rows[n + 1 :]]
+    return numbered(left) if rng.random() < 0.5 else left
+
+
+def add(rng: np.random.Generator, rows: list[Row]) -> list[Row]:
+    """One more, before another."""
+    n = one_of(rng, rows)
+    more = rows[n]._replace(event=encode(Void("forged", 5)))
+    return numbered([*rows[:n], more, *rows[n:]])
+
+
+def swap(rng: np.random.Generator, rows: list[Row]) -> list[Row]:
+    """Two events of a partition, their stamps with them or not."""
+    n = one_of(rng, rows)
+    others = [k for k, row in enumerate(rows) if row.partition == rows[n].partition and k != n]
+    k = others[int(rng.integers(len(others)))]
+    one, other, swapped = rows[n], rows[k], [*rows]
+    swapped[n], swapped[k] = one._replace(event=other.event), other._replace(event=one.event)
+    if rng.random() < 0.5:
+        swapped[n] = swapped[n]._replace(recorded=other.recorded)
+        swapped[k] = swapped[k]._replace(recorded=one.recorded)
+    return swapped
+
+
+def cut(rng: np.random.Generator, rows: list[Row]) -> list[Row]:
+    """The tail of a partition, or all of it."""
+    one = rows[one_of(rng, rows)]
+    gone = {(one.partition, n) for n in range(one.position, len(rows) + 1)}
+    return [row for row in rows if row[:2] not in gone]
+
+
+ATTACKS: list[Callable[[np.random.Generator, list[Row]], list[Row]]] = [
+    change, restamp, remove, add, swap, cut,
+]  # fmt: skip
+
+
+def test_every_forgery_is_found_by_the_head(
+    store: Store, address: str, bandit: str, full: bool
+) -> None:
+    """And nothing is reported where nothing was done, also after the journal has grown."""
+    rng = np.random.default_rng(11)
+    with (
+        store.journal(bandit, partitions=PARTITIONS) as journal,
+        closing(forger(store, address, bandit)) as meddler,
+    ):
+        identify(journal, family=repr(Bernoulli()), dim=2, features=None)
+        journal.append(some(rng, 15))
+        about = stored(store, bandit)
+
+        def found(*expected: str) -> list[str]:
+            return verify(journal, about, REWARDS, None, expected).damage
+
+        kept = verify(journal, about, REWARDS, None)
+        heads = [kept.head, *kept.heads]
+        journal.append(some(rng, 4))
+        true = meddler.rows()
+        covered = [row for row in true if row.position <= _taken_at(kept.heads)[row.partition]]
+        later = [row for row in true if row not in covered]
+        for n in range(5_000 if full else 50):
+            forged = ATTACKS[n % len(ATTACKS)](rng, covered)
+            if forged == covered:
+                continue
+            tail = [] if n % 3 else later  # whether the journal goes on behind it
+            placed = numbered(forged + tail) if n % 2 else forged + tail
+            if len({row[:2] for row in placed}) < len(placed):
+                placed = numbered(forged + tail)
+            meddler.replace(placed)
+            assert found(kept.head), (ATTACKS[n % len(ATTACKS)], n)
+            assert found(*kept.heads), (ATTACKS[n % len(ATTACKS)], n)
+            if n % 5 == 0:
+                meddler.replace(true)
+                assert found(*heads) == []
+        meddler.replace(true)
+        assert found(*heads) == []
+
+
+def _taken_at(heads: list[str]) -> list[int]:
+    return [int(head.partition("/")[2].partition(":")[0]) for head in heads]
+
+
+def test_a_record_that_is_not_what_its_digest_names(
+    store: Store, address: str, bandit: str
+) -> None:
+    """The checksum was made anew, and the digest left, so that a head would be as it was."""
+    rng = np.random.default_rng(2)
+    with store.journal(bandit, partitions=PARTITIONS) as journal:
+        journal.append(some(rng, 5))
+        about = stored(store, bandit)
+        with closing(forger(store, address, bandit)) as meddler:
+            rows = meddler.rows()
+            number = next(n for n, row in enumerate(rows) if row.event[2] == 3)
+            honest = digest_of(rows[number].event)
+            forged = change(np.random.default_rng(1), [rows[number]])
+            meddler.replace([*rows[:number], *forged, *rows[number + 1 :]])
+        statement = "UPDATE {} SET digest = {} WHERE digest = {}"
+        values = (honest, digest_of(forged[0].event))
+        if isinstance(store, SQLiteStore):
+            with sqlite3.connect(store.path) as connection:
+                connection.execute(statement.format("record", "?", "?"), values)
+        else:
+            meddle(address, statement.format("belated.record", "%s", "%s"), *values)
+        report = verify(journal, about, REWARDS, None)
+        place = f"partition {forged[0].partition}, position {forged[0].position}"
+        assert [place in one for one in report.damage] == [True]
+
+
+def test_the_command(
+    store: Store,
+    address: str,
+    bandit: str,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """It prints heads, checks them, and says what is wrong."""
+    where = f"{address}{'&' if '?' in address else '?'}bandit={bandit.replace(' ', '%20')}"
+
+    def said(*options: str, code: int = 0) -> str:
+        capsys.readouterr()
+        assert main(["journal", "verify", where, "--window", "1d", *options]) == code
+        return capsys.readouterr().out
+
+    with store.journal(bandit, partitions=PARTITIONS) as journal:
+        journal.append(some(np.random.default_rng(2), 20))
+        report = json.loads(said("--json"))
+        text = said("--expect", report["head"], "--expect", report["heads"][1])
+        assert report["head"] in text
+        assert all(one in text for one in report["heads"])
+        end = journal.end(1)
+    with closing(forger(store, address, bandit)) as meddler:
+        meddler.cut(1, end - 2)
+    lost = said("--expect", report["head"], code=1)
+    assert f"partition 1 ends at position {end - 2:,}" in " ".join(lost.split())
+    assert said("--expect", report["heads"][0])
+    for wrong in ("3", f"7/{report['heads'][0][2:]}", report["heads"][0][2:]):
+        assert main(["journal", "verify", where, "--window", "1d", "--expect", wrong]) == 2
