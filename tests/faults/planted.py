@@ -220,7 +220,9 @@ def second_decision_taken(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(
         SimulatedJournal,
         "append_unique",
-        lambda self, events, ids: Appended(self.append(events), {}),
+        lambda self, events, ids, requests=None: Appended(
+            self.append(events, requests=requests), {}
+        ),
     )
 
 
