@@ -16,9 +16,9 @@ import pytest
 
 from belated.decider import Decider
 from belated.decider.unapplied import UnappliedDecisions
-from belated.events import Reward, Settled
+from belated.events import Event, Reward, Settled
 from belated.journals import Journal
-from belated.journals.log import Appended
+from belated.journals.log import Appended, Requests
 from belated.journals.memory.coordination import MemoryCoordinationStore
 from belated.learner import Fold, LearnerAdapter
 from belated.ledger import Facts, Ledger, entries, entry_store, ledger, unmatched
@@ -226,6 +226,25 @@ def second_decision_taken(patch: pytest.MonkeyPatch) -> None:
     )
 
 
+def requests_of_others(patch: pytest.MonkeyPatch) -> None:
+    """In a commit of several, a decision gets what another one was chosen from."""
+    append = SimulatedJournal.append
+
+    def shifted(
+        self: SimulatedJournal,
+        events: Sequence[Event],
+        *,
+        recorded: Sequence[int] | None = None,
+        requests: Requests | None = None,
+    ) -> list[int]:
+        if requests and len(requests) > 1:
+            turned = list(requests.values())
+            requests = dict(zip(requests, turned[1:] + turned[:1], strict=True))
+        return append(self, events, recorded=recorded, requests=requests)
+
+    patch.setattr(SimulatedJournal, "append", shifted)
+
+
 def last_value_counts(patch: pytest.MonkeyPatch) -> None:
     """Of two values for one part and revision the later one replaces the first."""
     take = entries.take_reward
@@ -344,6 +363,7 @@ PLANTS: list[Plant] = [
     duplicate_unmatched_reward_counted,
     standing_decision_not_answered,
     second_decision_taken,
+    requests_of_others,
     last_value_counts,
     answer_before_the_commit,
     answers_mixed_up,

@@ -84,14 +84,15 @@ class KeptRequest(msgspec.Struct, frozen=True, eq=False):
         except (struct.error, msgspec.MsgspecError, ValueError) as error:
             raise CorruptEvent(f"not a request: {error}") from None
 
+    def to_dict(self) -> dict[str, Any]:
+        """The same in plain values."""
+        rows = None if self.rows is None else self.rows.tolist()
+        return msgspec.structs.asdict(self) | {"rows": rows}
+
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, KeptRequest) and self._parts() == other._parts()
+        return isinstance(other, KeptRequest) and self.to_dict() == other.to_dict()
 
     __hash__ = None  # type: ignore[assignment]  # a context need not be hashable
-
-    def _parts(self) -> tuple[object, ...]:
-        rows = None if self.rows is None else self.rows.tolist()
-        return self.share, self.actions, rows, self.context, self.records, self.propensities
 
 
 class _Body(msgspec.Struct, frozen=True, array_like=True, gc=False):

@@ -247,8 +247,7 @@ class Offered(msgspec.Struct, frozen=True, omit_defaults=True):
     @classmethod
     def of(cls, request: KeptRequest) -> Offered:
         """What is told of a request."""
-        parts = msgspec.structs.asdict(request)
-        return cls(**parts | {"rows": None if request.rows is None else request.rows.tolist()})
+        return cls(**request.to_dict())
 
 
 class DecisionDetails(msgspec.Struct, frozen=True, omit_defaults=True):
