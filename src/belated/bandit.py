@@ -8,12 +8,14 @@ import warnings
 import weakref
 from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
+from functools import partial
 from types import TracebackType
 from typing import Any, Self
 
 import numpy as np
 
-from belated.decider import MODES, UNIFORM, Decider, Mode, ParsedRequest, check_same
+from belated.decider import MODES, UNIFORM, Decider, Made, Mode, ParsedRequest
+from belated.decider.requests import check_same, parse_request, rows_of
 from belated.events import Activation, Decision, ModeChanged, Void
 from belated.exceptions import (
     FallbackWarning,
@@ -21,15 +23,16 @@ from belated.exceptions import (
     ReadOnly,
     RewardConflict,
 )
-from belated.features import Actions, Features, action_names
+from belated.features import Actions, Features
 from belated.ids import check_id
-from belated.inputs import Row, as_event_time, as_moment, as_rows
+from belated.inputs import Row, as_event_time, as_moment
 from belated.journals import Journal, MemoryJournal, open_journal
 from belated.journals.arrivals import route, system_clock
 from belated.journals.identity import identify
 from belated.kernels import Kernels
 from belated.learner import Fold, FoldView, Follower, LiveModel
 from belated.ledger.receipts import Receipt
+from belated.ledger.requests import Keep, check_keep
 from belated.policies import Policy
 from belated.rewards import Rewards, check_default, check_semantics, reported_reward, retention_us
 from belated.tuning import USUAL, Tuning
@@ -54,6 +57,9 @@ class Bandit(FoldView):
         clock: gives microseconds since 1970; the system's if None.
         baseline: how to choose if the mode says so, or the policy fails: the name of an action,
             ``"first"`` or ``"uniform"``.
+        keep_requests: share of the decisions whose request is kept in the journal: what they were
+            chosen from. "auto": all, but of those above 4 KiB as many as take 4 KiB on average; 0:
+            none. A context or a row can be personal data: see ``docs/howto/requests.md``.
         kernels: to use instead of the best available.
         tuning: sizes that only tests change.
 
@@ -83,6 +89,7 @@ class Bandit(FoldView):
         seed: int | np.random.Generator | None = None,
         clock: Callable[[], int] | None = None,
         baseline: int | str = UNIFORM,
+        keep_requests: Keep = "auto",
         kernels: Kernels | None = None,
         tuning: Tuning = USUAL,
     ) -> None:
@@ -97,6 +104,10 @@ class Bandit(FoldView):
         self.features = features
         self.retention = retention
         self._retention = retention_us(retention, rewards)
+        self._keep = check_keep(keep_requests)
+        self._parse = partial(
+            parse_request, dim=policy.dim, features=features, keeps=self._keep != 0.0
+        )
         self._clock = clock or system_clock
         if journal is None:
             journal = MemoryJournal(clock=clock)
@@ -137,6 +148,7 @@ class Bandit(FoldView):
             LiveModel(fold, kernels=self._kernels),
             partitions=self.journal.partitions,
             baseline=baseline,
+            keep_requests=self._keep,
             tuning=self._tuning,
         )
         self._follower = Follower(fold, self.journal, self._clock, self._decider)
@@ -171,9 +183,9 @@ class Bandit(FoldView):
                 known = self._known(id)
                 if known is not None:
                     return self._again(known, rows, actions)
-            request, table = self._read(rows, actions, id, activated)
-            (event,) = self._choose([request], table)
-            status = self._follower.append_one(event, only=id)
+            request, table = self._parse(rows, actions, id=id, activated=activated)
+            (event,), kept = self._choose([request], table)
+            status = self._follower.append_one(event, only=id, request=kept.get(0))
             if status == "conflict":  # another process was faster
                 return self._again(self.journal.decisions([event.id])[event.id], rows, actions)
             return event
@@ -190,36 +202,16 @@ class Bandit(FoldView):
             parsed, tables = [], []
             for request in requests:
                 rows, actions = request if self.features is not None else (request, None)
-                one, table = self._read(rows, actions, None, activated)
+                one, table = self._parse(rows, actions, activated=activated)
                 parsed.append(one)
                 tables.append(table)
             if not parsed:
                 return []
-            made = self._choose(parsed, np.concatenate(tables))
-            self._follower.append(made)
+            made, kept = self._choose(parsed, np.concatenate(tables))
+            self._follower.append(made, kept)
             return made
 
-    def _read(
-        self, rows: Any, actions: Actions | None, id: str | None, activated: bool
-    ) -> tuple[ParsedRequest, Row]:
-        if type(activated) is not bool:
-            raise InvalidInput(f"activated is {activated!r}: True or False was expected", activated)
-        table = self._rows(rows, actions)
-        count = len(table)
-        if not count:
-            raise InvalidInput(f"rows has shape {table.shape}: at least one row was expected", rows)
-        names = None if actions is None else action_names(actions, count)
-        return ParsedRequest(count, names, id, activated=activated), table
-
-    def _rows(self, rows: Any, actions: Actions | None) -> Row:
-        """Return the rows as float32: a replay sees the same numbers."""
-        if self.features is None:
-            return as_rows(rows, self.policy.dim)
-        if actions is None:
-            raise InvalidInput("actions are missing: which ones are offered?", actions)
-        return self.features.rows(rows, actions)
-
-    def _choose(self, requests: Sequence[ParsedRequest], table: Row) -> list[Decision]:
+    def _choose(self, requests: Sequence[ParsedRequest], table: Row) -> Made:
         decider = self._decider
         if decider.mode == "off":  # it may have been switched on elsewhere
             self._read_new()
@@ -245,7 +237,7 @@ class Bandit(FoldView):
 
     def _again(self, known: Decision, rows: Any, actions: Actions | None) -> Decision:
         """A retry gets the decision that was made; another decision under its id is refused."""
-        check_same(known, self._rows(rows, actions))
+        check_same(known, rows_of(rows, actions, self.policy.dim, self.features))
         return known
 
     # --- rewards -------------------------------------------------------------------------------

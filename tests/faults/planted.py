@@ -16,9 +16,9 @@ import pytest
 
 from belated.decider import Decider
 from belated.decider.unapplied import UnappliedDecisions
-from belated.events import Reward, Settled
+from belated.events import Event, Reward, Settled
 from belated.journals import Journal
-from belated.journals.log import Appended
+from belated.journals.log import Appended, Requests
 from belated.journals.memory.coordination import MemoryCoordinationStore
 from belated.learner import Fold, LearnerAdapter
 from belated.ledger import Facts, Ledger, entries, entry_store, ledger, unmatched
@@ -220,8 +220,29 @@ def second_decision_taken(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(
         SimulatedJournal,
         "append_unique",
-        lambda self, events, ids: Appended(self.append(events), {}),
+        lambda self, events, ids, requests=None: Appended(
+            self.append(events, requests=requests), {}
+        ),
     )
+
+
+def requests_of_others(patch: pytest.MonkeyPatch) -> None:
+    """In a commit of several, a decision gets what another one was chosen from."""
+    append = SimulatedJournal.append
+
+    def shifted(
+        self: SimulatedJournal,
+        events: Sequence[Event],
+        *,
+        recorded: Sequence[int] | None = None,
+        requests: Requests | None = None,
+    ) -> list[int]:
+        if requests and len(requests) > 1:
+            turned = list(requests.values())
+            requests = dict(zip(requests, turned[1:] + turned[:1], strict=True))
+        return append(self, events, recorded=recorded, requests=requests)
+
+    patch.setattr(SimulatedJournal, "append", shifted)
 
 
 def last_value_counts(patch: pytest.MonkeyPatch) -> None:
@@ -342,6 +363,7 @@ PLANTS: list[Plant] = [
     duplicate_unmatched_reward_counted,
     standing_decision_not_answered,
     second_decision_taken,
+    requests_of_others,
     last_value_counts,
     answer_before_the_commit,
     answers_mixed_up,

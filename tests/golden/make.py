@@ -31,6 +31,7 @@ from belated.events import (
 from belated.exceptions import JournalUnavailable
 from belated.journals import Journal, MemoryJournal, SpoolJournal, SQLiteJournal
 from belated.journals.identity import identify
+from belated.journals.log import Requests
 from belated.learner.fold import Fold
 from belated.published import PublishedModel
 from belated.rewards import Rewards
@@ -103,7 +104,11 @@ class _Away(MemoryJournal):
     """Takes nothing, so that all goes to the spool."""
 
     def append(
-        self, events: Sequence[Event], *, recorded: Sequence[int] | None = None
+        self,
+        events: Sequence[Event],
+        *,
+        recorded: Sequence[int] | None = None,
+        requests: Requests | None = None,
     ) -> list[int]:
         raise JournalUnavailable("gone")
 

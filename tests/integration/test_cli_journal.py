@@ -13,7 +13,7 @@ import msgspec
 import numpy as np
 import pytest
 
-from belated import Bandit, Bernoulli, DefaultAfter, DelayedUCB, Explicit, Gaussian, Poisson
+from belated import Bandit, Bernoulli, DefaultAfter, DelayedUCB, Explicit, Gaussian, PerArm, Poisson
 from belated.cli.journal.address import pages
 from belated.cli.journal.identity import family_of
 from belated.cli.main import JOURNAL, main
@@ -430,6 +430,37 @@ class TestEntry:
             ("activation", "activated"),
         ]
 
+    def test_shows_what_it_was_chosen_from(
+        self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        """Rows with their names and probabilities; or the context; nothing if it was not kept."""
+        path = tmp_path / "offers.db"
+        policies = DelayedUCB(4, Bernoulli(), floor=0.5), DelayedUCB(4, Bernoulli())
+        features = PerArm(["blue", "red"], context=["age"])
+        where = f"sqlite:///{path}?bandit=rows"
+        with Bandit(policy=policies[0], rewards=Explicit(), journal=where) as bandit:
+            bandit.decide(np.eye(4)[:3], ["blue", "red", 7], id="a")
+        where = f"sqlite:///{path}?bandit=features"
+        with Bandit(
+            policy=policies[1], rewards=Explicit(), journal=where, features=features
+        ) as bandit:
+            bandit.decide({"age": 3.0}, {"blue": {"size": 5}, "red": None}, id="a")
+        where = f"sqlite:///{path}?bandit=none"
+        with Bandit(
+            policy=policies[1], rewards=Explicit(), journal=where, keep_requests=0
+        ) as bandit:
+            bandit.decide(np.eye(4), id="a")
+        rows, context, none = (
+            said(capsys, "show", "a", f"sqlite:///{path}?bandit={name}")
+            for name in ("rows", "features", "none")
+        )
+        assert "chosen from 3 actions; kept with share 1\n" in rows
+        assert "\n  'red'       0." in rows
+        assert "1, 0, 0, 0" in rows
+        assert "context  {'age': 3.0}" in context
+        assert "'blue'  {'size': 5}" in context
+        assert "chosen from" not in none
+
     def test_what_is_not_there(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         """An id without records has exit code 1; one without its decision is unmatched."""
         path = tmp_path / "offers.db"
@@ -651,6 +682,25 @@ class TestExportAndImport:
             new = moved(path, partitions)
             assert as_bytes(records_in(new, "new")) == as_bytes(records_in(path))
             new.unlink()
+
+    @pytest.mark.parametrize(("before", "after"), [(2, 2), (1, 4), (4, 1)])
+    def test_requests_stay_with_their_decisions(
+        self, before: int, after: int, tmp_path: Path
+    ) -> None:
+        """Into any number of partitions."""
+        path, x = tmp_path / "offers.db", np.ones(3, np.float32)
+        made = [Decision(f"{n}", START, 0, 0, x, 0.5, 1.0, 0) for n in range(20)]
+        requests = {n: f"of {n}".encode() for n in range(0, 20, 2)}
+        with SQLiteJournal(path, bandit="offers", partitions=before) as journal:
+            journal.append([*made, *(Settled(p, START) for p in range(before))], requests=requests)
+        found = {}
+        with SQLiteJournal(moved(path, after), bandit="new") as journal:
+            for partition in range(after):
+                for one in journal.read(partition, 0, 100):
+                    if isinstance(one.event, Decision):
+                        kept = journal.requests(partition, [one.position])
+                        found[int(one.event.id)] = kept.get(one.position)
+        assert found == {n: requests.get(n) for n in range(20)}
 
     @pytest.mark.parametrize(("before", "after"), [(1, 2), (1, 4), (2, 4), (2, 1), (4, 1), (4, 2)])
     def test_gives_back_the_same_states(self, before: int, after: int, tmp_path: Path) -> None:

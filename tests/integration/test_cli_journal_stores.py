@@ -64,6 +64,14 @@ def as_bytes(journal: Journal) -> list[list[tuple[int, int, bytes]]]:
     ]
 
 
+def requests_in(journal: Journal) -> list[dict[int, bytes]]:
+    """What decisions were chosen from, by partition."""
+    return [
+        journal.requests(partition, [one.position for one in records])
+        for partition, records in enumerate(records_of(journal))
+    ]
+
+
 def test_looking_changes_nothing(
     used: Bandit, named: str, store: Store, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -79,6 +87,7 @@ def test_looking_changes_nothing(
     assert report["digest"] == used.digest
     shown = json.loads(said(capsys, "show", "order-1", named, "--json", "--window", "6h"))
     assert (shown["state"], shown["value"]) == ("rewarded", 1.0)
+    assert shown["request"]["rows"] == [[1.0, 0.0], [0.0, 1.0]]
     assert "no record of nobody" in said(capsys, "show", "nobody", named, code=1)
     assert (as_bytes(used.journal), store.describe()) == (before, described)
 
@@ -129,6 +138,8 @@ def test_a_journal_moves_from_store_to_store(
     assert f"as bandit {new} of 2 partitions" in said(capsys, "import", tmp_path / "lines", to)
     with open_store(place).journal(new) as journal:
         assert as_bytes(journal) == as_bytes(used.journal)
+        assert requests_in(journal) == requests_in(used.journal)
+        assert sum(map(len, requests_in(journal))) == 30
     with Bandit(policy=UCB, rewards=SIX_HOURS, journal=to) as moved:
         assert moved.digest == used.digest
     assert main(["journal", "import", str(tmp_path / "lines"), to]) == 2

@@ -16,6 +16,7 @@ from belated.cli.main import main
 from belated.events import Event, Void
 from belated.exceptions import JournalUnavailable
 from belated.journals import MemoryJournal, SpoolJournal, Store, open_store
+from belated.journals.log import Requests
 from belated.learner import Fold
 from belated.service.operating import disk, doctor, doctor_sqlite
 from belated.service.operating.doctor import examine
@@ -27,7 +28,11 @@ class Away(MemoryJournal):
     """A journal that takes nothing."""
 
     def append(
-        self, events: Sequence[Event], *, recorded: Sequence[int] | None = None
+        self,
+        events: Sequence[Event],
+        *,
+        recorded: Sequence[int] | None = None,
+        requests: Requests | None = None,
     ) -> list[int]:
         """It is away."""
         raise JournalUnavailable("it is away")

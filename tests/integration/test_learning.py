@@ -200,7 +200,9 @@ def test_a_decider_starts_whatever_was_published(store: Store, bandit: str, mode
     try:
         assert served.is_stale(600.0)
         rows, rng = np.eye(DIM, dtype=np.float32), np.random.default_rng(0)
-        assert served.decider.choose([ParsedRequest(DIM)], rows, now=5, rng=rng, hold=True)
+        assert served.decider.choose(
+            [ParsedRequest(DIM)], rows, now=5, rng=rng, hold=True
+        ).decisions
         until_idle(learner)
 
         def taken() -> bool:

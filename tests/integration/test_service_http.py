@@ -152,6 +152,26 @@ def test_the_whole_story_of_a_decision(client: Client) -> None:
     assert client.entry(decision.id).state == "voided"
 
 
+def test_a_decision_shows_what_it_was_chosen_from(serving: Serving, client: Client) -> None:
+    """Rows or the context, and the names; of every decision of a batch its own."""
+    story = client.entry(client.decide(ROWS, ["a", "b", "c"]).id)
+    assert story.request is not None
+    assert (story.request.actions, story.request.share) == (["a", "b", "c"], 1.0)
+    assert story.request.rows == ROWS.astype(np.float32).tolist()
+    for n, one in enumerate(client.decide_many([ROWS[:2], ROWS])):
+        story = client.entry(one.id)
+        assert story.request is not None
+        assert story.request.rows == ROWS.astype(np.float32)[: n + 2].tolist()
+    actions = {"red": {"price": 3.0}, "blue": {"price": 4.0}}
+    with Client(serving.url, bandit="shared") as shared:
+        story = shared.entry(shared.decide({"age": 3.0}, actions, id="named").id)
+        shared.void("named")
+    assert story.request is not None
+    assert (story.request.rows, story.request.context) == (None, {"age": 3.0})
+    assert story.request.actions == ["red", "blue"]
+    assert story.request.records == list(actions.values())
+
+
 def test_a_story_is_settled_as_far_as_the_journal_is(serving: Serving) -> None:
     """After the window it is censored, after the retention forgotten; a late reward still comes."""
     with Client(serving.url, bandit="short") as client:

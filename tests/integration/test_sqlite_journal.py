@@ -281,7 +281,7 @@ def test_an_event_that_is_none_is_noticed(path: Path) -> None:
     """Bytes with a right check that are no event: written by something that is not this library."""
     with SQLiteJournal(path, bandit="offers") as journal:
         with journal._file.writing() as connection:
-            journal._insert(connection, [Record(0, 1, 5, Void("a", 1))], [b"\x02\x93"])
+            journal._insert(connection, [Record(0, 1, 5, Void("a", 1))], [b"\x02\x93"], None)
         with pytest.raises(CorruptEvent, match="partition 0, position 1"):
             journal.read(0, 0, 10)
 

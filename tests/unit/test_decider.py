@@ -49,7 +49,8 @@ class Served(Decider):
     def many(self, tables: list[Row], requests: list[ParsedRequest]) -> list[Decision]:
         """Choose and hold."""
         table = np.concatenate(tables)
-        return self.choose(requests, table, now=next(self.ticks), rng=self.rng, hold=True)
+        made = self.choose(requests, table, now=next(self.ticks), rng=self.rng, hold=True)
+        return made.decisions
 
 
 def decider(policy: Any = None, partitions: int = 1) -> Served:
@@ -233,7 +234,7 @@ def test_a_choice_that_is_not_held_leaves_the_model_alone() -> None:
     before = one.model.decided.copy()
     requests = [ParsedRequest(DIM)] * DIM
     made = one.choose(requests, np.tile(ROWS, (DIM, 1)), now=5, rng=one.rng, hold=False)
-    assert sorted(decision.index for decision in made) == [0, 1, 2]
+    assert sorted(decision.index for decision in made.decisions) == [0, 1, 2]
     np.testing.assert_array_equal(one.model.decided, before)
     assert (one.model.pending, one.model.decisions, one.ahead) == (0, 0, 0)
 

@@ -11,6 +11,7 @@ import pytest
 from belated.events import Event, Void
 from belated.exceptions import JournalClosed, JournalUnavailable
 from belated.journals import MemoryJournal
+from belated.journals.log import Requests
 from belated.service.runtime import ThreadRuntime
 from belated.service.serving import group_commit
 from belated.service.serving.group_commit import GroupCommit
@@ -26,14 +27,18 @@ class Gated(MemoryJournal):
         self.fails = False
 
     def append(
-        self, events: Sequence[Event], *, recorded: Sequence[int] | None = None
+        self,
+        events: Sequence[Event],
+        *,
+        recorded: Sequence[int] | None = None,
+        requests: Requests | None = None,
     ) -> list[int]:
         """After the gate."""
         self.gate.acquire()
         if self.fails:
             raise JournalUnavailable("it is away")
         self.sizes.append(len(events))
-        return super().append(events, recorded=recorded)
+        return super().append(events, recorded=recorded, requests=requests)
 
 
 def events(first: int, count: int) -> list[Event]:

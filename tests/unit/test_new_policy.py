@@ -132,7 +132,7 @@ def test_it_is_served() -> None:
     published = PublishedModel.of(model, offers.policy, positions=[0], version=1, at=5)
     source.load(published, decider.unapplied)
     rows, rng = np.tile(np.eye(3, dtype=np.float32), (2, 1)), np.random.default_rng(1)
-    made = decider.choose([ParsedRequest(3)] * 2, rows, now=5, rng=rng, hold=True)
+    made = decider.choose([ParsedRequest(3)] * 2, rows, now=5, rng=rng, hold=True).decisions
     assert [one.propensity for one in made] == [1 / 3, 1 / 3]
     assert decider.model.pending == 2
 

@@ -66,6 +66,7 @@ class TestWhatIsRead:
             rewards = "DefaultAfter(timedelta(hours=12), value=0.5, bounds=(0, 1))"
             retention = "1d12h"
             baseline = "red"
+            keep_requests = 0.25
             partitions = 4
             features = "PerArm(['blue', 'red'], context=['age'])"
             [bandits.offers]
@@ -86,6 +87,7 @@ class TestWhatIsRead:
         assert treatments.features == PerArm(["blue", "red"], context=["age"])
         assert (treatments.retention, treatments.partitions) == (36 * HOUR, 4)
         assert (treatments.baseline, offers.baseline) == ("red", "uniform")
+        assert (treatments.keep_requests, offers.keep_requests) == (0.25, "auto")
         assert offers.rewards.window is None
 
     def test_who_may_ask_must_be_said_where_others_can(self) -> None:
@@ -117,6 +119,13 @@ class TestWhatIsRead:
         assert mistake.endswith('secrets_env = "BELATED_TOKEN_KEYS" under [tokens]')
         (mistake,) = mistakes(text.replace("enforce", "on"))
         assert """"off", "report" or "enforce" was expected, not 'on'""" in mistake
+
+    def test_a_share_of_requests(self) -> None:
+        """From none to all."""
+        for share in ("0", "1", '"auto"'):
+            assert parse_config(STORE + OFFERS + f"keep_requests = {share}\n")
+        (mistake,) = mistakes(STORE + OFFERS + "keep_requests = 2\n")
+        assert "keep_requests is 2: 'auto' or a share from 0 to 1 was expected" in mistake
 
     def test_the_password_is_not_shown(self) -> None:
         """A configuration may end up in a log."""

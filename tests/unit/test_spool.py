@@ -30,6 +30,7 @@ from belated.exceptions import (
 )
 from belated.inputs import Matrix
 from belated.journals import Journal, MemoryJournal, MemoryStore, SpoolJournal
+from belated.journals.log import Requests
 from belated.journals.spool.file import Batch, SpoolFile
 from belated.testing import JournalContract, ManualClock
 from tests.waiting import eventually
@@ -48,11 +49,15 @@ class Moody(MemoryJournal):
         self.calls = 0
 
     def append(
-        self, events: Sequence[Event], *, recorded: Sequence[int] | None = None
+        self,
+        events: Sequence[Event],
+        *,
+        recorded: Sequence[int] | None = None,
+        requests: Requests | None = None,
     ) -> list[int]:
         """Or not."""
         self._face()
-        return super().append(events, recorded=recorded)
+        return super().append(events, recorded=recorded, requests=requests)
 
     def read(self, partition: int, after: int, limit: int) -> list[Record]:
         """Or not."""
@@ -228,6 +233,26 @@ def test_the_status_tells_what_waits(moody: Moody, disk: Disk) -> None:
     assert len(disk.data) == FIRST
 
 
+def test_a_spooled_decision_keeps_its_request(moody: Moody, disk: Disk) -> None:
+    """In the file, across a restart, and in the journal once it is handed over."""
+    x = np.ones(2, np.float32)
+    made = [Decision(f"{n}", 5, n, 0, x, 0.5, 1.0, 0) for n in range(5)]
+    journal = spool(moody, disk)
+    moody.away = True
+    journal.append([Void("v", 1), made[0]], requests={1: b"of 0"})
+    journal.append_unique([made[1], made[2]], {"1"}, {1: b"of 2"})
+    journal.append([made[3], made[4]], recorded=[7, 8], requests={0: b"of 3"})
+    with pytest.raises(InvalidInput, match="no decision"):
+        journal.append([Void("w", 1)], requests={0: b"of nothing"})
+    journal = spool(moody, Disk(bytes(disk.data)))
+    moody.away = False
+    assert journal.forward() == 6
+    records = journal.read(0, 0, 100)
+    kept = journal.requests(0, [record.position for record in records])
+    found = {getattr(one.event, "id", ""): kept.get(one.position) for one in records}
+    assert found == {"v": None, "0": b"of 0", "1": None, "2": b"of 2", "3": b"of 3", "4": None}
+
+
 def test_a_hand_over_that_fails_half_way_goes_on_from_there(moody: Moody, disk: Disk) -> None:
     """Pages that arrived are not sent again while the process lives."""
     journal = spool(moody, disk)
@@ -238,7 +263,12 @@ def test_a_hand_over_that_fails_half_way_goes_on_from_there(moody: Moody, disk: 
     moody.away = False
     append = moody.append
 
-    def once(events: Sequence[Event], *, recorded: Sequence[int] | None = None) -> list[int]:
+    def once(
+        events: Sequence[Event],
+        *,
+        recorded: Sequence[int] | None = None,
+        requests: Requests | None = None,
+    ) -> list[int]:
         moody.away = True
         return MemoryJournal.append(moody, events, recorded=recorded)
 
@@ -300,7 +330,12 @@ def test_something_the_journal_refuses_stays_and_is_told(moody: Moody, disk: Dis
     moody.away = True
     journal.append([Void("a", 1)])
 
-    def refuse(events: Sequence[Event], *, recorded: Sequence[int] | None = None) -> list[int]:
+    def refuse(
+        events: Sequence[Event],
+        *,
+        recorded: Sequence[int] | None = None,
+        requests: Requests | None = None,
+    ) -> list[int]:
         raise InvalidInput("not this one")
 
     moody.append = refuse  # type: ignore[method-assign]
@@ -314,7 +349,12 @@ def test_what_breaks_the_journal_for_good_does_not_stop_events(moody: Moody, dis
     journal = spool(moody, disk)
     take = moody.append
 
-    def refuse(events: Sequence[Event], *, recorded: Sequence[int] | None = None) -> list[int]:
+    def refuse(
+        events: Sequence[Event],
+        *,
+        recorded: Sequence[int] | None = None,
+        requests: Requests | None = None,
+    ) -> list[int]:
         raise JournalError("it is a standby")
 
     moody.append = refuse  # type: ignore[method-assign]
@@ -742,7 +782,12 @@ def test_a_journal_that_fails_after_it_took_an_event(moody: Moody, disk: Disk) -
     bandit = bandit_on(moody, disk)
     append = moody.append
 
-    def last(events: Sequence[Event], *, recorded: Sequence[int] | None = None) -> list[int]:
+    def last(
+        events: Sequence[Event],
+        *,
+        recorded: Sequence[int] | None = None,
+        requests: Requests | None = None,
+    ) -> list[int]:
         try:
             return append(events, recorded=recorded)
         finally:

@@ -6,7 +6,7 @@ simulator runs both. Time and randomness are arguments.
 """
 
 from belated.decider.baselines import FIRST, UNIFORM
-from belated.decider.decider import Decider, ModelSource
+from belated.decider.decider import Decider, Made, ModelSource
 from belated.decider.loaded import LoadedModel
 from belated.decider.modes import MODES, Mode
 from belated.decider.requests import ParsedRequest, check_same
@@ -17,6 +17,7 @@ __all__ = [
     "UNIFORM",
     "Decider",
     "LoadedModel",
+    "Made",
     "Mode",
     "ModelSource",
     "ParsedRequest",

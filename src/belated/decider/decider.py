@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Sequence
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
@@ -18,6 +18,7 @@ from belated.exceptions import BanditOff, PolicyFailure
 from belated.ids import key_of, partition_of
 from belated.inputs import Matrix, Row, Vector
 from belated.kernels import Kernels
+from belated.ledger.requests import Keep, keep_request
 from belated.models import Model
 from belated.policies import Policy
 from belated.policies.policy import Choice
@@ -48,6 +49,18 @@ class ModelSource(Protocol):
         """The model could not choose: make it anew."""
 
 
+class Made(NamedTuple):
+    """What was decided.
+
+    Attributes:
+        decisions: in the order of their requests.
+        requests: what some of them were chosen from, by their place, to be stored with them.
+    """
+
+    decisions: list[Decision]
+    requests: dict[int, bytes]
+
+
 class Decider:
     """Chooses, and counts its decisions as pending until a model has read them.
 
@@ -58,6 +71,7 @@ class Decider:
         source: of the model.
         partitions: of the journal.
         baseline: how to choose without the model: the name of an action, ``first`` or ``uniform``.
+        keep_requests: share of the requests that is kept; "auto": all, and some of the large ones.
         tuning: sizes, and how ids are made.
 
     >>> from belated import Bernoulli, DelayedUCB
@@ -66,9 +80,9 @@ class Decider:
     >>> decider = Decider(policy, LoadedModel(policy), partitions=1)
     >>> rows, rng = np.eye(2, dtype=np.float32), np.random.default_rng(7)
     >>> request = ParsedRequest(2, ["red", "blue"])
-    >>> (decision,) = decider.choose([request], rows, now=5, rng=rng, hold=True)
-    >>> decider.model.pending
-    1
+    >>> made = decider.choose([request], rows, now=5, rng=rng, hold=True)
+    >>> len(made.decisions), len(made.requests), decider.model.pending
+    (1, 1, 1)
     """
 
     def __init__(
@@ -78,9 +92,11 @@ class Decider:
         *,
         partitions: int,
         baseline: int | str = UNIFORM,
+        keep_requests: Keep = "auto",
         tuning: Tuning = USUAL,
     ) -> None:
         self.policy = policy
+        self.keep_requests = keep_requests
         self.mode: Mode = "learn"
         self.unapplied = UnappliedDecisions(policy.dim, policy.share, tuning)
         #: Decisions by the baseline because the policy failed, by the reason.
@@ -106,7 +122,7 @@ class Decider:
         now: int,
         rng: np.random.Generator,
         hold: bool,
-    ) -> list[Decision]:
+    ) -> Made:
         """Choose for one request after the other, each as if the choices before it were pending.
 
         If the policy fails, the baseline decides.
@@ -142,7 +158,8 @@ class Decider:
                 source = "fallback"
                 choices = self._choose_baseline(requests, table, rng)
                 counts = counts and requests[0].activated and self._count(choices[0], table)
-        return self._decide(requests, table, choices, source, now, counts and hold, hold)
+        made = self._decide(requests, table, choices, source, now, counts and hold, hold)
+        return Made(made, self._keep(requests, table, choices, made))
 
     def hold(self, decision: Decision) -> None:
         """Count a decision that waits in a spool as pending until a model has read it."""
@@ -236,12 +253,15 @@ class Decider:
         now: int,
         rng: np.random.Generator,
         hold: bool,
-    ) -> list[Decision]:
+    ) -> Made:
         """Some may still be chosen by the policy."""
-        made, start = [], 0
-        for request in requests:
+        made, start = Made([], {}), 0
+        for n, request in enumerate(requests):
             end = start + request.n_rows
-            made += self.choose([request], table[start:end], now=now, rng=rng, hold=hold)
+            one = self.choose([request], table[start:end], now=now, rng=rng, hold=hold)
+            made.decisions.extend(one.decisions)
+            if one.requests:
+                made.requests[n] = one.requests[0]
             start = end
         return made
 
@@ -252,7 +272,8 @@ class Decider:
         for request in requests:
             index, share = choose_baseline(self._baseline, request.actions, request.n_rows, rng)
             mean, weight = self._predict(table[start + index].astype(np.float64))
-            choices.append(Choice(index, share, mean, weight))
+            shares = None if share == 1.0 else np.full(request.n_rows, share)
+            choices.append(Choice(index, share, mean, weight, shares))
             start += request.n_rows
         return choices
 
@@ -300,6 +321,29 @@ class Decider:
         if hold:
             self.unapplied.compact()
         return made
+
+    def _keep(
+        self,
+        requests: Sequence[ParsedRequest],
+        table: Row,
+        choices: Sequence[Choice],
+        made: Sequence[Decision],
+    ) -> dict[int, bytes]:
+        """What they were chosen from, as far as it is kept."""
+        kept: dict[int, bytes] = {}
+        if self.keep_requests == 0.0:
+            return kept
+        start = 0
+        for n, (request, choice) in enumerate(zip(requests, choices, strict=True)):
+            end = start + request.n_rows
+            data = keep_request(
+                made[n].id, self.keep_requests, request.n_rows, request.actions,
+                table[start:end], request.context, choice.shares,
+            )  # fmt: skip
+            if data is not None:
+                kept[n] = data
+            start = end
+        return kept
 
     def _hold(self, decision: Decision, weight: float, counted: bool, position: int) -> None:
         partition = partition_of(key_of(decision.id), self._partitions)

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import msgspec
 import numpy as np
 
 from belated.events import Decision
 from belated.exceptions import InvalidInput
-from belated.inputs import Row
+from belated.features import Actions, Features, action_names
+from belated.inputs import Row, as_rows
+from belated.ledger.requests import pack_context
 
 
 class ParsedRequest(msgspec.Struct, frozen=True, gc=False):
@@ -21,6 +24,8 @@ class ParsedRequest(msgspec.Struct, frozen=True, gc=False):
         id: the caller's decision id; None: the decider makes one.
         first_attempt: whether this id was never sent before.
         activated: whether the window starts at once.
+        context: the context and the records of the actions, to be kept with the decision; None: the
+            rows are kept.
     """
 
     n_rows: int
@@ -28,6 +33,48 @@ class ParsedRequest(msgspec.Struct, frozen=True, gc=False):
     id: str | None = None
     first_attempt: bool = False
     activated: bool = True
+    context: msgspec.Raw | None = None
+
+
+def parse_request(
+    rows: Any,
+    actions: Actions | None,
+    *,
+    dim: int,
+    features: Features | None,
+    id: str | None = None,
+    activated: bool = True,
+    keeps: bool = True,
+) -> tuple[ParsedRequest, Row]:
+    """Return what a caller asks for, checked, and its rows.
+
+    Args:
+        rows: one row per action; or the context, if there are features.
+        actions: the actions, in the order of the rows.
+        dim: width of a row.
+        features: from a context and actions to rows, if there are any.
+        id: the caller's decision id.
+        activated: whether the window starts at once.
+        keeps: whether requests may be kept.
+    """
+    if type(activated) is not bool:
+        raise InvalidInput(f"activated is {activated!r}: True or False was expected", activated)
+    table = rows_of(rows, actions, dim, features)
+    count = len(table)
+    if not count:
+        raise InvalidInput(f"rows has shape {table.shape}: at least one row was expected", rows)
+    names = None if actions is None else action_names(actions, count)
+    context = pack_context(rows, actions) if keeps and features is not None else None
+    return ParsedRequest(count, names, id, activated=activated, context=context), table
+
+
+def rows_of(rows: Any, actions: Actions | None, dim: int, features: Features | None) -> Row:
+    """Return the rows as float32: a replay sees the same numbers."""
+    if features is None:
+        return as_rows(rows, dim)
+    if actions is None:
+        raise InvalidInput("actions are missing: which ones are offered?", actions)
+    return features.rows(rows, actions)
 
 
 def check_same(known: Decision, rows: Row) -> None:

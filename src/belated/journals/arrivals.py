@@ -22,6 +22,7 @@ from belated.events import (
 )
 from belated.exceptions import InvalidInput
 from belated.ids import key_of, partition_of
+from belated.journals.log import Requests
 
 #: Gives the time in microseconds since 1970.
 Clock = Callable[[], int]
@@ -95,6 +96,14 @@ def stamps_for(
         message = f"{len(recorded)} times were given for {len(events)} events: one each is needed"
         raise InvalidInput(message, recorded)
     return recorded
+
+
+def check_requests(events: Sequence[object], requests: Requests | None) -> None:
+    """Refuse requests that are of no decision among the events."""
+    for place in requests or ():
+        if place not in range(len(events)) or type(events[place]) is not Decision:
+            message = f"a request for the event at index {place!r}, which is no decision"
+            raise InvalidInput(f"{message}: name the index of the decision it is of", place)
 
 
 def arrange(

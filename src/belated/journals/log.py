@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import NamedTuple, Protocol, Self, runtime_checkable
 
 from belated.events import Decision, Event, ModeChanged, Record
+
+#: What decisions were chosen from (:mod:`belated.ledger.requests`), by their places in a call.
+Requests = Mapping[int, bytes]
 
 
 @runtime_checkable
@@ -33,7 +36,11 @@ class Log(Protocol):
         """The number of partitions: a power of two, fixed when the log was made."""
 
     def append(
-        self, events: Sequence[Event], *, recorded: Sequence[int] | None = None
+        self,
+        events: Sequence[Event],
+        *,
+        recorded: Sequence[int] | None = None,
+        requests: Requests | None = None,
     ) -> list[int]:
         """Append events, each to the partition of its id (:func:`belated.ids.partition_of`).
 
@@ -43,21 +50,30 @@ class Log(Protocol):
         Args:
             events: in the order they are to have within their partitions.
             recorded: the stamp of each, instead of the log's clock; held like the clock is.
+            requests: what some of the decisions were chosen from, by their index in ``events``;
+                stored beside their records in the same commit, and read by :meth:`requests` alone.
 
         Returns:
             The position of each event in its partition; 0 if it is durable but has none yet.
 
         Raises:
-            InvalidInput: something is not an event, or belongs to no partition here.
+            InvalidInput: something is not an event, or belongs to no partition here; or a request
+                is not of a decision.
             JournalUnavailable: nothing was acknowledged; retry.
         """
 
-    def import_records(self, records: Iterable[Record]) -> None:
+    def import_records(
+        self, records: Iterable[Record], *, requests: Requests | None = None
+    ) -> None:
         """Append records of another log with their stamps.
 
         Positions are new, and partitions too: by the id; for a :class:`Settled` as it says; for an
         event this release cannot read, its record's partition modulo the number here. One call is
         taken whole or not at all: import a large log in pages.
+
+        Args:
+            records: in the order of their stamps.
+            requests: what some of the decisions were chosen from, by their index in ``records``.
 
         Raises:
             InvalidInput: a stamp is before the one it would follow; sort the records first.
@@ -72,6 +88,9 @@ class Log(Protocol):
         Raises:
             CorruptEvent: a record was changed after it was written; names its place.
         """
+
+    def requests(self, partition: int, positions: Sequence[int]) -> dict[int, bytes]:
+        """Return what decisions were chosen from, by position, where it was kept."""
 
     def end(self, partition: int) -> int:
         """Return the position of the last record, 0 if there is none."""
@@ -115,7 +134,12 @@ class UniqueLog(Log, Protocol):
     :class:`belated.testing.UniqueLogContract` tests it.
     """
 
-    def append_unique(self, events: Sequence[Event], ids: Collection[str]) -> Appended:
+    def append_unique(
+        self,
+        events: Sequence[Event],
+        ids: Collection[str],
+        requests: Requests | None = None,
+    ) -> Appended:
         """Append events, but under each of these ids no second decision.
 
         Whoever asks at the same time, one decision is taken, and all are told that one.
@@ -123,6 +147,7 @@ class UniqueLog(Log, Protocol):
         Args:
             events: as for :meth:`append`.
             ids: those that callers chose; an id that was made here is not used twice.
+            requests: as for :meth:`append`; that of a decision which is not taken is dropped.
 
         Raises:
             JournalUnavailable: nothing was acknowledged; retry.

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 
 from belated.events import Activation, Decision, Event, Opaque, Record, Reward, Void
 from belated.ids import key_of
-from belated.journals.log import Appended
+from belated.journals.log import Appended, Requests
 
 #: How many of the last settlements of a partition are returned.
 LAST_SETTLEMENTS = 50
@@ -28,6 +28,13 @@ def standing(records: Iterable[Record]) -> dict[str, Decision]:
         if isinstance(record.event, Decision):
             found.setdefault(record.event.id, record.event)
     return found
+
+
+def of_kept(requests: Requests | None, kept: Sequence[int]) -> Requests | None:
+    """The requests of the events that are kept, by their places among these."""
+    if not requests:
+        return None
+    return {place: requests[n] for place, n in enumerate(kept) if n in requests}
 
 
 def append_first(

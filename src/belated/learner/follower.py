@@ -20,6 +20,7 @@ from belated.exceptions import (
 )
 from belated.journals import Journal
 from belated.journals.arrivals import route
+from belated.journals.log import Requests
 from belated.learner.fold import Fold
 
 
@@ -72,11 +73,11 @@ class Follower:
         self.behind = False
         self._snapshot_at = fold.version + fold.tuning.snapshot_every
 
-    def append(self, events: Sequence[Event]) -> None:
+    def append(self, events: Sequence[Event], requests: Requests | None = None) -> None:
         """Append, then fold everything new."""
         if self.behind:
             self.follow()
-        positions = self.journal.append(events)
+        positions = self.journal.append(events, requests=requests)
         if self.behind or not all(positions):
             self._accept(events)
             return
@@ -88,22 +89,26 @@ class Follower:
         self._holder.release_all()  # positions say that nothing waits in a spool any longer
         self._save_in_passing()
 
-    def append_one(self, event: Event, *, only: str | None = None) -> str:
+    def append_one(
+        self, event: Event, *, only: str | None = None, request: bytes | None = None
+    ) -> str:
         """Append one event, and with it whatever is due; returns what the event meant.
 
         Args:
             event: to append.
             only: an id under which no second decision is to be made.
+            request: what the decision was chosen from.
         """
         journal = self.journal
         partition = route(event, self._partitions)
         if self.behind:
             self.follow()
         events = [*self.due(partition), event]
+        requests = None if request is None else {len(events) - 1: request}
         if only is None:
-            positions, contested = journal.append(events), False
+            positions, contested = journal.append(events, requests=requests), False
         else:
-            positions, standing = journal.append_unique(events, (only,))
+            positions, standing = journal.append_unique(events, (only,), requests)
             contested = bool(standing)
         if self.behind or not positions[-1]:
             return self._accept([event])

@@ -43,4 +43,7 @@ def read_history(
     )
     for record in sorted(records, key=lambda one: one.position):
         history.take(record)
+    if history.entry is not None:
+        position = history.entry.position
+        history.request = journal.requests(partition, [position]).get(position)
     return history

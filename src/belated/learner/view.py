@@ -15,7 +15,7 @@ from belated.journals import Journal
 from belated.learner.fold import Fold
 from belated.learner.follower import Follower
 from belated.learner.pending import Pending
-from belated.ledger import DecisionStatus
+from belated.ledger import DecisionStatus, KeptRequest
 
 
 class FoldView:
@@ -89,7 +89,14 @@ class FoldView:
             status = self._fold.entry(id)
             if status is None:
                 return DecisionStatus(id, "unknown")
-            return msgspec.structs.replace(status, decision=self._decision(status))
+            decision, request = self._decision(status), self._request(status)
+            return msgspec.structs.replace(status, decision=decision, request=request)
+
+    def _request(self, status: DecisionStatus) -> KeptRequest | None:
+        """What a decision was chosen from, if that was kept."""
+        partition = partition_of(key_of(status.id), self.journal.partitions)
+        data = self.journal.requests(partition, [status.position]).get(status.position)
+        return None if data is None else KeptRequest.read(data)
 
     def _decision(self, status: DecisionStatus) -> Decision:
         """A decision that is remembered, as it was made."""

@@ -47,6 +47,8 @@ class DecisionHistory:
         self.id = id
         #: Its records in the order they were taken, and what each of them meant then.
         self.records: list[tuple[Record, str]] = []
+        #: What it was chosen from, as the journal has it; None if that was not kept.
+        self.request: bytes | None = None
         self._key = key_of(id)
         self._rewards = rewards
         self._ledger = Ledger(

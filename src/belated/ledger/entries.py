@@ -14,6 +14,7 @@ import msgspec
 
 from belated.events import Activation, Decision, Record, Reward, Void, decode, encode
 from belated.exceptions import UnknownEvent
+from belated.ledger.requests import KeptRequest
 from belated.rewards import Rewards, reduced
 
 #: Beyond any time that fits into a column.
@@ -103,6 +104,7 @@ class DecisionStatus(msgspec.Struct, frozen=True):
         id: its id.
         state: dormant, pending, rewarded, defaulted, censored or voided; or unknown.
         decision: as it was made; None where nothing but the ledger was asked.
+        request: what it was chosen from, if that was kept.
         value: what it is learned with, None if it is not.
         late: whether its reward came after the window.
         conflict: whether two rewards or two decisions contradict each other.
@@ -122,6 +124,7 @@ class DecisionStatus(msgspec.Struct, frozen=True):
     position: int = 0
     due: int | None = None
     reported: list[ReportedReward] = []
+    request: KeptRequest | None = None
 
 
 def judge(facts: Facts, watermark: int, rewards: Rewards) -> Verdict:

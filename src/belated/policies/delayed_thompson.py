@@ -23,7 +23,8 @@ class DelayedThompson(Policy):
 
     A pool of draws around θ̂ is kept with the model: one of them, taken at random, chooses, and the
     propensity is the share of draws that agree. θ̂ itself is always the current one; the deviations
-    are drawn anew when decisions have grown by a tenth.
+    are drawn anew when decisions have grown by a tenth. The shares of the other actions are known,
+    and kept with a decision's request, only with a floor: to count them all takes longer.
 
     Args:
         scale: of the deviations; 1 is the textbook, .7 costs less regret.

@@ -27,7 +27,9 @@ class DelayedUCB(Policy):
 
     The deviation is that of the posterior once all that is outstanding has arrived, so a row that
     was chosen a moment ago is not chosen again and again while its reward is out. The width is
-    α √log(2 + n) with n the rewards arrived: about two deviations, whatever the dimension.
+    α √log(2 + n) with n the rewards arrived: about two deviations, whatever the dimension. Without
+    a floor and not randomized it is random only where bounds tie; then the probabilities of the
+    other actions are not kept with a decision's request.
 
     Args:
         alpha: of the width; .95, or .85 if randomized.

@@ -27,12 +27,15 @@ class Choice(msgspec.Struct, frozen=True, gc=False):
         propensity: the probability with which this policy chooses it, given the model.
         mean: its predicted mean reward.
         weight: the information g'(η)/φ it will bring, frozen from now on.
+        shares: the probability of each row, if the policy knows them all without further work;
+            they are kept with the decision's request.
     """
 
     index: int
     propensity: float
     mean: float
     weight: float
+    shares: Vector | None = None
 
 
 @dataclass(frozen=True)
@@ -166,7 +169,7 @@ class Policy:
         while shares[index] == 0.0:  # rounding at the very end of the sum
             index -= 1
         mean, weight = model.predict(rows[index])
-        return Choice(index, float(shares[index]), mean, weight)
+        return Choice(index, float(shares[index]), mean, weight, shares)
 
 
 def as_share(value: float, name: str) -> None:

@@ -248,6 +248,60 @@ class LogContract:
                 journal.import_records([second])
             assert [record.recorded for record in journal.read(0, 0, 10)] == [40, 50]
 
+    # --- what decisions were chosen from ----------------------------------------------------
+
+    def test_requests_lie_beside_their_decisions(self) -> None:
+        """In the partition and at the position of each; those of no other are given."""
+        events: list[Event] = [Void("a", 1), *map(_decision, "abcdef"), Settled(0, 5)]
+        requests = {n: bytes([1, 0, n]) * 3 for n in (1, 3, 6)}
+        with self.open_journal(4, ManualClock()) as journal:
+            found = journal.append(events, requests=requests)
+            journal.append([_decision("g")])
+            (single,) = journal.append([_decision("h")], requests={0: b"h"})
+            homes = {id: partition_of(key_of(id), 4) for id in "abcdefgh"}
+            for partition in range(4):
+                expected = {
+                    found[n]: request
+                    for n, request in requests.items()
+                    if homes["_abcdef"[n]] == partition
+                }
+                if homes["h"] == partition:
+                    expected[single] = b"h"
+                everything = [record.position for record in journal.read(partition, 0, 100)]
+                assert journal.requests(partition, everything) == expected
+                assert journal.requests(partition, list(expected)[:1]) == dict(
+                    list(expected.items())[:1]
+                )
+                assert journal.requests(partition, []) == {}
+                assert journal.requests(partition, [999_999]) == {}
+            with pytest.raises(InvalidInput):
+                journal.requests(4, [1])
+
+    def test_requests_come_with_imported_records(self) -> None:
+        """By their place in the call, wherever the records go."""
+        records = [Record(0, 10 * n, 5000 + n, _decision(id)) for n, id in enumerate("abcd")]
+        with self.open_journal(2, ManualClock(1000)) as journal:
+            journal.import_records(iter(records), requests={1: b"of b", 3: b"of d"})
+            told = {}
+            for partition in range(2):
+                for record in journal.read(partition, 0, 10):
+                    assert isinstance(record.event, Decision)
+                    kept = journal.requests(partition, [record.position])
+                    told[record.event.id] = kept.get(record.position)
+            assert told == {"a": None, "b": b"of b", "c": None, "d": b"of d"}
+
+    def test_a_request_of_no_decision_leaves_nothing(self) -> None:
+        """Of another event, or of none: nothing of the call is kept."""
+        with self.open_journal(1, ManualClock()) as journal:
+            for place in (1, 2, -1):
+                with pytest.raises(InvalidInput, match="no decision"):
+                    journal.append([_decision("a"), Void("a", 1)], requests={place: b"x"})
+            with pytest.raises(InvalidInput, match="no decision"):
+                journal.import_records([Record(0, 1, 5, Void("a", 1))], requests={0: b"x"})
+            with pytest.raises(InvalidInput, match="no decision"):
+                journal.append([Void("a", 1)], requests={0: b"x"})
+            assert journal.end(0) == 0
+
     # --- several at once --------------------------------------------------------------------
 
     def test_what_one_writes_the_other_reads(self) -> None:
@@ -277,6 +331,7 @@ class LogContract:
             lambda: journal.append([]),
             lambda: journal.import_records([]),
             lambda: journal.read(0, 0, 1),
+            lambda: journal.requests(0, [1]),
             lambda: journal.end(0),
             lambda: journal.last_stamp(0),
             journal.now,
@@ -284,3 +339,7 @@ class LogContract:
         for call in calls:
             with pytest.raises(JournalClosed):
                 call()
+
+
+def _decision(id: str) -> Decision:
+    return Decision(id, 5, "blue", 0, _ROW, 0.25, 1.0, 7)

@@ -99,6 +99,22 @@ class UniqueLogContract(LogContract):
             assert twice[1] not in held
             assert given[1] not in held
 
+    def test_a_decision_that_is_not_taken_leaves_no_request(self) -> None:
+        """Whether it lost to one that was there, or to one of the same call."""
+        with self.open_journal(4, ManualClock()) as log:
+            (first,), _ = log.append_unique([_decision("a")], {"a"}, {0: b"first"})
+            given = [_decision("a", 9), _decision("b"), _decision("b", 9), _decision("c")]
+            requests = {n: b"%d" % n for n in range(4)}
+            (_, b, _, c), _ = log.append_unique(given, {"a", "b"}, requests)
+            for id, position, kept in [("a", first, b"first"), ("b", b, b"1"), ("c", c, b"3")]:
+                home = partition_of(key_of(id), 4)
+                assert log.requests(home, [position]) == {position: kept}
+            held = sum(
+                len(log.requests(p, [one.position for one in log.read(p, 0, 100)]))
+                for p in range(4)
+            )
+            assert held == 3
+
     def test_ids_that_are_not_named_are_not_looked_at(self) -> None:
         """And nothing at all is nothing."""
         with self.open_journal(1, ManualClock()) as log:

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from heapq import merge
+from itertools import islice
 from operator import attrgetter
 from pathlib import Path
 from typing import BinaryIO
@@ -20,9 +21,9 @@ import msgspec
 from msgspec.structs import replace
 
 from belated.cli.journal.address import add_address, opened, pages
-from belated.cli.journal.lines import FORMAT, End, Header, line_of
+from belated.cli.journal.lines import FORMAT, End, Header, Line, line_of
 from belated.cli.progress import Progress
-from belated.events import Record, digest_of, encode
+from belated.events import Decision, Record, digest_of, encode
 from belated.exceptions import InvalidInput
 from belated.journals import Journal
 from belated.journals.chain import Chain, Head
@@ -69,18 +70,25 @@ def write(journal: Journal, header: Header, output: BinaryIO) -> None:
     chains = [Chain() for _ in ends]
     encoder = msgspec.json.Encoder()
     output.write(encoder.encode(header) + b"\n")
-    count, lines = 0, []
+    count = 0
     with Progress("exported", sum(ends)) as progress:
-        for record in in_order(journal, ends, chains):
-            lines.append(line_of(record))
-            if len(lines) == BATCH:
-                output.write(encoder.encode_lines(lines))
-                progress.step(BATCH)
-                count += BATCH
-                lines.clear()
-    end = End(count + len(lines), str(Head.of(chains)))
-    output.write(encoder.encode_lines([*lines, end]))
+        stream = in_order(journal, ends, chains)
+        while records := list(islice(stream, BATCH)):
+            output.write(encoder.encode_lines(_lines(journal, records)))
+            progress.step(len(records))
+            count += len(records)
+    output.write(encoder.encode_lines([End(count, str(Head.of(chains)))]))
     output.flush()
+
+
+def _lines(journal: Journal, records: Sequence[Record]) -> list[Line]:
+    """Records as lines, each decision with what it was chosen from."""
+    made: dict[int, list[int]] = {}
+    for record in records:
+        if isinstance(record.event, Decision):
+            made.setdefault(record.partition, []).append(record.position)
+    found = {partition: journal.requests(partition, some) for partition, some in made.items()}
+    return [line_of(one, found.get(one.partition, {}).get(one.position)) for one in records]
 
 
 def in_order(journal: Journal, ends: list[int], chains: list[Chain]) -> Iterator[Record]:

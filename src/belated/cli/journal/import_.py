@@ -30,13 +30,21 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import BinaryIO
 
 import msgspec
 
-from belated.cli.journal.lines import FORMAT, End, Header, read_header, read_line, record_of
+from belated.cli.journal.lines import (
+    FORMAT,
+    End,
+    Header,
+    read_header,
+    read_line,
+    record_of,
+    request_of,
+)
 from belated.cli.progress import Progress
 from belated.cli.text import several
 from belated.events import Decision, Opaque, Record, Settled, digest_of, encode
@@ -80,7 +88,7 @@ def run(options: argparse.Namespace) -> int:
                 journal.identify(header.identity)
             with Progress("imported") as progress:
                 for page in _in_pages(repartitioned(lines, header.partitions, partitions)):
-                    journal.import_records(page)
+                    journal.import_records(page, requests=lines.requests_of(page))
                     progress.step(len(page))
     parts = several(partitions, "partition")
     print(f"{several(lines.count, 'record')} imported as bandit {bandit} of {parts}")
@@ -101,6 +109,7 @@ class Lines:
         self.header = self._header()
         self.count = 0
         self._chains = [Chain() for _ in range(self.header.partitions)]
+        self._requests: dict[tuple[int, int], bytes] = {}  # by partition and position in the file
 
     def __iter__(self) -> Iterator[Record]:
         positions = [0] * self.header.partitions
@@ -126,9 +135,20 @@ class Lines:
             self.count += 1
             named = msgspec.structs.replace(record, digest=digest_of(data))
             self._chains[record.partition].add((named,))
+            if (request := request_of(line)) is not None:
+                self._requests[record.partition, record.position] = request
             yield record
         message = f"{self._name} is cut off: its last line does not say that it is the end"
         raise InvalidInput(message, self._name)
+
+    def requests_of(self, records: Sequence[Record]) -> dict[int, bytes]:
+        """What decisions among these records were chosen from, by their place; told once."""
+        found = {
+            n: self._requests.pop((record.partition, record.position), None)
+            for n, record in enumerate(records)
+            if isinstance(record.event, Decision)
+        }
+        return {n: request for n, request in found.items() if request is not None}
 
     def _header(self) -> Header:
         number, text = next(self._source, (1, b""))

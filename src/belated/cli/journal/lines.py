@@ -5,7 +5,8 @@ was cut off is noticed; and the head of the journal, so that one that was change
 Between them is one line for each record, in the order of ``recorded``: who
 reads them need not sort. ``kind`` tells the lines apart; what else a line holds are the fields of
 its event, but for those that have their default. The numbers of a row are written as the float64
-that equals each float32.
+that equals each float32. A decision has its ``request``, what it was chosen from, if that was kept:
+the bytes of the journal in base64.
 
 Where JSON cannot say what an event holds, its ``bytes`` stand beside it in base64, and count: for
 an event this release cannot read (kind ``unknown``), and for numbers that are not finite.
@@ -83,6 +84,8 @@ def _line_class(kind: Any) -> type[Line]:
         shape = (field.name, _IN_JSON.get(field.name, field.type))
         required = field.default is msgspec.NODEFAULT
         fields.append(shape if required else (*shape, field.default))
+    if kind is Decision:
+        fields.append(("request", bytes | None, None))
     line: Any = msgspec.defstruct(
         f"{kind.__name__}Line", fields, bases=(Line,), tag=kind_of(kind), kw_only=True, frozen=True
     )
@@ -94,8 +97,8 @@ _CLASSES: dict[type, type[Line]] = {kind: _line_class(kind) for kind in get_args
 _KINDS = {line: kind for kind, line in _CLASSES.items()}
 
 
-def line_of(record: Record) -> Line:
-    """A record as a line.
+def line_of(record: Record, request: bytes | None = None) -> Line:
+    """A record as a line; that of a decision with what it was chosen from, if that was kept.
 
     >>> from belated.events import Void
     >>> msgspec.json.encode(line_of(Record(0, 1, 7, Void("a1", 5)))).decode()
@@ -108,6 +111,7 @@ def line_of(record: Record) -> Line:
     fields |= msgspec.structs.asdict(event)
     fields["partition"] = record.partition
     if isinstance(event, Decision):
+        fields["request"] = request
         fields["x"] = event.x.astype(np.float64).tolist()
         numbers = [event.mean, event.propensity, *event.means, *fields["x"], event.overall or 0.0]
         fields["data"] = None if math.isfinite(math.fsum(numbers)) else encode(event)
@@ -127,6 +131,11 @@ def record_of(line: Line) -> Record:
     """
     event = _read(line) if line.data is None else read_event(line.data)
     return Record(line.partition, line.position, line.recorded, event)
+
+
+def request_of(line: Line) -> bytes | None:
+    """What a decision was chosen from, if the line has it."""
+    return getattr(line, "request", None)
 
 
 def _read(line: Line) -> Event:

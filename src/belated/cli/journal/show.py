@@ -17,12 +17,13 @@ from belated.cli.journal.address import add_address, opened
 from belated.cli.journal.identity import family_of
 from belated.cli.journal.lines import line_of
 from belated.cli.options import add_json, add_semantics, semantics
-from belated.cli.text import moment, pairs
+from belated.cli.text import moment, pairs, several, table, wrapped
 from belated.events import Record
 from belated.exceptions import InvalidInput
 from belated.ids import check_id, key_of, partition_of
 from belated.journals import Journal
 from belated.learner.history import read_history
+from belated.ledger import KeptRequest
 from belated.rewards import Rewards, retention_us
 
 EXAMPLE = "belated journal show order-17 sqlite:///offers.db --window 7d"
@@ -84,6 +85,7 @@ def tell(
         "due": None if entry is None else entry.due,
         "watermark": telling.watermark,
         "records": [_told(*told) for told in telling.records],
+        "request": None if telling.request is None else KeptRequest.read(telling.request).to_dict(),
     }
 
 
@@ -105,7 +107,10 @@ def _text(story: dict[str, Any]) -> str:
             items.append(("due", moment(story["due"])))
         if story["watermark"]:
             items.append(("settled to", moment(story["watermark"])))
-        text = "\n".join([pairs(items), *(_record(record) for record in story["records"])])
+        blocks = [pairs(items), *(_record(record) for record in story["records"])]
+        if story["request"] is not None:
+            blocks.append(_request(story["request"]))
+        text = "\n".join(blocks)
     return text
 
 
@@ -139,6 +144,26 @@ def _record(record: dict[str, Any]) -> str:
         if "revision" in record:
             details.append(("revision", str(record["revision"])))
     return f"{head}\n{pairs(details, indent='  ')}"
+
+
+def _request(request: dict[str, Any]) -> str:
+    """What it was chosen from."""
+    rows, shares, records = request["rows"], request["propensities"], request["records"]
+    names = request["actions"] or range(len(rows or ()))
+    head = f"\nchosen from {several(len(names), 'action')}; kept with share {request['share']:.4g}"
+    columns, lines = ["action"], [[repr(name)] for name in names]
+    if shares is not None:
+        columns.append(">propensity")
+        lines = [[*line, f"{share:.4g}"] for line, share in zip(lines, shares, strict=True)]
+    if rows is not None:
+        columns.append("row")
+        lines = [[*line, _row(row)] for line, row in zip(lines, rows, strict=True)]
+    else:
+        head += "\n" + wrapped(f"  context  {request['context']}", indent="    ")
+    if records is not None:
+        columns.append("record")
+        lines = [[*line, str(record)] for line, record in zip(lines, records, strict=True)]
+    return f"{head}\n{table(columns, lines, indent='  ')}"
 
 
 def _row(x: list[float], shown: int = 5) -> str:

@@ -19,12 +19,13 @@ from belated.journals.arrivals import (
     arrange_imported,
     check_partition,
     check_range,
+    check_requests,
     route,
     stamps_for,
     system_clock,
 )
-from belated.journals.log import Appended
-from belated.journals.lookups import LAST_SETTLEMENTS, append_first, standing
+from belated.journals.log import Appended, Requests
+from belated.journals.lookups import LAST_SETTLEMENTS, append_first, of_kept, standing
 from belated.journals.memory.index import MemoryIndex
 from belated.journals.named import NamedJournal
 from belated.journals.snapshots import (
@@ -54,6 +55,7 @@ class Facts:
     def __init__(self, partitions: int) -> None:
         self.streams: list[list[Record]] = [[] for _ in range(check_partitions(partitions))]
         self.index = MemoryIndex(self.streams)
+        self.requests: dict[tuple[int, int], bytes] = {}  # by partition and position
         self.identity: dict[str, str] | None = None
         self.snapshots: dict[int, _Stored] = {}
         self.epochs = [0] * partitions
@@ -95,7 +97,11 @@ class MemoryJournal(NamedJournal):
         return journal
 
     def append(
-        self, events: Sequence[Event], *, recorded: Sequence[int] | None = None
+        self,
+        events: Sequence[Event],
+        *,
+        recorded: Sequence[int] | None = None,
+        requests: Requests | None = None,
     ) -> list[int]:
         """Keep events; see :meth:`Log.append`."""
         if recorded is None and len(events) == 1:  # what a decider does for every decision
@@ -109,29 +115,45 @@ class MemoryJournal(NamedJournal):
                 if stream and (last := stream[-1].recorded) > now:
                     now = last
                 position = len(stream) + 1
+                if requests:
+                    check_requests(events, requests)
+                    self._facts.requests[partition, position] = requests[0]
                 stream.append(Record(partition, position, now, event))
             return [position]
+        check_requests(events, requests)
         partitions = [route(event, self._partitions) for event in events]
         with self._lock:
             self._check_open()
             stamps = stamps_for(events, recorded, self._clock)
-            return self._keep(arrange(zip(partitions, stamps, events, strict=True), self._tail))
+            arranged = arrange(zip(partitions, stamps, events, strict=True), self._tail)
+            return self._keep(arranged, requests)
 
-    def append_unique(self, events: Sequence[Event], ids: Collection[str]) -> Appended:
+    def append_unique(
+        self,
+        events: Sequence[Event],
+        ids: Collection[str],
+        requests: Requests | None = None,
+    ) -> Appended:
         """Append events, and no second decision; see :meth:`UniqueLog.append_unique`."""
         with self._lock:
             return append_first(
                 events,
                 ids,
                 self.records_of(list(ids)),
-                lambda kept: self.append([events[n] for n in kept]),
+                lambda kept: self.append(
+                    [events[n] for n in kept], requests=of_kept(requests, kept)
+                ),
             )
 
-    def import_records(self, records: Iterable[Record]) -> None:
+    def import_records(
+        self, records: Iterable[Record], *, requests: Requests | None = None
+    ) -> None:
         """Append records with their stamps; see :meth:`Log.import_records`."""
         with self._lock:
             self._check_open()
-            self._keep(arrange_imported(records, self._partitions, self._tail))
+            arranged = arrange_imported(records, self._partitions, self._tail)
+            check_requests([record.event for record in arranged], requests)
+            self._keep(arranged, requests)
 
     def read(self, partition: int, after: int, limit: int) -> list[Record]:
         """Return the records beyond a position; see :meth:`Log.read`."""
@@ -175,6 +197,13 @@ class MemoryJournal(NamedJournal):
             found = self._facts.index.of(0, ModeChanged)
             event = found[-1].event if found else None
         return event if isinstance(event, ModeChanged) else None
+
+    def requests(self, partition: int, positions: Sequence[int]) -> dict[int, bytes]:
+        """Return what decisions were chosen from, by position, where it was kept."""
+        self._check_open()
+        check_partition(partition, self._partitions)
+        found = self._facts.requests
+        return {one: found[partition, one] for one in positions if (partition, one) in found}
 
     def end(self, partition: int) -> int:
         """Return the position of the last record, 0 if there is none."""
@@ -265,7 +294,9 @@ class MemoryJournal(NamedJournal):
         self._known: dict[int, dict[str, bytes]] = {}
         self._closed = closed
 
-    def _keep(self, records: list[Record]) -> list[int]:
+    def _keep(self, records: list[Record], requests: Requests | None = None) -> list[int]:
+        for place, request in (requests or {}).items():
+            self._facts.requests[records[place].partition, records[place].position] = request
         for record in records:
             self._streams[record.partition].append(record)
         return [record.position for record in records]

@@ -7,6 +7,8 @@ from collections.abc import Collection, Sequence
 
 from belated.events import Erased, Event, ModeChanged, Opaque, Retracted, Settled, digest_of, encode
 from belated.ids import key_of, partition_of
+from belated.journals.arrivals import check_requests
+from belated.journals.log import Requests
 from belated.journals.postgres.arrays import Packed, pack_bytes, pack_integer, pack_integers
 
 #: What the marks of events without an id begin with; switches lie apart, so that they are found.
@@ -62,6 +64,18 @@ class Arrivals:
         homes = [partition_of(key, partitions) for key in keys]
         self.values["homes"] = pack_integers(homes, 2)
         self.values["halves"] = pack_bytes([key[:8] for key in keys])
+
+    def keep(self, events: Sequence[Event | Opaque], requests: Requests | None) -> None:
+        """Write what decisions among the events given were chosen from, beside their records."""
+        check_requests(events, requests)
+        if not requests:
+            return
+        places = range(len(events)) if self._places is None else self._places
+        found: dict[int, bytes] = {}
+        for n, request in requests.items():
+            found.setdefault(places[n], request)
+        self.values["kept"] = pack_integers([place + 1 for place in found], 8)
+        self.values["requests"] = pack_bytes(list(found.values()))
 
     def of_all(self, positions: list[int]) -> list[int]:
         """The position of each event given, from those of the events sent."""

@@ -17,8 +17,8 @@ from belated.journals.arrivals import (
     route,
     stamps_for,
 )
-from belated.journals.log import Appended
-from belated.journals.lookups import LAST_SETTLEMENTS, append_first, key_in, standing
+from belated.journals.log import Appended, Requests
+from belated.journals.lookups import LAST_SETTLEMENTS, append_first, key_in, of_kept, standing
 from belated.journals.postgres.arrays import pack_bytes, pack_integers, unpack_bigints
 from belated.journals.postgres.arrivals import (
     NO_ID,
@@ -50,7 +50,11 @@ class PostgresLog(StoredJournal):
     _clock: Clock | None
 
     def append(
-        self, events: Sequence[Event], *, recorded: Sequence[int] | None = None
+        self,
+        events: Sequence[Event],
+        *,
+        recorded: Sequence[int] | None = None,
+        requests: Requests | None = None,
     ) -> list[int]:
         """Keep events, all or none; see :meth:`Log.append`.
 
@@ -58,6 +62,7 @@ class PostgresLog(StoredJournal):
         the first.
         """
         arrivals = self._arrivals(events, recorded)
+        arrivals.keep(events, requests)
         self._session.check_open()
         if not events:
             return []
@@ -65,13 +70,18 @@ class PostgresLog(StoredJournal):
         assert found is not None
         return arrivals.of_all(unpack_bigints(found))
 
-    def append_unique(self, events: Sequence[Event], ids: Collection[str]) -> Appended:
+    def append_unique(
+        self,
+        events: Sequence[Event],
+        ids: Collection[str],
+        requests: Requests | None = None,
+    ) -> Appended:
         """Keep events, and no second decision; see :meth:`UniqueLog.append_unique`."""
         if not ids:
-            return Appended(self.append(events), {})
+            return Appended(self.append(events, requests=requests), {})
 
         def append(kept: list[int]) -> list[int]:
-            arrivals = self._arrivals([events[n] for n in kept])
+            arrivals = self._arrivals_of(events, kept, requests)
             arrivals.refuse_second(ids, self._partitions)
             found = self._session.call("append", list(arrivals.values.values()))
             if found is None:
@@ -82,9 +92,17 @@ class PostgresLog(StoredJournal):
         try:
             return append_first(events, ids, [], append)
         except _Contested:
-            return self._session.transact(lambda talk: self._append_rest(talk, events, ids))
+            return self._session.transact(
+                lambda talk: self._append_rest(talk, events, ids, requests)
+            )
 
-    def _append_rest(self, talk: Talk, events: Sequence[Event], ids: Collection[str]) -> Appended:
+    def _append_rest(
+        self,
+        talk: Talk,
+        events: Sequence[Event],
+        ids: Collection[str],
+        requests: Requests | None,
+    ) -> Appended:
         """Some id may have a decision: find out, and append the others."""
         homes = sorted({route(event, self._partitions) for event in events})
         talk.run_query("lock", bandit=self._number, partitions=homes)
@@ -92,11 +110,19 @@ class PostgresLog(StoredJournal):
         def append(kept: list[int]) -> list[int]:
             if not kept:
                 return []
-            arrivals = self._arrivals([events[n] for n in kept])
+            arrivals = self._arrivals_of(events, kept, requests)
             ((found,),) = talk.run_query("append", **arrivals.values)
             return arrivals.of_all(found)
 
         return append_first(events, ids, self._of(talk, ids), append)
+
+    def _arrivals_of(
+        self, events: Sequence[Event], kept: Sequence[int], requests: Requests | None
+    ) -> Arrivals:
+        some = [events[n] for n in kept]
+        arrivals = self._arrivals(some)
+        arrivals.keep(some, of_kept(requests, kept))
+        return arrivals
 
     def _arrivals(self, events: Sequence[Event], recorded: Sequence[int] | None = None) -> Arrivals:
         partitions = [route(event, self._partitions) for event in events]
@@ -105,7 +131,9 @@ class PostgresLog(StoredJournal):
             stamps = stamps_for(events, recorded, self._clock or (lambda: 0))
         return Arrivals(self._number, partitions, events, stamps)
 
-    def import_records(self, records: Iterable[Record]) -> None:
+    def import_records(
+        self, records: Iterable[Record], *, requests: Requests | None = None
+    ) -> None:
         """Take over records with their stamps; see :meth:`Log.import_records`.
 
         Of an event that is there twice the first is taken. If the connection breaks at the end,
@@ -122,6 +150,7 @@ class PostgresLog(StoredJournal):
         arrivals = Arrivals(
             self._number, homes, [one.event for one in taken], [one.recorded for one in taken]
         )
+        arrivals.keep([one.event for one in taken], requests)
 
         def work(talk: Talk) -> None:
             talk.run_query("lock", bandit=self._number, partitions=sorted(set(homes)))
@@ -207,6 +236,12 @@ class PostgresLog(StoredJournal):
         rows = self._session.run_query("last_marked", **whose)
         event = self._found(rows[0]).event if rows else None
         return event if isinstance(event, ModeChanged) else None
+
+    def requests(self, partition: int, positions: Sequence[int]) -> dict[int, bytes]:
+        """What decisions were chosen from, by position, where it was kept."""
+        check_partition(partition, self._partitions)
+        whose = {**self._whose(partition), "positions": pack_integers(positions, 8)}
+        return dict(self._session.run_query("requests", **whose))
 
     def end(self, partition: int) -> int:
         """The position of the last record, 0 if there is none."""

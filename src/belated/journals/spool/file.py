@@ -58,12 +58,14 @@ class Batch(msgspec.Struct, frozen=True, array_like=True):
         partitions: of each event; what a later release wrote cannot be asked.
         events: the bytes of each.
         recorded: the times given with them, None for the journal's clock.
+        requests: what some of the decisions were chosen from, by their place among the events.
     """
 
     since: int
     partitions: list[int]
     events: list[bytes]
     recorded: list[int] | None
+    requests: dict[int, bytes] = {}
 
 
 _read_batch = msgspec.msgpack.Decoder(Batch).decode

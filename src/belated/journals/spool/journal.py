@@ -7,10 +7,9 @@ import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import suppress
-from itertools import groupby
 from typing import TypeVar
 
-from belated.events import Decision, Event, ModeChanged, Opaque, Record, encode, read_event
+from belated.events import Decision, Event, ModeChanged, Record, encode
 from belated.exceptions import (
     BelatedError,
     JournalClosed,
@@ -18,13 +17,21 @@ from belated.exceptions import (
     JournalReadUnavailable,
     JournalUnavailable,
 )
-from belated.journals.arrivals import Clock, check_range, route, stamps_for, system_clock
+from belated.journals.arrivals import (
+    Clock,
+    check_range,
+    check_requests,
+    route,
+    stamps_for,
+    system_clock,
+)
 from belated.journals.journal import Journal
-from belated.journals.log import Appended
+from belated.journals.log import Appended, Requests
 from belated.journals.named import NamedJournal
 from belated.journals.snapshots import Snapshot
+from belated.journals.spool.delivery import Delivered, deliver
 from belated.journals.spool.disk import DiskStore
-from belated.journals.spool.file import Batch, Page, SpoolFile, SpoolStorage
+from belated.journals.spool.file import Batch, SpoolFile, SpoolStorage
 from belated.journals.spool.status import SpoolStatus
 from belated.journals.spool.worker import Caller, Worker
 
@@ -85,7 +92,7 @@ class SpoolJournal(NamedJournal):
         limit: int = 1 << 28,
         wait: float | None = 0.35,
         clock: Clock | None = None,
-        delivered: Callable[[Sequence[Event], Sequence[int]], None] | None = None,
+        delivered: Delivered | None = None,
     ) -> None:
         self._journal = journal
         self._delivered = delivered
@@ -128,7 +135,11 @@ class SpoolJournal(NamedJournal):
         )
 
     def append(
-        self, events: Sequence[Event], *, recorded: Sequence[int] | None = None
+        self,
+        events: Sequence[Event],
+        *,
+        recorded: Sequence[int] | None = None,
+        requests: Requests | None = None,
     ) -> list[int]:
         """Keep events; see :meth:`Log.append`.
 
@@ -142,11 +153,16 @@ class SpoolJournal(NamedJournal):
         self._check_open()
         events = list(events)  # they may be needed after the caller has gone on
         return self._keep(
-            lambda: self._journal.append(events, recorded=recorded),
-            lambda: self._spool(events, recorded),
+            lambda: self._journal.append(events, recorded=recorded, requests=requests),
+            lambda: self._spool(events, recorded, requests),
         )
 
-    def append_unique(self, events: Sequence[Event], ids: Collection[str]) -> Appended:
+    def append_unique(
+        self,
+        events: Sequence[Event],
+        ids: Collection[str],
+        requests: Requests | None = None,
+    ) -> Appended:
         """Keep events, and no second decision; see :meth:`UniqueLog.append_unique`.
 
         While the journal is away nobody knows what others decide: then events wait in the file as
@@ -155,8 +171,8 @@ class SpoolJournal(NamedJournal):
         self._check_open()
         events = list(events)
         return self._keep(
-            lambda: self._journal.append_unique(events, ids),
-            lambda: Appended(self._spool(events, None), {}),
+            lambda: self._journal.append_unique(events, ids, requests),
+            lambda: Appended(self._spool(events, None, requests), {}),
         )
 
     def _keep(self, append: Callable[[], T], spool: Callable[[], T]) -> T:
@@ -172,12 +188,16 @@ class SpoolJournal(NamedJournal):
                 self._leave(error)
         return spool()
 
-    def _spool(self, events: list[Event], recorded: Sequence[int] | None) -> list[int]:
+    def _spool(
+        self, events: list[Event], recorded: Sequence[int] | None, requests: Requests | None
+    ) -> list[int]:
+        check_requests(events, requests)
         batch = Batch(
             self._clock(),
             [route(event, self._partitions) for event in events],
             [encode(event) for event in events],
             None if recorded is None else list(stamps_for(events, recorded, self._clock)),
+            dict(requests or {}),
         )
         if events:
             with self._lock:
@@ -196,10 +216,12 @@ class SpoolJournal(NamedJournal):
 
     # --- for the journal alone -----------------------------------------------------------------
 
-    def import_records(self, records: Iterable[Record]) -> None:
+    def import_records(
+        self, records: Iterable[Record], *, requests: Requests | None = None
+    ) -> None:
         """Take over records with their stamps; see :meth:`Log.import_records`."""
         taken = list(records)
-        self._ask(lambda: self._journal.import_records(taken), patient=True)
+        self._ask(lambda: self._journal.import_records(taken, requests=requests), patient=True)
 
     def read(self, partition: int, after: int, limit: int) -> list[Record]:
         """The records beyond a position; see :meth:`Log.read`."""
@@ -212,6 +234,10 @@ class SpoolJournal(NamedJournal):
             if len(page) < size or len(records) == limit:
                 return records
             after = page[-1].position
+
+    def requests(self, partition: int, positions: Sequence[int]) -> dict[int, bytes]:
+        """What decisions were chosen from, by position; not of those that wait."""
+        return self._ask(lambda: self._journal.requests(partition, positions))
 
     def end(self, partition: int) -> int:
         """The position of the last record, 0 if there is none."""
@@ -338,7 +364,7 @@ class SpoolJournal(NamedJournal):
             with self._lock:
                 page = self._file.page(PAGE)
             if page.batches:
-                self._deliver(page)
+                deliver(page, self._journal, self._clock, self._delivered)
             elif self._away:
                 self._journal.end(0)
         except BelatedError as error:
@@ -351,30 +377,6 @@ class SpoolJournal(NamedJournal):
                 self._forwarded += page.count
         return page.count
 
-    def _deliver(self, page: Page) -> None:
-        for is_plain, batches in groupby(page.batches, _is_plain):
-            if is_plain:
-                events = [one for batch in batches for one in _events_of(batch)]
-                positions = self._journal.append(events)
-                if self._delivered is not None:
-                    self._delivered(events, positions)
-                continue
-            for batch in batches:
-                self._deliver_special(batch)
-
-    def _deliver_special(self, batch: Batch) -> None:
-        """What has times of its own, or was left by a later release that was rolled back."""
-        journal, events = self._journal, _events_of(batch)
-        if len(events) == len(batch.events):
-            journal.append(events, recorded=batch.recorded)
-            return
-        times = batch.recorded or [self._clock()] * len(batch.events)
-        records = []
-        for data, partition, given in zip(batch.events, batch.partitions, times, strict=True):
-            stamp = max(given, journal.last_stamp(partition))
-            records.append(Record(partition, 0, stamp, read_event(data)))
-        journal.import_records(records)
-
     def _check_open(self) -> None:
         if self._closed:
             message = f"the journal with the spool {self._place} was closed: open it again"
@@ -385,13 +387,3 @@ class SpoolJournal(NamedJournal):
                 "open another journal here, with a file of its own"
             )
             raise JournalError(message)
-
-
-def _is_plain(batch: Batch) -> bool:
-    return batch.recorded is None and len(_events_of(batch)) == len(batch.events)
-
-
-def _events_of(batch: Batch) -> list[Event]:
-    """Those of its events that this release can read."""
-    found = map(read_event, batch.events)
-    return [event for event in found if not isinstance(event, Opaque)]

@@ -15,11 +15,12 @@ from belated.journals.arrivals import (
     arrange_imported,
     check_partition,
     check_range,
+    check_requests,
     route,
     stamps_for,
 )
-from belated.journals.log import Appended
-from belated.journals.lookups import LAST_SETTLEMENTS, append_first, key_in, standing
+from belated.journals.log import Appended, Requests
+from belated.journals.lookups import LAST_SETTLEMENTS, append_first, key_in, of_kept, standing
 from belated.journals.sqlite.file import SQLiteFile
 from belated.journals.sqlite.rows import (
     POSITIONS,
@@ -49,33 +50,49 @@ class SQLiteLog(StoredJournal):
     _clock: Clock
 
     def append(
-        self, events: Sequence[Event], *, recorded: Sequence[int] | None = None
+        self,
+        events: Sequence[Event],
+        *,
+        recorded: Sequence[int] | None = None,
+        requests: Requests | None = None,
     ) -> list[int]:
         """Keep events, all or none; see :meth:`Log.append`."""
         arrivals = self._arrivals(events)
-        with self._file.writing(_size(arrivals)) as connection:
-            return self._append(connection, arrivals, recorded)
+        check_requests(events, requests)
+        with self._file.writing(_size(arrivals, requests)) as connection:
+            return self._append(connection, arrivals, recorded, requests)
 
-    def append_unique(self, events: Sequence[Event], ids: Collection[str]) -> Appended:
+    def append_unique(
+        self,
+        events: Sequence[Event],
+        ids: Collection[str],
+        requests: Requests | None = None,
+    ) -> Appended:
         """Keep events, and no second decision; see :meth:`UniqueLog.append_unique`."""
         arrivals = self._arrivals(events)
-        with self._file.writing(_size(arrivals)) as connection:
+        check_requests(events, requests)
+        with self._file.writing(_size(arrivals, requests)) as connection:
             return append_first(
                 events,
                 ids,
                 self._of(connection, ids),
-                lambda kept: self._append(connection, [arrivals[n] for n in kept]),
+                lambda kept: self._append(
+                    connection, [arrivals[n] for n in kept], requests=of_kept(requests, kept)
+                ),
             )
 
-    def import_records(self, records: Iterable[Record]) -> None:
+    def import_records(
+        self, records: Iterable[Record], *, requests: Requests | None = None
+    ) -> None:
         """Take over records with their stamps; see :meth:`Log.import_records`."""
         taken = list(records)
         data = [encode(record.event) for record in taken]
+        check_requests([record.event for record in taken], requests)
         with self._file.writing(sum(map(len, data))) as connection:
             arranged = arrange_imported(
                 taken, self._partitions, lambda p: self._tail(connection, p)
             )
-            self._insert(connection, arranged, data)
+            self._insert(connection, arranged, data, requests)
 
     def read(self, partition: int, after: int, limit: int) -> list[Record]:
         """The records beyond a position; see :meth:`Log.read`.
@@ -128,6 +145,15 @@ class SQLiteLog(StoredJournal):
         event = self._found(rows[0]).event if rows else None
         return event if isinstance(event, ModeChanged) else None
 
+    def requests(self, partition: int, positions: Sequence[int]) -> dict[int, bytes]:
+        """Return what decisions were chosen from, by position, where it was kept."""
+        check_partition(partition, self._partitions)
+        base = place_of(self._number, partition, 0)
+        select = "SELECT CAST(request AS BLOB) FROM request WHERE place = ?"
+        with self._file.reading() as connection:
+            found = {one: connection.execute(select, (base + one,)).fetchone() for one in positions}
+        return {position: row[0] for position, row in found.items() if row is not None}
+
     def end(self, partition: int) -> int:
         """The position of the last record, 0 if there is none."""
         check_partition(partition, self._partitions)
@@ -153,6 +179,7 @@ class SQLiteLog(StoredJournal):
         connection: sqlite3.Connection,
         arrivals: Sequence[_Arrival],
         recorded: Sequence[int] | None = None,
+        requests: Requests | None = None,
     ) -> list[int]:
         # The clock is read under the lock, so that stamps are in the order of positions.
         stamps = stamps_for(arrivals, recorded, self._clock)
@@ -160,7 +187,7 @@ class SQLiteLog(StoredJournal):
             ((home, now, event) for (home, event, _), now in zip(arrivals, stamps, strict=True)),
             lambda partition: self._tail(connection, partition),
         )
-        self._insert(connection, records, [data for _, _, data in arrivals])
+        self._insert(connection, records, [data for _, _, data in arrivals], requests)
         return [record.position for record in records]
 
     def _of(self, connection: sqlite3.Connection, ids: Collection[str]) -> list[Record]:
@@ -199,7 +226,11 @@ class SQLiteLog(StoredJournal):
         return EMPTY if row is None else Tail(row[0] - base, row[1])
 
     def _insert(
-        self, connection: sqlite3.Connection, records: list[Record], data: list[bytes]
+        self,
+        connection: sqlite3.Connection,
+        records: list[Record],
+        data: list[bytes],
+        requests: Requests | None,
     ) -> None:
         rows = []
         for record, event in zip(records, data, strict=True):
@@ -212,7 +243,13 @@ class SQLiteLog(StoredJournal):
             "VALUES (?, ?, ?, ?, ?, ?)",
             rows,
         )
+        if requests:
+            connection.executemany(
+                "INSERT INTO request (place, request) VALUES (?, ?)",
+                [(rows[n][0], request) for n, request in requests.items()],
+            )
 
 
-def _size(arrivals: Sequence[_Arrival]) -> int:
-    return sum(len(data) for _, _, data in arrivals)
+def _size(arrivals: Sequence[_Arrival], requests: Requests | None) -> int:
+    size = sum(len(data) for _, _, data in arrivals)
+    return size + sum(map(len, requests.values())) if requests else size

@@ -13,6 +13,7 @@ from belated.exceptions import InvalidInput
 from belated.features import action_names
 from belated.ids import check_id
 from belated.inputs import as_rows
+from belated.ledger.requests import pack_context
 from belated.rewards import reported_reward
 from belated.service.serving.definition import Definition
 from belated.service.serving.served_bandit import ServedBandit
@@ -25,7 +26,7 @@ def parse_request(request: DecisionRequest, definition: Definition) -> tuple[Par
     Raises:
         InvalidInput: it is not a request that this bandit can decide.
     """
-    features, dim = definition.features, definition.policy.dim
+    features, dim, context = definition.features, definition.policy.dim, None
     if request.id is not None:
         check_id(request.id)
     if features is None:
@@ -36,9 +37,14 @@ def parse_request(request: DecisionRequest, definition: Definition) -> tuple[Par
         if (request.rows, request.dim) != (None, None) or request.actions is None:
             raise InvalidInput("this bandit has features: send a context and actions, no rows")
         rows = features.rows(request.context, request.actions).tobytes()
+        if definition.keep_requests != 0.0:
+            context = pack_context(request.context, request.actions)
     count = len(rows) // (4 * dim)
     names = None if request.actions is None else action_names(request.actions, count)
-    return ParsedRequest(count, names, request.id, request.first_attempt, request.activated), rows
+    parsed = ParsedRequest(
+        count, names, request.id, request.first_attempt, request.activated, context
+    )
+    return parsed, rows
 
 
 def parse_rewards(

@@ -22,6 +22,7 @@ from belated.expressions import (
 )
 from belated.ids import check_partitions
 from belated.journals import Store, open_store
+from belated.ledger.requests import Keep, check_keep
 from belated.rewards import check_default, check_semantics, retention_us
 from belated.service.access.authorizer import Auth, auth_at
 from belated.service.access.tokens import TokenMode, TokenSecrets
@@ -34,6 +35,7 @@ from belated.service.wire.schemas import MAX_BODY_BYTES
 T = TypeVar("T")
 
 _OFF: TokenMode = "off"
+_AUTO: Keep = "auto"
 #: What can name a bandit: it stands in addresses as it is.
 _NAME = re.compile(r"[A-Za-z0-9._~-]{1,128}")
 
@@ -220,6 +222,7 @@ def _definition(name: str, table: TomlTable, makes_tokens: bool) -> Definition |
     tokens = table.take("tokens", _token_mode, _OFF)
     lifetime = table.take("token_lifetime", _span, None)
     baseline = table.take("baseline", _action, UNIFORM)
+    keep = table.take("keep_requests", check_keep, _AUTO)
     table.finish()
     if tokens != "off" and not makes_tokens:
         message = 'nothing signs them: add secrets_env = "BELATED_TOKEN_KEYS" under [tokens]'
@@ -235,7 +238,7 @@ def _definition(name: str, table: TomlTable, makes_tokens: bool) -> Definition |
     lasts = None if lifetime is None else lifetime // timedelta(microseconds=1)
     return Definition(
         name, policy, rewards, features, retention, partitions,
-        tokens=tokens, token_lifetime=lasts, baseline=baseline,
+        tokens=tokens, token_lifetime=lasts, baseline=baseline, keep_requests=keep,
     )  # fmt: skip
 
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from belated.decider import UNIFORM
 from belated.features import Features
+from belated.ledger.requests import Keep
 from belated.policies import Policy
 from belated.rewards import Rewards
 from belated.service.access.tokens import TokenMode
@@ -25,6 +26,8 @@ class Definition:
         tokens: whether decisions come with a reward token, and whether rewards need it.
         token_lifetime: of a reward token, in microseconds; None: as long as rewards are learned.
         baseline: how to choose without a model: the name of an action, ``first`` or ``uniform``.
+        keep_requests: share of the decisions whose request is kept; "auto": all, but of those above
+            4 KiB as many as take 4 KiB on average; 0: none. Requests can be personal data.
     """
 
     name: str
@@ -36,3 +39,4 @@ class Definition:
     tokens: TokenMode = "off"
     token_lifetime: int | None = None
     baseline: int | str = UNIFORM
+    keep_requests: Keep = "auto"

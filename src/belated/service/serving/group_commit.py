@@ -26,6 +26,10 @@ class Append(Protocol):
         """What is to be appended."""
 
     @property
+    def kept(self) -> Mapping[int, bytes]:
+        """What decisions among them were chosen from, by their place."""
+
+    @property
     def named(self) -> Collection[str]:
         """Ids among them that callers chose: each may have one decision."""
 
@@ -133,13 +137,18 @@ class GroupCommit:
     def _commit(self, taken: list[Append]) -> None:
         events = [event for one in taken for event in one.events]
         named = {id for one in taken for id in one.named}
+        kept: dict[int, bytes] = {}
+        place = 0
+        for one in taken:
+            kept |= {place + n: request for n, request in one.kept.items()}
+            place += len(one.events)
         found: Appended | Exception
         start = self._monotonic()
         try:
             if named:
-                found = self._log.append_unique(events, named)
+                found = self._log.append_unique(events, named, kept)
             else:
-                found = Appended(self._log.append(events), {})
+                found = Appended(self._log.append(events, requests=kept), {})
             self.seconds.add(self._monotonic() - start)
             self.sizes.add(len(events))
         except Exception as error:  # whatever it is, each caller hears of it, and the worker lives
@@ -153,6 +162,7 @@ class _Append:
 
     __slots__ = ("_counted", "answer", "events")
     named = ()
+    kept: Mapping[int, bytes] = {}
 
     def __init__(
         self,

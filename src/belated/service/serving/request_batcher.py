@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
-from belated.decider import Decider, ParsedRequest
+from belated.decider import Decider, Made, ParsedRequest
 from belated.events import Decision
 from belated.inputs import Row, as_rows
 from belated.service.runtime import Runtime
@@ -72,18 +72,20 @@ class RequestBatcher:
         except Exception:  # of one of them: each is tried by itself, and hears what is wrong
             for batch in batches:
                 try:
-                    batch.events = self._decide(batch.requests, batch.rows)
+                    batch.events, batch.kept = self._decide(batch.requests, batch.rows)
                 except Exception as error:
                     batch.refuse(error)
         else:
             start = 0
             for batch in batches:
                 end = start + len(batch.requests)
-                batch.events = made[start:end]
+                batch.events = made.decisions[start:end]
+                kept = made.requests
+                batch.kept = {n - start: kept[n] for n in range(start, end) if n in kept}
                 start = end
         self._commits.append_all([batch for batch in batches if batch.events])
 
-    def _decide(self, requests: Sequence[ParsedRequest], rows: Sequence[bytes]) -> list[Decision]:
+    def _decide(self, requests: Sequence[ParsedRequest], rows: Sequence[bytes]) -> Made:
         table = table_of(rows, self._decider.policy.dim)
         return self._decider.choose(requests, table, now=self._clock(), rng=self._rng, hold=True)
 
@@ -91,7 +93,7 @@ class RequestBatcher:
 class _Batch:
     """The requests of one caller, which are decided all or none."""
 
-    __slots__ = ("_counted", "_decider", "answer", "events", "named", "requests", "rows")
+    __slots__ = ("_counted", "_decider", "answer", "events", "kept", "named", "requests", "rows")
 
     def __init__(
         self,
@@ -105,6 +107,7 @@ class _Batch:
         self.rows = rows
         self.answer = answer
         self.events: list[Decision] = []
+        self.kept: Mapping[int, bytes] = {}
         self.named = [request.id for request in requests if request.id is not None]
         self._decider = decider
         self._counted = counted

@@ -113,6 +113,7 @@ class ServedBandit:
             self._source,
             partitions=journal.partitions,
             baseline=definition.baseline,
+            keep_requests=definition.keep_requests,
             tuning=tuning,
         )
         warm_up(policy, kernels)

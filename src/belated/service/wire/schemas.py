@@ -10,7 +10,7 @@ import msgspec
 from belated.events import Activation, Decision, Record, Reward, Void, kind_of
 from belated.features.records import MAX_ID
 from belated.inputs import MAX_ENTRY, MAX_REWARD
-from belated.ledger import DecisionHistory
+from belated.ledger import DecisionHistory, KeptRequest
 
 #: How many decision requests, or rewards, may be in one request; more would make others wait.
 MAX_BATCH = 1_000
@@ -225,6 +225,31 @@ class Happened(msgspec.Struct, frozen=True, omit_defaults=True):
         return cls(kind, record.recorded, event.at, status)
 
 
+class Offered(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What a decision was chosen from.
+
+    Attributes:
+        share: the probability with which the request was kept.
+        actions: the names of the actions; null: their indices.
+        rows: the row of each; null if features made them of the next two.
+        context: as it was sent.
+        records: a record for each action, if any were sent.
+        propensities: the probability of each action; null if the policy did not say all of them.
+    """
+
+    share: float
+    actions: list[int | str] | None = None
+    rows: list[list[float]] | None = None
+    context: Any = None
+    records: list[Any] | None = None
+    propensities: list[float] | None = None
+
+    @classmethod
+    def of(cls, request: KeptRequest) -> Offered:
+        """What is told of a request."""
+        return cls(**request.to_dict())
+
+
 class DecisionDetails(msgspec.Struct, frozen=True, omit_defaults=True):
     """All that is known of one decision, from the records of the journal.
 
@@ -239,6 +264,7 @@ class DecisionDetails(msgspec.Struct, frozen=True, omit_defaults=True):
         forgotten: whether its retention has ended.
         due: when its window ends.
         records: all of them, in their order.
+        request: what it was chosen from, if that was kept.
     """
 
     id: str
@@ -250,11 +276,12 @@ class DecisionDetails(msgspec.Struct, frozen=True, omit_defaults=True):
     forgotten: bool = False
     due: int | None = None
     records: list[Happened] = []
+    request: Offered | None = None
 
     @classmethod
     def of(cls, telling: DecisionHistory) -> DecisionDetails:
         """What was read of a decision."""
-        entry, event = telling.entry, telling.decision
+        entry, event, kept = telling.entry, telling.decision, telling.request
         chosen = None
         if event is not None:
             chosen = Chosen(
@@ -273,6 +300,7 @@ class DecisionDetails(msgspec.Struct, frozen=True, omit_defaults=True):
             forgotten=telling.forgotten,
             due=None if entry is None else entry.due,
             records=[Happened.of(*told) for told in telling.records],
+            request=None if kept is None else Offered.of(KeptRequest.read(kept)),
         )
 
 

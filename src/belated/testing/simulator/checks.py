@@ -17,6 +17,7 @@ import numpy as np
 from belated.events import Activation, Decision, Record, Reward, Void, encode
 from belated.ids import key_of
 from belated.learner import Fold, same_sums
+from belated.ledger import KeptRequest
 from belated.ledger.undone import Undone
 from belated.rewards import retention_us
 from belated.testing.oracle import Oracle
@@ -200,6 +201,21 @@ def check_stamps(world: World) -> None:
         for (position, stamp), (later, next_stamp) in pairwise(places):
             if later <= position or next_stamp < stamp:
                 raise Disagreement(f"H: record {later} of partition {partition} is out of order")
+
+
+def check_requests(world: World) -> None:
+    """X: beside every decision that a decider made lies what it was chosen from."""
+    rivals = _rivals(world)
+    for partition in range(world.knobs.partitions):
+        records = {one.position: one.event for one in world.store.records(partition)}
+        kept = world.store.requests(partition, list(records))
+        for position, event in records.items():
+            if not isinstance(event, Decision) or event.id in rivals:
+                continue
+            data = kept.get(position)
+            rows = None if data is None else KeptRequest.read(data).rows
+            if rows is None or not np.array_equal(rows[event.index], event.x):
+                raise Disagreement(f"X: {event} was not chosen from {rows}")
 
 
 def check_lineage(world: World) -> None:

@@ -15,6 +15,7 @@ from belated.testing.simulator.checks import (
     check_lineage,
     check_names,
     check_oracle,
+    check_requests,
     check_same,
     check_stamps,
     replayed,
@@ -121,6 +122,7 @@ class Cluster:
         world.pass_windows()
         fold = self._agree_now()
         check_stamps(world)
+        check_requests(world)
         self._check_modes()
         if rewards.window is not None:
             assert fold.counts["pending"] == fold.counts["dormant"] == 0, "L: not all was settled"

@@ -12,6 +12,7 @@ from belated.testing.simulator.checks import (
     check_lineage,
     check_names,
     check_oracle,
+    check_requests,
     check_same,
     check_stamps,
     replayed,
@@ -111,6 +112,7 @@ class ServiceCluster(Cluster):
         world.pass_windows()
         fold = self._agree_on_models()
         check_stamps(world)
+        check_requests(world)
         self._check_details(fold)
         self._check_modes()
         self._see_statuses(fold)

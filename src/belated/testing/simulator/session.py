@@ -7,9 +7,9 @@ from collections.abc import Collection, Iterable, Sequence
 from belated.events import Decision, Event, ModeChanged, Record
 from belated.exceptions import JournalClosed, JournalUnavailable
 from belated.journals import Snapshot
-from belated.journals.arrivals import check_range, route
-from belated.journals.log import Appended
-from belated.journals.lookups import append_first
+from belated.journals.arrivals import check_range, check_requests, route
+from belated.journals.log import Appended, Requests
+from belated.journals.lookups import append_first, of_kept
 from belated.journals.named import NamedJournal
 from belated.journals.snapshots import check_kept, checksums_of
 from belated.testing.simulator.faults import Faults, Killed
@@ -43,7 +43,11 @@ class SimulatedJournal(NamedJournal):
         self._closed = False
 
     def append(
-        self, events: Sequence[Event], *, recorded: Sequence[int] | None = None
+        self,
+        events: Sequence[Event],
+        *,
+        recorded: Sequence[int] | None = None,
+        requests: Requests | None = None,
     ) -> list[int]:
         """Keep events; see :meth:`Journal.append`."""
         store, faults = self._reach(), self._faults
@@ -51,7 +55,8 @@ class SimulatedJournal(NamedJournal):
             raise JournalUnavailable("no space is left")
         if store.is_busy and faults.strike("lock timed out"):
             raise JournalUnavailable("others hold the lock for too long")
-        begun = store.begin(events, recorded)
+        check_requests(events, requests)
+        begun = store.begin(events, recorded, requests)
         power_lost = faults.strike("power lost")
         for n, one in enumerate(begun):
             if power_lost and n == len(begun) // 2:  # the partitions before are safe
@@ -68,18 +73,30 @@ class SimulatedJournal(NamedJournal):
         places = {one.partition: iter(one.positions) for one in begun}
         return [next(places[route(event, self._partitions)]) for event in events]
 
-    def append_unique(self, events: Sequence[Event], ids: Collection[str]) -> Appended:
+    def append_unique(
+        self,
+        events: Sequence[Event],
+        ids: Collection[str],
+        requests: Requests | None = None,
+    ) -> Appended:
         """Keep events, and no second decision; see :meth:`UniqueLog.append_unique`."""
         store = self._reach()
         if store.is_contested(ids):  # a real journal would wait here for a while
             self._faults.see("contested id")
             raise JournalUnavailable("another decision is being made under this id")
         known = store.records_of(list(ids))
-        return append_first(events, ids, known, lambda kept: self.append([events[n] for n in kept]))
+        return append_first(
+            events,
+            ids,
+            known,
+            lambda kept: self.append([events[n] for n in kept], requests=of_kept(requests, kept)),
+        )
 
-    def import_records(self, records: Iterable[Record]) -> None:
+    def import_records(
+        self, records: Iterable[Record], *, requests: Requests | None = None
+    ) -> None:
         """Take over records with their stamps; see :meth:`Journal.import_records`."""
-        self._reach().import_records(records)
+        self._reach().import_records(records, requests=requests)
 
     def read(self, partition: int, after: int, limit: int) -> list[Record]:
         """The records beyond a position; see :meth:`Journal.read`."""
@@ -89,6 +106,10 @@ class SimulatedJournal(NamedJournal):
         self._vain = 0 if found else self._vain + 1
         assert self._vain < 1000, "L: a reader waits for ever for what is not there"
         return found
+
+    def requests(self, partition: int, positions: Sequence[int]) -> dict[int, bytes]:
+        """What decisions were chosen from, by position, where it was kept."""
+        return self._reach().requests(partition, positions)
 
     def end(self, partition: int) -> int:
         """The position of the last record, 0 if there is none."""

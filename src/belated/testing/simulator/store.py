@@ -16,6 +16,7 @@ from belated.events import Decision, Event, Opaque, Record, encode
 from belated.exceptions import CorruptEvent, OwnerFenced
 from belated.journals import MemoryJournal, Snapshot
 from belated.journals.arrivals import EMPTY, Clock, Tail, check_partition, route, stamps_for
+from belated.journals.log import Requests
 from belated.testing.simulator.faults import Faults
 
 _position = attrgetter("position")
@@ -28,6 +29,7 @@ class Transaction:
     partition: int
     positions: list[int] = field(default_factory=list)
     events: list[tuple[int, Event]] = field(default_factory=list)
+    requests: dict[int, bytes] = field(default_factory=dict)  # by position
     state: str = "open"
 
 
@@ -60,16 +62,21 @@ class Store(MemoryJournal):
     # --- writing -------------------------------------------------------------------------------
 
     def begin(
-        self, events: Sequence[Event], recorded: Sequence[int] | None = None
+        self,
+        events: Sequence[Event],
+        recorded: Sequence[int] | None = None,
+        requests: Requests | None = None,
     ) -> list[Transaction]:
         """Write events, in one transaction for each partition."""
         places = [route(event, self._partitions) for event in events]
         begun: dict[int, Transaction] = {}
         stamps = stamps_for(events, recorded, self._clock)
-        for partition, stamp, event in zip(places, stamps, events, strict=True):
+        for n, (partition, stamp, event) in enumerate(zip(places, stamps, events, strict=True)):
             one = begun.setdefault(partition, Transaction(partition))
             one.positions.append(self._next[partition])
             one.events.append((stamp, event))
+            if requests and n in requests:
+                one.requests[self._next[partition]] = requests[n]
             self._next[partition] += 1
         for partition, one in begun.items():
             self._unseen[partition].append(one)
@@ -122,12 +129,14 @@ class Store(MemoryJournal):
         if one.state == "synced":
             for position, (stamp, event) in zip(one.positions, one.events, strict=True):
                 held = max(stamp, self.last_stamp(one.partition))
-                self._keep([Record(one.partition, position, held, event)])
+                record = Record(one.partition, position, held, event)
+                kept = one.requests.get(position)
+                self._keep([record], None if kept is None else {0: kept})
 
-    def _keep(self, records: list[Record]) -> list[int]:
+    def _keep(self, records: list[Record], requests: Requests | None = None) -> list[int]:
         for record in records:
             self._next[record.partition] = max(self._next[record.partition], record.position + 1)
-        positions = super()._keep(records)
+        positions = super()._keep(records, requests)
         for record in records:
             if isinstance(record.event, Decision):
                 standing = self.decisions([record.event.id])[record.event.id]

@@ -71,6 +71,11 @@ SELECT position, recorded, "check", digest, event FROM belated.record
 WHERE bandit = %(bandit)s AND partition = %(partition)s AND position > %(after)s
 ORDER BY position LIMIT %(limit)s;
 
+-- requests: what decisions were chosen from
+SELECT position, request FROM belated.request
+WHERE bandit = %(bandit)s AND partition = %(partition)s
+  AND position = ANY (%(positions)b::bigint[]);
+
 -- tail: position and stamp of the last record
 SELECT position, recorded FROM belated.record
 WHERE bandit = %(bandit)s AND partition = %(partition)s
