@@ -7,11 +7,13 @@ own file for every call that has returned: what it was told, and how long that t
 * A *writer* decides and observes: in disorder, twice, too early, for others too.
 * A *learner* folds what the writers wrote and saves snapshots.
 * A *caller* is a writer with a spool in front of the journal, which waits a little between calls.
+* A *racer* decides under an id that others decide under at the same moment.
 """
 
 from __future__ import annotations
 
 import json
+import mmap
 import os
 import random
 import signal
@@ -42,6 +44,8 @@ DIM = 3
 POLICY = DelayedUCB(DIM, Bernoulli())
 #: Short, so that windows end under way; a late reward is learned all the same.
 REWARDS = Explicit(timedelta(milliseconds=200))
+#: Racers at a time: each id has as many answers.
+RACERS = 3
 
 T = TypeVar("T")
 
@@ -190,7 +194,31 @@ def _as_it_goes(what: Callable[[], object]) -> None:
         what()
 
 
-ROLES = {"writer": write, "learner": learn, "caller": call}
+def race(folder: Path, number: int, where: str, partitions: int) -> None:
+    """Decide for ever under the id that the others decide under at this moment."""
+    log = Log(folder / f"log {number}")
+    bandit = opened(where, partitions)
+    answers = _shared_number(folder / "answers")
+    while True:
+        n = answers[0] // RACERS
+        decision = patiently(lambda: bandit.decide(np.eye(DIM), id=f"race-{n}"))  # noqa: B023
+        log.write("answer", decision.id, decision.action, decision.at, decision.propensity)
+        answers[0] += 1
+        patience = time.monotonic() + 0.05
+        while answers[0] // RACERS == n and time.monotonic() < patience:
+            time.sleep(0.0002)
+        answers[0] = max(answers[0], RACERS * (n + 1))  # one of the others was killed
+
+
+def _shared_number(path: Path) -> memoryview[int]:
+    """A number in a file, 0 at first, which several processes change."""
+    with path.open("ab") as file:
+        file.truncate(8)
+    with path.open("r+b") as file:
+        return memoryview(mmap.mmap(file.fileno(), 8)).cast("q")
+
+
+ROLES = {"writer": write, "learner": learn, "caller": call, "racer": race}
 
 
 def main(folder: Path, where: str, partitions: int) -> None:

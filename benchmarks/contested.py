@@ -1,0 +1,179 @@
+"""What a record costs if everything comes under one id, beside rewards of distinct decisions.
+
+For each kind of crowd: CPU time to fold it over that of as many rewards of distinct decisions (the
+median over repeats, the kinds in turn), and by how much a process grows. The ledger is measured
+alone: a learner would add to the rewards of distinct decisions, and so hide a slow ledger. Ends
+with 1 if one of the first four is beyond ``--bound``, or grows by more than 64 MB.
+
+Run: python benchmarks/contested.py [--events 100000] [--repeats 7] [--bound 2.0]
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import os
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+
+from belated.events import Decision, Event, Record, Reward
+from belated.ids import new_id
+from belated.ledger import Ledger
+from belated.rewards import Explicit
+
+START = 1_700_000_000_000_000
+ROW = np.ones(2, dtype=np.float32)
+#: Bytes by which a process may grow.
+ROOM = 64 << 20
+#: With what all others are compared.
+DISTINCT = "rewards of distinct decisions"
+
+#: What is folded before, and what is measured.
+Crowd = tuple[list[Event], list[Event]]
+
+
+class Silent:
+    """Learns nothing of what the ledger tells."""
+
+    def enter(self, number: int, decision: Decision, expected: bool = False) -> None: ...
+    def add_pending(self, number: int, again: bool = False) -> None: ...
+    def remove_pending(self, number: int) -> None: ...
+    def learn(self, number: int, value: float) -> None: ...
+    def revise(self, number: int, value: float) -> None: ...
+    def retract(self, number: int) -> None: ...
+    def forget(self, number: int) -> None: ...
+    def drop(self, count: int) -> None: ...
+
+
+def decided(id: str, at: int = START) -> Decision:
+    return Decision(id, at, 0, 0, ROW, 0.5, 0.5, 1)
+
+
+def distinct(count: int) -> Crowd:
+    ids = [new_id(START + n) for n in range(count)]
+    return [decided(id) for id in ids], [Reward(id, START, 1.0) for id in ids]
+
+
+def values(count: int) -> Crowd:
+    return [decided("one")], [Reward("one", START, n / count) for n in range(count)]
+
+
+def parts(count: int) -> Crowd:
+    return [decided("one")], [Reward("one", START, 1.0, f"part {n}") for n in range(count)]
+
+
+def unknown(count: int) -> Crowd:
+    return [], [Reward("one", START, n / count) for n in range(count)]
+
+
+def decisions(count: int) -> Crowd:
+    return [], [decided("one", START + n) for n in range(count)]
+
+
+def revisions(count: int) -> Crowd:
+    return [decided("one")], [Reward("one", START, n / count, "", n) for n in range(count)]
+
+
+def revised_parts(count: int) -> Crowd:
+    told = [Reward("one", START, n / count, f"part {n % 64}", n // 64) for n in range(count)]
+    return [decided("one")], told
+
+
+#: The last two learn each time, so they do more for a record; it does not grow with their number.
+CROWDS: dict[str, Callable[[int], Crowd]] = {
+    DISTINCT: distinct,
+    "values for one part and revision": values,
+    "parts of one decision": parts,
+    "values for one unknown id": unknown,
+    "decisions under one id": decisions,
+    "revisions of one part": revisions,
+    "revisions of 64 parts": revised_parts,
+}
+BOUNDED = tuple(CROWDS)[1:5]
+
+
+def records_of(crowd: Crowd) -> tuple[list[Record], list[Record]]:
+    before, then = crowd
+    records = [Record(0, n, START + n, event) for n, event in enumerate(before + then, 1)]
+    return records[: len(before)], records[len(before) :]
+
+
+def folded(records: list[Record]) -> Ledger:
+    ledger = Ledger(Explicit(), Silent(), min_reward=-1e9, max_reward=1e9)
+    for record in records:
+        ledger.fold(record)
+    return ledger
+
+
+def cpu_seconds(before: list[Record], then: list[Record]) -> float:
+    ledger = folded(before)
+    fold = ledger.fold
+    gc.collect()
+    start = time.process_time()
+    for record in then:
+        fold(record)
+    return time.process_time() - start
+
+
+def growth(name: str, count: int) -> int:
+    """Bytes by which this process grows: for a process that does nothing else."""
+    before, then = records_of(CROWDS[name](count))
+    ledger = folded(before)
+    gc.collect()
+    start = resident()
+    for record in then:
+        ledger.fold(record)
+    return resident() - start
+
+
+def resident() -> int:
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE")
+
+
+def grown(name: str, count: int) -> int:
+    """The same, measured in a process of its own."""
+    command = [sys.executable, __file__, "--events", str(count), "--growth", name]
+    return int(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--events", type=int, default=100_000)
+    parser.add_argument("--repeats", type=int, default=7)
+    parser.add_argument("--bound", type=float, default=2.0)
+    parser.add_argument("--growth", help=argparse.SUPPRESS)
+    given = parser.parse_args()
+    if given.growth is not None:
+        print(growth(given.growth, given.events))
+        return 0
+    crowds = {name: records_of(make(given.events)) for name, make in CROWDS.items()}
+    ratios: dict[str, list[float]] = {name: [] for name in crowds}
+    seconds: list[float] = []
+    for _ in range(given.repeats):
+        took = {name: cpu_seconds(*crowd) for name, crowd in crowds.items()}
+        seconds.append(took[DISTINCT])
+        for name, one in took.items():
+            ratios[name].append(one / took[DISTINCT])
+    each = 1e6 * statistics.median(seconds) / given.events
+    print(f"{DISTINCT}: {each:.1f} µs of CPU each, {given.events:,} of them")
+    within = True
+    for name in list(CROWDS)[1:]:
+        ratio = statistics.median(ratios[name])
+        print(f"{name:34} {ratio:5.2f} × the time", end="")
+        if name in BOUNDED:
+            room = grown(name, given.events)
+            print(f", {room / 2**20:.1f} MB more", end="")
+            within &= ratio <= given.bound and room <= ROOM
+        print()
+    return 0 if within else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,120 @@
+"""Callers who ask for a decision under one id at the same moment, each at another decider."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from belated.events import Decision, Event, Opaque
+from tests.faults.service_load import BROKEN, GIVE_UP, Load
+
+_ROWS = [[1.0, 0.0], [0.0, 1.0], [0.5, 0.5], [-1.0, 0.3]]
+#: Races that are under way at a time.
+AT_ONCE = 12
+
+#: What must not differ between two answers under one id: action, time, propensity.
+Told = tuple[int, int, float]
+
+
+class Races(Load):
+    """Races for ids, a few at a time, one after the other.
+
+    In a race three callers ask for the same ids: one, or three of which each caller asks for in an
+    order of its own, one by one or in one request. Some say that it is their first attempt. Who
+    gets no answer asks again, at the next decider.
+
+    Args:
+        ports: of the deciders.
+
+    Attributes:
+        told: what callers were told under each id, each answer once.
+        retries: attempts that got no answer.
+    """
+
+    def __init__(self, *ports: int) -> None:
+        super().__init__(*ports)
+        self.told: dict[str, list[Told]] = defaultdict(list)
+        self.retries = 0
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether nobody was told what no caller should hear."""
+        return self._thread.is_alive()
+
+    async def _run(self) -> None:
+        number, under_way = 0, set[asyncio.Task[None]]()
+        while not self._stopped.is_set():
+            width = 1 if number % 4 else 3
+            names = [f"race-{n}" for n in range(number, number + width)]
+            under_way.add(asyncio.create_task(self._race(names)))
+            number += width
+            if len(under_way) >= AT_ONCE:
+                done, under_way = await asyncio.wait(under_way, return_when=asyncio.FIRST_COMPLETED)
+                for task in done:
+                    task.result()
+        await asyncio.gather(*under_way)
+        for port in self._ports:
+            self._hang_up(port)
+
+    async def _race(self, names: list[str]) -> None:
+        start = self._rng.randrange(3)
+        callers = [self._call(start + n, names, self._rng.random()) for n in range(3)]
+        await asyncio.gather(*callers)
+
+    async def _call(self, turn: int, names: list[str], kind: float) -> None:
+        """Ask for all of them: each by itself, or for all at once."""
+        order = self._rng.sample(names, len(names))
+        first = self._rng.random() < 0.5
+        if kind < 0.5:
+            requests = [_request(id, first) for id in order]
+            found = await self._decided(turn, "/batch", {"requests": requests})
+            for one in found["decisions"]:
+                self._keep(one)
+        else:
+            for id in order:
+                self._keep(await self._decided(turn, "", _request(id, first)))
+
+    async def _decided(self, turn: int, way: str, body: dict[str, Any]) -> dict[str, Any]:
+        while True:
+            try:
+                asked = self._send(turn, "POST", f"/v1/offers/decisions{way}", body)
+                status, found = await asyncio.wait_for(asked, GIVE_UP)
+            except BROKEN:
+                status, found = 0, {}
+            if status not in (0, 503):
+                assert status == 201, (status, found)
+                return found
+            self.retries += 1
+            turn += 1
+            await asyncio.sleep(0.05)
+
+    def _keep(self, found: Mapping[str, Any]) -> None:
+        self.told[found["id"]].append((found["action"], found["at"], found["propensity"]))
+
+
+def _request(id: str, first_attempt: bool) -> dict[str, Any]:
+    return {"rows": _ROWS, "id": id, "first_attempt": first_attempt}
+
+
+def assert_one_answer_each(told: Mapping[str, list[Told]], events: Iterable[Event | Opaque]) -> str:
+    """All that were told something of an id were told the same, and the journal has it once.
+
+    Returns:
+        What was found, in a line.
+    """
+    torn = {id: set(heard) for id, heard in told.items() if len(set(heard)) > 1}
+    some = dict(list(torn.items())[:3])
+    assert not torn, f"{len(torn)} of {len(told)} ids have several answers: {some}"
+    made: dict[str, list[Told]] = defaultdict(list)
+    for event in events:
+        if isinstance(event, Decision):
+            assert isinstance(event.action, int)
+            made[event.id].append((event.action, event.at, event.propensity))
+    twice = [id for id, found in made.items() if len(found) > 1]
+    assert not twice, f"{len(twice)} of {len(made)} ids have several decisions"
+    assert {id: heard[:1] for id, heard in told.items()} == {id: made[id] for id in told}
+    contested = sum(len(heard) > 1 for heard in told.values())
+    answers = sum(map(len, told.values()))
+    return f"{len(told)} ids, {contested} contested, {answers} answers, one decision each"
