@@ -281,7 +281,7 @@ class TestCommand:
         )
         assert "the id is empty" in complaint(capsys, "show", "", journal)
         assert "required" in complaint(capsys, "show")
-        assert "invalid choice" in complaint(capsys, "erase")
+        assert "invalid choice" in complaint(capsys, "nonsense")
         assert "is there already" in complaint(capsys, "export", journal, "-o", str(journal))
         lines = tmp_path / "lines"
         before[lines] = said(capsys, "export", journal).encode()

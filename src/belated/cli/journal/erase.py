@@ -15,7 +15,7 @@ from belated.events import Erased
 from belated.exceptions import InvalidInput
 from belated.ids import check_id, key_of
 
-EXAMPLE = 'belated journal erase sqlite:///offers.db order-17 --reason "asked by the customer"'
+EXAMPLE = 'belated journal erase sqlite:///offers.db order-17 --reason "asked for"'
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

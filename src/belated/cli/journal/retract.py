@@ -18,10 +18,7 @@ from belated.exceptions import InvalidInput
 from belated.inputs import as_moment
 from belated.journals import Journal
 
-EXAMPLE = (
-    "belated journal retract sqlite:///offers.db --key crm "
-    '--from 2026-03-01T00:00Z --to 2026-03-02T00:00Z --reason "wrong currency"'
-)
+EXAMPLE = "belated journal retract $JOURNAL --key crm --from 2026-03-01T00Z --reason bad"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -37,7 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="ISO 8601 with a zone: from when on, by the time of the journal",
     )
     parser.add_argument(
-        "--to", dest="end", required=True, type=_time, metavar="TIME", help="until before when"
+        "--to", dest="end", type=_time, metavar="TIME", help="until before when; default: until now"
     )
     parser.add_argument("--restore", action="store_true", help="let it count again")
     add_reason(parser)
@@ -45,11 +42,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Run the command."""
-    start, end = options.start, options.end
-    if start >= end:
-        raise InvalidInput(f"--from is {moment(start)}, which is not before --to, {moment(end)}")
     with opened(options.address) as (journal, _):
         now = journal.now()
+        start, end = options.start, now if options.end is None else options.end
+        if start >= end:
+            message = f"--from is {moment(start)}, which is not before --to, {moment(end)}"
+            raise InvalidInput(message)
         if end > now:
             message = f"--to is {moment(end)}, and the journal's clock says {moment(now)}: "
             raise InvalidInput(f"{message}what has not come yet cannot be retracted")
