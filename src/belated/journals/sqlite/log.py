@@ -20,6 +20,7 @@ from belated.journals.arrivals import (
 )
 from belated.journals.log import Appended
 from belated.journals.lookups import LAST_SETTLEMENTS, append_first, key_in, standing
+from belated.journals.sqlite.end import LastRecord
 from belated.journals.sqlite.file import SQLiteFile
 from belated.journals.sqlite.rows import (
     POSITIONS,
@@ -205,6 +206,8 @@ class SQLiteLog(StoredJournal):
             "VALUES (?, ?, ?, ?, ?, ?)",
             rows,
         )
+        if rows:
+            self._file.note_last(LastRecord(place, check))
 
 
 def _size(arrivals: Sequence[_Arrival]) -> int:
