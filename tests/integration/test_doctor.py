@@ -97,8 +97,8 @@ EVERYWHERE = {
 }  # fmt: skip
 OF_STORE = {
     "postgresql": {
-        "version", "primary", "fsync", "full_page_writes", "synchronous_commit", "clock", "rights",
-        "tables",
+        "version", "primary", "fsync", "full_page_writes", "synchronous_commit", "failover",
+        "clock", "rights", "tables",
     },
     "sqlite": {
         "local disk", "sync", "disk room", "permissions", "write-ahead log", "integrity",
@@ -150,6 +150,34 @@ def test_a_server_that_loses_events_is_wrong(
     assert found["spool"].state == "warning"
     assert found["store"].state == "ok"
     assert "journal of offers" not in found
+
+
+@pytest.mark.parametrize(
+    ("settings", "state", "said"),
+    [
+        ({}, "warning", "no commit waits for any: a failover can lose events"),
+        ({"synchronous_commit": "remote_write"}, "warning", "can lose events"),
+        ({"synchronous_commit": "on"}, "ok", "a commit waits for *"),
+    ],
+)
+def test_a_standby_that_may_lack_events(
+    examined: Examine,
+    start_postgres: StartPostgres,
+    settings: dict[str, str],
+    state: str,
+    said: str,
+) -> None:
+    """A failover to it could lose what was acknowledged: unless commits wait for its disk."""
+    names = {"synchronous_standby_names": "*"} if settings else {}
+    server = start_postgres(names | settings)
+    try:
+        assert examined(server.dsn)["failover"].what == "no standby is connected"
+        # A standby is whoever has a connection for replication.
+        with psycopg.connect(f"{server.dsn}?replication=true", autocommit=True):
+            found = examined(server.dsn)["failover"]
+    finally:
+        server.stop()
+    assert (found.state, said in found.what) == (state, True), found
 
 
 def test_a_database_that_is_not_there(examined: Examine) -> None:

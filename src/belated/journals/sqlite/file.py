@@ -19,6 +19,8 @@ from belated.exceptions import (
     NotAJournal,
     UnsupportedFormat,
 )
+from belated.journals.sqlite.end import EndFile, LastRecord
+from belated.journals.sqlite.rows import split_place
 
 #: Says in the file's header that it is a journal: "blat" in ASCII.
 APPLICATION_ID = 0x626C6174
@@ -28,6 +30,7 @@ FORMAT = 2
 _SCHEMA = Path(__file__).with_name("schema.sql")
 _PAGE = 4096
 _CHECKPOINT_BYTES = 1000 * _PAGE  # after which SQLite too would do it
+_CHECKPOINT_SECONDS = 60.0  # what is in its place cannot be lost with the write-ahead log
 _making = threading.Lock()
 
 
@@ -45,6 +48,10 @@ class SQLiteFile:
         self._lock = threading.Lock()
         self._closed = False
         self._since_checkpoint = 0
+        self._checkpoint_at = 0.0
+        self._log = self.path.with_name(self.path.name + "-wal")
+        self._end = EndFile(self.path)
+        self._last: LastRecord | None = None
         self._connection: sqlite3.Connection | None = None
         self._pid = os.getpid()
         with self._lock, self._translated("open"):
@@ -72,10 +79,18 @@ class SQLiteFile:
                 yield connection
                 connection.execute("COMMIT")
             except BaseException:
+                self._last = None
                 if connection.in_transaction:  # SQLite itself rolls back when the disk is full
                     connection.execute("ROLLBACK")
                 raise
+            if self._last is not None:
+                self._end.write(self._last)
+                self._last = None
             self._checkpoint_if_due(connection, size)
+
+    def note_last(self, last: LastRecord) -> None:
+        """Say, within :meth:`writing`, which record is the last: it is looked for when opened."""
+        self._last = last
 
     def check_open(self) -> None:
         """Raise if it was closed."""
@@ -93,11 +108,11 @@ class SQLiteFile:
     def _connect(self) -> sqlite3.Connection:
         self.check_open()
         if self._connection is None:
-            self._connection = _open(self.path, self._wait)
+            self._connection = _open(self.path, self._wait, self._end)
             self._pid = os.getpid()
+            self._checkpoint_at = time.monotonic() + _CHECKPOINT_SECONDS
             # Others may have left a long log and gone: then the first write here clears it.
-            log = self.path.with_name(self.path.name + "-wal")
-            self._since_checkpoint = log.stat().st_size if log.exists() else 0
+            self._since_checkpoint = self._log.stat().st_size if self._log.exists() else 0
         elif self._pid != os.getpid():
             message = (
                 f"the journal {str(self.path)!r} is open in the process this one was forked from, "
@@ -108,8 +123,14 @@ class SQLiteFile:
 
     def _disconnect(self) -> None:
         if self._connection is not None and self._pid == os.getpid():
+            if self._since_checkpoint:
+                with suppress(sqlite3.Error):
+                    self._checkpoint(self._connection)
             self._connection.close()
             self._connection = None
+            self._end.close()
+            if not self._log.exists():  # no one else has it open: all is in its place
+                self._end.remove()
 
     def _checkpoint_if_due(self, connection: sqlite3.Connection, size: int) -> None:
         """Move what is in the write-ahead log to its place, while no one else can write.
@@ -118,9 +139,14 @@ class SQLiteFile:
         seldom, make it forget a commit: https://www.sqlite.org/wal.html#walresetbug
         """
         self._since_checkpoint += 2 * _PAGE + size
-        if self._since_checkpoint < _CHECKPOINT_BYTES:
-            return
+        late = time.monotonic() >= self._checkpoint_at
+        if self._since_checkpoint >= _CHECKPOINT_BYTES or late:
+            self._checkpoint(connection)
+
+    def _checkpoint(self, connection: sqlite3.Connection) -> None:
         self._since_checkpoint = 0
+        self._checkpoint_at = time.monotonic() + _CHECKPOINT_SECONDS
+        self._end.sync()
         # The commit is safe already. If others are in the way for long, or the disk is full, this
         # does what it can, and a later one does the rest.
         with suppress(sqlite3.OperationalError):
@@ -136,9 +162,11 @@ class SQLiteFile:
             raise _translation(error, verb, self.path) from error
 
 
-def _open(path: Path, wait: float) -> sqlite3.Connection:
+def _open(path: Path, wait: float, end: EndFile) -> sqlite3.Connection:
     """A connection with the settings without which nothing is promised, read back."""
-    _make_private(path)
+    if _make_private(path):
+        end.remove()
+    last = end.read()  # before the file is: a commit comes first
     connection = sqlite3.connect(
         path, timeout=wait, isolation_level=None, check_same_thread=False, cached_statements=32
     )
@@ -158,6 +186,8 @@ def _open(path: Path, wait: float) -> sqlite3.Connection:
         if _pragma(connection, "synchronous") != 2:
             message = f"{str(path)!r}: SQLite does not take synchronous=FULL; nothing would be safe"
             raise JournalError(message)
+        if last is not None:
+            _check_last(connection, path, last, fresh)
         if fresh:
             _create(connection, path)
     except BaseException:
@@ -166,17 +196,39 @@ def _open(path: Path, wait: float) -> sqlite3.Connection:
     return connection
 
 
-def _make_private(path: Path) -> None:
+def _check_last(connection: sqlite3.Connection, path: Path, last: LastRecord, fresh: bool) -> None:
+    """Refuse a file that has lost what was acknowledged."""
+    found = None
+    if not fresh:
+        find = 'SELECT "check" FROM record WHERE place = ?'
+        found = connection.execute(find, (last.place,)).fetchone()
+    if found != (last.check,):
+        partition, position = split_place(last.place)
+        message = (
+            f"{str(path)!r} has lost acknowledged events: the record at partition {partition}, "
+            f"position {position} was committed, and is gone or another one. Its write-ahead log "
+            "was damaged, or an older copy was put in its place: restore a backup; or, to go on "
+            f"without them, remove {str(path) + '.end'!r}"
+        )
+        raise CorruptJournal(message)
+
+
+def _make_private(path: Path) -> bool:
     """Make a file that is not there so that only its owner can read it, and what lies beside it.
 
     SQLite itself would let everyone read it; its log takes over the rights of the file.
+
+    Returns:
+        Whether the file is new.
     """
     if str(path) == ":memory:":  # a name that means no file to SQLite
-        return
+        return False
     # One thread at a time: to close a file takes SQLite's locks on it from the whole process. So
     # none may open the new file before it is closed here, and a file that is there is not touched.
     with _making, suppress(OSError):  # SQLite is about to say what is wrong
         os.close(os.open(os.path.realpath(path), os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
+        return True
+    return False
 
 
 def _is_fresh(connection: sqlite3.Connection, path: Path) -> bool:

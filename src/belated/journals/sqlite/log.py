@@ -21,6 +21,7 @@ from belated.journals.arrivals import (
 )
 from belated.journals.log import Appended, Requests
 from belated.journals.lookups import LAST_SETTLEMENTS, append_first, key_in, of_kept, standing
+from belated.journals.sqlite.end import LastRecord
 from belated.journals.sqlite.file import SQLiteFile
 from belated.journals.sqlite.rows import (
     POSITIONS,
@@ -248,6 +249,8 @@ class SQLiteLog(StoredJournal):
                 "INSERT INTO request (place, request) VALUES (?, ?)",
                 [(rows[n][0], request) for n, request in requests.items()],
             )
+        if rows:
+            self._file.note_last(LastRecord(place, check))
 
 
 def _size(arrivals: Sequence[_Arrival], requests: Requests | None) -> int:

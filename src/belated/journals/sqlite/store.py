@@ -11,6 +11,7 @@ from pathlib import Path
 from belated.exceptions import InvalidInput, JournalUnavailable
 from belated.journals.arrivals import Clock
 from belated.journals.sqlite.coordination import SQLiteCoordinationStore
+from belated.journals.sqlite.end import EndFile
 from belated.journals.sqlite.journal import SQLiteJournal
 from belated.journals.sqlite.keys import SQLiteKeyStore
 from belated.journals.sqlite.look import stored_bandits
@@ -79,6 +80,7 @@ class SQLiteStore:
                 yield journal
             if built.with_name(built.name + "-wal").exists():
                 raise JournalUnavailable(f"{path} could not be closed: is the disk full?")
+            EndFile(path).remove()  # of a file that was here before
             os.replace(built, path)
         _sync_folder(path.parent)
 

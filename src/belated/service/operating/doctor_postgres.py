@@ -22,6 +22,8 @@ UNSAFE = (
     ("full_page_writes", ("off",)),
     ("synchronous_commit", ("off", "local")),
 )
+#: Values of ``synchronous_commit`` under which a commit is on the disk of a standby too.
+WAITING = ("on", "remote_apply")
 
 
 def examine_postgres(store: PostgresStore) -> Iterator[Finding]:
@@ -34,6 +36,7 @@ def examine_postgres(store: PostgresStore) -> Iterator[Finding]:
     try:
         yield ok("store", f"{look.place} answers")
         yield from _server(look)
+        yield _failover(look)
         yield _clock(look)
         rights = _rights(look)
         yield rights
@@ -62,6 +65,22 @@ def _server(look: PostgresLook) -> Iterator[Finding]:
             yield wrong(name, what, f"set {name} = on, and restart or reload the server")
         else:
             yield ok(name, f"it is {value}")
+
+
+def _failover(look: PostgresLook) -> Finding:
+    """Whether a standby that takes over has all that was acknowledged."""
+    ((standbys, names, commit),) = look.run_query("standbys")
+    if not standbys:
+        return ok("failover", "no standby is connected")
+    connected = "a standby is" if standbys == 1 else f"{standbys} standbys are"
+    if not names:
+        what = f"{connected} connected, and no commit waits for any: a failover can lose events"
+        mend = "set synchronous_standby_names, or accept that learners then start anew"
+        return warning("failover", what, mend)
+    if commit not in WAITING:
+        what = f"{connected} connected, and synchronous_commit is {commit}: a failover can lose"
+        return warning("failover", f"{what} events", "set synchronous_commit = on")
+    return ok("failover", f"{connected} connected, and a commit waits for {names}")
 
 
 def _clock(look: PostgresLook) -> Finding:

@@ -7,6 +7,11 @@ SELECT current_setting('server_version_num')::integer AS version,
        current_setting('full_page_writes') AS full_page_writes,
        current_setting('synchronous_commit') AS synchronous_commit;
 
+-- standbys: how many are connected, and whether a commit waits for any
+SELECT count(*), current_setting('synchronous_standby_names'),
+       current_setting('synchronous_commit')
+FROM pg_stat_replication;
+
 -- session: hold what was checked for this connection, and bound every wait
 SELECT set_config('synchronous_commit', current_setting('synchronous_commit'), false),
        set_config('default_transaction_isolation', 'read committed', false),

@@ -1,0 +1,159 @@
+"""Acknowledged events that vanish with SQLite's write-ahead log are noticed."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import stat
+from contextlib import suppress
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from belated.events import Void
+from belated.exceptions import BelatedError, CorruptJournal
+from belated.journals import SQLiteJournal, SQLiteStore
+
+SUFFIXES = ("", "-wal", "-shm", ".end")
+
+
+def beside(path: Path) -> dict[str, Path]:
+    """The files of a journal that are there, by their suffix."""
+    found = {one: path.with_name(path.name + one) for one in SUFFIXES}
+    return {suffix: one for suffix, one in found.items() if one.exists()}
+
+
+def crashed(path: Path, folder: Path) -> Path:
+    """What a process that died would leave: a copy of the files while they are open."""
+    folder.mkdir()
+    for suffix, one in beside(path).items():
+        if suffix != "-shm":
+            shutil.copy(one, folder / one.name)
+    return folder / path.name
+
+
+def test_damage_in_the_log_is_noticed(tmp_path: Path, full: bool) -> None:
+    """Every acknowledged event is there, or the file is refused; never neither."""
+    rng, path = np.random.default_rng(7), tmp_path / "offers.db"
+    noticed = 0
+    with SQLiteJournal(path, bandit="offers", partitions=2) as journal:
+        for n in range(200 if full else 30):
+            journal.append([Void(f"{n} {k}", 5) for k in range(rng.integers(1, 4))])
+            ends = [journal.end(0), journal.end(1)]
+            copy = crashed(path, tmp_path / str(n))
+            log = copy.with_name(copy.name + "-wal")
+            data = bytearray(log.read_bytes())
+            data[rng.integers(len(data))] ^= 1 << rng.integers(8)
+            log.write_bytes(data)
+            try:
+                with SQLiteJournal(copy, bandit="offers") as opened:
+                    found = [len(opened.read(p, 0, 10**6)) for p in range(2)]
+            except BelatedError:
+                noticed += 1
+            else:
+                assert found == ends
+            shutil.rmtree(copy.parent)
+    assert noticed > 15
+
+
+def test_it_says_what_to_do_and_that_helps(tmp_path: Path) -> None:
+    """The journal is opened without what was lost, once somebody has said so."""
+    path = tmp_path / "offers.db"
+    with SQLiteJournal(path, bandit="offers") as journal:
+        journal.append([Void("a", 5)])
+        copy = crashed(path, tmp_path / "copy")
+    copy.with_name(copy.name + "-wal").write_bytes(b"")
+    for _ in range(2):  # and it is not forgotten
+        with pytest.raises(CorruptJournal, match=r"position 1 .* restore .*offers\.db\.end"):
+            SQLiteJournal(copy, bandit="offers")
+    copy.with_name(copy.name + ".end").unlink()
+    with SQLiteJournal(copy, bandit="offers") as journal:
+        assert journal.end(0) == 0
+        assert journal.append([Void("b", 5)]) == [1]
+
+
+def test_a_process_that_dies_is_no_damage(tmp_path: Path) -> None:
+    """And a torn file beside the journal says nothing."""
+    path = tmp_path / "offers.db"
+    with SQLiteJournal(path, bandit="offers") as journal:
+        journal.append([Void("a", 5)])
+        whole, torn = crashed(path, tmp_path / "whole"), crashed(path, tmp_path / "torn")
+    end = torn.with_name(torn.name + ".end")
+    end.write_bytes(end.read_bytes()[:-1])
+    for copy in (whole, torn):
+        with SQLiteJournal(copy, bandit="offers") as journal:
+            assert journal.end(0) == 1
+
+
+def test_files_that_come_and_go(tmp_path: Path) -> None:
+    """Closed, there is one file; and what a file that was removed has left is of no import."""
+    path = tmp_path / "offers.db"
+    journal, other = (SQLiteJournal(path, bandit="offers") for _ in range(2))
+    journal.append([Void("a", 5)])
+    stale = path.with_name(path.name + ".end").read_bytes()
+    journal.close()
+    assert set(beside(path)) == set(SUFFIXES)  # another one has it open
+    other.close()
+    assert set(beside(path)) == {""}
+    path.unlink()
+    path.with_name(path.name + ".end").write_bytes(stale)
+    with SQLiteJournal(path, bandit="offers") as journal:
+        assert journal.end(0) == 0
+    with SQLiteStore(tmp_path / "new.db").new_journal("offers", partitions=1):
+        (tmp_path / "new.db.end").write_bytes(stale)
+    with SQLiteJournal(tmp_path / "new.db", bandit="offers") as journal:
+        assert journal.end(0) == 0
+
+
+def test_a_commit_that_is_undone_is_not_noted(tmp_path: Path) -> None:
+    """Only what was acknowledged is looked for."""
+    path = tmp_path / "offers.db"
+    with SQLiteJournal(path, bandit="offers") as journal:
+        journal.append([Void("a", 5)])
+        with suppress(RuntimeError), journal._file.writing() as connection:
+            journal._append(connection, journal._arrivals([Void("b", 5)]))
+            raise RuntimeError
+        journal.identify({"what": "else"})  # a commit without records
+        with SQLiteJournal(crashed(path, tmp_path / "copy"), bandit="offers") as copy:
+            assert copy.end(0) == 1
+
+
+@pytest.mark.skipif(os.name != "posix", reason="other systems have no such modes")
+def test_only_the_owner_can_read_the_files(tmp_path: Path) -> None:
+    """Whatever the umask is."""
+    before = os.umask(0)
+    try:
+        with SQLiteJournal(tmp_path / "offers.db", bandit="offers") as journal:
+            journal.append([Void("a", 5)])
+            found = beside(tmp_path / "offers.db")
+            assert set(found) == set(SUFFIXES)
+            assert {stat.S_IMODE(one.stat().st_mode) for one in found.values()} == {0o600}
+    finally:
+        os.umask(before)
+
+
+def test_what_lies_in_the_log_for_long_is_put_in_its_place(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where little is written; and on close, though others have the file open."""
+    path = tmp_path / "offers.db"
+
+    def without_log(name: str) -> int:
+        copy = crashed(path, tmp_path / name)
+        for suffix in ("-wal", ".end"):
+            copy.with_name(copy.name + suffix).unlink(missing_ok=True)
+        with SQLiteJournal(copy, bandit="offers") as journal:
+            return journal.end(0)
+
+    with SQLiteJournal(path, bandit="offers") as other:
+        journal = SQLiteJournal(path, bandit="offers")
+        journal.append([Void("a", 5)])
+        assert without_log("at once") == 0
+        journal._file._checkpoint_at = 0.0  # a minute later
+        journal.append([Void("b", 5)])
+        assert without_log("later") == 2
+        journal.append([Void("c", 5)])
+        journal.close()
+        assert without_log("closed") == 3
+        assert other.end(0) == 3
