@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Protocol
@@ -62,6 +63,8 @@ class Follower:
         self._partitions = journal.partitions
         self._clock = clock
         self._holder = holder
+        #: Events of this process that the journal has not taken, for it had them, or another value.
+        self.refused: Counter[str] = Counter()
         #: Whether the journal was away, and not all of it is folded since.
         self.behind = False
         self._snapshot_at = fold.version + fold.tuning.snapshot_every
@@ -102,8 +105,10 @@ class Follower:
         if self.behind or not positions[-1]:
             return self._accept([event])
         try:
-            # If the journal had the event already, so had the fold.
-            status = self._fold_to(partition, positions) or "duplicate"
+            status = self._fold_to(partition, positions)
+            if not status:  # the journal had the event already, and so had the fold
+                status = "duplicate"
+                self.refused[status] += not contested
             if self._partitions > 1:
                 fold.catch_up(journal)
         except JournalUnavailable:  # but the event is durable

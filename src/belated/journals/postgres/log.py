@@ -47,6 +47,8 @@ class PostgresLog(StoredJournal):
     _session: PostgresSession
     _number: int
     _clock: Clock | None
+    #: Events that were sent here again: the journal had their very bytes, and wrote nothing.
+    duplicates = 0
 
     def append(
         self, events: Sequence[Event], *, recorded: Sequence[int] | None = None
@@ -62,7 +64,7 @@ class PostgresLog(StoredJournal):
             return []
         found = self._session.call("append", list(arrivals.values.values()))
         assert found is not None
-        return arrivals.of_all(unpack_bigints(found))
+        return self._taken(arrivals, unpack_bigints(found))
 
     def append_unique(self, events: Sequence[Event], ids: Collection[str]) -> Appended:
         """Keep events, and no second decision; see :meth:`UniqueLog.append_unique`."""
@@ -75,7 +77,7 @@ class PostgresLog(StoredJournal):
             found = self._session.call("append", list(arrivals.values.values()))
             if found is None:
                 raise _Contested
-            return arrivals.of_all(unpack_bigints(found))
+            return self._taken(arrivals, unpack_bigints(found))
 
         self._session.check_open()
         try:
@@ -93,7 +95,7 @@ class PostgresLog(StoredJournal):
                 return []
             arrivals = self._arrivals([events[n] for n in kept])
             ((found,),) = talk.run_query("append", **arrivals.values)
-            return arrivals.of_all(found)
+            return self._taken(arrivals, found)
 
         return append_first(events, ids, self._of(talk, ids), append)
 
@@ -103,6 +105,11 @@ class PostgresLog(StoredJournal):
         if recorded is not None or self._clock is not None:
             stamps = stamps_for(events, recorded, self._clock or (lambda: 0))
         return Arrivals(self._number, partitions, events, stamps)
+
+    def _taken(self, arrivals: Arrivals, found: list[int]) -> list[int]:
+        positions = arrivals.of_all(found)
+        self.duplicates += arrivals.duplicates
+        return positions
 
     def import_records(self, records: Iterable[Record]) -> None:
         """Take over records with their stamps; see :meth:`Log.import_records`.

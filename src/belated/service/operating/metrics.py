@@ -87,6 +87,11 @@ OF_BANDITS = (
         lambda bandit: bandit.stats.activations_voids,
     ),
     _of_bandit(
+        _COUNTER, "belated_store_duplicates",
+        "Events sent again by this process, which the store had and did not write.",
+        lambda bandit: bandit.duplicates,
+    ),
+    _of_bandit(
         _COUNTER, "belated_choice_entropy_nats",
         "Sum of -log p of the choices; divided by the decisions, how much is explored.",
         lambda bandit: bandit.stats.entropy,
