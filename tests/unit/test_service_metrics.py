@@ -52,7 +52,7 @@ def served() -> Any:
         duplicates=6,
         decider=SimpleNamespace(unapplied=range(2), mode="freeze", fallbacks=Counter(error=3)),
         spool=spool,
-        left_spools=LeftSpools(2, 9),
+        left_spools=LeftSpools(2, 9, {"damaged": 1}),
         now=lambda: 5_500_000,
     )
 
@@ -112,6 +112,8 @@ def test_what_a_served_bandit_has_seen(samples: dict[tuple[str, tuple[str, ...]]
     assert samples["belated_commit_events_sum", of] == 5
     assert samples["belated_spool_left_files", of] == 2
     assert samples["belated_spool_left_events", of] == 9
+    assert samples["belated_spool_unreadable_files", ("offers", "damaged")] == 1
+    assert samples["belated_spool_unreadable_files", ("offers", "folder")] == 0
     assert samples["belated_internal_errors_total", ("offers", "board")] == 2
     assert samples["belated_internal_errors_total", ("offers", "commit")] == 1
     assert samples["belated_internal_errors_total", ("offers", "model")] == 0

@@ -14,12 +14,19 @@ from belated.service.operating.doctor_bandits import examine_bandits
 from belated.service.operating.doctor_postgres import examine_postgres
 from belated.service.operating.doctor_sqlite import examine_sqlite
 from belated.service.operating.findings import Finding, ok, warning, wrong
-from belated.service.serving.spools import SpoolFolder
+from belated.service.serving.spools import SpoolFolder, Unreadable
 
 #: Files that a process may have open at least: a connection is one.
 FILES = 4096
 #: Checks of a store without which nothing beyond can be asked.
 STORED = ("store", "rights", "tables", "integrity")
+
+#: What may be wrong with a spool that a process has left, and how to mend it.
+UNREADABLE: dict[Unreadable, tuple[str, str]] = {
+    "not_permitted": ("may not be read by this user", "chown it to the user of the service"),
+    "unreadable": ("could not be read", "see whether the disk is there, and intact"),
+    "damaged": ("is damaged, or no spool of this bandit", "the log of a service says where"),
+}
 
 
 def examine(file: str | Path) -> list[Finding]:
@@ -85,14 +92,14 @@ def _left(folder: SpoolFolder, bandit: str) -> Finding:
     check = f"spool of {bandit}"
     try:
         left = folder.left(bandit)
-    except BelatedError as error:
-        return wrong(check, str(error), "see who owns the files")
-    damaged = [str(path) for path, waiting in left.items() if waiting < 0]
-    if damaged:
-        mend = "give it to the user of the service; if it is damaged, its log says where"
-        return wrong(check, f"{', '.join(damaged)} cannot be read", mend)
+    except (BelatedError, OSError) as error:
+        return wrong(check, str(error), "see who owns the folder and the files")
+    for why, (what, mend) in UNREADABLE.items():
+        if named := ", ".join(str(path) for path, found in left.items() if found == why):
+            return wrong(check, f"{named}: {what}", mend)
     if left:
-        what = f"{sum(left.values())} events of processes that have died wait in {len(left)} files"
+        events = sum(found for found in left.values() if isinstance(found, int))
+        what = f"{events} events of processes that have died wait in {len(left)} files"
         return warning(check, what, "start a service with this folder: it hands them over")
     return ok(check, "nothing was left there by processes that have died")
 
