@@ -8,6 +8,7 @@ from pathlib import Path
 
 from belated.exceptions import BelatedError, InvalidConfig
 from belated.journals import PostgresStore, SQLiteStore
+from belated.journals.postgres.rights import Role
 from belated.service.operating import disk
 from belated.service.operating.config import Config, read_config
 from belated.service.operating.doctor_bandits import examine_bandits
@@ -29,24 +30,31 @@ UNREADABLE: dict[Unreadable, tuple[str, str]] = {
 }
 
 
-def examine(file: str | Path) -> list[Finding]:
-    """All findings; the store is asked, and nothing in it is changed."""
+def examine(file: str | Path, role: Role | None = None) -> list[Finding]:
+    """All findings; the store is asked, and nothing in it is changed.
+
+    Args:
+        file: the configuration.
+        role: the process whose rights are looked at; by default that of ``belated serve``, which
+            is a learner too if the file says ``learn = true``.
+    """
     try:
         config = read_config(file)
     except InvalidConfig as error:
         return [wrong("config", one, "correct the file") for one in error.mistakes]
     return [
         ok("config", f"it names {', '.join(one.name for one in config.bandits)}"),
-        *_store(config),
+        *_store(config, role),
         *_spool(config),
         *_process(),
     ]
 
 
-def _store(config: Config) -> Iterator[Finding]:
+def _store(config: Config, role: Role | None) -> Iterator[Finding]:
     store, found = config.store, []
     if isinstance(store, PostgresStore):
-        found = list(examine_postgres(store))
+        serves: list[Role] = ["decider", "learner"] if config.server.learn else ["decider"]
+        found = list(examine_postgres(store, serves if role is None else [role]))
     if isinstance(store, SQLiteStore):
         found = list(examine_sqlite(store.path))
     yield from found
