@@ -273,10 +273,11 @@ class Bandit(FoldView):
                 id, value, self._time(at), part, revision, min_reward=low, max_reward=high
             )
             meaning = fold.ledgers[route(event, self.journal.partitions)].meaning(event)
-            if meaning == "conflict":
-                raise RewardConflict(id, event.value, part, revision)
-            if meaning == "duplicate":  # the journal has it
-                return Receipt(id, "duplicate")
+            if meaning in ("conflict", "duplicate"):  # the journal has another, or the same
+                self._follower.refused[meaning] += 1
+                if meaning == "conflict":
+                    raise RewardConflict(id, event.value, part, revision)
+                return Receipt(id, meaning)
             return Receipt(id, self._follower.append_one(event))
 
     def activate(self, id: str, *, at: int | None = None) -> Receipt:

@@ -5,6 +5,9 @@ from __future__ import annotations
 from functools import partial
 from pathlib import Path
 
+import numpy as np
+
+from belated import Bandit, Bernoulli, DelayedUCB, Explicit
 from belated.journals import PostgresJournal
 from tests.integration.sharing import assert_opened_where_it_was_left, assert_processes_agree
 
@@ -24,6 +27,20 @@ def test_processes_that_share_a_bandit_agree(
             partitions=partitions,
             rounds=200 if full else 12,
         )
+
+
+def test_what_the_journal_recognises_is_counted_apart(dsn: str, bandit: str) -> None:
+    """An activation or a void sent again is not written: it is no event, and was refused."""
+    with Bandit(
+        policy=DelayedUCB(2, Bernoulli()),
+        rewards=Explicit(),
+        journal=PostgresJournal(dsn, bandit=bandit),
+    ) as held:
+        id = held.decide(np.eye(2)).id
+        statuses = [held.void(id, at=5).status for _ in range(3)]
+        assert statuses == ["voided", "duplicate", "duplicate"]
+        assert held.refused_counts == {"duplicate": 2, "conflict": 0}
+        assert sum(held.event_counts.values()) == held.journal.end(0) == 2
 
 
 def test_a_bandit_is_opened_where_it_was_left(dsn: str, bandit: str) -> None:

@@ -7,13 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import numpy as np
 import psycopg
 import pytest
 
-from belated.events import Event, Record, Settled, Void
+from belated.events import Decision, Event, Record, Settled, Void
 from belated.exceptions import InvalidInput
 from belated.ids import new_id
 from belated.journals import PostgresJournal
+
+ROW = np.ones(2, dtype=np.float32)
 
 
 @pytest.fixture
@@ -53,6 +56,26 @@ def test_events_that_are_known_leave_no_gaps(dsn: str, bandit: str) -> None:
         assert journal.append([*events, known]) == [*range(2, 3002), 1]
         assert journal.append(events) == [*range(2, 3002)]
         assert [one.event for one in journal.read(0, 0, 10_000)] == [known, *events]
+
+
+def test_duplicates_are_counted_however_they_come(dsn: str, bandit: str) -> None:
+    """Alone, among others, in several partitions, twice in one call, and beside a contested id."""
+    one, two, three = (Void(new_id(n, slot=n), n) for n in range(3))
+    with PostgresJournal(dsn, bandit=bandit, partitions=2) as journal:
+        journal.append([one, two])
+        assert journal.duplicates == 0
+        assert journal.append([one]) == [1]
+        assert journal.duplicates == 1
+        assert journal.append([two, three, one]) == [1, 2, 1]
+        assert journal.duplicates == 3
+        assert journal.append([three, three]) == [2, 2]
+        assert journal.duplicates == 5
+        decision = Decision("named", 1, 0, 0, ROW, 0.5, 0.5, 1)
+        other = Decision("named", 2, 0, 0, ROW, 0.5, 0.5, 1)
+        journal.append_unique([decision], ["named"])
+        journal.append_unique([other, one], ["named"])
+        assert journal.duplicates == 6
+        assert sum(journal.end(partition) for partition in range(2)) == 4
 
 
 def test_the_general_way_uses_the_indexes_however_the_table_grew(fresh: str) -> None:

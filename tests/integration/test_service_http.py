@@ -238,6 +238,25 @@ def test_rows_may_be_numbers_or_bytes(http: httpx.Client) -> None:
     assert first.json() == second.json()
 
 
+def test_what_the_store_recognises_is_told(http: httpx.Client, store: Store) -> None:
+    """The very same event again: PostgreSQL writes nothing and says so, others append it."""
+
+    def told() -> float | None:
+        lines = http.get("/metrics").text.splitlines()
+        name = 'belated_store_duplicates_total{bandit="rows"} '
+        return next((float(one.removeprefix(name)) for one in lines if one.startswith(name)), None)
+
+    id = http.post("/v1/rows/decisions", json={"rows": ROWS.tolist()}).json()["id"]
+    before = told()
+    for _ in range(3):
+        assert http.delete(f"/v1/rows/decisions/{id}", params={"at": AT}).status_code == 202
+    if store.name == "postgresql":
+        assert before is not None
+        assert told() == before + 2
+    else:
+        assert told() is None
+
+
 def test_readiness_and_metrics(http: httpx.Client) -> None:
     """Ready once there is a model; metrics name routes and never ids."""
     eventually(lambda: http.get("/readyz").status_code == 200)

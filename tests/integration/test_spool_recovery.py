@@ -14,8 +14,9 @@ import pytest
 
 from belated import Bernoulli, DelayedUCB, Explicit
 from belated.events import Void
-from belated.exceptions import JournalUnavailable
+from belated.exceptions import JournalUnavailable, SpoolNotPermitted
 from belated.journals import MemoryStore, SpoolJournal, Store
+from belated.journals.spool.disk import DiskStore
 from belated.service import Definition, create_app
 from belated.service.serving.spool_recovery import LeftSpools, SpoolRecovery
 from belated.service.serving.spools import SpoolFolder
@@ -80,10 +81,13 @@ def test_a_file_of_another_user_is_told_of_and_holds_nothing_up(
     )
     with caplog.at_level(logging.WARNING, "belated.service"), served(app) as serving:
         found = app.bandits[name]
-        eventually(lambda: found.left_spools == LeftSpools(1, 0))
+        eventually(lambda: found.left_spools == LeftSpools(1, 0, {"not_permitted": 1}))
         text = httpx.get(f"{serving.url}/metrics").text
         assert f'belated_spool_left_files{{bandit="{name}"}} 1.0' in text
         assert f'belated_spool_left_events{{bandit="{name}"}} 0.0' in text
+        unreadable = f'belated_spool_unreadable_files{{bandit="{name}",reason='
+        assert f'{unreadable}"not_permitted"}} 1.0' in text
+        assert f'{unreadable}"damaged"}} 0.0' in text
         (line,) = [one for one in caplog.records if hasattr(one, "file")]
         assert line.file == str(tmp_path / f"{name}.1.spool")
         assert "let this user read and write it" in line.why  # type: ignore[attr-defined]
@@ -135,13 +139,51 @@ def test_one_error_of_the_disk_does_not_end_it(
     with monkeypatch.context() as patch:
         patch.setattr(os, "open", broken)
         recovery.step()
-        assert recovery.left == LeftSpools(1, 0)
+        assert recovery.left == LeftSpools(1, 0, {"unreadable": 1})
         with store.journal("offers") as journal:
             assert len(journal.records_of(["left 0", "left 1"])) == 1
     with monkeypatch.context() as patch:
         patch.setattr(SpoolFolder, "files", lambda folder, name: os.listdir("/nowhere at all"))
         assert recovery.step() > 0
+        assert recovery.left == LeftSpools(1, 0, {"unreadable": 1, "folder": 1})
     recovery.step()
     assert recovery.left == LeftSpools(0, 0)
     with store.journal("offers") as journal:
         assert len(journal.records_of(["left 0", "left 1"])) == 2
+
+
+def test_each_reason_why_a_file_cannot_be_read_is_told_apart(
+    tmp_path: Path, take_away: Any
+) -> None:
+    """One that is in use is none of them: its process delivers what waits there."""
+    for number in range(4):
+        leave_behind(tmp_path / f"offers.{number}.spool", "offers", "a", "b")
+    take_away(tmp_path / "offers.1.spool")
+    (tmp_path / "offers.2.spool").write_bytes(b"something else" * 9)
+    folder = SpoolFolder(tmp_path)
+    held = DiskStore(tmp_path / "offers.3.spool")
+    found = {path.name: what for path, what in folder.left("offers").items()}
+    assert found == {
+        "offers.0.spool": 2,
+        "offers.1.spool": "not_permitted",
+        "offers.2.spool": "damaged",
+    }
+    held.close()
+
+
+def test_a_folder_of_another_user_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It does not look for a free number for ever; a file of another user is passed over."""
+    opened = os.open
+
+    def refusing(path: Any, flags: int, *arguments: Any, **options: Any) -> int:
+        if os.fspath(path).endswith(".spool"):
+            raise PermissionError(13, "Permission denied", path)
+        return opened(path, flags, *arguments, **options)
+
+    (tmp_path / "offers.0.spool").touch()
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "open", refusing)
+        with pytest.raises(SpoolNotPermitted, match=r"offers\.1\.spool"):
+            SpoolFolder(tmp_path).open(MemoryStore().journal("offers"))

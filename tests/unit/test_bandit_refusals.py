@@ -383,6 +383,17 @@ def test_another_value_needs_a_higher_revision(bandit: Bandit) -> None:
         bandit.observe("b", 0.6, part="click")
 
 
+def test_what_is_refused_before_the_journal_is_counted(bandit: Bandit) -> None:
+    """Beside the events, which still add up to those that are in the journal."""
+    assert bandit.refused_counts == {"duplicate": 0, "conflict": 0}
+    bandit.observe("b", 1.0)
+    bandit.observe("b", 1.0)
+    with pytest.raises(RewardConflict):
+        bandit.observe("b", 0.0)
+    assert bandit.refused_counts == {"duplicate": 2, "conflict": 1}
+    assert sum(bandit.event_counts.values()) == bandit.journal.end(0)
+
+
 # --- the past, and the end ---------------------------------------------------------------------
 
 

@@ -49,9 +49,10 @@ def served() -> Any:
         commits=commits,
         age=0.25,
         version=9,
+        duplicates=6,
         decider=SimpleNamespace(unapplied=range(2), mode="freeze", fallbacks=Counter(error=3)),
         spool=spool,
-        left_spools=LeftSpools(2, 9),
+        left_spools=LeftSpools(2, 9, {"damaged": 1}),
         now=lambda: 5_500_000,
     )
 
@@ -99,6 +100,7 @@ def test_what_a_served_bandit_has_seen(samples: dict[tuple[str, tuple[str, ...]]
     assert samples["belated_decisions_total", of] == 3
     assert samples["belated_rewards_total", of] == 2
     assert samples["belated_activations_voids_total", of] == 1
+    assert samples["belated_store_duplicates_total", of] == 6
     assert samples["belated_choice_entropy_nats_total", of] == 1.5
     assert samples["belated_models_loaded_total", of] == 4
     assert samples["belated_model_age_seconds", of] == 0.25
@@ -111,6 +113,8 @@ def test_what_a_served_bandit_has_seen(samples: dict[tuple[str, tuple[str, ...]]
     assert samples["belated_commit_events_sum", of] == 5
     assert samples["belated_spool_left_files", of] == 2
     assert samples["belated_spool_left_events", of] == 9
+    assert samples["belated_spool_unreadable_files", ("offers", "damaged")] == 1
+    assert samples["belated_spool_unreadable_files", ("offers", "folder")] == 0
     assert samples["belated_internal_errors_total", ("offers", "board")] == 2
     assert samples["belated_internal_errors_total", ("offers", "commit")] == 1
     assert samples["belated_internal_errors_total", ("offers", "model")] == 0

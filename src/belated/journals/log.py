@@ -114,6 +114,17 @@ class Log(Protocol):
     ) -> None: ...
 
 
+@runtime_checkable
+class CountsDuplicates(Protocol):
+    """A log that writes the same bytes once, and counts how often they came again.
+
+    Attributes:
+        duplicates: events that were sent here again, since it was opened.
+    """
+
+    duplicates: int
+
+
 class Appended(NamedTuple):
     """Where events are, and which decisions stand in place of some of them.
 

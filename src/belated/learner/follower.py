@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Protocol
@@ -69,6 +70,8 @@ class Follower:
         self._partitions = journal.partitions
         self._clock = clock
         self._holder = holder
+        #: Events of this process that the journal has not taken, for it had them, or another value.
+        self.refused: Counter[str] = Counter()
         #: Whether the journal was away, and not all of it is folded since.
         self.behind = False
         self._snapshot_at = fold.version + fold.tuning.snapshot_every
@@ -120,6 +123,9 @@ class Follower:
                 status = self._fold_own(partition, positions)
         except JournalUnavailable:  # but the event is durable
             return self._accept([event])
+        if not status:  # the journal had the event already, and so had the fold
+            status = "duplicate"
+            self.refused[status] += not contested
         if self._holder.holds:
             self._holder.release_all()
         self._save_in_passing()
@@ -216,8 +222,7 @@ class Follower:
 
     def _fold_own(self, partition: int, positions: Sequence[int]) -> str:
         """Fold all up to one's own events; returns what the last meant."""
-        # If the journal had the event already, so had the fold.
-        status = self._fold_to(partition, positions) or "duplicate"
+        status = self._fold_to(partition, positions)
         if self._partitions > 1:
             self.fold.catch_up(self.journal)
         return status

@@ -67,6 +67,16 @@ class FoldView:
             return self._fold.counters
 
     @property
+    def refused_counts(self) -> dict[str, int]:
+        """Events that this process was told and has not appended; ``event_counts`` has the others.
+
+        ``duplicate``: the journal has the same. ``conflict``: it has another value for that part
+        and revision, and :class:`RewardConflict` was raised.
+        """
+        with self._lock:
+            return {status: self._follower.refused[status] for status in ("duplicate", "conflict")}
+
+    @property
     def digest(self) -> str:
         """Names the state of every decision: equal for equal journals, however they are split."""
         with self._lock:

@@ -11,6 +11,7 @@ import argparse
 import msgspec
 
 from belated.cli.options import add_json
+from belated.journals.postgres.rights import ROLES
 
 EXAMPLE = "belated doctor belated.toml"
 
@@ -18,6 +19,12 @@ EXAMPLE = "belated doctor belated.toml"
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """What the command takes."""
     parser.add_argument("file", metavar="CONFIG", help="TOML config file, such as belated.toml")
+    parser.add_argument(
+        "--role",
+        choices=ROLES,
+        help="whose rights in PostgreSQL to check: decider (belated serve with learn = false), "
+        "learner (belated learn), operator (keys, mode, import); default: belated serve",
+    )
     add_json(parser)
 
 
@@ -26,7 +33,7 @@ def run(options: argparse.Namespace) -> int:
     from belated.service.operating.doctor import examine
     from belated.service.operating.findings import lines
 
-    findings = examine(options.file)
+    findings = examine(options.file, options.role)
     sound = all(one.state != "wrong" for one in findings)
     if options.json:
         told = {"ok": sound, "findings": findings}

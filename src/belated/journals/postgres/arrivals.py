@@ -20,6 +20,7 @@ class Arrivals:
 
     Attributes:
         values: of the query ``append``, in their order there.
+        duplicates: how many were not written, as far as is known: they are there, or stand twice.
     """
 
     def __init__(
@@ -34,12 +35,14 @@ class Arrivals:
         marks = [mark_of(*one) for one in zip(events, digests, strict=True)]
         # For each event given, its place among those that are sent; None where all of them are.
         self._places: list[int] | None = None
+        self.duplicates = 0
         if len(set(marks)) < len(marks):
             first: dict[tuple[int, bytes], int] = {}
             whose = list(zip(partitions, marks, strict=True))
             kept = [n for n, one in enumerate(whose) if first.setdefault(one, n) == n]
             order = {n: place for place, n in enumerate(kept)}
             self._places = [order[first[one]] for one in whose]
+            self.duplicates = len(whose) - len(kept)
             partitions = [partitions[n] for n in kept]
             marks, data = [marks[n] for n in kept], [data[n] for n in kept]
             digests = [digests[n] for n in kept]
@@ -78,7 +81,10 @@ class Arrivals:
         self.values["requests"] = pack_bytes(list(found.values()))
 
     def of_all(self, positions: list[int]) -> list[int]:
-        """The position of each event given, from those of the events sent."""
+        """The position of each event given, from the answer to the events sent."""
+        if positions and min(positions) < 0:  # of events that were there
+            self.duplicates += sum(one < 0 for one in positions)
+            positions = [abs(one) for one in positions]
         if self._places is None:
             return positions
         return [positions[place] for place in self._places]

@@ -48,6 +48,8 @@ class PostgresLog(StoredJournal):
     _session: PostgresSession
     _number: int
     _clock: Clock | None
+    #: Events that were sent here again: the journal had their very bytes, and wrote nothing.
+    duplicates = 0
 
     def append(
         self,
@@ -68,7 +70,7 @@ class PostgresLog(StoredJournal):
             return []
         found = self._session.call("append", list(arrivals.values.values()))
         assert found is not None
-        return arrivals.of_all(unpack_bigints(found))
+        return self._taken(arrivals, unpack_bigints(found))
 
     def append_unique(
         self,
@@ -86,7 +88,7 @@ class PostgresLog(StoredJournal):
             found = self._session.call("append", list(arrivals.values.values()))
             if found is None:
                 raise _Contested
-            return arrivals.of_all(unpack_bigints(found))
+            return self._taken(arrivals, unpack_bigints(found))
 
         self._session.check_open()
         try:
@@ -112,7 +114,7 @@ class PostgresLog(StoredJournal):
                 return []
             arrivals = self._arrivals_of(events, kept, requests)
             ((found,),) = talk.run_query("append", **arrivals.values)
-            return arrivals.of_all(found)
+            return self._taken(arrivals, found)
 
         return append_first(events, ids, self._of(talk, ids), append)
 
@@ -130,6 +132,11 @@ class PostgresLog(StoredJournal):
         if recorded is not None or self._clock is not None:
             stamps = stamps_for(events, recorded, self._clock or (lambda: 0))
         return Arrivals(self._number, partitions, events, stamps)
+
+    def _taken(self, arrivals: Arrivals, found: list[int]) -> list[int]:
+        positions = arrivals.of_all(found)
+        self.duplicates += arrivals.duplicates
+        return positions
 
     def import_records(
         self, records: Iterable[Record], *, requests: Requests | None = None

@@ -8,38 +8,53 @@ from pathlib import Path
 
 from belated.exceptions import BelatedError, InvalidConfig
 from belated.journals import PostgresStore, SQLiteStore
+from belated.journals.postgres.rights import Role
 from belated.service.operating import disk
 from belated.service.operating.config import Config, read_config
 from belated.service.operating.doctor_bandits import examine_bandits
 from belated.service.operating.doctor_postgres import examine_postgres
 from belated.service.operating.doctor_sqlite import examine_sqlite
 from belated.service.operating.findings import Finding, ok, warning, wrong
-from belated.service.serving.spools import SpoolFolder
+from belated.service.serving.spools import SpoolFolder, Unreadable
 
 #: Files that a process may have open at least: a connection is one.
 FILES = 4096
 #: Checks of a store without which nothing beyond can be asked.
 STORED = ("store", "rights", "tables", "integrity")
 
+#: What may be wrong with a spool that a process has left, and how to mend it.
+UNREADABLE: dict[Unreadable, tuple[str, str]] = {
+    "not_permitted": ("may not be read by this user", "chown it to the user of the service"),
+    "unreadable": ("could not be read", "see whether the disk is there, and intact"),
+    "damaged": ("is damaged, or no spool of this bandit", "the log of a service says where"),
+}
 
-def examine(file: str | Path) -> list[Finding]:
-    """All findings; the store is asked, and nothing in it is changed."""
+
+def examine(file: str | Path, role: Role | None = None) -> list[Finding]:
+    """All findings; the store is asked, and nothing in it is changed.
+
+    Args:
+        file: the configuration.
+        role: the process whose rights are looked at; by default that of ``belated serve``, which
+            is a learner too if the file says ``learn = true``.
+    """
     try:
         config = read_config(file)
     except InvalidConfig as error:
         return [wrong("config", one, "correct the file") for one in error.mistakes]
     return [
         ok("config", f"it names {', '.join(one.name for one in config.bandits)}"),
-        *_store(config),
+        *_store(config, role),
         *_spool(config),
         *_process(),
     ]
 
 
-def _store(config: Config) -> Iterator[Finding]:
+def _store(config: Config, role: Role | None) -> Iterator[Finding]:
     store, found = config.store, []
     if isinstance(store, PostgresStore):
-        found = list(examine_postgres(store))
+        serves: list[Role] = ["decider", "learner"] if config.server.learn else ["decider"]
+        found = list(examine_postgres(store, serves if role is None else [role]))
     if isinstance(store, SQLiteStore):
         found = list(examine_sqlite(store.path))
     yield from found
@@ -85,14 +100,14 @@ def _left(folder: SpoolFolder, bandit: str) -> Finding:
     check = f"spool of {bandit}"
     try:
         left = folder.left(bandit)
-    except BelatedError as error:
-        return wrong(check, str(error), "see who owns the files")
-    damaged = [str(path) for path, waiting in left.items() if waiting < 0]
-    if damaged:
-        mend = "give it to the user of the service; if it is damaged, its log says where"
-        return wrong(check, f"{', '.join(damaged)} cannot be read", mend)
+    except (BelatedError, OSError) as error:
+        return wrong(check, str(error), "see who owns the folder and the files")
+    for why, (what, mend) in UNREADABLE.items():
+        if named := ", ".join(str(path) for path, found in left.items() if found == why):
+            return wrong(check, f"{named}: {what}", mend)
     if left:
-        what = f"{sum(left.values())} events of processes that have died wait in {len(left)} files"
+        events = sum(found for found in left.values() if isinstance(found, int))
+        what = f"{events} events of processes that have died wait in {len(left)} files"
         return warning(check, what, "start a service with this folder: it hands them over")
     return ok(check, "nothing was left there by processes that have died")
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import TYPE_CHECKING
 
 from belated.exceptions import BelatedError
 from belated.journals import PostgresStore
 from belated.journals.postgres.queries import VERSION
+from belated.journals.postgres.rights import Role, rights_of
 from belated.service.operating.findings import Finding, ok, warning, wrong
 
 if TYPE_CHECKING:
@@ -26,8 +27,8 @@ UNSAFE = (
 WAITING = ("on", "remote_apply")
 
 
-def examine_postgres(store: PostgresStore) -> Iterator[Finding]:
-    """Whether the database can keep what is promised."""
+def examine_postgres(store: PostgresStore, roles: Collection[Role]) -> Iterator[Finding]:
+    """Whether the database can keep what is promised, and lets processes of some kinds do it."""
     try:
         look = store.look()
     except BelatedError as error:
@@ -38,7 +39,7 @@ def examine_postgres(store: PostgresStore) -> Iterator[Finding]:
         yield from _server(look)
         yield _failover(look)
         yield _clock(look)
-        rights = _rights(look)
+        rights = _rights(look, roles)
         yield rights
         if rights.state == "ok":  # else the tables cannot be looked at
             yield _tables(look)
@@ -106,13 +107,13 @@ def _tables(look: PostgresLook) -> Finding:
     return ok("tables", f"they have version {version}")
 
 
-def _rights(look: PostgresLook) -> Finding:
-    missing = look.run_query("missing_rights")
+def _rights(look: PostgresLook, roles: Collection[Role]) -> Finding:
+    tables, privileges = zip(*rights_of(roles), strict=True)
+    missing = look.run_query("missing_rights", tables=list(tables), privileges=list(privileges))
+    who = " and ".join(roles)
     if not missing:
-        return ok("rights", "the role may do what it must")
-    named = ", ".join(f"{right} on {table}" for table, right in missing[:5])
-    mend = (
-        "GRANT USAGE ON SCHEMA belated, and SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA "
-        "belated"
-    )
-    return wrong("rights", f"the role lacks {len(missing)}: {named}", mend)
+        return ok("rights", f"the role may do what a {who} must")
+    named = ", ".join(f"{right} on {table}" for table, right, _ in missing[:5])
+    grants = (f"GRANT {right} ON belated.{table} TO {role}" for table, right, role in missing)
+    mend = "; ".join([f"GRANT USAGE ON SCHEMA belated TO {missing[0][2]}", *grants])
+    return wrong("rights", f"the role lacks {len(missing)} that a {who} needs: {named}", mend)

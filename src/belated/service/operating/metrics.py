@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, get_args
 
 from belated.decider import MODES
 from belated.exceptions import MissingExtra
@@ -18,6 +18,7 @@ from belated.service.histogram import Histogram
 from belated.service.learning.learners import Learners
 from belated.service.learning.learning_service import LearningService
 from belated.service.serving.served_bandit import ServedBandit
+from belated.service.serving.spools import Unreadable
 
 try:
     from prometheus_client import CollectorRegistry, ProcessCollector
@@ -71,6 +72,8 @@ def _of_learner(
     return Measure(kind, name, help, read, label)
 
 
+#: Why what processes left cannot be read; ``folder``: not even the names of the files can.
+UNREADABLE = (*get_args(Unreadable), "folder")
 _COUNTER, _GAUGE, _HISTOGRAM = CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 
 #: What every process that decides can tell.
@@ -85,6 +88,11 @@ OF_BANDITS = (
     _of_bandit(
         _COUNTER, "belated_activations_voids", "Activations and voids taken here.",
         lambda bandit: bandit.stats.activations_voids,
+    ),
+    _of_bandit(
+        _COUNTER, "belated_store_duplicates",
+        "Events sent again by this process, which the store had and did not write.",
+        lambda bandit: bandit.duplicates,
     ),
     _of_bandit(
         _COUNTER, "belated_choice_entropy_nats",
@@ -153,6 +161,11 @@ OF_BANDITS = (
     _of_bandit(
         _GAUGE, "belated_spool_left_files", "Files with such events, or that cannot be read.",
         lambda bandit: None if bandit.left_spools is None else bandit.left_spools.files,
+    ),
+    _of_bandit(
+        _GAUGE, "belated_spool_unreadable_files", "Those that cannot be read, by why.",
+        lambda bandit: None if bandit.left_spools is None
+        else dict.fromkeys(UNREADABLE, 0) | dict(bandit.left_spools.unreadable), "reason",
     ),
     _of_bandit(
         _COUNTER, "belated_internal_errors",

@@ -28,6 +28,7 @@ from belated.exceptions import (
 from belated.ids import check_id
 from belated.journals import Journal, SpoolJournal, SpoolStatus, Store
 from belated.journals.identity import identify
+from belated.journals.log import CountsDuplicates
 from belated.kernels import Kernels
 from belated.learner.history import read_history
 from belated.ledger import DecisionHistory
@@ -122,6 +123,7 @@ class ServedBandit:
         if spools is not None:
             self._spool = spools.open(journal, self._delivered)
             self._recovery = spools.recover(store, name, runtime)
+        self._journal = journal
         self.commits = GroupCommit(self._spool or journal, loop, runtime)
         rng = np.random.default_rng(seed)
         self._batcher = RequestBatcher(self.decider, self.commits, loop, runtime, rng)
@@ -274,6 +276,11 @@ class ServedBandit:
         event = ModeChanged(self._runtime.clock(), mode, reason)
         await self._lookups.ask(lambda journal: journal.append([event]))
         return event
+
+    @property
+    def duplicates(self) -> int | None:
+        """Events that the store had and did not write again; None if it does not look."""
+        return self._journal.duplicates if isinstance(self._journal, CountsDuplicates) else None
 
     @property
     def spool(self) -> SpoolStatus | None:

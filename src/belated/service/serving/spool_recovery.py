@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,7 +14,7 @@ from belated.journals import SpoolJournal, Store
 from belated.service.runtime import Runtime, Worker
 
 if TYPE_CHECKING:
-    from belated.service.serving.spools import SpoolFolder
+    from belated.service.serving.spools import SpoolFolder, Unreadable
 
 #: Seconds between two looks at what others have left.
 SWEEP = 2.0
@@ -29,10 +31,13 @@ class LeftSpools:
     Attributes:
         files: Files that hold events, or cannot be read.
         events: Events in those that can be read.
+        unreadable: The others by why: ``not_permitted``, ``unreadable``, ``damaged``; and under
+            ``folder`` 1 if the folder itself cannot be looked through.
     """
 
     files: int
     events: int
+    unreadable: Mapping[str, int] = field(default_factory=dict)
 
 
 class SpoolRecovery:
@@ -49,14 +54,18 @@ class SpoolRecovery:
         self._store = store
         self._bandit = bandit
         self._noted: dict[Path, str] = {}
-        self._left: dict[Path, int] = {}
+        self._left: dict[Path, int | Unreadable] = {}
+        self._folder_fails = False
         self._worker: Worker | None = None
 
     @property
     def left(self) -> LeftSpools:
         """What still waits, as of the last look."""
-        waiting = list(self._left.values())
-        return LeftSpools(len(waiting), sum(count for count in waiting if count > 0))
+        found = list(self._left.values())
+        unreadable: Counter[str] = Counter(one for one in found if isinstance(one, str))
+        if self._folder_fails:
+            unreadable["folder"] = 1
+        return LeftSpools(len(found), sum(one for one in found if isinstance(one, int)), unreadable)
 
     def start(self, runtime: Runtime) -> None:
         """Look now, and then every few seconds."""
@@ -71,9 +80,12 @@ class SpoolRecovery:
         """Try each file once; returns when to look again. It never raises: it must live on."""
         try:
             left = self._folder.left(self._bandit)
-        except OSError as error:  # of the folder
+        except Exception as error:  # of the folder; what is known of its files stays
+            self._folder_fails = True
             self._note(self._folder.path, str(error))
             return SWEEP
+        self._folder_fails = False
+        self._noted.pop(self._folder.path, None)
         self._left = dict(left)
         for path in left:
             try:

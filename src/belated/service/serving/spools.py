@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
-from typing import Protocol
+from typing import Literal, Protocol
 from urllib.parse import quote
 
 from belated.events import Event
@@ -29,6 +29,9 @@ from belated.service.serving.spool_recovery import LeftSpools, SpoolRecovery
 
 #: How many bytes a process may leave there for each bandit: some five million events.
 LIMIT = 1 << 30
+
+#: Why nobody can tell what a file holds: it is another user's, its disk fails, or it was changed.
+Unreadable = Literal["not_permitted", "unreadable", "damaged"]
 
 Delivered = Callable[[Sequence[Event], Sequence[int]], None]
 
@@ -75,14 +78,19 @@ class SpoolFolder:
 
         Raises:
             JournalUnavailable: there can be no file.
+            SpoolNotPermitted: this user may make none in the folder.
         """
         self._make()
         for number in count():
             path = self.path / f"{quote(journal.bandit, safe='')}.{number}.spool"
             try:
                 store = DiskStore(path)
-            except (SpoolInUse, SpoolNotPermitted):  # of another process, or another user
+            except SpoolInUse:
                 continue
+            except SpoolNotPermitted:
+                if not path.exists():  # then it is the folder that may not be written to
+                    raise
+                continue  # the file is another user's
             if self._waiting(store, path, journal.bandit) == 0:
                 return SpoolJournal(journal, store, limit=self.limit, delivered=delivered)
             store.close()  # it is for those who deliver what others left
@@ -99,33 +107,37 @@ class SpoolFolder:
         name = re.compile(rf"{re.escape(quote(bandit, safe=''))}\.\d+\.spool")
         return sorted(path for path in self.path.glob("*.spool") if name.fullmatch(path.name))
 
-    def left(self, bandit: str) -> dict[Path, int]:
-        """Return how many events wait in files that no process holds.
+    def left(self, bandit: str) -> dict[Path, int | Unreadable]:
+        """Return how many events wait in files that no process holds, or why that cannot be told.
 
-        -1 stands for a file that cannot be read: it is damaged, or belongs to another user.
+        A file that is in use is not among them: its process delivers it.
         """
         found = {path: self._left_in(path, bandit) for path in self.files(bandit)}
         return {path: waiting for path, waiting in found.items() if waiting}
 
-    def _left_in(self, path: Path, bandit: str) -> int:
+    def _left_in(self, path: Path, bandit: str) -> int | Unreadable:
         try:
             if path.stat().st_size <= len(beginning_of(bandit)):
                 return 0
             store = DiskStore(path)
         except (FileNotFoundError, SpoolInUse):  # it has just gone, or is looked after
             return 0
+        except (PermissionError, SpoolNotPermitted):
+            return "not_permitted"
         except OSError:  # whatever is wrong with this one, the others can be delivered
-            return -1
+            return "unreadable"
         try:
             return self._waiting(store, path, bandit)
         finally:
             store.close()
 
-    def _waiting(self, store: DiskStore, path: Path, bandit: str) -> int:
+    def _waiting(self, store: DiskStore, path: Path, bandit: str) -> int | Unreadable:
         try:
             return SpoolFile(store, repr(str(path)), bandit=bandit, limit=self.limit).waiting
+        except JournalUnavailable:
+            return "unreadable"
         except JournalError:  # it is damaged, or something else
-            return -1
+            return "damaged"
 
     def _make(self) -> None:
         try:

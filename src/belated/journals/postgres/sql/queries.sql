@@ -207,11 +207,16 @@ UPDATE belated.key SET revoked = coalesce(revoked, now()) WHERE id = %(id)s RETU
 -- clock: the server's, in microseconds since 1970
 SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint;
 
--- missing_rights: what the role may not do with the tables, and would have to
-SELECT relname::text, privilege
-FROM pg_class
-JOIN pg_namespace ON pg_namespace.oid = relnamespace
-CROSS JOIN unnest(ARRAY['SELECT', 'INSERT', 'UPDATE', 'DELETE']) AS privilege
-WHERE nspname = 'belated' AND relkind = 'r'
-  AND NOT (has_schema_privilege(nspname, 'USAGE') AND has_table_privilege(pg_class.oid, privilege))
-ORDER BY relname, privilege;
+-- missing_rights: which of some rights on tables that are there the role has on no column
+SELECT wanted.name, wanted.privilege, current_user::text
+FROM unnest(%(tables)s::text[], %(privileges)s::text[]) AS wanted (name, privilege)
+JOIN pg_class ON relname = wanted.name AND relkind = 'r'
+JOIN pg_namespace ON pg_namespace.oid = relnamespace AND nspname = 'belated'
+WHERE NOT (
+    has_schema_privilege(nspname, 'USAGE')
+    AND CASE wanted.privilege
+        WHEN 'DELETE' THEN has_table_privilege(pg_class.oid, 'DELETE')
+        ELSE has_any_column_privilege(pg_class.oid, wanted.privilege)
+    END
+)
+ORDER BY wanted.name, wanted.privilege;

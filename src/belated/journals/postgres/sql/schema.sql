@@ -79,7 +79,8 @@ CREATE TABLE belated.piece (
     FOREIGN KEY (bandit, partition) REFERENCES belated.snapshot
 );
 
--- Append events to partitions of one bandit; gives the position of each, in their order.
+-- Append events to partitions of one bandit; gives the position of each, in their order: below zero
+-- where the event was there already.
 --
 -- A reader goes on from the last position it has seen, so a position must never become visible
 -- after a greater one. An identity column does not do that: numbers are handed out before the
@@ -247,10 +248,12 @@ BEGIN
                bandit_number, partition, mark, digest, event
         FROM placed WHERE known IS NULL
     )
-    SELECT array_agg(placed.position ORDER BY n) INTO positions FROM placed;
+    SELECT array_agg(
+        CASE WHEN placed.known IS NULL THEN placed.position ELSE -placed.position END ORDER BY n
+    ) INTO positions FROM placed;
     IF kept IS NOT NULL THEN
         INSERT INTO belated.request (bandit, partition, position, request)
-        SELECT bandit_number, partitions[n], positions[n], request
+        SELECT bandit_number, partitions[n], abs(positions[n]), request
         FROM unnest(kept, requests) AS one (n, request)
         ON CONFLICT DO NOTHING; -- of an event that was there already
     END IF;

@@ -1,0 +1,157 @@
+"""A role for each process, with the rights that the how-to grants: they suffice, and not more."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from belated import Bandit, Bernoulli, DelayedUCB, Explicit
+from belated.cli.main import main
+from belated.journals import open_store
+from belated.journals.postgres.rights import ROLES, Role, rights_of
+from belated.service.operating.doctor import examine
+from tests.integration.postgres_server import PostgresServer, StartPostgres
+from tests.integration.processes import ROWS, Process, later
+
+HOWTO = Path(__file__).parents[2] / "docs" / "howto" / "postgres.md"
+#: What the how-to has for psql.
+(GRANTS,) = re.findall(r"```sql\n(CREATE ROLE.+?)```", HOWTO.read_text(encoding="utf-8"), re.S)
+
+
+@pytest.fixture(scope="module")
+def server(start_postgres: StartPostgres) -> Iterator[PostgresServer]:
+    """One with the tables and the roles."""
+    found = start_postgres()
+    try:
+        open_store(found.dsn).create_tables()
+        with psycopg.connect(found.dsn, autocommit=True) as connection:
+            connection.execute(GRANTS.encode())
+        yield found
+    finally:
+        found.stop()
+
+
+def address_for(server: PostgresServer, role: Role) -> str:
+    """The address with which a process of this kind connects."""
+    return server.dsn.replace("belated@", f"belated_{role}@")
+
+
+#: Writes a configuration; returns its file.
+Configure = Callable[..., Path]
+
+
+@pytest.fixture
+def configure(server: PostgresServer, tmp_path: Path) -> Configure:
+    """For a process of some kind."""
+
+    def write(role: Role, *lines: str) -> Path:
+        file = tmp_path / f"{role}.toml"
+        file.write_text(
+            f'[store]\naddress = "{address_for(server, role)}"\n[server]\nport = 0\n'
+            + "learn = false\n"
+            + "\n".join(lines)
+            + '\n[bandits.offers]\npolicy = "DelayedUCB(dim=2, family=Bernoulli())"\n'
+            + "rewards = \"DefaultAfter('1s')\"\npartitions = 2\n",
+            encoding="utf-8",
+        )
+        return file
+
+    return write
+
+
+def test_each_role_suffices_for_its_process(
+    server: PostgresServer, configure: Configure, tmp_path: Path
+) -> None:
+    """From an empty database: keys, decisions, rewards, a retry, a model, a mode."""
+    operator = str(configure("operator"))
+    named = ["--bandit", "offers", "--scope", "decide", "--config", operator]
+    assert main(["keys", "create", "shop", *named]) == 0
+    decider = Process(tmp_path / "decider", "serve", str(configure("decider")))
+    learner = Process(tmp_path / "learner", "learn", str(configure("learner")))
+    try:
+        decider.heard("serving")
+        learner.heard("this learner leads")
+        made = decider.decide(id="mine")
+        assert decider.decide(id="mine") == made
+        decider.reward(made)
+        decider.decide()  # nobody rewards it: the learner settles it
+        assert decider.ask("GET", f"/v1/offers/decisions/{made}")[0] == 200
+        later(lambda: decider.state()["observations"] >= 2)
+        assert main(["mode", "offers", "freeze", operator]) == 0
+        later(lambda: decider.state()["mode"] == "freeze")
+        learner.send(15)  # it saves a snapshot
+        assert learner.ended() == 0
+        assert not learner.mentions("permission denied")
+        assert not decider.mentions("permission denied")
+    finally:
+        decider.kill()
+        learner.kill()
+    with psycopg.connect(server.dsn) as connection:
+        (saved,) = connection.execute(
+            "SELECT count(*) FROM belated.snapshot WHERE seal IS NOT NULL"
+        ).fetchone() or (0,)
+    assert saved == 2
+
+
+def test_no_role_can_change_what_was_appended(server: PostgresServer) -> None:
+    """Neither records nor requests, however somebody asks."""
+    with open_store(server.dsn).journal("others") as journal:
+        journal.append([])
+    for role in ROLES:
+        for table in ("record", "request"):
+            for statement in (
+                f"UPDATE belated.{table} SET position = position + 1",
+                f"DELETE FROM belated.{table}",
+                f"TRUNCATE belated.{table}",
+                f"DROP TABLE belated.{table}",
+                f"ALTER TABLE belated.{table} ADD COLUMN more text",
+            ):
+                with (
+                    psycopg.connect(address_for(server, role)) as connection,
+                    pytest.raises(psycopg.errors.InsufficientPrivilege),
+                ):
+                    connection.execute(statement.encode())
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_the_doctor_asks_for_what_a_process_needs_and_no_more(
+    server: PostgresServer, configure: Configure, role: Role
+) -> None:
+    """With the rights of the how-to all is well; without any one of them it is not."""
+    file = configure(role)
+    found = {one.check: one for one in examine(file, role)}
+    assert found["rights"].state == "ok", found["rights"]
+    assert "wrong" not in {one.state for one in found.values()}, found
+    for table, right in rights_of([role]):
+        if table in ("record", "piece", "key", "leader"):
+            with psycopg.connect(server.dsn, autocommit=True) as connection:
+                connection.execute(f"REVOKE {right} ON belated.{table} FROM belated_{role}")
+                try:
+                    lacking = {one.check: one for one in examine(file, role)}["rights"]
+                finally:
+                    connection.execute(f"GRANT {right} ON belated.{table} TO belated_{role}")
+            assert f"{right} on {table}" in lacking.what
+            assert f"GRANT {right} ON belated.{table} TO belated_{role}" in lacking.mend
+
+
+def test_a_decider_is_not_enough_to_learn(configure: Configure) -> None:
+    """A file that says `learn = true` needs both."""
+    file = configure("decider")
+    file.write_text(file.read_text().replace("learn = false", "learn = true"), encoding="utf-8")
+    found = {one.check: one for one in examine(file)}
+    assert found["rights"].state == "wrong"
+    assert "GRANT UPDATE ON belated.snapshot TO belated_decider" in found["rights"].mend
+
+
+def test_a_program_with_a_bandit_needs_both(server: PostgresServer) -> None:
+    """It decides, and saves what it has learned."""
+    with psycopg.connect(server.dsn, autocommit=True) as connection:
+        connection.execute("CREATE ROLE program LOGIN IN ROLE belated_decider, belated_learner")
+    address = server.dsn.replace("belated@", "program@") + "?bandit=held"
+    with Bandit(policy=DelayedUCB(2, Bernoulli()), rewards=Explicit(), journal=address) as bandit:
+        assert bandit.observe(bandit.decide(ROWS).id, 1.0).status == "rewarded"
+        bandit.save()
