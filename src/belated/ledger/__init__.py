@@ -9,7 +9,7 @@ decision only, ``receipts`` is what is said of an event.
 from belated.ledger.decision_history import DecisionHistory
 from belated.ledger.entries import DecisionStatus, Facts, ReportedReward, State, Verdict, judge
 from belated.ledger.ledger import Ledger
-from belated.ledger.listener import LedgerListener
+from belated.ledger.listener import LedgerListener, NullListener
 
 __all__ = [
     "DecisionHistory",
@@ -17,6 +17,7 @@ __all__ = [
     "Facts",
     "Ledger",
     "LedgerListener",
+    "NullListener",
     "ReportedReward",
     "State",
     "Verdict",

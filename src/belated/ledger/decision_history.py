@@ -6,6 +6,7 @@ from belated.events import Decision, ModeChanged, Opaque, Record, Settled
 from belated.ids import key_of
 from belated.ledger.entries import DecisionStatus, State
 from belated.ledger.ledger import Ledger
+from belated.ledger.listener import NullListener
 from belated.rewards import Rewards
 
 
@@ -48,7 +49,7 @@ class DecisionHistory:
         self._rewards = rewards
         self._ledger = Ledger(
             rewards,
-            _NullListener(),
+            NullListener(),
             min_reward=min_reward,
             max_reward=max_reward,
             retention=retention,
@@ -107,23 +108,3 @@ class DecisionHistory:
     def watermark(self) -> int:
         """The time to which the partition is settled."""
         return self._ledger.watermark
-
-
-class _NullListener:
-    """Learns nothing: only the state of the decision is asked for."""
-
-    def enter(self, number: int, decision: Decision, expected: bool = False) -> None: ...
-
-    def add_pending(self, number: int, again: bool = False) -> None: ...
-
-    def remove_pending(self, number: int) -> None: ...
-
-    def learn(self, number: int, value: float) -> None: ...
-
-    def revise(self, number: int, value: float) -> None: ...
-
-    def retract(self, number: int) -> None: ...
-
-    def forget(self, number: int) -> None: ...
-
-    def drop(self, count: int) -> None: ...
