@@ -80,7 +80,9 @@ def snapshot_without_its_tail(patch: pytest.MonkeyPatch) -> None:
     def content(self: Fold, journal: Journal) -> None:
         load(self, journal)
         if any(self.positions):
-            self.positions = [journal.end(partition) for partition in range(len(self.positions))]
+            for partition, chain in enumerate(self.chains):
+                chain.add(journal.read(partition, max(0, journal.end(partition) - 1), 1))
+                self.positions[partition] = chain.position
 
     patch.setattr(Fold, "load", content)
 

@@ -16,11 +16,12 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from belated import Bernoulli, DelayedUCB, Explicit
 from belated.events import Decision, Record, Reward
-from belated.journals import SpoolStatus
+from belated.journals import MemoryJournal, SpoolStatus
 from belated.learner.fold import Fold
 from belated.service.histogram import DELAYS, SECONDS, SIZES, Histogram
 from belated.service.learning.learners import Learners
 from belated.service.learning.learning_service import SAMPLED, LearningService
+from belated.service.learning.refold import Refold
 from belated.service.operating.metrics import OF_BANDITS, OF_LEARNERS, Metrics
 from belated.service.serving.served_bandit import RequestStats
 from belated.service.serving.spool_recovery import LeftSpools
@@ -71,6 +72,7 @@ def learner() -> LearningService:
     fold.take_all(0, page)
     found.fold, found.lag, found.delays = fold, 0.01, Histogram(DELAYS)
     found.history_changes, found.head = 0, "4:abc"
+    found.refold = Refold(MemoryJournal(), lambda: 0.0)
     found.lags, found.fits = Histogram(SECONDS), Histogram(SECONDS)
     found.lags.add(0.03)
     found.fits.add(1.5)

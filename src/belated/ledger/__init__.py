@@ -10,7 +10,7 @@ decision's record: what it was chosen from.
 from belated.ledger.decision_history import DecisionHistory
 from belated.ledger.entries import DecisionStatus, Facts, ReportedReward, State, Verdict, judge
 from belated.ledger.ledger import Ledger
-from belated.ledger.listener import LedgerListener
+from belated.ledger.listener import LedgerListener, NullListener
 from belated.ledger.requests import KeptRequest
 
 __all__ = [
@@ -20,6 +20,7 @@ __all__ = [
     "KeptRequest",
     "Ledger",
     "LedgerListener",
+    "NullListener",
     "ReportedReward",
     "State",
     "Verdict",

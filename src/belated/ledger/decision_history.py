@@ -6,6 +6,7 @@ from belated.events import Activation, Decision, Record, Reward, Settled, Void
 from belated.ids import key_of
 from belated.ledger.entries import DecisionStatus, State
 from belated.ledger.ledger import Ledger
+from belated.ledger.listener import NullListener
 from belated.ledger.undone import Undone
 from belated.rewards import Rewards
 
@@ -53,7 +54,7 @@ class DecisionHistory:
         self._rewards = rewards
         self._ledger = Ledger(
             rewards,
-            _NullListener(),
+            NullListener(),
             min_reward=min_reward,
             max_reward=max_reward,
             retention=retention,
@@ -120,23 +121,3 @@ class DecisionHistory:
     def watermark(self) -> int:
         """The time to which the partition is settled."""
         return self._ledger.watermark
-
-
-class _NullListener:
-    """Learns nothing: only the state of the decision is asked for."""
-
-    def enter(self, number: int, decision: Decision, expected: bool = False) -> None: ...
-
-    def add_pending(self, number: int, again: bool = False) -> None: ...
-
-    def remove_pending(self, number: int) -> None: ...
-
-    def learn(self, number: int, value: float) -> None: ...
-
-    def revise(self, number: int, value: float) -> None: ...
-
-    def retract(self, number: int) -> None: ...
-
-    def forget(self, number: int) -> None: ...
-
-    def drop(self, count: int) -> None: ...

@@ -36,3 +36,31 @@ class LedgerListener(Protocol):
 
     def drop(self, count: int) -> None:
         """The ``count`` least numbers that are left are all forgotten."""
+
+
+class NullListener:
+    """Learns nothing: only the states of decisions are asked for."""
+
+    def enter(self, number: int, decision: Decision, expected: bool = False) -> None:
+        """Nothing."""
+
+    def add_pending(self, number: int, again: bool = False) -> None:
+        """Nothing."""
+
+    def remove_pending(self, number: int) -> None:
+        """Nothing."""
+
+    def learn(self, number: int, value: float) -> None:
+        """Nothing."""
+
+    def revise(self, number: int, value: float) -> None:
+        """Nothing."""
+
+    def retract(self, number: int) -> None:
+        """Nothing."""
+
+    def forget(self, number: int) -> None:
+        """Nothing."""
+
+    def drop(self, count: int) -> None:
+        """Nothing."""

@@ -29,6 +29,7 @@ from belated.published import PublishedModel
 from belated.service.histogram import DELAYS, SECONDS, Histogram
 from belated.service.learning.lease import SECONDS as LEASE
 from belated.service.learning.lease import Lease
+from belated.service.learning.refold import Refold
 from belated.service.runtime import Runtime, ThreadRuntime
 
 #: Seconds between two models that differ, between two that do not, and between two snapshots.
@@ -95,6 +96,8 @@ class LearningService:
         # What the journal's clock said, and when: that of this machine may be wrong, and jump.
         self._said, self._said_at = 0, -math.inf
         self._publish_at = self._save_at = 0.0
+        #: Folds the journal again beside it, and compares.
+        self.refold = Refold(journal, runtime.monotonic)
         #: A head of the journal, taken once an hour; empty before the first.
         self.head = ""
         self._head_at = -math.inf
@@ -124,6 +127,7 @@ class LearningService:
             self._refit(self.fold)
             self._publish(self.fold)
             self._save(self.fold)
+            self._refold(self.fold)
         except OwnerFenced:
             self._stand_by()
             return 0
@@ -166,6 +170,7 @@ class LearningService:
         """Fence whoever led before, then begin where its last snapshot ends."""
         for partition in range(self.journal.partitions):
             self.journal.acquire(partition)
+        self.refold.start_anew()
         fold = self._make()
         fold.load(self.journal)
         fold.learner.defers = True
@@ -276,3 +281,7 @@ class LearningService:
         if now >= self._save_at:
             fold.save(self.journal)
             self._save_at = now + SNAPSHOT
+
+    def _refold(self, fold: Fold) -> None:
+        if found := self.refold.step(fold):
+            log.error("refold disagrees: %s", found, extra={"bandit": self.journal.bandit})

@@ -207,6 +207,15 @@ OF_LEARNERS = (
         lambda learner: learner.history_changes,
     ),
     _of_learner(
+        _COUNTER, "belated_refold_disagreements",
+        "Partitions that a second fold from the first record finds otherwise.",
+        lambda learner: learner.refold.disagreements,
+    ),
+    _of_learner(
+        _COUNTER, "belated_refolds", "Partitions that were folded again and compared.",
+        lambda learner: learner.refold.compared,
+    ),
+    _of_learner(
         _COUNTER, "belated_learner_events", "Events by what they meant, over the whole journal.",
         lambda learner: _counted(learner, unmatched=False), "status",
     ),

@@ -84,12 +84,13 @@ def empty_fold(world: World) -> Fold:
 
 
 def check_halted(world: World, fold: Fold) -> None:
-    """A fold that met a record it cannot read stands at it, or before it with one between."""
+    """A fold that met a record it cannot read stands on it, or before it by less than a page."""
     world.faults.see("fold halted at a record")
+    page = 1 + max(fold.tuning.page, fold.tuning.follow)
     ahead = [
         (partition, record.position)
         for partition, p in enumerate(fold.positions)
-        for record in [r for r in world.store.records(partition) if r.position >= p][:3]
+        for record in [r for r in world.store.records(partition) if r.position >= p][:page]
     ]
     if not any(place in world.store.veiled for place in ahead):
         raise Disagreement(f"H: a fold halted at {fold.positions}, before {ahead}")

@@ -146,7 +146,7 @@ class Store(MemoryJournal):
     # --- reading -------------------------------------------------------------------------------
 
     def read(self, partition: int, after: int, limit: int) -> list[Record]:
-        """Records as a process reads them: it stops at the first that it cannot read."""
+        """Records as a process reads them: none with a damaged one, and none beyond a newer one."""
         stream = self._streams[partition]
         start = bisect_right(stream, after, key=_position)
         found = stream[start : start + limit]
@@ -156,10 +156,8 @@ class Store(MemoryJournal):
                 unread = Opaque(bytes([99]) + encode(record.event))
                 return [*found[:n], Record(partition, record.position, record.recorded, unread)]
             if veil == "damaged":
-                if n <= 1:  # the first may be one that the reader knows, and reads again
-                    where = f"partition {partition}, position {record.position}"
-                    raise CorruptEvent(f"the record at {where} was changed after it was written")
-                return found[:n]
+                where = f"partition {partition}, position {record.position}"
+                raise CorruptEvent(f"the record at {where} was changed after it was written")
         return found
 
     def records(self, partition: int) -> list[Record]:

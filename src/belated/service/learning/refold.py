@@ -1,0 +1,101 @@
+"""A second fold of the journal, slowly and from its start: what is live must equal it (law H).
+
+It goes through one partition after the other, a slice of records at a time, and holds the entries
+of one partition only. When it has come as far as the learner, chains and entries are compared. So
+also an old record that was changed under a running learner is found, a day later at most.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from belated.exceptions import BelatedError, JournalUnavailable
+from belated.journals import Journal
+from belated.journals.chain import Chain
+from belated.learner import Fold
+from belated.ledger import Ledger, NullListener
+from belated.ledger.agreement import same_entries
+
+#: Records of a slice, seconds between two slices, and seconds between two whole refolds.
+SLICE, PAUSE, REST = 256, 0.1, 3600.0
+
+
+class Refold:
+    """Folds again what a learner has folded, and says where they disagree.
+
+    Args:
+        journal: of the bandit.
+        monotonic: the time in seconds.
+
+    Attributes:
+        disagreements: found so far.
+        compared: partitions that were compared so far.
+    """
+
+    def __init__(self, journal: Journal, monotonic: Callable[[], float]) -> None:
+        self._journal = journal
+        self._monotonic = monotonic
+        self._at = monotonic() + PAUSE
+        self._partition = 0
+        self._ledger: Ledger | None = None
+        self._chain = Chain()
+        self.disagreements = 0
+        self.compared = 0
+
+    def step(self, live: Fold) -> str:
+        """Fold one slice, if it is time to; returns what disagrees, nothing if nothing does."""
+        if self._monotonic() < self._at:
+            return ""
+        if self._ledger is None:
+            self._chain, self._ledger = Chain(), _empty(live)
+        try:
+            found = self._step(live, self._ledger)
+        except JournalUnavailable:
+            raise
+        except BelatedError as error:  # an old record is damaged, and the learner stands beyond it
+            found = str(error)
+            self._next()
+        self.disagreements += bool(found)
+        self._at = max(self._at, self._monotonic() + PAUSE)
+        return found
+
+    def start_anew(self) -> None:
+        """Begin with the first record again: the learner has."""
+        self._ledger = None
+        self._partition = 0
+
+    def _step(self, live: Fold, ledger: Ledger) -> str:
+        partition, chain = self._partition, self._chain
+        end = live.positions[partition]
+        page = self._journal.read(partition, chain.position, SLICE)
+        page = [record for record in page if record.position <= end]
+        for record in page:
+            ledger.fold(record)
+        chain.add(page)
+        if page and chain.position < end:
+            return ""
+        self.compared += 1
+        self._next()
+        if chain.head != live.chains[partition].head:
+            return f"the records of partition {partition} are others than those that were folded"
+        if not same_entries(ledger, live.ledgers[partition]):
+            return f"a fold of partition {partition} from its start comes to other decisions"
+        return ""
+
+    def _next(self) -> None:
+        self._ledger = None
+        self._partition = (self._partition + 1) % self._journal.partitions
+        if self._partition == 0:
+            self._at = self._monotonic() + REST
+
+
+def _empty(live: Fold) -> Ledger:
+    """A ledger by the same rules, which teaches no one."""
+    return Ledger(
+        live.rewards,
+        NullListener(),
+        min_reward=live.min_reward,
+        max_reward=live.max_reward,
+        retention=live.retention,
+        tuning=live.tuning,
+    )

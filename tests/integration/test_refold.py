@@ -1,0 +1,190 @@
+"""A learner folds its journal a second time beside its work, and finds where the two disagree."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from datetime import timedelta
+
+import numpy as np
+import pytest
+
+from belated import Bernoulli, DefaultAfter, DelayedUCB
+from belated.events import Decision, Event, Record, Reward, Settled, Void
+from belated.ids import new_id
+from belated.journals import Journal, Store
+from belated.learner import Fold
+from belated.ledger.agreement import same_entries
+from belated.rewards import retention_us
+from belated.service.learning.learning_service import LearningService
+from belated.service.learning.refold import PAUSE, REST, SLICE, Refold
+from tests.integration.forger import forger
+
+POLICY = DelayedUCB(2, Bernoulli())
+REWARDS = DefaultAfter(timedelta(hours=1))
+RETENTION = retention_us(timedelta(hours=3), REWARDS)
+PARTITIONS, HOUR, START = 2, 3_600_000_000, 1_700_000_000_000_000
+
+
+def empty() -> Fold:
+    """One that has folded nothing."""
+    return Fold(POLICY, REWARDS, partitions=PARTITIONS, retention=RETENTION)
+
+
+def fill(journal: Journal, seed: int, count: int = 600) -> None:
+    """Decisions in every state, some of them forgotten, rewards in every way."""
+    rng = np.random.default_rng(seed)
+    ids: list[str] = []
+    events: list[Event] = []
+    stamps = (START + seed * 100 * HOUR + np.sort(rng.integers(20 * HOUR, size=count))).tolist()
+    for stamp in stamps:
+        kind = rng.random()
+        if kind < 0.5 or not ids:
+            ids.append(new_id(stamp))
+            x = rng.random(2, dtype=np.float32)
+            events.append(Decision(ids[-1], stamp, 0, 0, x, 0.5, 1.0, 0, bool(rng.random() < 0.8)))
+        elif kind < 0.9:
+            id = ids[-1 - int(rng.integers(min(len(ids), 30)))]
+            events.append(Reward(id, stamp, float(rng.integers(2)), "", int(rng.integers(3))))
+        elif kind < 0.95:
+            events.append(Void(ids[-1 - int(rng.integers(min(len(ids), 30)))], stamp))
+        else:
+            events.append(Settled(int(rng.integers(PARTITIONS)), stamp))
+    journal.append(events, recorded=stamps)
+
+
+class Clock:
+    """A time that moves when it is told to."""
+
+    now = 0.0
+
+    def __call__(self) -> float:
+        """Read it."""
+        return self.now
+
+
+@pytest.fixture
+def journal(store: Store, bandit: str) -> Iterator[Journal]:
+    """To append to."""
+    with store.journal(bandit, partitions=PARTITIONS) as made:
+        fill(journal=made, seed=1)
+        yield made
+
+
+def again(refold: Refold, live: Fold, clock: Clock) -> list[str]:
+    """Fold all of it once more; returns what disagrees."""
+    found, goal = [], refold.compared + PARTITIONS
+    clock.now += REST
+    for _ in range(100):
+        clock.now += 2 * PAUSE
+        if said := refold.step(live):
+            found.append(said)
+        if refold.compared == goal:
+            return found
+    raise AssertionError("it never came as far")
+
+
+def test_they_agree(journal: Journal) -> None:
+    """Also where one began with a snapshot, goes on meanwhile, and has forgotten some."""
+    live = empty()
+    live.catch_up(journal)
+    live.save(journal)
+    loaded, clock = empty(), Clock()
+    loaded.load(journal)
+    refold = Refold(journal, clock)
+    for seed in range(2, 6):
+        fill(journal, seed, 300)
+        loaded.catch_up(journal)
+        assert again(refold, loaded, clock) == []
+    assert refold.disagreements == 0
+    assert sum(ledger._forgotten for ledger in loaded.ledgers) > 0
+    assert min(loaded.counts[state] for state in ("rewarded", "defaulted", "voided")) > 0
+
+
+def _value(live: Fold) -> None:
+    rows = live.ledgers[1]._rows
+    i = next(i for i in range(len(rows)) if rows.value[i] == 1.0 and not rows.flags[i] & 8)
+    rows.value[i] = 0.0
+
+
+def _state(live: Fold) -> None:
+    live.ledgers[1]._put_away()
+    live.ledgers[1]._rows.state[len(live.ledgers[1]._rows) - 1] ^= 1
+
+
+def _count(live: Fold) -> None:
+    live.ledgers[1].counts[0] += 1
+
+
+@pytest.mark.parametrize("wrong", [_value, _state, _count])
+def test_a_live_ledger_that_went_wrong(journal: Journal, wrong: Callable[[Fold], None]) -> None:
+    """One value of one decision is enough."""
+    live, clock = empty(), Clock()
+    live.catch_up(journal)
+    live.ledgers[1]._put_away()
+    wrong(live)
+    refold = Refold(journal, clock)
+    (found,) = again(refold, live, clock)
+    assert "partition 1" in found
+    assert "other decisions" in found
+    assert refold.disagreements == 1
+
+
+def test_what_agrees_has_the_same_digest(journal: Journal) -> None:
+    """The comparison in columns says what digests say."""
+    one, other = empty(), empty()
+    one.catch_up(journal)
+    for partition in range(PARTITIONS):
+        for record in journal.read(partition, 0, 10_000):
+            same = one.ledgers[partition].digest == other.ledgers[partition].digest
+            assert same_entries(one.ledgers[partition], other.ledgers[partition]) is same
+            other.take(record)
+        assert same_entries(one.ledgers[partition], other.ledgers[partition])
+
+
+def test_an_old_record_that_was_changed_under_a_learner(
+    store: Store,
+    address: str,
+    bandit: str,
+    journal: Journal,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """The learner stands beyond it; it is logged, counted, and learning goes on."""
+    learner = LearningService(store.journal(bandit), store.coordination(bandit), empty)
+    while learner.step():
+        pass
+    with closing(forger(store, address, bandit)) as meddler:
+        rows = meddler.rows()
+        rows[5] = rows[5]._replace(recorded=rows[5].recorded + 1)
+        meddler.replace(rows)
+    clock = Clock()
+    learner.refold = Refold(learner.journal, clock)
+    with caplog.at_level(logging.ERROR):
+        while not learner.refold.compared:
+            clock.now += 2 * PAUSE
+            learner.step()
+    assert learner.refold.disagreements == 1
+    assert "refold disagrees: the records of partition 0" in caplog.text
+    learner.step()
+    assert learner.leads()
+    learner.close()
+
+
+def test_a_slice_is_small_and_seldom(journal: Journal, monkeypatch: pytest.MonkeyPatch) -> None:
+    """So that learning is not held up."""
+    live, clock = empty(), Clock()
+    live.catch_up(journal)
+    refold, limits = Refold(journal, clock), []
+    read = type(journal).read
+
+    def noted(journal: Journal, partition: int, after: int, limit: int) -> list[Record]:
+        limits.append(limit)
+        return read(journal, partition, after, limit)
+
+    monkeypatch.setattr(type(journal), "read", noted)
+    for _ in range(50):
+        clock.now += PAUSE / 10
+        refold.step(live)
+    assert 3 <= len(limits) <= 6
+    assert set(limits) == {SLICE}
