@@ -146,7 +146,19 @@ class ModeChanged(_Event, tag=6, frozen=True):
     actor: str = ""
 
 
-Event = Decision | Activation | Reward | Void | Settled | ModeChanged
+class Configured(_Event, tag=7, frozen=True):
+    """What the bandit is from now on, in words; nothing is learned from it.
+
+    Attributes:
+        at: when, in microseconds since 1970.
+        settings: what a missing reward means, the policy and the features, by name.
+    """
+
+    at: int
+    settings: dict[str, str]
+
+
+Event = Decision | Activation | Reward | Void | Settled | ModeChanged | Configured
 
 
 class Opaque(msgspec.Struct, frozen=True):
@@ -266,6 +278,6 @@ def _row_from_bytes(_: type, data: bytes) -> Row:
 
 
 _VERSION_BYTE = bytes([VERSION])
-_KINDS = {1, 2, 3, 4, 5, 6}
+_KINDS = {1, 2, 3, 4, 5, 6, 7}
 _encoder = msgspec.msgpack.Encoder(enc_hook=_row_to_bytes)
 _decoder: msgspec.msgpack.Decoder[Event] = msgspec.msgpack.Decoder(Event, dec_hook=_row_from_bytes)

@@ -19,6 +19,7 @@ from belated.cli.journal.identity import family_of
 from belated.cli.main import JOURNAL, main
 from belated.events import (
     Activation,
+    Configured,
     Decision,
     Event,
     ModeChanged,
@@ -926,7 +927,7 @@ def exported_slowly(journal: Journal) -> Iterator[Record]:
 
 def key_partition(event: Event, partitions: int) -> int:
     """Where an event of a decision belongs."""
-    assert not isinstance(event, Settled | ModeChanged)
+    assert not isinstance(event, Settled | ModeChanged | Configured)
     return partition_of(key_of(event.id), partitions)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Sequence
 
-from belated.events import Decision, Event, ModeChanged, Opaque, Record, Settled
+from belated.events import Configured, Decision, Event, ModeChanged, Opaque, Record, Settled
 from belated.ids import key_of
 from belated.journals.log import Appended, Requests
 
@@ -14,7 +14,10 @@ LAST_SETTLEMENTS = 50
 
 def key_in(event: Event | Opaque) -> bytes | None:
     """The key of the id of an event, None if it has no id."""
-    return None if isinstance(event, Settled | ModeChanged | Opaque) else key_of(event.id)
+    return None if isinstance(event, _WITHOUT_ID) else key_of(event.id)
+
+
+_WITHOUT_ID = Settled | ModeChanged | Configured | Opaque
 
 
 def standing(records: Iterable[Record]) -> dict[str, Decision]:

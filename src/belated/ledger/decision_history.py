@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from belated.events import Decision, ModeChanged, Opaque, Record, Settled
+from belated.events import Configured, Decision, ModeChanged, Opaque, Record, Settled
 from belated.ids import key_of
 from belated.ledger.entries import DecisionStatus, State
 from belated.ledger.ledger import Ledger
@@ -62,7 +62,7 @@ class DecisionHistory:
         event = record.event
         if isinstance(event, Settled):
             self._ledger.fold(record)
-        elif isinstance(event, ModeChanged | Opaque):
+        elif isinstance(event, ModeChanged | Configured | Opaque):
             return
         elif key_of(event.id) == self._key:
             self.records.append((record, self._ledger.fold(record)))

@@ -16,6 +16,7 @@ from zlib import crc32
 
 from belated.events import (
     Activation,
+    Configured,
     Decision,
     ModeChanged,
     Opaque,
@@ -113,6 +114,8 @@ class Ledger(EntryStore):
             status = self._settled(event, record.recorded)  # type: ignore[arg-type]
         elif kind is ModeChanged:
             status = "switched"
+        elif kind is Configured:
+            status = "configured"
         elif kind is Opaque:
             raise unknown_event(record)
         else:

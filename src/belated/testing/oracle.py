@@ -14,6 +14,7 @@ from typing import Self
 
 from belated.events import (
     Activation,
+    Configured,
     Decision,
     ModeChanged,
     Opaque,
@@ -132,7 +133,7 @@ class Oracle:
             self.watermark = max(self.watermark, min(event.until, recorded))
             self._forget()
             return
-        if isinstance(event, ModeChanged):
+        if isinstance(event, ModeChanged | Configured):
             return
         # Rule 4, of values: NaN is outside of everything.
         if isinstance(event, Reward) and not self.min_reward <= event.value <= self.max_reward:

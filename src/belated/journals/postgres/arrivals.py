@@ -5,14 +5,15 @@ from __future__ import annotations
 import zlib
 from collections.abc import Collection, Sequence
 
-from belated.events import Event, ModeChanged, Opaque, Settled, digest_of, encode
+from belated.events import Configured, Event, ModeChanged, Opaque, Settled, digest_of, encode
 from belated.ids import key_of, partition_of
 from belated.journals.arrivals import check_requests
 from belated.journals.log import Requests
 from belated.journals.postgres.arrays import Packed, pack_bytes, pack_integer, pack_integers
 
-#: What the marks of events without an id begin with; switches lie apart, so that they are found.
-NO_ID, SWITCHES = bytes(8), bytes(7) + b"\1"
+#: What the marks of events without an id begin with. Those of which the last is asked for lie
+#: apart, so that they are found.
+NO_ID, SWITCHES, SETTINGS = bytes(8), bytes(7) + b"\1", bytes(7) + b"\2"
 
 
 class Arrivals:
@@ -93,6 +94,8 @@ def mark_of(event: Event | Opaque, digest: bytes) -> bytes:
     """What recognises an event that comes again; those of one time lie together (schema.sql)."""
     if isinstance(event, Settled | Opaque):
         whose = NO_ID
+    elif isinstance(event, Configured):
+        whose = SETTINGS
     else:
         whose = SWITCHES if isinstance(event, ModeChanged) else key_of(event.id)[:8]
     return whose + digest[:8]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import zlib
 
-from belated.events import Event, ModeChanged, Opaque, Settled
+from belated.events import Configured, Event, ModeChanged, Opaque, Settled
 from belated.journals.lookups import key_in
 
 # A place is one number: 11 bits of bandit, 12 of partition, 40 of position.
@@ -13,7 +13,7 @@ _PARTITIONS = 1 << 12
 BANDITS = 1 << 11
 
 #: The marks of events without an id. Those of ids are not negative, so that none can be mistaken.
-SETTLED, SWITCHED, UNREAD = -1, -2, -3
+SETTLED, SWITCHED, UNREAD, CONFIGURED = -1, -2, -3, -4
 
 
 def place_of(bandit: int, partition: int, position: int) -> int:
@@ -45,6 +45,8 @@ def mark_of(event: Event | Opaque) -> int:
         return mark_of_key(key)
     if isinstance(event, Settled):
         return SETTLED
+    if isinstance(event, Configured):
+        return CONFIGURED
     return SWITCHED if isinstance(event, ModeChanged) else UNREAD
 
 

@@ -14,7 +14,17 @@ from typing import Any
 
 import numpy as np
 
-from belated.events import Activation, Decision, ModeChanged, Record, Reward, Settled, Void, encode
+from belated.events import (
+    Activation,
+    Configured,
+    Decision,
+    ModeChanged,
+    Record,
+    Reward,
+    Settled,
+    Void,
+    encode,
+)
 from belated.ids import key_of
 from belated.learner import Fold, same_sums
 from belated.ledger import KeptRequest
@@ -132,7 +142,9 @@ def check_oracle(fold: Fold, records: Sequence[Sequence[Record]]) -> None:
 def check_acknowledged(world: World) -> None:
     """X: acknowledged ⊆ recorded ⊆ sent."""
     records = [record for p in range(world.knobs.partitions) for record in world.store.records(p)]
-    records = [one for one in records if not isinstance(one.event, Settled | ModeChanged)]
+    records = [
+        one for one in records if not isinstance(one.event, Settled | ModeChanged | Configured)
+    ]
     recorded = {_said(record.event) for record in records}
     for what, answer in world.acknowledged:
         for safe in answer if isinstance(answer, list) else [what]:
