@@ -28,6 +28,7 @@ from belated.ids import check_id
 from belated.inputs import Row, as_event_time, as_moment
 from belated.journals import Journal, MemoryJournal, open_journal
 from belated.journals.arrivals import route, system_clock
+from belated.journals.configuration import configure, settings_of
 from belated.journals.identity import identify
 from belated.kernels import Kernels
 from belated.learner import Fold, FoldView, Follower, LiveModel
@@ -119,13 +120,17 @@ class Bandit(FoldView):
         identify(self.journal, family=repr(policy.family), dim=policy.dim, features=features)
         fold.load(self.journal)
         fold.catch_up(self.journal)
+        found = list(fold.positions)
+        settings = settings_of(policy, rewards, self._retention, features)
+        if configure(self.journal, settings, self._clock()):
+            fold.catch_up(self.journal)
         self._lock = threading.RLock()
         self._read_only = False
         self._use(fold, baseline)
         if isinstance(seed, np.random.Generator):
             self._rng = seed
         else:  # neither a restart nor a second process repeats draws
-            entropy = None if seed is None else [seed, *fold.positions]
+            entropy = None if seed is None else [seed, *found]
             self._rng = np.random.default_rng(entropy)
         _open_bandits.add(self)
 

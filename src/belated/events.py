@@ -146,6 +146,18 @@ class ModeChanged(_Event, tag=6, frozen=True):
     actor: str = ""
 
 
+class Configured(_Event, tag=7, frozen=True):
+    """What the bandit is from now on, in words; nothing is learned from it.
+
+    Attributes:
+        at: when, in microseconds since 1970.
+        settings: what a missing reward means, the policy and the features, by name.
+    """
+
+    at: int
+    settings: dict[str, str]
+
+
 class Erased(_Event, tag=8, frozen=True):
     """The contents of a decision are to be forgotten: it counts as if it had never been made.
 
@@ -186,7 +198,9 @@ class Retracted(_Event, tag=9, frozen=True):
     actor: str = ""
 
 
-Event = Decision | Activation | Reward | Void | Settled | ModeChanged | Erased | Retracted
+Event = (
+    Decision | Activation | Reward | Void | Settled | ModeChanged | Configured | Erased | Retracted
+)
 
 
 class Opaque(msgspec.Struct, frozen=True):

@@ -41,7 +41,7 @@ print(json.dumps({"positions": fold.positions, "digest": fold.digest, "n": fold.
 
 _SOURCE = Path(belated.__file__).parent
 _ROOT = _SOURCE.parents[1]
-_EVENT = '''class Noted(_Event, tag=7, frozen=True):
+_EVENT = '''class Noted(_Event, tag=8, frozen=True):
     """Someone wrote something down; nothing is learned from it."""
 
     id: str
@@ -52,7 +52,7 @@ _EVENT = '''class Noted(_Event, tag=7, frozen=True):
 Event = Noted | '''
 _EDITS = {
     "journals/postgres/queries.py": {f"VERSION = {VERSION}": f"VERSION = {VERSION + 1}"},
-    "events.py": {"Event = ": _EVENT, "_KINDS = {": "_KINDS = {7, "},
+    "events.py": {"Event = ": _EVENT, "_KINDS = {": "_KINDS = {8, "},
     "ledger/ledger.py": {"kind is ModeChanged:": "kind.__name__ in ('ModeChanged', 'Noted'):"},
     "journals/arrivals.py": {
         "_OF_A_DECISION = frozenset({": "from belated.events import Noted\n"

@@ -20,6 +20,7 @@ from belated import Bernoulli, DefaultAfter, DelayedUCB, Explicit
 from belated.cli.main import main
 from belated.events import (
     Activation,
+    Configured,
     Decision,
     Event,
     ModeChanged,
@@ -33,6 +34,7 @@ from belated.journals import Journal, MemoryJournal, SpoolJournal, SQLiteJournal
 from belated.journals.identity import identify
 from belated.journals.log import Requests
 from belated.learner.fold import Fold
+from belated.ledger.requests import KeptRequest, keep_request, pack_context
 from belated.published import PublishedModel
 from belated.rewards import Rewards
 
@@ -53,6 +55,7 @@ TAIL = 20
 def happened() -> Iterator[tuple[int, Event]]:
     """Events of every kind and in every order, each with the time of its record."""
     rng = np.random.default_rng(1)
+    yield START, Configured(START, {"rewards": "Explicit", "window": "7d", "größe": ""})
     for n in range(100):
         now, id = START + 3 * n * HOUR, f"order {n}"
         x = rng.normal(size=3).astype(np.float32)
@@ -113,11 +116,33 @@ class _Away(MemoryJournal):
         raise JournalUnavailable("gone")
 
 
+def request(decision: Decision) -> bytes:
+    """What a decision may have been chosen from."""
+    rows = np.tile(decision.x, (4, 1))
+    context = pack_context({"age": 7}, ["a", "b", "c", "d"]) if decision.index == 1 else None
+    shares = None if decision.index == 2 else [0.1, 0.2, 0.3, 0.4]
+    data = keep_request(decision.id, 1.0, 4, None, rows, context, shares)
+    assert data is not None
+    return data
+
+
+def requests_in(journal: Journal) -> list[dict[str, Any]]:
+    """All that is kept, in order."""
+    found = []
+    for partition in range(journal.partitions):
+        positions = [one.position for one in journal.read(partition, 0, 10_000)]
+        kept = journal.requests(partition, positions)
+        found += [KeptRequest.read(kept[position]).to_dict() for position in sorted(kept)]
+    return found
+
+
 def _fill(journal: Journal, bandit: str) -> Fold:
     identify(journal, family=repr(POLICY.family), dim=POLICY.dim)
     stamps, events = map(list, zip(*happened(), strict=True))
     fold = new_fold(bandit)
-    journal.append(events[:-TAIL], recorded=stamps[:-TAIL])
+    requests = {n: request(one) for n, one in enumerate(events) if isinstance(one, Decision)}
+    first = {n: one for n, one in requests.items() if n < len(events) - TAIL}
+    journal.append(events[:-TAIL], recorded=stamps[:-TAIL], requests=first)
     fold.catch_up(journal)
     fold.save(journal)
     journal.append(events[-TAIL:], recorded=stamps[-TAIL:])
@@ -133,13 +158,14 @@ def make(folder: Path) -> None:
         path = folder / "journal.db"
         with SQLiteJournal(path, bandit=bandit, partitions=PARTITIONS) as journal:
             fold = _fill(journal, bandit)
+            expected["requests"] = requests_in(journal)
         expected["bandits"][bandit] = told(fold)
     lines = str(folder / "explicit.jsonl")
     assert main(["journal", "export", f"sqlite:///{path}?bandit=explicit", "-o", lines]) == 0
     waiting = [event for _, event in happened()][:TAIL]
     with SpoolJournal(_Away(), folder / "spool", wait=None, clock=lambda: START) as spool:
         for event in waiting:
-            spool.append([event])
+            spool.append([event], requests={0: b"kept"} if isinstance(event, Decision) else None)
     expected["spool"] = [encode(event).hex() for event in waiting]
     model = PublishedModel.of(
         fold.model, POLICY, positions=fold.positions, version=fold.version, at=START

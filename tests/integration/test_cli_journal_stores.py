@@ -82,10 +82,20 @@ def test_looking_changes_nothing(
     assert one["identity"] == {"family": "Bernoulli()", "dim": "2", "features": ""}
     assert [snapshot["partition"] for snapshot in one["snapshots"]] == [0, 1]
     assert all(snapshot["bytes"] > 0 for snapshot in one["snapshots"])
-    report = json.loads(said(capsys, "verify", named, "--window", "6h", "--json"))
+    assert (one["configured"]["rewards"], one["configured"]["window"]) == ("Explicit", "6h")
+    assert "window    6h" in said(capsys, "inspect", named)
+    report = json.loads(said(capsys, "verify", named, "--window", "5h", "--json", code=2))
+    assert report["status"] == "not compared"
+    report = json.loads(said(capsys, "verify", named, "--json"))  # as the journal says it
     assert (report["status"], report["compared"]) == ("ok", 2)
     assert report["digest"] == used.digest
-    shown = json.loads(said(capsys, "show", "order-1", named, "--json", "--window", "6h"))
+    due = [
+        json.loads(said(capsys, "show", "order-1", named, "--json", *options))["due"]
+        for options in ([], ["--window", "6h"], ["--window", "5h"], ["--reduce", "max"])
+    ]
+    assert due[0] == due[1] == due[2] + 3_600_000_000
+    assert due[3] is None
+    shown = json.loads(said(capsys, "show", "order-1", named, "--json"))
     assert (shown["state"], shown["value"]) == ("rewarded", 1.0)
     assert shown["request"]["rows"] == [[1.0, 0.0], [0.0, 1.0]]
     assert "no record of nobody" in said(capsys, "show", "nobody", named, code=1)

@@ -19,7 +19,16 @@ from belated.journals import Journal, MemoryJournal, SpoolJournal, SQLiteJournal
 from belated.learner import fold as fold_module
 from belated.learner.fold import Fold
 from belated.published import PublishedModel
-from tests.golden.make import BANDITS, HERE, PARTITIONS, POLICY, happened, new_fold, told
+from tests.golden.make import (
+    BANDITS,
+    HERE,
+    PARTITIONS,
+    POLICY,
+    happened,
+    new_fold,
+    requests_in,
+    told,
+)
 
 RELEASES = sorted(one.name for one in HERE.iterdir() if (one / "expected.json").exists())
 
@@ -58,7 +67,7 @@ def test_there_is_one() -> None:
     found = expected(HERE / RELEASES[-1])["bandits"]
     states = {state for one in found.values() for state, count in one["counts"].items() if count}
     assert states == set(found["explicit"]["counts"]), states
-    assert {"unmatched", "duplicate", "revised", "late", "switched"} <= set(
+    assert {"unmatched", "duplicate", "revised", "late", "switched", "configured"} <= set(
         found["explicit"]["counters"]
     )
 
@@ -69,6 +78,7 @@ def test_a_journal_is_replayed(golden: Path, bandit: str, load: bool) -> None:
     """From its snapshots, or from its beginning; and it takes further events."""
     with SQLiteJournal(golden / "journal.db", bandit=bandit) as journal:
         fold = caught_up(journal, bandit, load=load)
+        assert requests_in(journal) == expected(golden)["requests"]
         check(fold, expected(golden)["bandits"][bandit])
         decision = Decision("new", 5, 0, 0, np.ones(3, np.float32), 0.5, 1.0, 7)
         journal.append([decision])
@@ -96,6 +106,7 @@ def test_exported_lines_are_imported(golden: Path) -> None:
     path = golden / "imported.db"
     assert main(["journal", "import", str(golden / "explicit.jsonl"), f"sqlite:///{path}"]) == 0
     with SQLiteJournal(path, bandit="explicit") as journal:
+        assert requests_in(journal) == expected(golden)["requests"]
         check(caught_up(journal, "explicit", load=False), expected(golden)["bandits"]["explicit"])
 
 
@@ -105,7 +116,10 @@ def test_what_waits_in_a_spool_is_handed_over(golden: Path) -> None:
     with SpoolJournal(journal, golden / "spool", wait=None) as spool:
         assert spool.status.queued == 0
         records = journal.read(0, 0, 1_000)
+        kept = journal.requests(0, [one.position for one in records])
     assert [encode(one.event).hex() for one in records] == expected(golden)["spool"]
+    made = [one.position for one in records if isinstance(one.event, Decision)]
+    assert kept == dict.fromkeys(made, b"kept")
 
 
 def test_a_model_is_taken(golden: Path) -> None:

@@ -303,8 +303,8 @@ class Lives(RuleBasedStateMachine):
     def restart(self, who: int) -> None:
         """From the snapshot and the records after it: nothing has changed."""
         before = self.bandits[who]
-        before._fold.catch_up(self.journal)
         after = self.open()
+        before._fold.catch_up(self.journal)
         assert_same(after._fold, before._fold)
         self.bandits[who] = after
 

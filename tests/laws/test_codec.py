@@ -10,6 +10,7 @@ from hypothesis.extra import numpy as arrays
 from belated.events import (
     VERSION,
     Activation,
+    Configured,
     Decision,
     Event,
     ModeChanged,
@@ -48,6 +49,7 @@ events: st.SearchStrategy[Event] = (
     | marks
     | st.builds(Settled, partition=integers, until=integers)
     | st.builds(ModeChanged, at=integers, mode=st.text(), reason=st.text())
+    | st.builds(Configured, at=integers, settings=st.dictionaries(st.text(), st.text()))
 )
 
 

@@ -25,8 +25,10 @@ from belated import (
     statistics,
 )
 from belated.events import Reward, Settled
+from belated.exceptions import InvalidInput
 from belated.inputs import Matrix
 from belated.journals import MemoryJournal
+from belated.journals.configuration import semantics_of
 from belated.ledger import State
 from belated.policies import Policy
 from belated.testing import ManualClock
@@ -65,7 +67,7 @@ def test_a_decision_is_what_the_journal_holds(clock: ManualClock) -> None:
     assert decision.action == ["blue", "red"][decision.index]
     assert decision.x.tolist() == ROWS[decision.index]
     assert (decision.at, decision.mean, decision.activated) == (clock.now, 0.5, True)
-    assert [record.event for record in bandit.journal.read(0, 0, 10)] == [decision]
+    assert [record.event for record in bandit.journal.read(0, 1, 10)] == [decision]
     assert bandit.entry(decision.id).decision == decision
 
 
@@ -113,7 +115,43 @@ def test_a_retry_at_another_process_gives_the_same_decision(clock: ManualClock) 
     first = one.decide(ROWS, id="order-17")
     clock.now += 1
     assert other.decide(ROWS, id="order-17") == first
-    assert other.event_counts == {"decided": 1}
+    assert other.event_counts == {"configured": 1, "decided": 1}
+
+
+def test_the_journal_says_what_the_bandit_is(clock: ManualClock) -> None:
+    """Once, and again only when that has changed, whoever opens it."""
+    features = PerArm(["blue", "red"], context=["age"])
+    journal = MemoryJournal(clock=clock)
+
+    def settings(**more: Any) -> dict[str, str]:
+        more = {"policy": DelayedUCB(4, Bernoulli()), "features": features} | more
+        opened(clock, journal=journal, **more)
+        found = journal.configured()
+        assert found is not None
+        assert found.at == clock.now
+        return found.settings
+
+    first = settings(rewards=Explicit(timedelta(days=7)), retention=timedelta(days=90, seconds=5))
+    assert first["policy"].startswith("DelayedUCB(dim=4, family=Bernoulli()")
+    assert {name: value for name, value in first.items() if name != "policy"} == {
+        "rewards": "Explicit",
+        "reduce": "latest",
+        "window": "7d",
+        "retention": "90d5s",
+        "features": "PerArm",
+        "names": "blue: intercept, blue: age, red: intercept, red: age",
+        "actions": "blue, red",
+    }
+    settings(rewards=Explicit(timedelta(days=7)), retention=timedelta(days=90, seconds=5))
+    assert journal.end(0) == 1
+    clock.now += 5
+    silence = DefaultAfter(timedelta(milliseconds=1500), value=0.25, reduce="sum", bounds=(0, 1))
+    assert settings(rewards=silence)["window"] == "1s500000us"
+    assert semantics_of(settings(rewards=silence)) == (silence, None)
+    assert journal.end(0) == 2
+    assert semantics_of(first) == (Explicit(timedelta(days=7)), 90 * DAY_US + 5_000_000)
+    with pytest.raises(InvalidInput, match="upgrade belated, or give options"):
+        semantics_of(first | {"rewards": "OfALaterRelease"})
 
 
 def test_many_decisions_are_those_of_one_after_the_other(clock: ManualClock) -> None:
@@ -244,7 +282,7 @@ def test_every_call_settles_what_is_due(clock: ManualClock) -> None:
             bandit.observe("nobody", 1.0)
         assert bandit.entry("a").state == "censored"
         kinds = [type(record.event) for record in bandit.journal.read(0, 0, 10)]
-        assert kinds[1] is Settled
+        assert kinds[2] is Settled
 
 
 def test_the_window_starts_with_the_activation(clock: ManualClock) -> None:
@@ -564,7 +602,7 @@ def test_events_of_others_have_their_own_times(clock: ManualClock) -> None:
     bandit = opened(clock)
     bandit.decide(ROWS, id="a")
     assert bandit.observe("a", 1.0, at=-5).status == "rewarded"
-    record = bandit.journal.read(0, 1, 1)[0]
+    record = bandit.journal.read(0, 2, 1)[0]
     assert record.event == Reward("a", -5, 1.0)
     assert record.recorded == clock.now
     stamps = [record.recorded for record in bandit.journal.read(0, 0, 10)]

@@ -51,17 +51,17 @@ def test_a_successor_publishes_no_older_model(monkeypatch: pytest.MonkeyPatch) -
     for _ in range(20):
         bandit.observe(bandit.decide(np.eye(2)).id, 1.0)
     first = learner(store, "first", page=1_000)
-    until(lambda: first.fold is not None and first.fold.positions == [40], first)
-    until(lambda: published(store) == [40], first)
+    until(lambda: first.fold is not None and first.fold.positions == [41], first)
+    until(lambda: published(store) == [41], first)
     first.lease.close()
     second = learner(store, "second", page=1)
     steps = 0
-    while second.fold is None or second.fold.positions != [40]:
+    while second.fold is None or second.fold.positions != [41]:
         second.step()
         steps += 1
-        assert published(store) == [40]
-    assert steps >= 40
+        assert published(store) == [41]
+    assert steps >= 41
     bandit.decide(np.eye(2))
-    until(lambda: published(store) == [41], second)
+    until(lambda: published(store) == [42], second)
     for one in (first, second):
         one.close()

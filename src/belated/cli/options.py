@@ -7,9 +7,11 @@ from datetime import timedelta
 from typing import Any
 
 from belated.cli.text import wrapped
+from belated.events import Configured
 from belated.exceptions import InvalidInput
 from belated.expressions import POLICIES, Kind, as_span
-from belated.rewards import DefaultAfter, Explicit
+from belated.journals.configuration import semantics_of
+from belated.rewards import DefaultAfter, Explicit, Reduce, Rewards, retention_us
 
 
 def duration(text: str) -> timedelta:
@@ -96,9 +98,10 @@ def add_runs(parser: argparse.ArgumentParser) -> None:
 
 
 def add_semantics(parser: argparse.ArgumentParser) -> None:
-    """What silence means: the journal does not say it, the bandit's code does."""
+    """What silence means, if it is not what the journal says."""
     group = parser.add_argument_group(
-        "what the bandit was told", "as it stands in its code; durations like 7d, 12h, 30m, 45s"
+        "what the bandit was told",
+        "if none is given, as the journal says it; durations like 7d, 12h, 30m, 45s",
     )
     group.add_argument("--window", type=duration, metavar="TIME", help="of its rewards")
     group.add_argument(
@@ -111,17 +114,32 @@ def add_semantics(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--reduce",
         choices=("latest", "sum", "max"),
-        default="latest",
-        help="what the parts of a reward add up to",
+        help="what the parts of a reward add up to; without it: latest",
     )
     group.add_argument("--bounds", type=float, nargs=2, metavar=("LOW", "HIGH"), help="of a reward")
 
 
-def semantics(options: argparse.Namespace) -> Explicit | DefaultAfter:
-    """What silence means, by these options."""
+def semantics(
+    options: argparse.Namespace, configured: Configured | None
+) -> tuple[Rewards, int | None]:
+    """What silence means, and the retention in microseconds.
+
+    By these options; by the journal, if none of them is given.
+
+    Args:
+        options: of the command.
+        configured: what the journal says, if it says anything.
+    """
+    given = options.window, options.default, options.retention, options.reduce, options.bounds
+    if configured is not None and all(one is None for one in given):
+        return semantics_of(configured.settings)
+    reduce: Reduce = options.reduce or "latest"
     bounds = None if options.bounds is None else tuple(options.bounds)
+    rewards: Rewards
     if options.default is None:
-        return Explicit(options.window, reduce=options.reduce, bounds=bounds)
-    if options.window is None:
+        rewards = Explicit(options.window, reduce=reduce, bounds=bounds)
+    elif options.window is None:
         raise InvalidInput("--default needs a --window: when is silence an answer?", None)
-    return DefaultAfter(options.window, value=options.default, reduce=options.reduce, bounds=bounds)
+    else:
+        rewards = DefaultAfter(options.window, value=options.default, reduce=reduce, bounds=bounds)
+    return rewards, retention_us(options.retention, rewards)

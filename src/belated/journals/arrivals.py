@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from belated.events import (
     Activation,
+    Configured,
     Decision,
     Erased,
     Event,
@@ -75,7 +76,7 @@ def _route_other(event: Any, partitions: int) -> int:
             message = f"{event!r} is of no partition here: there are {partitions}, from 0 on"
             raise InvalidInput(message, event)
         return event.partition
-    if isinstance(event, ModeChanged):
+    if isinstance(event, ModeChanged | Configured):
         return 0
     if isinstance(event, Opaque):
         message = (

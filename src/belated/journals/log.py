@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import NamedTuple, Protocol, Self, runtime_checkable
 
-from belated.events import Decision, Event, ModeChanged, Record
+from belated.events import Configured, Decision, Event, ModeChanged, Record
 
 #: What decisions were chosen from (:mod:`belated.ledger.requests`), by their places in a call.
 Requests = Mapping[int, bytes]
@@ -194,3 +194,6 @@ class UniqueLog(Log, Protocol):
 
         Appending a :class:`ModeChanged` sets a mode.
         """
+
+    def configured(self) -> Configured | None:
+        """Return the last event that says what the bandit is, None if there is none."""

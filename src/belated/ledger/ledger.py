@@ -16,6 +16,7 @@ from zlib import crc32
 
 from belated.events import (
     Activation,
+    Configured,
     Decision,
     Erased,
     ModeChanged,
@@ -123,6 +124,8 @@ class Ledger(EntryStore):
             status = self._settled(event, record.recorded)  # type: ignore[arg-type]
         elif kind is ModeChanged:
             status = "switched"
+        elif kind is Configured:
+            status = "configured"
         elif kind is Erased or kind is Retracted:
             if self.undone is None or not self.undone.knows(event):  # type: ignore[arg-type]
                 raise HistoryUndone(record.partition, record.position)

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from belated.events import (
     Activation,
+    Configured,
     Decision,
     Event,
     ModeChanged,
@@ -38,6 +39,7 @@ _EVERY_KIND: list[Event] = [
     Void("order-17", 8),
     Settled(0, 1_700_000_000_000_000),
     ModeChanged(9, "freeze", "a sale begins"),
+    Configured(10, {"window": "7d", "größe": ""}),
 ]
 _FROM_THE_FUTURE = Opaque(b"\xc8written by a release to come")
 

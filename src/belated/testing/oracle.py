@@ -14,6 +14,7 @@ from typing import Self
 
 from belated.events import (
     Activation,
+    Configured,
     Decision,
     Erased,
     ModeChanged,
@@ -160,7 +161,9 @@ class Oracle:
 
     def _apply(self, record: Record) -> None:
         event, recorded = record.event, record.recorded
-        if isinstance(event, ModeChanged | Erased | Retracted) or not self._counts(record):
+        if isinstance(event, ModeChanged | Configured | Erased | Retracted) or not self._counts(
+            record
+        ):
             return
         if isinstance(event, Opaque):
             raise TypeError(f"an oracle judges events, not unread bytes: {event!r}")

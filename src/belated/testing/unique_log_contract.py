@@ -11,6 +11,7 @@ import pytest
 
 from belated.events import (
     Activation,
+    Configured,
     Decision,
     Erased,
     Event,
@@ -225,6 +226,20 @@ class UniqueLogContract(LogContract):
             with pytest.raises(InvalidInput):
                 log.undone(4)
 
+    def test_the_settings_are_the_last_ones(self) -> None:
+        """None before the first; neither mode nor anything else changes them."""
+        with self.open_journal(2, ManualClock()) as log:
+            assert log.configured() is None
+            log.append([ModeChanged(5, "freeze"), Configured(9, {"window": "7d"})])
+            log.append([_decision(f"{n}") for n in range(20)])
+            assert log.configured() == Configured(9, {"window": "7d"})
+            log.append([Configured(8, {"window": "1d"}), Configured(7, {}), Settled(0, 1)])
+            assert log.configured() == Configured(7, {})
+            assert log.mode() == ModeChanged(5, "freeze")
+            assert log.read(1, 0, 100) == log.records_of(
+                [one.event.id for one in log.read(1, 0, 100)]  # type: ignore[union-attr]
+            )
+
     def test_what_one_appends_the_other_finds(self) -> None:
         """Also after it has looked before."""
         clock = ManualClock()
@@ -246,6 +261,7 @@ class UniqueLogContract(LogContract):
             lambda: log.append_unique([_decision("a")], {"a"}),
             lambda: log.settlements(0),
             log.mode,
+            log.configured,
         ]
         for call in calls:
             with pytest.raises(JournalClosed):

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
-from belated.events import Record
-from belated.exceptions import InvalidInput
+from belated.events import Configured, Record
+from belated.exceptions import CorruptEvent, CorruptJournal, InvalidInput
 from belated.journals import Journal, SQLiteStore, Store, StoredBandit, open_store, split_address
 
 #: Records read at a time.
@@ -67,6 +67,13 @@ def pages(journal: Journal, partition: int, end: int) -> Iterator[list[Record]]:
             return
         yield page
         position = page[-1].position
+
+
+def configured(journal: Journal) -> Configured | None:
+    """What the journal says of its bandit; None if it says nothing, or that is damaged."""
+    with suppress(CorruptEvent, CorruptJournal):
+        return journal.configured()
+    return None
 
 
 def _names(found: list[StoredBandit]) -> str:

@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from belated.cli.journal.address import add_address, find_bandits, pages
+from belated.cli.journal.address import add_address, configured, find_bandits, pages
 from belated.cli.options import add_json
 from belated.cli.progress import Progress
 from belated.cli.text import moment, pairs, several, size, span, table, wrapped
@@ -21,6 +21,9 @@ from belated.exceptions import CorruptEvent, CorruptJournal
 from belated.journals import Journal, StoredBandit
 
 EXAMPLE = "belated journal inspect sqlite:///offers.db"
+
+#: Characters of a setting that are shown; ``--json`` has all of it.
+MAX_VALUE = 68
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -72,9 +75,12 @@ def describe(journal: Journal, bandit: StoredBandit) -> dict[str, Any]:
                     "damage": damage,
                 }
             )
+    said = configured(journal)
     return {
         "bandit": bandit.name,
         "identity": bandit.identity,
+        "configured": None if said is None else said.settings,
+        "configured_at": None if said is None else said.at,
         "partitions": bandit.partitions,
         "records": sum(part["records"] for part in parts),
         "first": min((part["first"] for part in parts if part["first"] is not None), default=None),
@@ -115,6 +121,12 @@ def _text(one: dict[str, Any]) -> str:
             ("family", identity.get("family", "unknown")),
             ("rows of", f"{identity.get('dim', 'unknown')} numbers"),
             ("features", identity.get("features") or "none: rows are given"),
+        ]
+    if one["configured"] is not None:
+        items += [
+            (name, value if len(value) <= MAX_VALUE else f"{value[: MAX_VALUE - 1]}…")
+            for name, value in one["configured"].items()
+            if name not in ("features", "reduce")
         ]
     items.append(("records", f"{one['records']:,} in {several(one['partitions'], 'partition')}"))
     if one["records"]:

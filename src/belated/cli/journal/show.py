@@ -1,8 +1,8 @@
 """``belated journal show``: tell the whole story of one decision.
 
 All its records in their order, what each of them meant, and what they come to: by the rules of the
-ledger, from the records alone. What silence means is not in the journal: without options it is
-taken as ``Explicit()``, where silence means nothing and no window ends.
+ledger, from the records alone. What silence means is as the journal says it, unless options are
+given; where it says nothing, it is taken as ``Explicit()``: silence means nothing, no window ends.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from belated.cli.journal.address import add_address, opened
+from belated.cli.journal.address import add_address, configured, opened
 from belated.cli.journal.identity import family_of
 from belated.cli.journal.lines import line_of
 from belated.cli.options import add_json, add_semantics, semantics
@@ -24,7 +24,7 @@ from belated.ids import check_id, key_of, partition_of
 from belated.journals import Journal
 from belated.learner.history import read_history
 from belated.ledger import KeptRequest
-from belated.rewards import Rewards, retention_us
+from belated.rewards import Rewards
 
 EXAMPLE = "belated journal show order-17 sqlite:///offers.db --window 7d"
 
@@ -40,9 +40,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Run the command."""
     check_id(options.id)
-    rewards = semantics(options)
-    retention = retention_us(options.retention, rewards)
     with opened(options.address) as (journal, bandit):
+        rewards, retention = semantics(options, configured(journal))
         story = tell(journal, options.id, rewards, retention, bandit.identity)
     if options.json:
         print(msgspec.json.encode(story).decode())

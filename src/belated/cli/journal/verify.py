@@ -9,9 +9,9 @@ more from the snapshots on, with the records behind them: decisions by state, th
 them and what is waited for must be equal, sums equal to 1e-9, and the estimates within 1e-6
 posterior standard deviations.
 
-A snapshot is of use only to a bandit with the same window, default, retention, parts and bounds,
-which are not in the journal. Where they are not those of the snapshot nothing can be compared, and
-the exit code is 2.
+A snapshot is of use only to a bandit with the same window, default, retention, parts and bounds.
+They are as the journal says it, unless options are given. Where they are not those of the snapshot
+nothing can be compared, and the exit code is 2.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from typing import Any
 
 import msgspec
 
-from belated.cli.journal.address import PAGE, add_address, opened
+from belated.cli.journal.address import PAGE, add_address, configured, opened
 from belated.cli.journal.heads import Heads
 from belated.cli.journal.identity import dim_of, family_of
 from belated.cli.options import add_json, add_semantics, semantics
@@ -38,7 +38,7 @@ from belated.journals import Journal, StoredBandit
 from belated.journals.stored import StoredJournal
 from belated.learner import Fold, same_sums
 from belated.policies import Greedy
-from belated.rewards import Rewards, retention_us
+from belated.rewards import Rewards
 
 EXAMPLE = "belated journal verify sqlite:///offers.db --window 7d"
 
@@ -71,9 +71,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Run the command."""
-    rewards = semantics(options)
-    retention = retention_us(options.retention, rewards)
     with opened(options.address) as (journal, bandit):
+        rewards, retention = semantics(options, configured(journal))
         report = verify(journal, bandit, rewards, retention, options.expect)
     if options.json:
         print(msgspec.json.encode(report.as_dict()).decode())

@@ -8,7 +8,16 @@ from typing import NamedTuple, Self
 
 import msgspec
 
-from belated.events import Decision, Erased, Event, ModeChanged, Record, Retracted, Settled
+from belated.events import (
+    Configured,
+    Decision,
+    Erased,
+    Event,
+    ModeChanged,
+    Record,
+    Retracted,
+    Settled,
+)
 from belated.exceptions import JournalClosed, OwnerFenced
 from belated.ids import check_id, check_partitions, key_of, partition_of
 from belated.journals.arrivals import (
@@ -192,11 +201,20 @@ class MemoryJournal(NamedJournal):
 
     def mode(self) -> ModeChanged | None:
         """Return the last event that changed the mode, None if there is none."""
+        event = self._last(ModeChanged)
+        return event if isinstance(event, ModeChanged) else None
+
+    def configured(self) -> Configured | None:
+        """Return the last event that says what the bandit is, None if there is none."""
+        event = self._last(Configured)
+        return event if isinstance(event, Configured) else None
+
+    def _last(self, kind: type) -> object:
+        """The last event of a kind that has no id, None if there is none."""
         self._check_open()
         with self._lock:
-            found = self._facts.index.of(0, ModeChanged)
-            event = found[-1].event if found else None
-        return event if isinstance(event, ModeChanged) else None
+            found = self._facts.index.of(0, kind)
+            return found[-1].event if found else None
 
     def requests(self, partition: int, positions: Sequence[int]) -> dict[int, bytes]:
         """Return what decisions were chosen from, by position, where it was kept."""

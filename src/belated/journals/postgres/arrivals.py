@@ -5,14 +5,24 @@ from __future__ import annotations
 import zlib
 from collections.abc import Collection, Sequence
 
-from belated.events import Erased, Event, ModeChanged, Opaque, Retracted, Settled, digest_of, encode
+from belated.events import (
+    Configured,
+    Erased,
+    Event,
+    ModeChanged,
+    Opaque,
+    Retracted,
+    Settled,
+    digest_of,
+    encode,
+)
 from belated.ids import key_of, partition_of
 from belated.journals.arrivals import check_requests
 from belated.journals.log import Requests
 from belated.journals.postgres.arrays import Packed, pack_bytes, pack_integer, pack_integers
 
-#: What the marks of events without an id begin with; switches lie apart, so that they are found.
-NO_ID, SWITCHES, UNDOES = bytes(8), bytes(7) + b"\1", bytes(7) + b"\3"
+#: What the marks of events without an id begin with. Those that are looked up lie apart.
+NO_ID, SWITCHES, SETTINGS, UNDOES = (bytes(7) + bytes([n]) for n in range(4))
 
 
 class Arrivals:
@@ -101,6 +111,8 @@ def mark_of(event: Event | Opaque, digest: bytes) -> bytes:
         whose = NO_ID
     elif isinstance(event, Erased | Retracted):
         whose = UNDOES
+    elif isinstance(event, Configured):
+        whose = SETTINGS
     else:
         whose = SWITCHES if isinstance(event, ModeChanged) else key_of(event.id)[:8]
     return whose + digest[:8]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from belated.events import Decision, Event, ModeChanged, Record, Settled
+from belated.events import Configured, Decision, Event, ModeChanged, Opaque, Record, Settled
 from belated.ids import key_of, partition_of
 from belated.journals.arrivals import (
     EMPTY,
@@ -22,6 +22,7 @@ from belated.journals.lookups import LAST_SETTLEMENTS, append_first, key_in, of_
 from belated.journals.postgres.arrays import pack_bytes, pack_integers, unpack_bigints
 from belated.journals.postgres.arrivals import (
     NO_ID,
+    SETTINGS,
     SWITCHES,
     UNDOES,
     Arrivals,
@@ -239,10 +240,19 @@ class PostgresLog(StoredJournal):
 
     def mode(self) -> ModeChanged | None:
         """The last event that changed the mode, None if there is none."""
-        whose = {**self._whose(0), "least": SWITCHES, "beyond": beyond(SWITCHES), "limit": 1}
-        rows = self._session.run_query("last_marked", **whose)
-        event = self._found(rows[0]).event if rows else None
+        event = self._last(SWITCHES)
         return event if isinstance(event, ModeChanged) else None
+
+    def configured(self) -> Configured | None:
+        """The last event that says what the bandit is, None if there is none."""
+        event = self._last(SETTINGS)
+        return event if isinstance(event, Configured) else None
+
+    def _last(self, mark: bytes) -> Event | Opaque | None:
+        """The last event whose mark begins like this, None if there is none."""
+        whose = {**self._whose(0), "least": mark, "beyond": beyond(mark), "limit": 1}
+        rows = self._session.run_query("last_marked", **whose)
+        return self._found(rows[0]).event if rows else None
 
     def requests(self, partition: int, positions: Sequence[int]) -> dict[int, bytes]:
         """What decisions were chosen from, by position, where it was kept."""

@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import suppress
 from typing import TypeVar
 
-from belated.events import Decision, Event, ModeChanged, Record, encode
+from belated.events import Configured, Decision, Event, ModeChanged, Record, encode
 from belated.exceptions import (
     BelatedError,
     JournalClosed,
@@ -270,6 +270,10 @@ class SpoolJournal(NamedJournal):
     def mode(self) -> ModeChanged | None:
         """Return the last event that changed the mode, None if there is none."""
         return self._ask(self._journal.mode)
+
+    def configured(self) -> Configured | None:
+        """Return the last event that says what the bandit is, None if there is none."""
+        return self._ask(self._journal.configured)
 
     def identify(self, identity: dict[str, str]) -> dict[str, str]:
         """Store what the bandit is, if nothing is stored yet; give back what is."""

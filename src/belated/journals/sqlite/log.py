@@ -5,7 +5,17 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Collection, Iterable, Sequence
 
-from belated.events import Decision, Event, ModeChanged, Record, Settled, digest_of, encode
+from belated.events import (
+    Configured,
+    Decision,
+    Event,
+    ModeChanged,
+    Opaque,
+    Record,
+    Settled,
+    digest_of,
+    encode,
+)
 from belated.ids import key_of, partition_of
 from belated.journals.arrivals import (
     EMPTY,
@@ -24,6 +34,7 @@ from belated.journals.lookups import LAST_SETTLEMENTS, append_first, key_in, of_
 from belated.journals.sqlite.end import LastRecord
 from belated.journals.sqlite.file import SQLiteFile
 from belated.journals.sqlite.rows import (
+    CONFIGURED,
     POSITIONS,
     SETTLED,
     SWITCHED,
@@ -141,10 +152,19 @@ class SQLiteLog(StoredJournal):
 
     def mode(self) -> ModeChanged | None:
         """Return the last event that changed the mode, None if there is none."""
-        with self._file.reading() as connection:
-            rows = self._marked(connection, 0, SWITCHED, 1)
-        event = self._found(rows[0]).event if rows else None
+        event = self._last(SWITCHED)
         return event if isinstance(event, ModeChanged) else None
+
+    def configured(self) -> Configured | None:
+        """Return the last event that says what the bandit is, None if there is none."""
+        event = self._last(CONFIGURED)
+        return event if isinstance(event, Configured) else None
+
+    def _last(self, mark: int) -> Event | Opaque | None:
+        """The last event under a mark, None if there is none."""
+        with self._file.reading() as connection:
+            rows = self._marked(connection, 0, mark, 1)
+        return self._found(rows[0]).event if rows else None
 
     def requests(self, partition: int, positions: Sequence[int]) -> dict[int, bytes]:
         """Return what decisions were chosen from, by position, where it was kept."""

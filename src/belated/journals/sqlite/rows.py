@@ -4,7 +4,15 @@ from __future__ import annotations
 
 import zlib
 
-from belated.events import Erased, Event, ModeChanged, Opaque, Retracted, Settled
+from belated.events import (
+    Configured,
+    Erased,
+    Event,
+    ModeChanged,
+    Opaque,
+    Retracted,
+    Settled,
+)
 from belated.journals.lookups import key_in
 
 # A place is one number: 11 bits of bandit, 12 of partition, 40 of position.
@@ -13,7 +21,7 @@ _PARTITIONS = 1 << 12
 BANDITS = 1 << 11
 
 #: The marks of events without an id. Those of ids are not negative, so that none can be mistaken.
-SETTLED, SWITCHED, UNREAD, UNDONE = -1, -2, -3, -5
+SETTLED, SWITCHED, UNREAD, CONFIGURED, UNDONE = -1, -2, -3, -4, -5
 
 
 def place_of(bandit: int, partition: int, position: int) -> int:
@@ -47,6 +55,8 @@ def mark_of(event: Event | Opaque) -> int:
         return SETTLED
     if isinstance(event, Erased | Retracted):
         return UNDONE
+    if isinstance(event, Configured):
+        return CONFIGURED
     return SWITCHED if isinstance(event, ModeChanged) else UNREAD
 
 

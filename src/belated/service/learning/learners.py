@@ -129,4 +129,10 @@ def learning_service(
             retention=definition.retention,
         )
 
-    return LearningService(journal, store.coordination(definition.name), fold, lease=lease)
+    return LearningService(
+        journal,
+        store.coordination(definition.name),
+        fold,
+        features=definition.features,
+        lease=lease,
+    )

@@ -22,7 +22,9 @@ from belated.exceptions import (
     OwnerFenced,
     UnsupportedFormat,
 )
+from belated.features import Features
 from belated.journals import CoordinationStore, Journal
+from belated.journals.configuration import configure, settings_of
 from belated.learner.fold import Fold
 from belated.ledger import Ledger
 from belated.published import PublishedModel
@@ -57,6 +59,7 @@ class LearningService:
         journal: of the bandit.
         coordination: where learners agree on who leads, and models are published.
         fold: makes an empty fold: of the policy and the rewards' semantics.
+        features: what makes rows, if anything does: the journal is told.
         holder: the name of this learner; one that no other has if None.
         lease: seconds for which the lead is held without being renewed.
         runtime: time and threads; real ones if None.
@@ -68,6 +71,7 @@ class LearningService:
         coordination: CoordinationStore,
         fold: Callable[[], Fold],
         *,
+        features: Features | None = None,
         holder: str | None = None,
         lease: float = LEASE,
         runtime: Runtime | None = None,
@@ -78,6 +82,7 @@ class LearningService:
         self._monotonic = runtime.monotonic
         self.holder = holder or f"{socket.gethostname()}/{os.getpid()}/{secrets.token_hex(4)}"
         self._make = fold
+        self._features = features
         self.lease = Lease(coordination, self.holder, lease, runtime)
         #: The fold while this learner leads; None while it stands by.
         self.fold: Fold | None = None
@@ -174,6 +179,10 @@ class LearningService:
         fold = self._make()
         fold.load(self.journal)
         fold.learner.defers = True
+        # By whoever leads, and not by every process: one at a time writes it.
+        policy = fold.learner.policy
+        settings = settings_of(policy, fold.rewards, fold.retention, self._features)
+        configure(self.journal, settings, self.journal.now())
         self._floor = self._last_published()
         self.fold, self.epoch, self._published = fold, epoch, -1
         self._save_at = self._monotonic() + SNAPSHOT

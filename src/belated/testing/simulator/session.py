@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 
-from belated.events import Decision, Event, ModeChanged, Record
+from belated.events import Configured, Decision, Event, ModeChanged, Record
 from belated.exceptions import JournalClosed, JournalUnavailable
 from belated.journals import Snapshot
 from belated.journals.arrivals import check_range, check_requests, route
@@ -142,6 +142,10 @@ class SimulatedJournal(NamedJournal):
     def mode(self) -> ModeChanged | None:
         """The last event that changed the mode, None if there is none."""
         return self._reach().mode()
+
+    def configured(self) -> Configured | None:
+        """The last event that says what the bandit is, None if there is none."""
+        return self._reach().configured()
 
     def identify(self, identity: dict[str, str]) -> dict[str, str]:
         """Store what the bandit is, if nothing is stored yet; give back what is."""
