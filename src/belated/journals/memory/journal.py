@@ -21,7 +21,6 @@ from belated.journals.arrivals import (
     check_range,
     route,
     stamps_for,
-    system_clock,
 )
 from belated.journals.log import Appended
 from belated.journals.lookups import LAST_SETTLEMENTS, append_first, standing
@@ -36,6 +35,7 @@ from belated.journals.snapshots import (
     seal,
     warn_discarded,
 )
+from belated.journals.steady_clock import system_clock
 
 
 class _Stored(NamedTuple):
