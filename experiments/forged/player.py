@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from urllib.request import urlopen
 
 from belated.delays import DelayProcess
-from belated.journals.arrivals import system_clock
+from belated.journals.steady_clock import system_clock
 from belated.simulation.environments import Environment
 from experiments.forged.attacker import Attacker
 from experiments.forged.worlds import FORGED, REPLAYED, STEP

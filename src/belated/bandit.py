@@ -17,19 +17,15 @@ import numpy as np
 from belated.decider import MODES, UNIFORM, Decider, Made, Mode, ParsedRequest
 from belated.decider.requests import check_same, parse_request, rows_of
 from belated.events import Activation, Decision, ModeChanged, Void
-from belated.exceptions import (
-    FallbackWarning,
-    InvalidInput,
-    ReadOnly,
-    RewardConflict,
-)
+from belated.exceptions import FallbackWarning, InvalidInput, ReadOnly, RewardConflict
 from belated.features import Actions, Features
 from belated.ids import check_id
 from belated.inputs import Row, as_event_time, as_moment
 from belated.journals import Journal, MemoryJournal, open_journal
-from belated.journals.arrivals import route, system_clock
+from belated.journals.arrivals import route
 from belated.journals.configuration import configure, settings_of
 from belated.journals.identity import identify
+from belated.journals.steady_clock import system_clock
 from belated.kernels import Kernels
 from belated.learner import Fold, FoldView, Follower, LiveModel
 from belated.ledger.receipts import Receipt

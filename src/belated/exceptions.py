@@ -372,6 +372,10 @@ class BelatedWarning(UserWarning):
     """The root of every warning the library gives."""
 
 
+class ClockWarning(BelatedWarning):
+    """The system's clock has jumped ahead, and records are stamped with the time it should be."""
+
+
 class ConvergenceWarning(BelatedWarning):
     """The estimate is finite but has not converged; its ``converged`` is False."""
 

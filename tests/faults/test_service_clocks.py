@@ -13,7 +13,7 @@ import pytest
 from belated import Bernoulli, DefaultAfter, DelayedUCB
 from belated.events import Decision, Settled
 from belated.journals import PostgresJournal
-from belated.journals.arrivals import system_clock
+from belated.journals.steady_clock import system_clock
 from belated.learner.fold import Fold
 from belated.service import Definition, create_app
 from tests.faults.town import check_saved

@@ -18,8 +18,10 @@ from belated.exceptions import JournalUnavailable
 from belated.journals import MemoryJournal, SpoolJournal, Store, open_store
 from belated.journals.log import Requests
 from belated.learner import Fold
+from belated.service import Definition
 from belated.service.operating import disk, doctor, doctor_sqlite
 from belated.service.operating.doctor import examine
+from belated.service.operating.doctor_bandits import examine_bandits
 from belated.service.operating.findings import Finding
 from tests.integration.postgres_server import StartPostgres
 
@@ -92,8 +94,8 @@ def offers_in_postgres(dsn: str) -> str:
 
 
 EVERYWHERE = {
-    "config", "store", "journal of offers", "leader of offers", "model of offers", "spool",
-    "spool room", "spool of offers", "open files",
+    "config", "store", "journal of offers", "stamps of offers", "leader of offers",
+    "model of offers", "spool", "spool room", "spool of offers", "open files",
 }  # fmt: skip
 OF_STORE = {
     "postgresql": {
@@ -196,6 +198,20 @@ def test_a_file_with_mistakes(tmp_path: Path) -> None:
     found = examine(file)
     assert len(found) == 3
     assert {one.state for one in found} == {"wrong"}
+
+
+def test_a_clock_that_had_jumped(examined: Examine, address: str, store: Store) -> None:
+    """It is said until when no window ends, as long as the last stamp is ahead of the clock."""
+    store.journal("offers", partitions=1).close()
+    assert examined(address)["stamps of offers"].state == "ok"
+    with store.journal("jumped") as journal:
+        journal.append([Void("a", 1)], recorded=[journal.now() + 86_400_000_000])
+    made = Definition("jumped", DelayedUCB(2, Bernoulli()), Explicit())
+    finding = {one.check: one for one in examine_bandits(store, [made])}["stamps of jumped"]
+    assert finding.state == "wrong"
+    assert "s ahead of the clock that stamps" in finding.what
+    assert "no window ends before 20" in finding.what
+    assert "NTP" in finding.mend
 
 
 def test_a_role_without_rights(examined: Examine, offers_in_postgres: str) -> None:

@@ -15,7 +15,7 @@ from belated.decider import ParsedRequest
 from belated.events import Decision, Opaque, Record, Void
 from belated.exceptions import JournalError, OwnerFenced, UnknownEvent
 from belated.journals import Store
-from belated.journals.arrivals import system_clock
+from belated.journals.steady_clock import system_clock
 from belated.learner.fold import Fold, same_sums
 from belated.published import PublishedModel
 from belated.rewards import Rewards
@@ -97,6 +97,25 @@ def test_the_model_that_is_published_is_that_of_the_journal(
     assert newer[0] > number
     coordination.close()
     learner.close()
+
+
+def test_stamps_ahead_of_the_clock_are_told(store: Store, bandit: str, writer: Bandit) -> None:
+    """As they are read, and at once by a learner that takes over: the clock has jumped."""
+    play(writer, 3)
+    learner = learning_service(definition(bandit), store)
+    until_idle(learner)
+    assert learner.clock_ahead() < 1
+    assert abs(learner.clock_offset) < 1  # the same machine
+    with store.journal(bandit) as journal:
+        journal.append([Void("a", 1)], recorded=[journal.now() + 86_400_000_000])
+    until_idle(learner)
+    assert 86_000 < learner.clock_ahead() <= 86_400
+    learner.close()
+    another = learning_service(definition(bandit), store)
+    until_idle(another)
+    assert another._last_stamp > 0
+    assert another.clock_ahead() > 86_000
+    another.close()
 
 
 def test_one_leads_and_the_other_takes_over(store: Store, bandit: str, writer: Bandit) -> None:

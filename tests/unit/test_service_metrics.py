@@ -78,6 +78,7 @@ def learner() -> LearningService:
     found.fits.add(1.5)
     found._note_delays(fold.ledgers[0], page)
     found.oldest = fold.ledgers[0].oldest
+    found._last_stamp, found.clock_offset = 15_000_000, -2.5
     found._now = lambda: 12_000_000  # type: ignore[method-assign]
     return found
 
@@ -131,6 +132,8 @@ def test_what_a_learner_knows(samples: dict[tuple[str, tuple[str, ...]], float])
     assert samples["belated_learner_lag_seconds", of] == 0.01
     assert samples["belated_fold_lag_seconds_sum", of] == 0.03
     assert samples["belated_fit_seconds_sum", of] == 1.5
+    assert samples["belated_journal_clock_ahead_seconds", of] == 3
+    assert samples["belated_journal_clock_offset_seconds", of] == -2.5
     assert samples["belated_learner_events_total", ("offers", "rewarded")] == 1
     assert samples["belated_learner_events_total", ("offers", "decided")] == 2
     assert ("belated_learner_events_total", ("offers", "unmatched")) not in samples  # it can fall

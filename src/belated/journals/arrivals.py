@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
@@ -38,11 +37,6 @@ class Tail(NamedTuple):
 
 #: Before the first record.
 EMPTY = Tail(0, 0)
-
-
-def system_clock() -> int:
-    """The time of the system, in microseconds since 1970."""
-    return time.time_ns() // 1000
 
 
 def as_datetime(microseconds: int) -> datetime:

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Protocol, TypeVar
 
-from belated.journals.arrivals import system_clock
+from belated.journals.steady_clock import system_clock
 
 T = TypeVar("T")
 #: Does a piece of work; returns in how many seconds to be called again, None: when it is woken.

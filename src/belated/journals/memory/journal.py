@@ -31,7 +31,6 @@ from belated.journals.arrivals import (
     check_requests,
     route,
     stamps_for,
-    system_clock,
 )
 from belated.journals.log import Appended, Requests
 from belated.journals.lookups import LAST_SETTLEMENTS, append_first, of_kept, standing
@@ -46,6 +45,7 @@ from belated.journals.snapshots import (
     seal,
     warn_discarded,
 )
+from belated.journals.steady_clock import system_clock
 
 
 class _Stored(NamedTuple):

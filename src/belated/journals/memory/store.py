@@ -7,10 +7,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from belated.ids import check_id
-from belated.journals.arrivals import Clock, system_clock
+from belated.journals.arrivals import Clock
 from belated.journals.memory.coordination import Lead, MemoryCoordinationStore
 from belated.journals.memory.journal import Facts, MemoryJournal
 from belated.journals.memory.keys import Keys, MemoryKeyStore
+from belated.journals.steady_clock import system_clock
 from belated.journals.store import StoredBandit, StoredSnapshot
 from belated.journals.stored import already_there, check_wanted, no_such_bandit
 

@@ -17,14 +17,7 @@ from belated.exceptions import (
     JournalReadUnavailable,
     JournalUnavailable,
 )
-from belated.journals.arrivals import (
-    Clock,
-    check_range,
-    check_requests,
-    route,
-    stamps_for,
-    system_clock,
-)
+from belated.journals.arrivals import Clock, check_range, check_requests, route, stamps_for
 from belated.journals.journal import Journal
 from belated.journals.log import Appended, Requests
 from belated.journals.named import NamedJournal
@@ -34,6 +27,7 @@ from belated.journals.spool.disk import DiskStore
 from belated.journals.spool.file import Batch, SpoolFile, SpoolStorage
 from belated.journals.spool.status import SpoolStatus
 from belated.journals.spool.worker import Caller, Worker
+from belated.journals.steady_clock import system_clock
 
 #: Events handed over, and records read, in one call: few enough that no caller waits for long.
 PAGE = 500

@@ -7,10 +7,11 @@ import sqlite3
 
 from belated.exceptions import OwnerFenced
 from belated.ids import check_id
-from belated.journals.arrivals import Clock, system_clock
+from belated.journals.arrivals import Clock
 from belated.journals.leases import granted_epoch
 from belated.journals.shelf import Leader
 from belated.journals.sqlite.file import SQLiteFile
+from belated.journals.steady_clock import system_clock
 from belated.journals.stored import no_such_bandit
 
 

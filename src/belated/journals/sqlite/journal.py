@@ -11,7 +11,6 @@ from belated.ids import check_id, check_partitions
 from belated.journals.arrivals import (
     Clock,
     check_partition,
-    system_clock,
 )
 from belated.journals.snapshots import (
     Snapshot,
@@ -27,6 +26,7 @@ from belated.journals.sqlite.log import SQLiteLog
 from belated.journals.sqlite.rows import (
     BANDITS,
 )
+from belated.journals.steady_clock import system_clock
 from belated.journals.stored import as_stored, check_wanted
 
 

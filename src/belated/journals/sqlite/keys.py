@@ -6,9 +6,10 @@ import json
 import os
 from collections.abc import Sequence
 
-from belated.journals.arrivals import Clock, as_datetime, system_clock
+from belated.journals.arrivals import Clock, as_datetime
 from belated.journals.shelf import KeyHistory, LiveKey
 from belated.journals.sqlite.file import SQLiteFile
+from belated.journals.steady_clock import system_clock
 
 _KEY = "id, name, bandits, scopes, rate"
 

@@ -17,7 +17,7 @@ from typing import Literal
 
 from belated.events import Decision
 from belated.exceptions import Forbidden, InvalidInput, Unauthenticated
-from belated.journals.arrivals import system_clock
+from belated.journals.steady_clock import system_clock
 from belated.service.wire.schemas import RewardBody
 
 #: What is done with tokens: none are made; they are counted; they are asked for.

@@ -16,7 +16,7 @@ from belated.exceptions import InvalidInput, ServiceError
 from belated.features import Actions, as_actions
 from belated.ids import check_id, new_id
 from belated.inputs import as_event_time, as_numbers, as_reward, as_rows
-from belated.journals.arrivals import system_clock
+from belated.journals.steady_clock import system_clock
 from belated.ledger.receipts import Receipt
 from belated.rewards import check_part
 from belated.service.access.keys import check_key

@@ -13,7 +13,7 @@ from urllib.parse import quote, unquote
 
 from belated.exceptions import InvalidInput, UnknownBandit
 from belated.journals import Store, open_store
-from belated.journals.arrivals import system_clock
+from belated.journals.steady_clock import system_clock
 from belated.service.access.authorizer import Auth, Authorizer
 from belated.service.access.tokens import LIFETIME, NOBODY, RewardTokens, TokenSecrets
 from belated.service.http.asgi_io import (

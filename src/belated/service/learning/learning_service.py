@@ -79,7 +79,7 @@ class LearningService:
         runtime = runtime or ThreadRuntime()
         self.journal = journal
         self.coordination = coordination
-        self._monotonic = runtime.monotonic
+        self._clock, self._monotonic = runtime.clock, runtime.monotonic
         self.holder = holder or f"{socket.gethostname()}/{os.getpid()}/{secrets.token_hex(4)}"
         self._make = fold
         self._features = features
@@ -100,6 +100,9 @@ class LearningService:
         self.oldest: int | None = None
         # What the journal's clock said, and when: that of this machine may be wrong, and jump.
         self._said, self._said_at = 0, -math.inf
+        #: By how many seconds the journal's clock is ahead of this machine's.
+        self.clock_offset = 0.0
+        self._last_stamp = 0
         self._publish_at = self._save_at = 0.0
         #: Folds the journal again beside it, and compares.
         self.refold = Refold(journal, runtime.monotonic)
@@ -120,6 +123,13 @@ class LearningService:
         """For how long the oldest pending decision has been so, in seconds; 0 if there is none."""
         oldest = self.oldest
         return 0.0 if oldest is None else max(0.0, (self._now() - oldest) / 1e6)
+
+    def clock_ahead(self) -> float:
+        """By how many seconds the last stamp is ahead of the clock that stamps: it has jumped.
+
+        Until the clock has come as far, journal time stands still, and no window ends.
+        """
+        return max(0.0, (self._last_stamp - self._now()) / 1e6)
 
     def step(self) -> int:
         """Do what is due; returns how many records were folded or written, 0 if it can rest."""
@@ -166,6 +176,7 @@ class LearningService:
         if self._monotonic() >= self._said_at + CLOCK:
             self._said = self.journal.now()
             self._said_at = self._monotonic()  # afterwards: rather late than early
+            self.clock_offset = (self._said - self._clock()) / 1e6
 
     def _now(self) -> int:
         """By the clock that stamps records, in microseconds since 1970."""
@@ -184,6 +195,7 @@ class LearningService:
         settings = settings_of(policy, fold.rewards, fold.retention, self._features)
         configure(self.journal, settings, self.journal.now())
         self._floor = self._last_published()
+        self._last_stamp = max(map(self.journal.last_stamp, range(self.journal.partitions)))
         self.fold, self.epoch, self._published = fold, epoch, -1
         self._save_at = self._monotonic() + SNAPSHOT
 
@@ -227,6 +239,7 @@ class LearningService:
             self._note_delays(fold.ledgers[partition], page)
             if page:
                 now = self._now()
+                self._last_stamp = max(self._last_stamp, page[-1].recorded)
                 self.lag = (now - page[-1].recorded) / 1e6
                 self.lags.add((now - page[0].recorded) / 1e6)
             count += len(page)

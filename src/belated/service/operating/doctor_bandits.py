@@ -7,10 +7,14 @@ from collections.abc import Iterator, Sequence
 
 from belated.exceptions import BelatedError
 from belated.journals import Store, StoredBandit
+from belated.journals.arrivals import as_datetime
 from belated.published import PublishedModel
 from belated.service.operating.findings import Finding, ok, warning, wrong
 from belated.service.serving.definition import Definition
 from belated.service.serving.served_bandit import MAX_MODEL_AGE
+
+#: Seconds by which clocks may differ.
+CLOCKS = 1.0
 
 
 def examine_bandits(store: Store, bandits: Sequence[Definition]) -> Iterator[Finding]:
@@ -27,6 +31,7 @@ def examine_bandits(store: Store, bandits: Sequence[Definition]) -> Iterator[Fin
             yield warning(f"journal of {one.name}", "there is none yet", mend)
         else:
             yield _journal(one, found)
+            yield _stamps(store, one.name)
             yield from _learner(store, one.name)
 
 
@@ -37,6 +42,22 @@ def _journal(made: Definition, found: StoredBandit) -> Finding:
         mend = f"write partitions = {found.partitions}, or move it with `belated journal import`"
         return wrong(check, what, mend)
     return ok(check, f"it has {found.partitions} partitions")
+
+
+def _stamps(store: Store, name: str) -> Finding:
+    """Whether journal time goes on: stamps never decrease, so that one of the future stops it."""
+    check = f"stamps of {name}"
+    try:
+        with store.journal(name) as journal:
+            last = max(map(journal.last_stamp, range(journal.partitions)))
+            ahead = (last - journal.now()) / 1e6
+    except BelatedError as error:
+        return wrong(check, str(error), "see that the store can be used")
+    if ahead > CLOCKS:
+        what = f"the last is {ahead:.0f} s ahead of the clock that stamps, which has jumped"
+        until = f"{as_datetime(last):%Y-%m-%d %H:%M:%S} UTC"
+        return wrong(check, f"{what}: no window ends before {until}", "have the clock set by NTP")
+    return ok(check, "none is ahead of the clock")
 
 
 def _learner(store: Store, name: str) -> Iterator[Finding]:

@@ -10,13 +10,12 @@ from belated.exceptions import BelatedError
 from belated.journals import PostgresStore
 from belated.journals.postgres.queries import VERSION
 from belated.journals.postgres.rights import Role, rights_of
+from belated.service.operating.doctor_bandits import CLOCKS
 from belated.service.operating.findings import Finding, ok, warning, wrong
 
 if TYPE_CHECKING:
     from belated.journals.postgres.session import PostgresLook
 
-#: Seconds by which the clocks may differ: times are for people, stamps are the server's.
-CLOCKS = 1.0
 #: Each setting of the server with the values under which acknowledged events can be lost.
 UNSAFE = (
     ("fsync", ("off",)),
@@ -88,7 +87,7 @@ def _clock(look: PostgresLook) -> Finding:
     before = time.time_ns() // 1000
     ((theirs,),) = look.run_query("clock")
     ours = (before + time.time_ns() // 1000) // 2
-    apart = abs(theirs - ours) / 1e6
+    apart = abs(theirs - ours) / 1e6  # times are for people, stamps are the server's
     if apart > CLOCKS:
         what = f"it is {apart:.1f} s apart from the server's: times in records will not agree"
         return warning("clock", what, "have both set by NTP")
