@@ -308,12 +308,11 @@ class HistoryChanged(JournalError, RuntimeError):
         position: of the record that is gone, or another one.
     """
 
+    _what = "is gone from the journal, or another is there: did a failover or a restore lose it?"
+
     def __init__(self, partition: int, position: int) -> None:
-        super().__init__(
-            f"the record at partition {partition}, position {position} is gone from the journal, "
-            "or another one is there: did a failover or a restored backup lose records? Read the "
-            "journal anew"
-        )
+        where = f"the record at partition {partition}, position {position}"
+        super().__init__(f"{where} {self._what} Read the journal anew")
         self.partition = partition
         self.position = position
 
@@ -324,12 +323,7 @@ class HistoryChanged(JournalError, RuntimeError):
 class HistoryUndone(HistoryChanged):
     """A record undoes others that were folded: the journal has to be folded anew, without them."""
 
-    def __init__(self, partition: int, position: int) -> None:
-        super().__init__(partition, position)
-        self.args = (
-            f"the record at partition {partition}, position {position} undoes earlier ones: fold "
-            "the journal anew",
-        )
+    _what = "undoes earlier ones."
 
 
 class OwnerFenced(JournalError, RuntimeError):
