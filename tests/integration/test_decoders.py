@@ -112,7 +112,7 @@ for thread in threads:
     thread.start()
 for thread in threads:
     thread.join()
-assert all(fold.positions == [1] for fold in folds)
+assert all(fold.positions == [2] for fold in folds)
 """
 
 

@@ -93,7 +93,7 @@ def test_from_nothing_to_a_model_that_has_learned(start: Start, store: Store) ->
     service.reward(first)
     assert service.ask("GET", "/v1/offers/decisions/order-1?order-1")[0] == 200
     assert service.ask("PUT", "/v1/offers/decisions/order-1/reward", {"order-1": 1})[0] == 422
-    later(lambda: service.state()["version"] == 2)
+    later(lambda: service.state()["version"] == 3)
     state = service.state()
     assert (state["bandit"], state["observations"], state["pending"]) == ("offers", 1, 0)
     assert service.ask("GET", "/readyz")[0] == 200
@@ -216,7 +216,7 @@ def test_learning_can_be_elsewhere(start: Start) -> None:
     assert service.ask("GET", "/readyz")[0] == 503
     port = free_port()
     learner = start("learn", "--metrics", str(port), learn=False)
-    later(lambda: service.state()["version"] == 2)
+    later(lambda: service.state()["version"] == 3)
     assert service.ask("GET", "/readyz")[0] == 200
     with urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
         assert 'belated_learner_is_leader{bandit="offers"} 1.0' in answer.read().decode()
@@ -234,7 +234,7 @@ def test_another_learner_takes_over_when_the_first_is_killed(start: Start, store
     leader = first.heard("this learner leads")
     # Before another stands by: the first record loads the kernels, which can outlast the lease.
     service.reward(service.decide())
-    later(lambda: service.state()["version"] == 2)
+    later(lambda: service.state()["version"] == 3)
     second = start("learn", learn=False)
     assert second.heard("this learner stands by")["leader"] == leader["holder"]
 
@@ -252,7 +252,7 @@ def test_another_learner_takes_over_when_the_first_is_killed(start: Start, store
     assert time.monotonic() - killed < LEASE + SLACK
     coordination.close()
     assert second.heard("this learner leads")["epoch"] == leader["epoch"] + 1
-    later(lambda: service.state()["version"] == 4)
+    later(lambda: service.state()["version"] == 5)
     assert service.state()["observations"] == 2
     second.send(signal.SIGTERM)
     assert second.ended() == 0

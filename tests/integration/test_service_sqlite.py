@@ -159,7 +159,7 @@ def test_while_another_holds_the_file_events_wait_in_the_spool(
             other.close()
         eventually(lambda: offers.spool is not None and offers.spool.queued == 0)
         # One may be in the file twice: it was given to the spool while its commit was under way.
-        eventually(lambda: http.get("/v1/offers").json()["version"] >= 4)
+        eventually(lambda: http.get("/v1/offers").json()["version"] >= 5)
         assert http.get("/v1/offers").json()["pending"] == 4
     ids = [one.json()["id"] for one in made]
     with store.journal("offers") as journal:
