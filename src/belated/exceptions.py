@@ -36,6 +36,7 @@
         └── SnapshotConflict   (LookupError) kept pieces are gone; carries their ``names``
 
     BelatedWarning        (UserWarning)
+    ├── ClockWarning                      the clock has jumped ahead; stamps go on as if it had not
     ├── ConvergenceWarning                an estimate is finite, but not the optimum
     ├── DelayWarning                      rewards may be missing for a reason, or for ever
     ├── FallbackWarning                   the policy failed, and the baseline decided
