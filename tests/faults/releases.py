@@ -41,7 +41,7 @@ print(json.dumps({"positions": fold.positions, "digest": fold.digest, "n": fold.
 
 _SOURCE = Path(belated.__file__).parent
 _ROOT = _SOURCE.parents[1]
-_EVENT = '''class Noted(_Event, tag=8, frozen=True):
+_EVENT = '''class Noted(_Event, tag=40, frozen=True):
     """Someone wrote something down; nothing is learned from it."""
 
     id: str
@@ -52,7 +52,7 @@ _EVENT = '''class Noted(_Event, tag=8, frozen=True):
 Event = Noted | '''
 _EDITS = {
     "journals/postgres/queries.py": {f"VERSION = {VERSION}": f"VERSION = {VERSION + 1}"},
-    "events.py": {"Event = ": _EVENT, "_KINDS = {": "_KINDS = {8, "},
+    "events.py": {"\nEvent = ": f"\n{_EVENT}"},
     "ledger/ledger.py": {"kind is ModeChanged:": "kind.__name__ in ('ModeChanged', 'Noted'):"},
     "journals/arrivals.py": {
         "_OF_A_DECISION = frozenset({": "from belated.events import Noted\n"
@@ -116,6 +116,7 @@ def following(folder: Path) -> Release:
         version=VERSION + 1,
         oldest=VERSION,
     )
+    (sql / "migrations").mkdir(exist_ok=True)
     (sql / "migrations" / f"{VERSION + 1:04}_next.sql").write_text(step, encoding="utf-8")
     return _release(folder)
 

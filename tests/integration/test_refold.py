@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from belated import Bernoulli, DefaultAfter, DelayedUCB
-from belated.events import Decision, Event, Record, Reward, Settled, Void
-from belated.ids import new_id
+from belated.events import Decision, Erased, Event, Record, Retracted, Reward, Settled, Void
+from belated.ids import key_of, new_id
 from belated.journals import Journal, Store
 from belated.learner import Fold
 from belated.ledger.agreement import same_entries
@@ -188,3 +188,20 @@ def test_a_slice_is_small_and_seldom(journal: Journal, monkeypatch: pytest.Monke
         refold.step(live)
     assert 3 <= len(limits) <= 6
     assert set(limits) == {SLICE}
+
+
+def test_what_was_undone_is_passed_over_by_both(journal: Journal) -> None:
+    """The second fold knows it from the start too."""
+    first = next(
+        record.event.id
+        for record in journal.read(0, 0, 1_000)
+        if isinstance(record.event, Decision)
+    )
+    retracted = [Retracted(p, 0, 0, journal.now(), "") for p in range(PARTITIONS)]
+    journal.append([Erased(key_of(first), 0), *retracted])
+    live, clock = empty(), Clock()
+    live.load(journal)
+    live.catch_up(journal)
+    assert live.counters["erased"] > 0
+    assert live.counters["retracted"] > 0
+    assert again(Refold(journal, clock), live, clock) == []

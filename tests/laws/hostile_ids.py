@@ -212,7 +212,7 @@ def check_share(share: tuple[int, int]) -> int:
 
 
 def check_all(cases: int, first: int = 0) -> str:
-    """Check many cases in several processes; returns what was found, in a line."""
+    """Check many cases, in as many processes as there are cores; returns a line about them."""
     start, events, done = time.monotonic(), 0, 0
     shares = [(n, min(SHARE, first + cases - n)) for n in range(first, first + cases, SHARE)]
     with multiprocessing.get_context("spawn").Pool() as pool:

@@ -42,9 +42,12 @@ def schema() -> str:
 def migrations(after: int = 0) -> list[str]:
     """What leads from a version of the tables to the present one, a step each.
 
-    No release has had older tables, so there is one step yet: from none.
+    From none it is one step. Later versions have files in ``sql/migrations``, by their numbers.
     """
-    return [schema()] if after < VERSION else []
+    if after == 0:
+        return [schema()]
+    steps = sorted((_FOLDER / "migrations").glob("*.sql"))
+    return [step.read_text(encoding="utf-8") for step in steps if int(step.name[:4]) > after]
 
 
 @cache

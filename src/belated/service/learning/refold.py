@@ -2,7 +2,8 @@
 
 It goes through one partition after the other, a slice of records at a time, and holds the entries
 of one partition only. When it has come as far as the learner, chains and entries are compared. So
-also an old record that was changed under a running learner is found, a day later at most.
+also an old record that was changed under a running learner is found, sooner or later: a journal
+that grows faster than the slices is never read to its end.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ class Refold:
         if self._monotonic() < self._at:
             return ""
         if self._ledger is None:
-            self._chain, self._ledger = Chain(), _empty(live)
+            self._chain, self._ledger = Chain(), _empty(live, self._partition)
         try:
             found = self._step(live, self._ledger)
         except JournalUnavailable:
@@ -89,9 +90,9 @@ class Refold:
             self._at = self._monotonic() + REST
 
 
-def _empty(live: Fold) -> Ledger:
+def _empty(live: Fold, partition: int) -> Ledger:
     """A ledger by the same rules, which teaches no one."""
-    return Ledger(
+    ledger = Ledger(
         live.rewards,
         NullListener(),
         min_reward=live.min_reward,
@@ -99,3 +100,5 @@ def _empty(live: Fold) -> Ledger:
         retention=live.retention,
         tuning=live.tuning,
     )
+    ledger.undone = live.ledgers[partition].undone
+    return ledger
