@@ -27,7 +27,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from belated import Bernoulli, DelayedThompson, DelayedUCB, Explicit, Gaussian, Shared
-from belated.events import Decision
+from belated.events import Configured, Decision
 from belated.journals import Store, open_store
 from belated.learner.fold import Fold
 from belated.service import Definition, create_app
@@ -268,7 +268,8 @@ def test_every_route_was_asked_by_those_who_may_and_those_who_may_not(both: Both
             assert (asked[route.method, route.path, status] > 0) == (route.scope is not None)
             assert both.open.app.requests[route.method, route.path, status] == 0
     with both.store.journal("untouched") as journal:
-        assert [journal.end(partition) for partition in range(journal.partitions)] == [0, 0]
+        held = [one.event for p in range(journal.partitions) for one in journal.read(p, 0, 9)]
+        assert [type(event) for event in held] == [Configured]  # its learner's
         assert journal.mode() is None
 
 
@@ -281,6 +282,10 @@ def test_labels_of_metrics_are_bounded(both: Both) -> None:
     }
     for fuzzed, before in zip(both.each, both.metrics_before, strict=True):
         after = fuzzed.metrics()
+        # Of each bandit one at a time, and another after an hour.
+        heads = {dict(labels)["head"] for labels in after.pop("belated_journal_head_info", [])}
+        assert all(re.fullmatch(r"[0-9,]+:[0-9a-f]{48}", head) for head in heads)
+        assert len(heads) <= len(fuzzed.app.definitions)
         pairs = {pair for sets in after.values() for labels in sets for pair in labels}
         for label, values in known.items():
             assert {value for name, value in pairs if name == label} <= values
