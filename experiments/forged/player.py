@@ -21,8 +21,8 @@ from experiments.over_http.player import arrivals_of, streams
 from experiments.serving import Caller
 from tests.waiting import eventually
 
-#: Records before the first round.
-BEFORE = 2
+#: Records before the first round: what the bandit is, a decision and its reward.
+BEFORE = 3
 
 
 class Played(NamedTuple):
