@@ -240,9 +240,9 @@ def test_what_is_under_way_is_answered_before_it_stops(
         log, may_commit = app.bandits[NAME].commits._log, threading.Event()
         append = log.append
 
-        def patiently(events: Sequence[Event]) -> list[int]:
+        def patiently(events: Sequence[Event], **more: Any) -> list[int]:
             assert may_commit.wait(10)
-            return append(events)
+            return append(events, **more)
 
         monkeypatch.setattr(log, "append", patiently)
         connection.sendall(request())
