@@ -272,7 +272,7 @@ class Decider:
         for request in requests:
             index, share = choose_baseline(self._baseline, request.actions, request.n_rows, rng)
             mean, weight = self._predict(table[start + index].astype(np.float64))
-            shares = None if share == 1.0 else np.full(request.n_rows, share)
+            shares = None if share == 1.0 else (share,) * request.n_rows
             choices.append(Choice(index, share, mean, weight, shares))
             start += request.n_rows
         return choices

@@ -16,7 +16,7 @@ import msgspec
 import numpy as np
 
 from belated.exceptions import CorruptEvent, InvalidInput, UnknownEvent
-from belated.inputs import Row, Vector
+from belated.inputs import Row
 
 #: The first byte of every request.
 VERSION = 1
@@ -112,7 +112,7 @@ def keep_request(
     actions: Sequence[int | str] | None,
     rows: Row,
     context: msgspec.Raw | None = None,
-    propensities: Vector | Sequence[float] | None = None,
+    propensities: Sequence[float] | None = None,
 ) -> bytes | None:
     """The bytes of a request, or None if it is not among those that are kept.
 

@@ -35,7 +35,7 @@ class Choice(msgspec.Struct, frozen=True, gc=False):
     propensity: float
     mean: float
     weight: float
-    shares: Vector | None = None
+    shares: tuple[float, ...] | None = None
 
 
 @dataclass(frozen=True)
@@ -169,7 +169,7 @@ class Policy:
         while shares[index] == 0.0:  # rounding at the very end of the sum
             index -= 1
         mean, weight = model.predict(rows[index])
-        return Choice(index, float(shares[index]), mean, weight, shares)
+        return Choice(index, float(shares[index]), mean, weight, tuple(shares.tolist()))
 
 
 def as_share(value: float, name: str) -> None:

@@ -37,5 +37,5 @@ def uniform_choice(model: Model, rows: Any, rng: np.random.Generator) -> Choice:
     table = model.table(rows)
     index = int(rng.integers(len(table)))
     mean, weight = model.predict(table[index])
-    shares = np.full(len(table), 1.0 / len(table))
-    return Choice(index, 1.0 / len(table), mean, weight, shares)
+    share = 1.0 / len(table)
+    return Choice(index, share, mean, weight, (share,) * len(table))
