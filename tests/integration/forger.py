@@ -44,6 +44,7 @@ class SQLiteForger:
 
     def __init__(self, store: SQLiteStore, bandit: str) -> None:
         self._connection = sqlite3.connect(store.path, isolation_level=None, timeout=10)
+        self._end = store.path.with_name(f"{store.path.name}.end")
         find = "SELECT number FROM bandit WHERE name = ?"
         found: tuple[int] = self._connection.execute(find, (bandit,)).fetchone()
         self._number = found[0]
@@ -67,6 +68,7 @@ class SQLiteForger:
             connection.execute("BEGIN IMMEDIATE")
             connection.execute("DELETE FROM record WHERE place >= ? AND place < ?", self._range)
             connection.executemany("INSERT INTO record VALUES (?, ?, ?, ?, ?, ?)", values)
+        self._remove_end()
 
     def cut(self, partition: int, after: int) -> None:
         """Remove a tail."""
@@ -75,6 +77,11 @@ class SQLiteForger:
             "DELETE FROM record WHERE place > ? AND place < ?",
             (base + after, base + sqlite.POSITIONS),
         )
+        self._remove_end()
+
+    def _remove_end(self) -> None:
+        """What says where the file ended: it would give away the forgery, to all its bandits."""
+        self._end.unlink(missing_ok=True)
 
     def close(self) -> None:
         """Go."""

@@ -266,7 +266,7 @@ class SQLiteLog(StoredJournal):
         )
         if requests:
             connection.executemany(
-                "INSERT INTO request (place, request) VALUES (?, ?)",
+                "REPLACE INTO request (place, request) VALUES (?, ?)",
                 [(rows[n][0], request) for n, request in requests.items()],
             )
         if rows:
