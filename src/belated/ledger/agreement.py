@@ -12,7 +12,7 @@ def same_entries(one: Ledger, other: Ledger) -> bool:
     """Whether every decision has the same state, time, flags and value in both.
 
     Both have folded the same records, so that decisions have the same numbers. This is what their
-    digests say, some hundred times sooner; keys are not compared.
+    digests say, some hundred times sooner; that the same were forgotten is compared, keys are not.
     """
     if one.counts != other.counts or (one._forgotten_digest - other._forgotten_digest) % (1 << 128):
         return False
