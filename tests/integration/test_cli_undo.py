@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
+from typing import Any
 from urllib.parse import quote
 
 import numpy as np
@@ -12,9 +14,10 @@ import pytest
 
 from belated import Bandit, Bernoulli, DelayedUCB, Explicit
 from belated.cli.main import main
-from belated.events import Erased, Retracted, Reward
+from belated.events import Erased, Record, Retracted, Reward
+from belated.exceptions import CorruptEvent
 from belated.ids import key_of
-from belated.journals import Store
+from belated.journals import Journal, Snapshot, Store
 from tests.command_line import Command
 
 ROWS = np.eye(2, dtype=np.float32)
@@ -113,3 +116,133 @@ def test_a_decision_is_erased(used: Bandit, named: str, capsys: pytest.CaptureFi
     assert [one.key for one in events if isinstance(one, Erased)] == [key_of("order-1")]
     assert main(["journal", "show", "order-1", named]) == 1
     assert "no record of order-1" in capsys.readouterr().out
+
+
+def verified(capsys: pytest.CaptureFixture[str], named: str, code: int = 0) -> dict[str, Any]:
+    """What verify reports."""
+    capsys.readouterr()
+    assert main(["journal", "verify", named, "--json"]) == code, capsys.readouterr().err
+    report: dict[str, Any] = json.loads(capsys.readouterr().out)
+    return report
+
+
+def erase(capsys: pytest.CaptureFixture[str], named: str, id: str) -> None:
+    """Let a decision count no longer."""
+    said(capsys, "erase", named, id, "--reason", "why")
+
+
+def test_what_was_undone_verifies(
+    used: Bandit, named: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Snapshots from before an act are of no use, which is told; those from after it agree."""
+    used.save()
+    assert verified(capsys, named)["compared"] == 2
+    erase(capsys, named, "order-1")
+    report = verified(capsys, named)
+    assert (report["status"], report["compared"]) == ("ok", 1)  # the other partition's
+    assert report["counts"]["rewarded"] == 2
+    assert "from before something was undone" in report["notes"][0]
+    assert "and 1 snapshot agrees" in said(capsys, "verify", named)
+    used.sync()
+    used.save()
+    assert report["digest"] == used.digest
+
+    said(capsys, "retract", named, "--key", "crm", *times(1), "--reason", "why")
+    report = verified(capsys, named)
+    assert (report["status"], report["compared"]) == ("ok", 0)
+    assert "no snapshot to compare" in said(capsys, "verify", named)
+    used.sync()
+    used.save()
+    used.observe("order-0", 1.0, part="own")  # a record behind the snapshot
+    report = verified(capsys, named)
+    assert (report["status"], report["compared"], report["notes"]) == ("ok", 2, [])
+    assert report["digest"] == used.digest
+    assert report["counts"] == used.decision_counts
+
+
+def test_what_was_restored_verifies(
+    used: Bandit, named: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A snapshot from before an act that was taken back is as good as it was."""
+    used.save()
+    before = verified(capsys, named)
+    span = [named, "--key", "crm", *times(1), "--reason", "why"]
+    said(capsys, "retract", *span)
+    assert verified(capsys, named)["compared"] == 0
+    said(capsys, "retract", *span, "--restore")
+    report = verified(capsys, named)
+    assert (report["status"], report["compared"]) == ("ok", 2)
+    assert report["digest"] == before["digest"] == used.digest
+
+
+def test_a_wrong_snapshot_from_after_an_act_is_found(
+    used: Bandit, named: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It is compared with the records that count."""
+    said(capsys, "retract", named, "--key", "crm", *times(1), "--reason", "why")
+    used.observe("order-0", 1.0, part="own")
+    used.save()
+    stored = used.journal.load(1)
+    assert stored is not None
+    pieces = stored.pieces | {"ledger value": bytes(reversed(stored.pieces["ledger value"]))}
+    used.journal.save(Snapshot(1, stored.position, stored.fingerprint, pieces))
+    assert verified(capsys, named, code=1)["status"] == "differs"
+
+
+def test_an_act_while_verify_begins(
+    used: Bandit,
+    named: str,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What is undone after the snapshots were loaded is known before a record is folded."""
+    used.save()
+    kind, left = type(used.journal), ["order-1", "order-2"]
+    end = kind.end
+
+    def undoing(journal: Journal, partition: int) -> int:
+        if left:
+            used.journal.append([Erased(key_of(left.pop()), 1)])
+        return end(journal, partition)
+
+    monkeypatch.setattr(kind, "end", undoing)
+    report = verified(capsys, named)
+    monkeypatch.undo()
+    assert (report["status"], left) == ("ok", [])
+    assert report["counts"]["rewarded"] == 1
+    assert report["digest"] == used.digest
+
+
+def test_a_damaged_act_is_named(
+    used: Bandit,
+    named: str,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Whether its bytes were changed, or it cannot be found by the journal's index."""
+    erase(capsys, named, "order-1")
+    (act,) = [one for p in range(2) for one in used.journal.undone(p)]
+    place = f"partition {act.partition}, position {act.position}"
+    kind = type(used.journal)
+    read, undone = kind.read, kind.undone
+
+    def damaged(journal: Journal, partition: int, after: int, limit: int) -> list[Record]:
+        page = read(journal, partition, after, limit)
+        if any(one.position == act.position for one in page) and partition == act.partition:
+            raise CorruptEvent(f"the record at {place} is damaged")
+        return page
+
+    def unreadable(journal: Journal, partition: int) -> list[Record]:
+        if found := undone(journal, partition):
+            raise CorruptEvent(f"the record at {place} is damaged")
+        return found
+
+    with monkeypatch.context() as patch:
+        patch.setattr(kind, "undone", lambda journal, partition: [])
+        report = verified(capsys, named, code=1)
+        assert place in report["damage"][0]
+        assert "index does not list it" in report["damage"][0]
+    with monkeypatch.context() as patch:
+        patch.setattr(kind, "undone", unreadable)
+        patch.setattr(kind, "read", damaged)
+        assert verified(capsys, named, code=1)["damage"] == [f"the record at {place} is damaged"]

@@ -271,8 +271,12 @@ class Fold:
             what += (policy.learns_after,)
         return blake2b(repr(what).encode(), digest_size=16).hexdigest()
 
-    def _fingerprint(self, partition: int) -> str:
-        """Of one partition: a snapshot from before something was undone is of no use."""
+    def snapshot_fingerprint(self, partition: int) -> str:
+        """Return that of a snapshot of one partition.
+
+        It begins with :attr:`fingerprint`, and ends with what is undone: a snapshot from before
+        something was undone is of no use.
+        """
         undone = self.ledgers[partition].undone
         return self.fingerprint + ("" if undone is None else undone.digest)
 
@@ -300,7 +304,9 @@ class Fold:
             kept = frozenset() if whole else lasting & self._saved[partition]
             given = {name: data for name, data in pieces.items() if name not in kept}
             position = self.positions[partition]
-            journal.save(Snapshot(partition, position, self._fingerprint(partition), given, kept))
+            journal.save(
+                Snapshot(partition, position, self.snapshot_fingerprint(partition), given, kept)
+            )
             self._saved[partition] = lasting
 
     def load(self, journal: Journal) -> None:
@@ -314,7 +320,7 @@ class Fold:
         mine = [
             one
             for one in found
-            if one is not None and one.fingerprint == self._fingerprint(one.partition)
+            if one is not None and one.fingerprint == self.snapshot_fingerprint(one.partition)
         ]
         if mine:
             with self.learner.bulk():
