@@ -198,8 +198,74 @@ class Retracted(_Event, tag=9, frozen=True):
     actor: str = ""
 
 
+class Trimmed(_Event, tag=10, frozen=True):
+    """Old records of a partition were dropped; what they came to is kept as its base.
+
+    Attributes:
+        partition: of the journal; each has its own.
+        at: when, in microseconds since 1970.
+        through: the position of the last record that was dropped.
+        recorded: when the journal had taken that record, in microseconds since 1970.
+        reason: why, in the words of whoever did it.
+        actor: who did it.
+    """
+
+    partition: int
+    at: int
+    through: int
+    recorded: int
+    reason: str = ""
+    actor: str = ""
+
+
+class KeyChanged(_Event, tag=11, frozen=True):
+    """An API key for the bandit was created or revoked; nothing is learned from it.
+
+    Attributes:
+        at: when, in microseconds since 1970.
+        key: its id, the public part.
+        name: of the program that has it.
+        change: ``created`` or ``revoked``.
+        scopes: what may be done with it.
+        reason: why, in the words of whoever did it.
+        actor: who did it.
+    """
+
+    at: int
+    key: str
+    name: str
+    change: str
+    scopes: tuple[str, ...] = ()
+    reason: str = ""
+    actor: str = ""
+
+
+class Overwritten(_Event, tag=12, frozen=True):
+    """Stands in place of an event of an erased decision, whose bytes are gone.
+
+    The record keeps the digest of the event that was there. An :class:`Erased` of the same key says
+    that this is as it should be; without one, somebody has tampered with the journal.
+
+    Attributes:
+        key: of the id of the decision, :func:`belated.ids.key_of`.
+    """
+
+    key: bytes
+
+
 Event = (
-    Decision | Activation | Reward | Void | Settled | ModeChanged | Configured | Erased | Retracted
+    Decision
+    | Activation
+    | Reward
+    | Void
+    | Settled
+    | ModeChanged
+    | Configured
+    | Erased
+    | Retracted
+    | Trimmed
+    | KeyChanged
+    | Overwritten
 )
 
 

@@ -132,6 +132,18 @@ class PostgresServer:
         return (self._folder / "log").read_text(encoding="utf-8", errors="replace")
 
     @property
+    def tables(self) -> Path:
+        """Where its tables are; the write-ahead log is elsewhere."""
+        return self._data / "base"
+
+    def execute(self, statement: str) -> None:
+        """Run one statement."""
+        import psycopg
+
+        with psycopg.connect(self.dsn, autocommit=True) as connection:
+            connection.execute(statement.encode())
+
+    @property
     def _data(self) -> Path:
         return self._folder / "data"
 

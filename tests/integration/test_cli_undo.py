@@ -1,4 +1,4 @@
-"""``belated journal retract`` and ``erase``, on both stores."""
+"""``belated journal retract``, ``erase`` and ``overwrite``, on both stores."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import json
 import time
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
@@ -15,10 +16,12 @@ import pytest
 from belated import Bandit, Bernoulli, DelayedUCB, Explicit
 from belated.cli.main import main
 from belated.events import Erased, Record, Retracted, Reward
-from belated.exceptions import CorruptEvent
+from belated.exceptions import CorruptEvent, HistoryUndone
 from belated.ids import key_of
 from belated.journals import Journal, Snapshot, Store
+from belated.learner import Fold
 from tests.command_line import Command
+from tests.integration.postgres_server import PostgresServer
 
 ROWS = np.eye(2, dtype=np.float32)
 
@@ -246,3 +249,90 @@ def test_a_damaged_act_is_named(
         patch.setattr(kind, "undone", unreadable)
         patch.setattr(kind, "read", damaged)
         assert verified(capsys, named, code=1)["damage"] == [f"the record at {place} is damaged"]
+
+
+def holds(place: Path, data: bytes) -> bool:
+    """Whether any file there has these bytes."""
+    files = [place] if place.is_file() else [one for one in place.rglob("*") if one.is_file()]
+    files += list(place.parent.glob(f"{place.name}-*"))
+    return any(data in one.read_bytes() for one in files)
+
+
+def test_of_what_was_erased_no_byte_is_left(
+    store: Store,
+    address: str,
+    named: str,
+    bandit: str,
+    request: pytest.FixtureRequest,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Neither in records nor in requests nor in snapshots, once the tables were rewritten."""
+    rng = np.random.default_rng(5)
+    rows = rng.random((2, 3, 8), dtype=np.float32)
+    made = Bandit(
+        policy=DelayedUCB(8, Bernoulli()), rewards=Explicit(), journal=store.journal(bandit)
+    )
+    chosen = [made.decide(rows[n], id=f"order-{n}").index for n in range(2)]
+    for n in range(2):
+        made.observe(f"order-{n}", 1.0)
+    made.save()
+    told = [rows[n, chosen[n]].tobytes() for n in range(2)]
+    head = verified(capsys, named)["head"]
+
+    def files() -> Path:
+        if address.startswith("sqlite"):
+            return Path(address.removeprefix("sqlite:///"))
+        server: PostgresServer = request.getfixturevalue("postgres")
+        server.execute("CHECKPOINT")
+        return server.tables
+
+    assert holds(files(), told[0])
+    erase(capsys, named, "order-0")
+    assert main(["journal", "overwrite", named]) == 1
+    assert "1 decision must wait" in capsys.readouterr().out
+    made.sync()
+    made.save()
+    assert "2 events of erased decisions overwritten" in said(capsys, "overwrite", named)
+    assert "0 events" in said(capsys, "overwrite", named)
+    if address.startswith("postgresql"):
+        for table in ("record", "request", "piece"):
+            request.getfixturevalue("postgres").execute(f"VACUUM FULL belated.{table}")
+    assert not holds(files(), told[0])
+    assert holds(files(), told[1])
+    capsys.readouterr()
+    assert main(["journal", "verify", named, "--expect", head]) == 0
+    assert (made.decision_counts["rewarded"], made.estimate.n) == (1, 1)
+    made.close()
+    again = Bandit(
+        policy=DelayedUCB(8, Bernoulli()), rewards=Explicit(), journal=store.journal(bandit)
+    )
+    assert again.decision_counts["rewarded"] == 1
+    past = again.as_of(again.journal.now())
+    assert past.decision_counts["rewarded"] == 1
+    again.close()
+
+
+def test_what_was_overwritten_without_an_erasure_is_damage(
+    used: Bandit, named: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No one may blank a record and say nothing."""
+    monkeypatch.setattr(type(used.journal), "_check_erased", lambda *_: None)
+    assert used.journal.overwrite([key_of("order-1")]) == 2
+    (found, *_) = verified(capsys, named, code=1)["damage"]
+    assert "was overwritten, but no record says that its decision was erased" in found
+
+
+def test_a_bandit_that_is_behind_meets_what_was_overwritten(
+    used: Bandit, store: Store, bandit: str, named: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It begins anew, with what was erased in mind, and comes to the same."""
+    fold = Fold(used.policy, used.rewards, partitions=2)
+    fold.know_undone(used.journal)
+    erase(capsys, named, "order-1")
+    used.journal.overwrite([key_of("order-1")])
+    with pytest.raises(HistoryUndone):
+        fold.catch_up(used.journal)
+    fold.clear()
+    fold.load(used.journal)
+    fold.catch_up(used.journal)
+    assert fold.digest == used.digest

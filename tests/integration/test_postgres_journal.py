@@ -288,7 +288,7 @@ def test_two_events_with_one_mark_are_not_mixed_up(dsn: str, bandit: str) -> Non
     """If hashes ever agree, the second is refused: nothing is dropped in silence."""
     with PostgresJournal(dsn, bandit=bandit) as journal:
         journal.append([Void("a", 1)])
-        meddle(dsn, "UPDATE belated.record SET event = '\\x00' WHERE bandit = %s", journal._number)
+        meddle(dsn, "UPDATE belated.record SET digest = '\\x00' WHERE bandit = %s", journal._number)
         with pytest.raises(JournalError, match="record_is_new"):
             journal.append([Void("a", 1)])
         assert journal.end(0) == 1

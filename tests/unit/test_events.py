@@ -11,9 +11,12 @@ from belated.events import (
     Activation,
     Decision,
     Event,
+    KeyChanged,
+    Overwritten,
     Record,
     Reward,
     Settled,
+    Trimmed,
     Void,
     decode,
     encode,
@@ -65,6 +68,9 @@ EVENTS: list[Event] = [
     *(_decision(mean=value, propensity=value) for value in FLOATS),
     *(_decision(x=x) for x in ROWS),
     _decision(activated=False),
+    Trimmed(3, 5, 2**40, 7, "too old", "me"),
+    KeyChanged(5, "k1", "shop", "created", ("decide", "reward")),
+    Overwritten(bytes(range(16))),
 ]
 
 
@@ -125,7 +131,7 @@ def test_an_unknown_version_is_told_by_its_number(version: int) -> None:
     assert (caught.value.version, caught.value.kind) == (version, None)
 
 
-@pytest.mark.parametrize("kind", [0, 10, 77, -1, 2**40])
+@pytest.mark.parametrize("kind", [0, 13, 77, -1, 2**40])
 def test_an_unknown_kind_is_told_by_its_number(kind: int) -> None:
     """A kind of a newer release is reported with this version and its number, not as damage."""
     with pytest.raises(UnknownEvent) as caught:

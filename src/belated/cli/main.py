@@ -12,7 +12,16 @@ import sys
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
-from belated.cli.journal import erase, export, import_, inspect, retract, show, verify
+from belated.cli.journal import (
+    erase,
+    export,
+    import_,
+    inspect,
+    overwrite,
+    retract,
+    show,
+    verify,
+)
 from belated.cli.keys import create, revoke
 from belated.cli.keys import list as list_keys
 from belated.cli.service import doctor, init, learn, mode, schema, serve
@@ -20,7 +29,7 @@ from belated.cli.simulation import bounds, compare, simulate
 from belated.exceptions import BelatedError
 
 #: In the order of the help.
-JOURNAL = (inspect, show, verify, export, import_, retract, erase)
+JOURNAL = (inspect, show, verify, export, import_, retract, erase, overwrite)
 KEYS = (create, list_keys, revoke)
 
 

@@ -12,12 +12,15 @@ from belated.events import (
     Decision,
     Erased,
     Event,
+    KeyChanged,
     ModeChanged,
     Opaque,
+    Overwritten,
     Record,
     Retracted,
     Reward,
     Settled,
+    Trimmed,
     Void,
 )
 from belated.exceptions import InvalidInput
@@ -63,14 +66,14 @@ def route(event: Event, partitions: int) -> int:
 
 
 def _route_other(event: Any, partitions: int) -> int:
-    if isinstance(event, Erased):
+    if isinstance(event, Erased | Overwritten):
         return partition_of(event.key, partitions)
-    if isinstance(event, Settled | Retracted):
+    if isinstance(event, Settled | Retracted | Trimmed):
         if event.partition not in range(partitions):
             message = f"{event!r} is of no partition here: there are {partitions}, from 0 on"
             raise InvalidInput(message, event)
         return event.partition
-    if isinstance(event, ModeChanged | Configured):
+    if isinstance(event, ModeChanged | Configured | KeyChanged):
         return 0
     if isinstance(event, Opaque):
         message = (

@@ -189,6 +189,22 @@ class UniqueLog(Log, Protocol):
         They are :class:`Erased` and :class:`Retracted`: a fold knows them before it begins.
         """
 
+    def overwrite(self, keys: Sequence[bytes]) -> int:
+        """Overwrite the events of erased decisions, and drop the requests of these decisions.
+
+        An :class:`Overwritten` stands in place of each; position, stamp and digest stay. Again
+        does nothing.
+
+        Args:
+            keys: of their ids, as :class:`Erased` has them.
+
+        Returns:
+            How many events were overwritten.
+
+        Raises:
+            InvalidInput: one of the keys was not erased.
+        """
+
     def mode(self) -> ModeChanged | None:
         """Return the last event that changed the mode, None if there is none.
 

@@ -3,8 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Sequence
+from typing import Literal
 
-from belated.events import Activation, Decision, Event, Opaque, Record, Reward, Void
+from belated.events import (
+    Activation,
+    Configured,
+    Decision,
+    Erased,
+    Event,
+    KeyChanged,
+    ModeChanged,
+    Opaque,
+    Overwritten,
+    Record,
+    Retracted,
+    Reward,
+    Settled,
+    Trimmed,
+    Void,
+)
 from belated.ids import key_of
 from belated.journals.log import Appended, Requests
 
@@ -12,9 +29,33 @@ from belated.journals.log import Appended, Requests
 LAST_SETTLEMENTS = 50
 
 
+#: What events without an id are found by.
+Subject = Literal["settled", "mode", "configured", "undone", "other"]
+_SUBJECTS: dict[type, Subject] = {
+    Settled: "settled",
+    ModeChanged: "mode",
+    Configured: "configured",
+    Erased: "undone",
+    Retracted: "undone",
+    Trimmed: "other",
+    KeyChanged: "other",
+}
+
+
 def key_in(event: Event | Opaque) -> bytes | None:
     """The key of the id of an event, None if it has no id."""
-    return key_of(event.id) if isinstance(event, Decision | Activation | Reward | Void) else None
+    if isinstance(event, Decision | Activation | Reward | Void):
+        return key_of(event.id)
+    return event.key if isinstance(event, Overwritten) else None
+
+
+def subject_of(event: Event | Opaque) -> Subject | None:
+    """What an event without an id is found by; None if it has an id, or cannot be read.
+
+    >>> subject_of(ModeChanged(5, "off"))
+    'mode'
+    """
+    return _SUBJECTS.get(type(event))
 
 
 def standing(records: Iterable[Record]) -> dict[str, Decision]:

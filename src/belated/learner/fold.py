@@ -11,7 +11,7 @@ from hashlib import blake2b
 
 import numpy as np
 
-from belated.events import ModeChanged, Record
+from belated.events import Erased, ModeChanged, Record
 from belated.exceptions import BelatedError, HistoryChanged
 from belated.ids import key_of, partition_of
 from belated.journals import Journal, Snapshot, UniqueLog
@@ -118,8 +118,12 @@ class Fold:
         """Read what was undone in a journal; in a new fold only."""
         for partition, ledger in enumerate(self.ledgers):
             records = journal.undone(partition)
-            if self.until is not None:
-                records = [record for record in records if record.recorded <= self.until]
+            if self.until is not None:  # what was erased since is gone from every past
+                records = [
+                    record
+                    for record in records
+                    if record.recorded <= self.until or isinstance(record.event, Erased)
+                ]
             ledger.undone = Undone.of(records)
 
     def take(self, record: Record) -> str:

@@ -19,12 +19,15 @@ from belated.events import (
     Configured,
     Decision,
     Erased,
+    KeyChanged,
     ModeChanged,
     Opaque,
+    Overwritten,
     Record,
     Retracted,
     Reward,
     Settled,
+    Trimmed,
     Void,
     encode,
 )
@@ -126,10 +129,14 @@ class Ledger(EntryStore):
             status = "switched"
         elif kind is Configured:
             status = "configured"
+        elif kind is Trimmed or kind is KeyChanged:
+            status = "operated"
         elif kind is Erased or kind is Retracted:
             if self.undone is None or not self.undone.knows(event):  # type: ignore[arg-type]
                 raise HistoryUndone(record.partition, record.position)
             status = "undoing"
+        elif kind is Overwritten:  # by an erasure that was not known before, if by any
+            raise HistoryUndone(record.partition, record.position)
         elif kind is Opaque:
             raise unknown_event(record)
         else:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from hashlib import blake2b
 
-from belated.events import Erased, Event, Opaque, Record, Retracted, Reward
+from belated.events import Erased, Event, Opaque, Overwritten, Record, Retracted, Reward
 from belated.ids import key_of
 
 
@@ -59,6 +59,8 @@ class Undone:
     def status_of(self, record: Record) -> str | None:
         """What a record is that counts no longer: erased or retracted; None if it counts."""
         event = record.event
+        if isinstance(event, Overwritten):
+            return "erased" if event.key in self._erased else None
         id = getattr(event, "id", None)
         if id is not None and self._erased and key_of(id) in self._erased:
             return "erased"

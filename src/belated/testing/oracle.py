@@ -17,12 +17,15 @@ from belated.events import (
     Configured,
     Decision,
     Erased,
+    KeyChanged,
     ModeChanged,
     Opaque,
+    Overwritten,
     Record,
     Retracted,
     Reward,
     Settled,
+    Trimmed,
     Void,
     encode,
 )
@@ -33,6 +36,8 @@ from belated.rewards import Rewards
 
 #: Something told of a decision, after the time of its record.
 _Said = tuple[int, Activation | Reward | Void]
+#: Events that change no decision by themselves.
+_NOT_LEARNED = ModeChanged | Configured | Erased | Retracted | Trimmed | KeyChanged | Overwritten
 #: Every state of a decision, in the order of their numbers.
 STATES = ("dormant", "pending", "rewarded", "defaulted", "censored", "voided")
 
@@ -161,9 +166,7 @@ class Oracle:
 
     def _apply(self, record: Record) -> None:
         event, recorded = record.event, record.recorded
-        if isinstance(event, ModeChanged | Configured | Erased | Retracted) or not self._counts(
-            record
-        ):
+        if isinstance(event, _NOT_LEARNED) or not self._counts(record):
             return
         if isinstance(event, Opaque):
             raise TypeError(f"an oracle judges events, not unread bytes: {event!r}")

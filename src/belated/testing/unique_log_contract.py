@@ -17,6 +17,7 @@ from belated.events import (
     Event,
     ModeChanged,
     Opaque,
+    Overwritten,
     Record,
     Retracted,
     Reward,
@@ -27,6 +28,7 @@ from belated.exceptions import InvalidInput, JournalClosed
 from belated.families import Bernoulli
 from belated.ids import key_of, new_id, partition_of
 from belated.journals import UniqueLog
+from belated.journals.lookups import key_in
 from belated.learner import Fold
 from belated.policies import DelayedUCB
 from belated.rewards import Explicit
@@ -204,6 +206,31 @@ class UniqueLogContract(LogContract):
             assert log.mode() == ModeChanged(9, "freeze", "a sale begins")
             log.append([ModeChanged(5, "baseline"), ModeChanged(4, "learn"), Settled(0, 1)])
             assert log.mode() == ModeChanged(4, "learn")
+
+    def test_what_was_erased_can_be_overwritten(self) -> None:
+        """Its events and requests are gone; places, stamps and digests stay; once is enough."""
+        with self.open_journal(4, ManualClock()) as log:
+            key, home = key_of("order-17"), partition_of(key_of("order-17"), 4)
+            told: list[Event] = [Reward("order-17", 6, 1.0), _decision("order-17"), Void("b", 7)]
+            log.append(told, requests={1: b"the request"})
+            with pytest.raises(InvalidInput, match="was not erased"):
+                log.overwrite([key])
+            log.append([Erased(key, 5)])
+            before = log.read(home, 0, 100)
+            assert log.overwrite([key]) == 2
+            assert log.overwrite([key]) == 0
+            after = log.read(home, 0, 100)
+            assert [(one.position, one.recorded, one.digest) for one in after] == [
+                (one.position, one.recorded, one.digest) for one in before
+            ]
+            of_it = [one.event for one in after if key_in(one.event) == key]
+            assert of_it == [Overwritten(key)] * 2
+            assert log.records_of(["b"])[0].event == Void("b", 7)
+            assert [one.event for one in log.records_of(["order-17"])] == of_it
+            assert log.decisions(["order-17"]) == {}
+            assert log.requests(home, [one.position for one in after]) == {}
+            log.append(told)  # sent once more: that changes nothing of what was overwritten
+            assert log.read(home, 0, len(before)) == after
 
     def test_what_undoes_is_found(self) -> None:
         """In each partition its own, all of them, in order; and nothing else."""

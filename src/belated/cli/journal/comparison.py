@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 
 from belated.cli.journal.report import Report
-from belated.events import Opaque, Record
+from belated.events import Opaque, Overwritten, Record
 from belated.exceptions import HistoryUndone
 from belated.journals import Journal, StoredBandit
 from belated.learner import Fold, same_sums
@@ -118,10 +118,12 @@ class Comparison:
         try:
             self.whole.take(record)
         except HistoryUndone:
-            self.report.damage.append(
-                f"the record at partition {partition}, position {record.position} undoes earlier "
-                "ones, but the journal's index does not list it"
-            )
+            if isinstance(record.event, Overwritten):
+                what = "was overwritten, but no record says that its decision was erased"
+            else:
+                what = "undoes earlier ones, but the journal's index does not list it"
+            where = f"the record at partition {partition}, position {record.position}"
+            self.report.damage.append(f"{where} {what}")
             return
         if not self._broken and record.position > self.short.positions[partition]:
             try:

@@ -3,21 +3,14 @@
 from __future__ import annotations
 
 import threading
+from bisect import bisect_left
 from collections.abc import Collection, Iterable, Sequence
+from operator import attrgetter
 from typing import NamedTuple, Self
 
 import msgspec
 
-from belated.events import (
-    Configured,
-    Decision,
-    Erased,
-    Event,
-    ModeChanged,
-    Record,
-    Retracted,
-    Settled,
-)
+from belated.events import Event, Overwritten, Record
 from belated.exceptions import JournalClosed, OwnerFenced
 from belated.ids import check_id, check_partitions, key_of, partition_of
 from belated.journals.arrivals import (
@@ -32,10 +25,10 @@ from belated.journals.arrivals import (
     route,
     stamps_for,
 )
+from belated.journals.indexed import IndexedJournal
 from belated.journals.log import Appended, Requests
-from belated.journals.lookups import LAST_SETTLEMENTS, append_first, of_kept, standing
+from belated.journals.lookups import Subject, append_first, key_in, of_kept
 from belated.journals.memory.index import MemoryIndex
-from belated.journals.named import NamedJournal
 from belated.journals.snapshots import (
     Snapshot,
     check_kept,
@@ -68,11 +61,11 @@ class Facts:
         self.identity: dict[str, str] | None = None
         self.snapshots: dict[int, _Stored] = {}
         self.epochs = [0] * partitions
-        # Held to change anything. Reading needs no lock: streams only grow, by whole records.
+        # Held to change anything. Reading needs no lock: a stream changes by whole records.
         self.lock = threading.RLock()
 
 
-class MemoryJournal(NamedJournal):
+class MemoryJournal(IndexedJournal):
     """Keeps events as the objects they are, and nothing beyond the life of the process.
 
     An event is taken to be immutable: the row of a decision must not be written to after it was
@@ -173,48 +166,34 @@ class MemoryJournal(NamedJournal):
     def records_of(self, ids: Sequence[str]) -> list[Record]:
         """Return all records of these ids, by partition and position."""
         self._check_open()
-        keys = {key_of(id) for id in ids}
+        return self._of({key_of(id) for id in ids})
+
+    def _of(self, keys: Collection[bytes]) -> list[Record]:
         places = sorted((partition_of(key, self._partitions), key) for key in keys)
         with self._lock:
             found = [one for home, key in places for one in self._facts.index.of(home, key)]
         return sorted(found, key=lambda record: (record.partition, record.position))
 
-    def decisions(self, ids: Sequence[str]) -> dict[str, Decision]:
-        """Return the decision that stands under each of these ids, where there is one."""
-        return standing(self.records_of(ids))
-
-    def settlements(self, partition: int) -> list[Record]:
-        """Return the last records that settled a partition, in order."""
-        self._check_open()
-        check_partition(partition, self._partitions)
+    def overwrite(self, keys: Sequence[bytes]) -> int:
+        """Overwrite the events of erased decisions; see :meth:`UniqueLog.overwrite`."""
+        self._check_erased(keys)
         with self._lock:
-            return self._facts.index.of(partition, Settled)[-LAST_SETTLEMENTS:]
+            found = [one for one in self._of(set(keys)) if not isinstance(one.event, Overwritten)]
+            for record in found:
+                key = key_in(record.event)
+                assert key is not None
+                blank = msgspec.structs.replace(record, event=Overwritten(key))
+                stream = self._streams[record.partition]
+                stream[bisect_left(stream, record.position, key=attrgetter("position"))] = blank
+                self._facts.index.replace(blank)
+                self._facts.requests.pop((record.partition, record.position), None)
+        return len(found)
 
-    def undone(self, partition: int) -> list[Record]:
-        """Return all records of a partition that undo others, in order."""
-        self._check_open()
-        check_partition(partition, self._partitions)
-        with self._lock:
-            index = self._facts.index
-            found = [*index.of(partition, Erased), *index.of(partition, Retracted)]
-        return sorted(found, key=lambda record: record.position)
-
-    def mode(self) -> ModeChanged | None:
-        """Return the last event that changed the mode, None if there is none."""
-        event = self._last(ModeChanged)
-        return event if isinstance(event, ModeChanged) else None
-
-    def configured(self) -> Configured | None:
-        """Return the last event that says what the bandit is, None if there is none."""
-        event = self._last(Configured)
-        return event if isinstance(event, Configured) else None
-
-    def _last(self, kind: type) -> object:
-        """The last event of a kind that has no id, None if there is none."""
+    def _about(self, partition: int, subject: Subject, limit: int | None = None) -> list[Record]:
         self._check_open()
         with self._lock:
-            found = self._facts.index.of(0, kind)
-            return found[-1].event if found else None
+            found = self._facts.index.of(partition, subject)
+            return found[-limit:] if limit else list(found)
 
     def requests(self, partition: int, positions: Sequence[int]) -> dict[int, bytes]:
         """Return what decisions were chosen from, by position, where it was kept."""

@@ -5,24 +5,22 @@ from __future__ import annotations
 import zlib
 from collections.abc import Collection, Sequence
 
-from belated.events import (
-    Configured,
-    Erased,
-    Event,
-    ModeChanged,
-    Opaque,
-    Retracted,
-    Settled,
-    digest_of,
-    encode,
-)
+from belated.events import Event, Opaque, digest_of, encode
 from belated.ids import key_of, partition_of
 from belated.journals.arrivals import check_requests
 from belated.journals.log import Requests
+from belated.journals.lookups import Subject, key_in, subject_of
 from belated.journals.postgres.arrays import Packed, pack_bytes, pack_integer, pack_integers
 
-#: What the marks of events without an id begin with. Those that are looked up lie apart.
-NO_ID, SWITCHES, SETTINGS, UNDOES = (bytes(7) + bytes([n]) for n in range(4))
+#: What the marks of events without an id begin with. No key does: its seventh byte is not 0.
+MARKS: dict[Subject | None, bytes] = {
+    None: bytes(8),
+    "settled": bytes(8),
+    "mode": bytes(7) + b"\1",
+    "configured": bytes(7) + b"\2",
+    "undone": bytes(7) + b"\3",
+    "other": bytes(7) + b"\4",
+}
 
 
 class Arrivals:
@@ -107,14 +105,8 @@ def check_of(partition: int, position: int, recorded: int, data: bytes) -> int:
 
 def mark_of(event: Event | Opaque, digest: bytes) -> bytes:
     """What recognises an event that comes again; those of one time lie together (schema.sql)."""
-    if isinstance(event, Settled | Opaque):
-        whose = NO_ID
-    elif isinstance(event, Erased | Retracted):
-        whose = UNDOES
-    elif isinstance(event, Configured):
-        whose = SETTINGS
-    else:
-        whose = SWITCHES if isinstance(event, ModeChanged) else key_of(event.id)[:8]
+    key = key_in(event)
+    whose = MARKS[subject_of(event)] if key is None else key[:8]
     return whose + digest[:8]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from belated.events import Configured, Decision, Event, ModeChanged, Opaque, Record, Settled
+from belated.events import Event, Overwritten, Record, Settled, encode
 from belated.ids import key_of, partition_of
 from belated.journals.arrivals import (
     EMPTY,
@@ -18,13 +18,10 @@ from belated.journals.arrivals import (
     stamps_for,
 )
 from belated.journals.log import Appended, Requests
-from belated.journals.lookups import LAST_SETTLEMENTS, append_first, key_in, of_kept, standing
+from belated.journals.lookups import LAST_SETTLEMENTS, Subject, append_first, key_in, of_kept
 from belated.journals.postgres.arrays import pack_bytes, pack_integers, unpack_bigints
 from belated.journals.postgres.arrivals import (
-    NO_ID,
-    SETTINGS,
-    SWITCHES,
-    UNDOES,
+    MARKS,
     Arrivals,
     beyond,
     check_of,
@@ -117,7 +114,8 @@ class PostgresLog(StoredJournal):
             ((found,),) = talk.run_query("append", **arrivals.values)
             return self._taken(arrivals, found)
 
-        return append_first(events, ids, self._of(talk, ids), append)
+        known = self._of(talk, {key_of(id) for id in ids})
+        return append_first(events, ids, known, append)
 
     def _arrivals_of(
         self, events: Sequence[Event], kept: Sequence[int], requests: Requests | None
@@ -196,10 +194,9 @@ class PostgresLog(StoredJournal):
         Raises:
             CorruptEvent: one of them was changed after it was written.
         """
-        return self._of(self._session, ids)
+        return self._of(self._session, {key_of(id) for id in ids})
 
-    def _of(self, talk: Talk | PostgresSession, ids: Collection[str]) -> list[Record]:
-        keys = {key_of(id) for id in ids}
+    def _of(self, talk: Talk | PostgresSession, keys: Collection[bytes]) -> list[Record]:
         marks = sorted({key[:8] for key in keys})
         rows = talk.run_query(
             "records_of",
@@ -210,49 +207,47 @@ class PostgresLog(StoredJournal):
         )
         return [record for record in map(self._found, sorted(rows)) if key_in(record.event) in keys]
 
-    def decisions(self, ids: Sequence[str]) -> dict[str, Decision]:
-        """The decision that stands under each of these ids, where there is one."""
-        return standing(self.records_of(ids))
+    def overwrite(self, keys: Sequence[bytes]) -> int:
+        """Overwrite the events of erased decisions; see :meth:`UniqueLog.overwrite`.
+
+        The server keeps the old bytes in its files until the tables are rewritten: see the how-to.
+        """
+        self._check_erased(keys)
+        homes = sorted({partition_of(key, self._partitions) for key in keys})
+
+        def work(talk: Talk) -> int:
+            talk.run_query("lock", bandit=self._number, partitions=homes)
+            found = [
+                one for one in self._of(talk, set(keys)) if not isinstance(one.event, Overwritten)
+            ]
+            for record in found:
+                key = key_in(record.event)
+                assert key is not None
+                data = encode(Overwritten(key))
+                place = {**self._whose(record.partition), "position": record.position}
+                check = check_of(record.partition, record.position, record.recorded, data)
+                talk.run_query("overwrite", **place, check=check, event=data)
+                talk.run_query("drop_request", **place)
+            return len(found)
+
+        return self._session.transact(work)
 
     def settlements(self, partition: int) -> list[Record]:
-        """The last records that settled a partition, in order; none if there never was any.
-
-        Only the last ones: what settles is written again and again, and the later ones reach
-        further.
-        """
+        """Return the last records that settled a partition, in order."""
         check_partition(partition, self._partitions)
-        whose = {
-            **self._whose(partition),
-            "least": NO_ID, "beyond": beyond(NO_ID), "limit": LAST_SETTLEMENTS,
-        }  # fmt: skip
-        rows = self._session.run_query("settled_lately", **whose, recent=_RECENT)
+        mark = MARKS["settled"]
+        rows = self._session.run_query(
+            "settled_lately", **self._whose(partition), least=mark, beyond=beyond(mark),
+            limit=LAST_SETTLEMENTS, recent=_RECENT,
+        )  # fmt: skip
         # Where there is none among the last records, there are few in all of them.
-        rows = rows or self._session.run_query("last_marked", **whose)
-        found = map(self._found, sorted(rows))
+        found = [self._found(row) for row in sorted(rows)] or super().settlements(partition)
         return [record for record in found if isinstance(record.event, Settled)]
 
-    def undone(self, partition: int) -> list[Record]:
-        """Return all records of a partition that undo others, in order."""
-        check_partition(partition, self._partitions)
-        whose = {**self._whose(partition), "least": UNDOES, "beyond": beyond(UNDOES)}
-        rows = self._session.run_query("last_marked", **whose, limit=None)
-        return [self._found(row) for row in sorted(rows)]
-
-    def mode(self) -> ModeChanged | None:
-        """The last event that changed the mode, None if there is none."""
-        event = self._last(SWITCHES)
-        return event if isinstance(event, ModeChanged) else None
-
-    def configured(self) -> Configured | None:
-        """The last event that says what the bandit is, None if there is none."""
-        event = self._last(SETTINGS)
-        return event if isinstance(event, Configured) else None
-
-    def _last(self, mark: bytes) -> Event | Opaque | None:
-        """The last event whose mark begins like this, None if there is none."""
-        whose = {**self._whose(0), "least": mark, "beyond": beyond(mark), "limit": 1}
-        rows = self._session.run_query("last_marked", **whose)
-        return self._found(rows[0]).event if rows else None
+    def _about(self, partition: int, subject: Subject, limit: int | None = None) -> list[Record]:
+        mark = MARKS[subject]
+        whose = {**self._whose(partition), "least": mark, "beyond": beyond(mark), "limit": limit}
+        return [self._found(row) for row in sorted(self._session.run_query("last_marked", **whose))]
 
     def requests(self, partition: int, positions: Sequence[int]) -> dict[int, bytes]:
         """What decisions were chosen from, by position, where it was kept."""

@@ -261,6 +261,10 @@ class SpoolJournal(NamedJournal):
         """Return all records of a partition that undo others, in order."""
         return self._ask(lambda: self._journal.undone(partition))
 
+    def overwrite(self, keys: Sequence[bytes]) -> int:
+        """Overwrite the events of erased decisions; see :meth:`UniqueLog.overwrite`."""
+        return self._ask(lambda: self._journal.overwrite(keys), patient=True)
+
     def mode(self) -> ModeChanged | None:
         """Return the last event that changed the mode, None if there is none."""
         return self._ask(self._journal.mode)

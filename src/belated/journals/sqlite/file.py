@@ -143,6 +143,23 @@ class SQLiteFile:
         if self._since_checkpoint >= _CHECKPOINT_BYTES or late:
             self._checkpoint(connection)
 
+    def empty_log(self) -> None:
+        """Move all that is in the write-ahead log to its place, and cut the log to nothing.
+
+        Raises:
+            JournalUnavailable: others are in the way; old bytes stay in the log for now.
+        """
+        with self._lock, self._translated("empty the log of"):
+            connection = self._connect()
+            self._end.sync()
+            ((busy, _, _),) = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+        if busy:
+            message = (
+                f"{str(self.path)!r} is overwritten, and its write-ahead log still holds the old "
+                "bytes: others are reading; try again"
+            )
+            raise JournalUnavailable(message)
+
     def _checkpoint(self, connection: sqlite3.Connection) -> None:
         self._since_checkpoint = 0
         self._checkpoint_at = time.monotonic() + _CHECKPOINT_SECONDS
@@ -183,6 +200,8 @@ def _open(path: Path, wait: float, end: EndFile) -> sqlite3.Connection:
             raise JournalError(message)
         for setting in ("synchronous = FULL", "fullfsync = ON", "wal_autocheckpoint = 0"):
             connection.execute(f"PRAGMA {setting}")
+        # What is erased leaves no bytes behind, in snapshots that were replaced either.
+        connection.execute("PRAGMA secure_delete = ON")
         if _pragma(connection, "synchronous") != 2:
             message = f"{str(path)!r}: SQLite does not take synchronous=FULL; nothing would be safe"
             raise JournalError(message)

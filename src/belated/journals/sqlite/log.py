@@ -5,17 +5,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Collection, Iterable, Sequence
 
-from belated.events import (
-    Configured,
-    Decision,
-    Event,
-    ModeChanged,
-    Opaque,
-    Record,
-    Settled,
-    digest_of,
-    encode,
-)
+from belated.events import Event, Overwritten, Record, digest_of, encode
 from belated.ids import key_of, partition_of
 from belated.journals.arrivals import (
     EMPTY,
@@ -30,15 +20,12 @@ from belated.journals.arrivals import (
     stamps_for,
 )
 from belated.journals.log import Appended, Requests
-from belated.journals.lookups import LAST_SETTLEMENTS, append_first, key_in, of_kept, standing
+from belated.journals.lookups import Subject, append_first, key_in, of_kept
 from belated.journals.sqlite.end import LastRecord
 from belated.journals.sqlite.file import SQLiteFile
 from belated.journals.sqlite.rows import (
-    CONFIGURED,
+    MARKS,
     POSITIONS,
-    SETTLED,
-    SWITCHED,
-    UNDONE,
     check_of,
     is_intact,
     mark_of,
@@ -87,7 +74,7 @@ class SQLiteLog(StoredJournal):
             return append_first(
                 events,
                 ids,
-                self._of(connection, ids),
+                self._of(connection, {key_of(id) for id in ids}),
                 lambda kept: self._append(
                     connection, [arrivals[n] for n in kept], requests=of_kept(requests, kept)
                 ),
@@ -130,41 +117,37 @@ class SQLiteLog(StoredJournal):
     def records_of(self, ids: Sequence[str]) -> list[Record]:
         """Return all records of these ids, by partition and position: found by an index."""
         with self._file.reading() as connection:
-            return self._of(connection, ids)
+            return self._of(connection, {key_of(id) for id in ids})
 
-    def decisions(self, ids: Sequence[str]) -> dict[str, Decision]:
-        """Return the decision that stands under each of these ids, where there is one."""
-        return standing(self.records_of(ids))
+    def overwrite(self, keys: Sequence[bytes]) -> int:
+        """Overwrite the events of erased decisions; see :meth:`UniqueLog.overwrite`.
 
-    def settlements(self, partition: int) -> list[Record]:
-        """Return the last records that settled a partition, in order."""
-        check_partition(partition, self._partitions)
+        The old bytes are zeroed in the file, and the write-ahead log is emptied.
+        """
+        self._check_erased(keys)
+        with self._file.writing() as connection:
+            found = [
+                one
+                for one in self._of(connection, set(keys))
+                if not isinstance(one.event, Overwritten)
+            ]
+            for record in found:
+                key = key_in(record.event)
+                assert key is not None
+                data, mark = encode(Overwritten(key)), mark_of_key(key)
+                place = place_of(self._number, record.partition, record.position)
+                check = check_of(place, record.recorded, mark, data)
+                connection.execute(
+                    'UPDATE record SET event = ?, "check" = ? WHERE place = ?', (data, check, place)
+                )
+                connection.execute("DELETE FROM request WHERE place = ?", (place,))
+        self._file.empty_log()
+        return len(found)
+
+    def _about(self, partition: int, subject: Subject, limit: int | None = None) -> list[Record]:
         with self._file.reading() as connection:
-            rows = self._marked(connection, partition, SETTLED, LAST_SETTLEMENTS)
-        found = map(self._found, sorted(rows))
-        return [record for record in found if isinstance(record.event, Settled)]
-
-    def undone(self, partition: int) -> list[Record]:
-        """Return all records of a partition that undo others, in order."""
-        check_partition(partition, self._partitions)
-        with self._file.reading() as connection:
-            return [self._found(row) for row in sorted(self._marked(connection, partition, UNDONE))]
-
-    def mode(self) -> ModeChanged | None:
-        """Return the last event that changed the mode, None if there is none."""
-        event = self._last(SWITCHED)
-        return event if isinstance(event, ModeChanged) else None
-
-    def configured(self) -> Configured | None:
-        """Return the last event that says what the bandit is, None if there is none."""
-        event = self._last(CONFIGURED)
-        return event if isinstance(event, Configured) else None
-
-    def _last(self, mark: int) -> Event | Opaque | None:
-        """The last event under a mark, None if there is none."""
-        with self._file.reading() as connection:
-            rows = self._marked(connection, 0, mark, 1)
-        return self._found(rows[0]).event if rows else None
+            rows = self._marked(connection, partition, MARKS[subject], limit or -1)
+        return [self._found(row) for row in sorted(rows)]
 
     def requests(self, partition: int, positions: Sequence[int]) -> dict[int, bytes]:
         """Return what decisions were chosen from, by position, where it was kept."""
@@ -211,9 +194,8 @@ class SQLiteLog(StoredJournal):
         self._insert(connection, records, [data for _, _, data in arrivals], requests)
         return [record.position for record in records]
 
-    def _of(self, connection: sqlite3.Connection, ids: Collection[str]) -> list[Record]:
-        """All records of some ids."""
-        keys = {key_of(id) for id in ids}
+    def _of(self, connection: sqlite3.Connection, keys: Collection[bytes]) -> list[Record]:
+        """All records of some keys."""
         wanted = sorted({(partition_of(key, self._partitions), mark_of_key(key)) for key in keys})
         rows = [row for one in wanted for row in self._marked(connection, *one)]
         return [one for one in map(self._found, sorted(rows)) if key_in(one.event) in keys]

@@ -4,16 +4,8 @@ from __future__ import annotations
 
 import zlib
 
-from belated.events import (
-    Configured,
-    Erased,
-    Event,
-    ModeChanged,
-    Opaque,
-    Retracted,
-    Settled,
-)
-from belated.journals.lookups import key_in
+from belated.events import Event, Opaque
+from belated.journals.lookups import Subject, key_in, subject_of
 
 # A place is one number: 11 bits of bandit, 12 of partition, 40 of position.
 POSITIONS = 1 << 40
@@ -21,7 +13,10 @@ _PARTITIONS = 1 << 12
 BANDITS = 1 << 11
 
 #: The marks of events without an id. Those of ids are not negative, so that none can be mistaken.
-SETTLED, SWITCHED, UNREAD, CONFIGURED, UNDONE = -1, -2, -3, -4, -5
+MARKS: dict[Subject, int] = {
+    "settled": -1, "mode": -2, "configured": -4, "undone": -5, "other": -6,
+}  # fmt: skip
+_UNREAD = -3
 
 
 def place_of(bandit: int, partition: int, position: int) -> int:
@@ -45,19 +40,15 @@ def split_place(place: int) -> tuple[int, int]:
 def mark_of(event: Event | Opaque) -> int:
     """The number by which the records of an id are found; other ids may share it.
 
+    >>> from belated.events import Settled
     >>> mark_of(Settled(0, 5))
     -1
     """
     key = key_in(event)
     if key is not None:
         return mark_of_key(key)
-    if isinstance(event, Settled):
-        return SETTLED
-    if isinstance(event, Erased | Retracted):
-        return UNDONE
-    if isinstance(event, Configured):
-        return CONFIGURED
-    return SWITCHED if isinstance(event, ModeChanged) else UNREAD
+    subject = subject_of(event)
+    return _UNREAD if subject is None else MARKS[subject]
 
 
 def mark_of_key(key: bytes) -> int:

@@ -139,6 +139,10 @@ class SimulatedJournal(NamedJournal):
         """All records of a partition that undo others, in order."""
         return self._reach().undone(partition)
 
+    def overwrite(self, keys: Sequence[bytes]) -> int:
+        """Overwrite the events of erased decisions; see :meth:`UniqueLog.overwrite`."""
+        return self._reach().overwrite(keys)
+
     def mode(self) -> ModeChanged | None:
         """The last event that changed the mode, None if there is none."""
         return self._reach().mode()

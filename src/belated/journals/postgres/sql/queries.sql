@@ -81,6 +81,14 @@ SELECT position, request FROM belated.request
 WHERE bandit = %(bandit)s AND partition = %(partition)s
   AND position = ANY (%(positions)b::bigint[]);
 
+-- overwrite: the event of an erased decision; its mark and digest stay
+UPDATE belated.record SET event = %(event)b, "check" = %(check)s
+WHERE bandit = %(bandit)s AND partition = %(partition)s AND position = %(position)s;
+
+-- drop_request: that of an erased decision
+DELETE FROM belated.request
+WHERE bandit = %(bandit)s AND partition = %(partition)s AND position = %(position)s;
+
 -- tail: position and stamp of the last record
 SELECT position, recorded FROM belated.record
 WHERE bandit = %(bandit)s AND partition = %(partition)s

@@ -215,7 +215,7 @@ BEGIN
                (SELECT record.position FROM belated.record
                 WHERE record.bandit = bandit_number AND record.partition = one.partition
                   AND record.mark >= one.mark AND record.mark <= one.mark
-                  AND record.event = one.event
+                  AND record.digest = one.digest -- that of an event that was overwritten, too
                 ORDER BY record.mark LIMIT 1) AS known
         FROM unnest(partitions, marks, crcs, digests, events, stamps)
              WITH ORDINALITY AS one (partition, mark, crc, digest, event, stamp, n)
