@@ -334,7 +334,7 @@ class Bandit(FoldView):
         past.__dict__.update(self.__dict__)
         past._lock = threading.RLock()
         fold = self._new_fold(until=as_moment(when))
-        fold.know_undone(self.journal)
+        fold.begin(self.journal)
         fold.catch_up(self.journal)
         past._use(fold, self._baseline)
         past._read_only = True

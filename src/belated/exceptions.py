@@ -31,6 +31,7 @@
         ├── UnsupportedFormat  (ValueError)  the file was made by a newer release
         ├── CorruptJournal     (ValueError)  the file is damaged, or records are missing
         ├── HistoryChanged     (RuntimeError) records that were folded are gone, or others
+        │   ├── HistoryTrimmed                records that were asked for have been dropped
         │   └── HistoryUndone                 a record undoes others that were folded
         ├── OwnerFenced        (RuntimeError) another owns the partition by now
         └── SnapshotConflict   (LookupError) kept pieces are gone; carries their ``names``
@@ -319,6 +320,17 @@ class HistoryChanged(JournalError, RuntimeError):
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (self.partition, self.position)
+
+
+class HistoryTrimmed(HistoryChanged):
+    """Records that were asked for have been dropped: begin with the base of the partition.
+
+    Attributes:
+        partition: where they were.
+        position: of the last record that was dropped.
+    """
+
+    _what = "and all before it have been trimmed, and what they came to is in the base."
 
 
 class HistoryUndone(HistoryChanged):

@@ -24,6 +24,7 @@ class Tuning:
         batch: changes that wait before a learner adds them to its sums; None: by the dimension.
         max_unapplied: durable decisions that a decider counts one by one.
         unapplied_block: decisions beyond those that are summed together.
+        link: positions of a link of the chain; records are dropped by whole links.
         new_id: makes a decision id of the time in microseconds since 1970.
     """
 
@@ -36,6 +37,7 @@ class Tuning:
     batch: int | None = None
     max_unapplied: int = 20_000
     unapplied_block: int = 1_000
+    link: int = 1_024
     new_id: Callable[[int], str] = field(default_factory=lambda: new_id)
 
 

@@ -327,7 +327,7 @@ def test_a_bandit_that_is_behind_meets_what_was_overwritten(
 ) -> None:
     """It begins anew, with what was erased in mind, and comes to the same."""
     fold = Fold(used.policy, used.rewards, partitions=2)
-    fold.know_undone(used.journal)
+    fold.begin(used.journal)
     erase(capsys, named, "order-1")
     used.journal.overwrite([key_of("order-1")])
     with pytest.raises(HistoryUndone):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Any, NamedTuple
+from typing import Any
 
 from belated.events import (
     Activation,
@@ -25,21 +25,10 @@ from belated.events import (
 )
 from belated.exceptions import InvalidInput
 from belated.ids import key_of, partition_of
-from belated.journals.log import Requests
+from belated.journals.log import Requests, Tail
 
 #: Gives the time in microseconds since 1970.
 Clock = Callable[[], int]
-
-
-class Tail(NamedTuple):
-    """The last record of a partition: its position and its stamp, which is the greatest."""
-
-    position: int
-    stamp: int
-
-
-#: Before the first record.
-EMPTY = Tail(0, 0)
 
 
 def as_datetime(microseconds: int) -> datetime:
@@ -114,6 +103,7 @@ def arrange(
             is held at that stamp, so that stamps never decrease.
         tail_of: the tail of a partition.
 
+    >>> from belated.journals.log import EMPTY
     >>> [r.recorded for r in arrange([(0, 9, Void("a", 0)), (0, 7, Void("b", 0))], lambda _: EMPTY)]
     [9, 9]
     """

@@ -21,9 +21,10 @@ import msgspec
 from belated.events import Record
 from belated.exceptions import InvalidInput
 from belated.journals.log import Log
+from belated.tuning import USUAL
 
 #: Positions of a link: a head can be checked by reading no more records than these.
-LINK = 1_024
+LINK = USUAL.link
 
 # Bytes of a link, and of a head that people are told: it fits into a line.
 _SIZE, _TOLD = 32, 24
@@ -33,13 +34,34 @@ _entry = Struct(f"<q{_SIZE}s").pack
 _position = attrgetter("position")
 
 
+class _Ended:
+    """The hash of a link to which nothing is added any more."""
+
+    __slots__ = ("_head",)
+
+    def __init__(self, head: bytes) -> None:
+        self._head = head
+
+    def digest(self) -> bytes:
+        """What it came to."""
+        return self._head
+
+    def update(self, data: bytes | memoryview) -> None:
+        """There is nothing more."""
+        assert not data
+
+
 class Chain:
     """Chains the records of one partition, in order.
 
     Where a journal stores no digests (that in memory), nothing is chained, and the head is empty.
 
+    Args:
+        size: positions of a link.
+
     Attributes:
         last: The last record that was added; None before the first.
+        position: that of the last record, 0 before the first.
 
     >>> from belated.events import Void, digest_of, encode
     >>> records = [
@@ -56,21 +78,18 @@ class Chain:
     True
     """
 
-    __slots__ = ("_end", "_hash", "_link", "_next", "_silent", "last")
+    __slots__ = ("_end", "_hash", "_link", "_next", "_silent", "_size", "last", "position")
     _link: bytes
     _next: int
     _end: int
-    _hash: blake2b
+    _hash: blake2b | _Ended
 
-    def __init__(self) -> None:
+    def __init__(self, size: int = LINK) -> None:
         self.last: Record | None = None
+        self.position = 0
+        self._size = size
         self._silent = False
         self._begin(0, _NOTHING)
-
-    @property
-    def position(self) -> int:
-        """The position of the last record, 0 before the first."""
-        return 0 if self.last is None else self.last.position
 
     @property
     def head(self) -> bytes:
@@ -82,6 +101,7 @@ class Chain:
         if not records:
             return
         self.last = last = records[-1]
+        self.position = last.position
         if not last.digest:
             self._silent = True
             return
@@ -92,7 +112,7 @@ class Chain:
         while last.position > self._end:
             size = _ENTRY * (self._end + 1 - self._next)
             self._hash.update(data[:size])
-            self._begin(self._end // LINK)
+            self._begin(self._end // self._size)
             data = data[size:]
         self._hash.update(data)
         self._next = last.position + 1
@@ -101,7 +121,7 @@ class Chain:
         """What does not follow directly has its position before it: negative, as no stamp is."""
         for one in records:
             if one.position > self._end:
-                self._begin((one.position - 1) // LINK)
+                self._begin((one.position - 1) // self._size)
             if one.position != self._next:
                 self._hash.update(_entry(-one.position, b""))
             self._hash.update(_entry(one.recorded, one.digest))
@@ -110,7 +130,7 @@ class Chain:
     def _begin(self, number: int, link: bytes | None = None) -> None:
         """Begin a link; the head so far is the one before it, unless that is given."""
         self._link = self._hash.digest() if link is None else link
-        self._next, self._end = number * LINK + 1, (number + 1) * LINK
+        self._next, self._end = number * self._size + 1, (number + 1) * self._size
         self._hash = blake2b(number.to_bytes(8) + self._link, digest_size=_SIZE)
 
     # --- in a snapshot ---------------------------------------------------------------------------
@@ -120,7 +140,9 @@ class Chain:
         return b"" if self._silent else self._link + self.head
 
     @classmethod
-    def resume(cls, data: bytes, log: Log, partition: int, position: int) -> Self | None:
+    def resume(
+        cls, data: bytes, log: Log, partition: int, position: int, size: int = LINK
+    ) -> Self | None:
         """Go on from a position, by what :meth:`pack` gave there.
 
         The records since the last link are read again.
@@ -128,17 +150,34 @@ class Chain:
         Returns:
             The chain; None if the log has other records there, or none.
         """
-        chain = cls()
+        chain = cls(size)
         if not position:
             return chain
         start = position - 1
         if data:
-            start -= start % LINK
-            chain._begin(start // LINK, data[:_SIZE])
+            start -= start % size
+            chain._begin(start // size, data[:_SIZE])
         page = log.read(partition, start, position - start)
         chain.add(page[: bisect_right(page, position, key=_position)])
         same = chain.position == position and chain.pack() == data
         return chain if same else None
+
+    @classmethod
+    def behind(cls, data: bytes, position: int, size: int = LINK) -> Self:
+        """Go on behind a whole link whose records are no longer there.
+
+        Args:
+            data: what :meth:`pack` gave at the last of its records.
+            position: of that record.
+            size: positions of a link.
+        """
+        chain = cls(size)
+        chain.position = position
+        chain._silent = not data
+        chain._end = -(-position // size) * size
+        chain._next = chain._end + 1
+        chain._link, chain._hash = data[:_SIZE], _Ended(data[_SIZE:])
+        return chain
 
 
 def join_heads(heads: Iterable[bytes]) -> bytes:

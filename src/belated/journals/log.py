@@ -12,6 +12,17 @@ from belated.events import Configured, Decision, Event, ModeChanged, Record
 Requests = Mapping[int, bytes]
 
 
+class Tail(NamedTuple):
+    """A record by its position and its stamp: no record before it has a greater one."""
+
+    position: int
+    stamp: int
+
+
+#: Before the first record.
+EMPTY = Tail(0, 0)
+
+
 @runtime_checkable
 class Log(Protocol):
     """An append-only log of the events of one bandit, in partitions that are independent.
@@ -87,6 +98,20 @@ class Log(Protocol):
 
         Raises:
             CorruptEvent: a record was changed after it was written; names its place.
+            HistoryTrimmed: records beyond the position have been dropped; those of operators'
+                acts stay, and may be returned before this is noticed.
+        """
+
+    def start(self, partition: int) -> Tail:
+        """Return the last record that was dropped: its position and stamp, 0 if none was."""
+
+    def drop(self, partition: int, limit: int) -> int:
+        """Drop some of the records up to :meth:`start`; the acts of operators stay.
+
+        It takes no lock for long: call it until it returns 0. See :meth:`Shelf.rebase`.
+
+        Returns:
+            How many were dropped.
         """
 
     def requests(self, partition: int, positions: Sequence[int]) -> dict[int, bytes]:

@@ -13,6 +13,7 @@ from typing import Protocol, runtime_checkable
 
 import msgspec
 
+from belated.events import Trimmed
 from belated.journals.snapshots import Snapshot
 
 
@@ -60,6 +61,28 @@ class Shelf(Protocol):
 
         A damaged one is removed, with a :class:`SnapshotWarning`: the fold then starts from the
         beginning.
+        """
+
+    def base(self, partition: int) -> Snapshot | None:
+        """Return what the records that were dropped came to, None if none were.
+
+        Raises:
+            CorruptJournal: it is damaged; nothing else has what was in those records.
+        """
+
+    def rebase(self, base: Snapshot, trimmed: Trimmed, undone: int) -> None:
+        """Store a base, and a record that says so: what is up to its position may then be dropped.
+
+        All or nothing. :meth:`Log.drop` then drops the records.
+
+        Args:
+            base: all its pieces are given; its position is at the end of a link.
+            trimmed: the record.
+            undone: how many records of the partition undo others, as far as the base knows.
+
+        Raises:
+            HistoryUndone: there are more by now; make the base anew.
+            InvalidInput: it is behind the base that is stored, or not behind the snapshot's links.
         """
 
 

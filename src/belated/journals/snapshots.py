@@ -12,7 +12,13 @@ from hashlib import blake2b
 
 import msgspec
 
-from belated.exceptions import InvalidInput, SnapshotConflict, SnapshotWarning
+from belated.exceptions import (
+    CorruptJournal,
+    HistoryUndone,
+    InvalidInput,
+    SnapshotConflict,
+    SnapshotWarning,
+)
 
 
 class Snapshot(msgspec.Struct, frozen=True):
@@ -113,6 +119,36 @@ def damage(
     if snapshot.position > end:
         return f"it is of position {snapshot.position}, and the journal ends at {end}"
     return None
+
+
+def check_base(base: Snapshot, known: int, *, before: int, saved: int | None, undone: int) -> None:
+    """Refuse a base that would lose something.
+
+    Args:
+        base: about to be stored.
+        known: how many records that undo others it knows.
+        before: the position of the one that is stored, 0 if there is none.
+        saved: the position of the snapshot of its partition, None if there is none.
+        undone: how many records of the partition undo others by now.
+    """
+    if undone != known:
+        raise HistoryUndone(base.partition, base.position)
+    if base.kept or base.position <= before:
+        message = f"a base of position {base.position} cannot take the place of one of {before}"
+        raise InvalidInput(f"{message}: give all its pieces, of a later position", base.position)
+    if saved is None or saved <= base.position:
+        message = (
+            f"partition {base.partition} cannot be trimmed up to {base.position}: its snapshot is "
+            f"of {'none' if saved is None else saved}, and records are dropped only if both a base "
+            "and a later snapshot hold what they came to; save a snapshot first"
+        )
+        raise InvalidInput(message, base.position)
+
+
+def damaged_base(partition: int, place: str, reason: str) -> CorruptJournal:
+    """What to say where records were dropped, and what they came to is damaged."""
+    message = f"the base of partition {partition} in {place} is damaged: {reason}"
+    return CorruptJournal(f"{message}. The records it was made of were trimmed: restore a backup")
 
 
 def warn_discarded(partition: int, reason: str) -> None:

@@ -9,11 +9,13 @@ from belated.events import Overwritten, Record, digest_of, read_event
 from belated.exceptions import (
     CorruptEvent,
     CorruptJournal,
+    HistoryTrimmed,
     InvalidInput,
     JournalError,
     JournalMismatch,
 )
 from belated.journals.indexed import IndexedJournal
+from belated.journals.log import Tail
 from belated.journals.snapshots import Snapshot
 
 
@@ -37,6 +39,7 @@ class StoredJournal(IndexedJournal):
             rows: position, stamp, whether the checksum is right, digest and bytes of each.
 
         Raises:
+            HistoryTrimmed: records were dropped.
             CorruptJournal: records are missing.
             CorruptEvent: a record was changed after it was written.
         """
@@ -45,6 +48,9 @@ class StoredJournal(IndexedJournal):
             rows, start=after + 1
         ):
             if position != expected:
+                start = self.start(partition).position
+                if expected <= start:
+                    raise HistoryTrimmed(partition, start)
                 where = self._where(partition, expected)
                 raise CorruptJournal(f"{where} is missing: restore a backup")
             if not intact or (self.checks_digests and not _is_of(digest, data)):
@@ -56,6 +62,10 @@ class StoredJournal(IndexedJournal):
                 raise CorruptEvent(f"{self._where(partition, expected)}: {error}") from None
             records.append(Record(partition, position, recorded, event, digest))
         return records
+
+    def start(self, partition: int) -> Tail:
+        """Return the last record that was dropped; see :meth:`Log.start`."""
+        raise NotImplementedError
 
     def _where(self, partition: int, position: int) -> str:
         return (

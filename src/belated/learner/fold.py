@@ -12,10 +12,12 @@ from hashlib import blake2b
 import numpy as np
 
 from belated.events import Erased, ModeChanged, Record
-from belated.exceptions import BelatedError, HistoryChanged
+from belated.exceptions import BelatedError, HistoryChanged, InvalidInput, JournalMismatch
 from belated.ids import key_of, partition_of
 from belated.journals import Journal, Snapshot, UniqueLog
+from belated.journals.arrivals import as_datetime
 from belated.journals.chain import Chain, Head
+from belated.journals.log import EMPTY
 from belated.journals.snapshots import warn_discarded
 from belated.kernels import Kernels
 from belated.learner.adapter import LearnerAdapter
@@ -103,7 +105,7 @@ class Fold:
             for adapter in self.adapters
         ]
         self.positions = [0] * partitions
-        self.chains = [Chain() for _ in range(partitions)]
+        self.chains = [Chain(tuning.link) for _ in range(partitions)]
         self.version = 0
         self.mode = "learn"
         self.frozen = None
@@ -114,8 +116,19 @@ class Fold:
         """The model, up to date."""
         return self.learner.model
 
-    def know_undone(self, journal: UniqueLog) -> None:
-        """Read what was undone in a journal; in a new fold only."""
+    def begin(self, journal: Journal) -> None:
+        """Know what was undone, and begin behind what was trimmed; in a new fold only.
+
+        Raises:
+            InvalidInput: the fold is to end before that.
+            JournalMismatch: what was trimmed had been learned with other settings.
+        """
+        self._know_undone(journal)
+        with self.learner.bulk():
+            for partition in range(self._partitions):
+                self._load_base(journal, partition)
+
+    def _know_undone(self, journal: UniqueLog) -> None:
         for partition, ledger in enumerate(self.ledgers):
             records = journal.undone(partition)
             if self.until is not None:  # what was erased since is gone from every past
@@ -130,7 +143,7 @@ class Fold:
         """Fold one record; returns what it meant.
 
         Raises:
-            HistoryUndone: it undoes what was folded; begin anew with :meth:`know_undone`.
+            HistoryUndone: it undoes what was folded; begin anew with :meth:`begin`.
         """
         status = self.ledgers[record.partition].fold(record)
         self.positions[record.partition] = record.position
@@ -178,7 +191,7 @@ class Fold:
         """
         last = self.chains[partition].last
         if last is None:
-            page = journal.read(partition, 0, limit)
+            page = journal.read(partition, self.positions[partition], limit)
         else:
             page = journal.read(partition, last.position - 1, limit + 1)
             if not page or not _same(page[0], last):
@@ -296,14 +309,8 @@ class Fold:
         """
         for partition in range(self._partitions):
             self.read(journal, partition, 0)
-        for partition, (ledger, adapter) in enumerate(
-            zip(self.ledgers, self.adapters, strict=True)
-        ):
-            pieces = pack(ledger) | adapter.pack() | {_CHAIN: self.chains[partition].pack()}
-            if partition == 0:  # where the events are that change the mode
-                pieces[_MODE] = self.mode.encode()
-                if self.frozen is not None:
-                    pieces[_FROZEN] = self.frozen.write()
+        for partition in range(self._partitions):
+            pieces = self._pieces(partition)
             lasting = frozenset(name for name in pieces if _lasting(name))
             kept = frozenset() if whole else lasting & self._saved[partition]
             given = {name: data for name, data in pieces.items() if name not in kept}
@@ -313,33 +320,76 @@ class Fold:
             )
             self._saved[partition] = lasting
 
+    def base(self, partition: int) -> Snapshot:
+        """Return all that a partition has come to: what stands for its records once they are gone.
+
+        What is undone later cannot be in it: so it is of use whatever that is.
+        """
+        pieces = self._pieces(partition)
+        return Snapshot(partition, self.positions[partition], self.fingerprint, pieces)
+
+    def _pieces(self, partition: int) -> dict[str, bytes]:
+        pieces = pack(self.ledgers[partition]) | self.adapters[partition].pack()
+        pieces[_CHAIN] = self.chains[partition].pack()
+        if partition == 0:  # where the events are that change the mode
+            pieces[_MODE] = self.mode.encode()
+            if self.frozen is not None:
+                pieces[_FROZEN] = self.frozen.write()
+        return pieces
+
     def load(self, journal: Journal) -> None:
         """Start from the snapshots of a journal, where it has some of use; in a new fold only.
 
         One of another history than the journal now has is of none: it is passed over with a
         :class:`SnapshotWarning`.
         """
-        self.know_undone(journal)
-        found = [journal.load(partition) for partition in range(journal.partitions)]
-        mine = [
-            one
-            for one in found
-            if one is not None and one.fingerprint == self.snapshot_fingerprint(one.partition)
-        ]
-        if mine:
-            with self.learner.bulk():
-                for snapshot in mine:
-                    self._load(journal, snapshot)
+        self._know_undone(journal)
+        with self.learner.bulk():
+            for partition in range(journal.partitions):
+                if not self._load_snapshot(journal, partition):
+                    self._load_base(journal, partition)
 
-    def _load(self, journal: Journal, snapshot: Snapshot) -> None:
-        partition, position = snapshot.partition, snapshot.position
-        chain = Chain.resume(snapshot.pieces[_CHAIN], journal, partition, position)
+    def _load_snapshot(self, journal: Journal, partition: int) -> bool:
+        """Begin with a snapshot; returns whether there is one of use."""
+        snapshot, link = journal.load(partition), self.tuning.link
+        if snapshot is None or snapshot.fingerprint != self.snapshot_fingerprint(partition):
+            return False
+        position = snapshot.position
+        chain = Chain.resume(snapshot.pieces[_CHAIN], journal, partition, position, link)
         if chain is None:
             reason = (
                 f"the journal holds other records up to position {position} than it was made of"
             )
             warn_discarded(partition, reason)
+            return False
+        self._unpack(snapshot, chain)
+        self._saved[partition] = frozenset(name for name in snapshot.pieces if _lasting(name))
+        return True
+
+    def _load_base(self, journal: Journal, partition: int) -> None:
+        """Begin with what the records that were trimmed came to, if any were."""
+        start = journal.start(partition)
+        if start == EMPTY:
             return
+        if self.until is not None and self.until < start.stamp:
+            message = (
+                f"the records of partition {partition} up to {as_datetime(start.stamp)} were "
+                "trimmed: nothing before that can be seen any more"
+            )
+            raise InvalidInput(message, self.until)
+        base = journal.base(partition)
+        assert base is not None
+        if base.fingerprint != self.fingerprint:
+            message = (
+                f"the records of partition {partition} up to {as_datetime(start.stamp)} were "
+                "trimmed, and what they came to was learned with another window, default, "
+                "retention, reduction or family: open the bandit with those"
+            )
+            raise JournalMismatch(message)
+        self._unpack(base, Chain.behind(base.pieces[_CHAIN], base.position, self.tuning.link))
+
+    def _unpack(self, snapshot: Snapshot, chain: Chain) -> None:
+        partition = snapshot.partition
         ledger, adapter = self.ledgers[partition], self.adapters[partition]
         try:
             unpack(ledger, snapshot.pieces)
@@ -352,10 +402,9 @@ class Fold:
             self.mode = snapshot.pieces[_MODE].decode()
         if _FROZEN in snapshot.pieces:
             self.frozen = PublishedModel.read(snapshot.pieces[_FROZEN])
-        self.positions[partition] = position
+        self.positions[partition] = snapshot.position
         self.chains[partition] = chain
         self.version += sum(ledger.counters.values())
-        self._saved[partition] = frozenset(name for name in snapshot.pieces if _lasting(name))
 
 
 def _same(one: Record, other: Record) -> bool:

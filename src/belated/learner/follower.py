@@ -11,6 +11,7 @@ from typing import Protocol
 from belated.events import Decision, Event, Record, Settled
 from belated.exceptions import (
     HistoryChanged,
+    HistoryTrimmed,
     HistoryUndone,
     HistoryWarning,
     JournalError,
@@ -203,13 +204,13 @@ class Follower:
 
     def _start_anew(self, error: HistoryChanged) -> None:
         """What was folded is no longer what the journal holds: begin with what it holds now."""
-        if not isinstance(error, HistoryUndone):
+        if not isinstance(error, HistoryTrimmed | HistoryUndone):
             message = f"{error}. What this bandit has learned is discarded, and learned anew"
             warnings.warn(message, HistoryWarning, stacklevel=5)
         self.fold.clear()
         if self._holder.holds:  # to be let go they must be met again: no snapshot may pass them
             self._holder.count_again()
-            self.fold.know_undone(self.journal)
+            self.fold.begin(self.journal)
         else:
             self.fold.load(self.journal)
 

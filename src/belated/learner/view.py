@@ -92,7 +92,10 @@ class FoldView:
                     self._follower.catch_up()
 
     def entry(self, id: str) -> DecisionStatus:
-        """All that is known of one decision."""
+        """All that is known of one decision.
+
+        Of one whose record was trimmed, what it has come to is known, and not what it was.
+        """
         check_id(id)
         with self._lock:
             self._read_new()
@@ -108,9 +111,11 @@ class FoldView:
         data = self.journal.requests(partition, [status.position]).get(status.position)
         return None if data is None else KeptRequest.read(data)
 
-    def _decision(self, status: DecisionStatus) -> Decision:
-        """A decision that is remembered, as it was made."""
+    def _decision(self, status: DecisionStatus) -> Decision | None:
+        """A decision that is remembered, as it was made; None if its record was trimmed."""
         partition = partition_of(key_of(status.id), self.journal.partitions)
+        if status.position <= self.journal.start(partition).position:
+            return None
         record = self.journal.read(partition, status.position - 1, 1)[0]
         assert isinstance(record.event, Decision)
         return record.event

@@ -58,11 +58,12 @@ class Comparison:
                 self._break(error)
             # After the snapshots were loaded: none of them is beyond these ends.
             self.ends = ends_of(journal)
-            self.whole.know_undone(journal)
+            self.whole.begin(journal)
             if (now := _undoing(journal)) == known:
                 break
             known = now  # something was undone meanwhile, and both must know the same
             self.short.clear()
+            self.whole.clear()
         self._sort_out(bandit)
 
     def _sort_out(self, bandit: StoredBandit) -> None:

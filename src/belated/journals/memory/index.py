@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from typing import get_args
+
 from belated.events import Record
 from belated.journals.lookups import Subject, key_in, subject_of
+
+#: What is found for ever: the acts of operators, and what the bandit is.
+_KEPT = frozenset(get_args(Subject)) - {"settled"}
 
 
 class MemoryIndex:
@@ -13,7 +18,7 @@ class MemoryIndex:
     never looks anything up never pays.
 
     Args:
-        streams: the records of each partition, which only grow.
+        streams: the records of each partition.
     """
 
     def __init__(self, streams: list[list[Record]]) -> None:
@@ -29,6 +34,19 @@ class MemoryIndex:
             self._found.setdefault(place, []).append(record)
             self._indexed[partition] += 1
         return self._found.get((partition, whose), [])
+
+    def drop(self, partition: int, count: int) -> None:
+        """Forget the first records of a partition that have an id, or settled it."""
+        self.of(partition, "settled")  # all of them are indexed now
+        for record in self._streams[partition][:count]:
+            place = partition, key_in(record.event) or subject_of(record.event)
+            if place[1] in _KEPT:
+                continue
+            found = self._found[place]
+            del found[0]
+            if not found:
+                del self._found[place]
+        self._indexed[partition] -= count
 
     def replace(self, record: Record) -> None:
         """Put a record in place of the one at its position, under the same key."""

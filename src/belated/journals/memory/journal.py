@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import threading
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Collection, Iterable, Sequence
 from operator import attrgetter
 from typing import NamedTuple, Self
 
 import msgspec
 
-from belated.events import Event, Overwritten, Record
-from belated.exceptions import JournalClosed, OwnerFenced
+from belated.events import Event, Overwritten, Record, Trimmed
+from belated.exceptions import HistoryTrimmed, JournalClosed, OwnerFenced
 from belated.ids import check_id, check_partitions, key_of, partition_of
 from belated.journals.arrivals import (
-    EMPTY,
     Clock,
-    Tail,
     arrange,
     arrange_imported,
     check_partition,
@@ -26,15 +24,17 @@ from belated.journals.arrivals import (
     stamps_for,
 )
 from belated.journals.indexed import IndexedJournal
-from belated.journals.log import Appended, Requests
+from belated.journals.log import EMPTY, Appended, Requests, Tail
 from belated.journals.lookups import Subject, append_first, key_in, of_kept
 from belated.journals.memory.index import MemoryIndex
 from belated.journals.snapshots import (
     Snapshot,
+    check_base,
     check_kept,
     check_position,
     checksums_of,
     damage,
+    damaged_base,
     seal,
     warn_discarded,
 )
@@ -60,6 +60,10 @@ class Facts:
         self.requests: dict[tuple[int, int], bytes] = {}  # by partition and position
         self.identity: dict[str, str] | None = None
         self.snapshots: dict[int, _Stored] = {}
+        self.bases: dict[int, _Stored] = {}
+        # By partition: what may be dropped, and how many records were.
+        self.starts = [EMPTY] * partitions
+        self.dropped = [0] * partitions
         self.epochs = [0] * partitions
         # Held to change anything. Reading needs no lock: a stream changes by whole records.
         self.lock = threading.RLock()
@@ -116,7 +120,7 @@ class MemoryJournal(IndexedJournal):
                 now = self._clock()
                 if stream and (last := stream[-1].recorded) > now:
                     now = last
-                position = len(stream) + 1
+                position = self._facts.dropped[partition] + len(stream) + 1
                 if requests:
                     check_requests(events, requests)
                     self._facts.requests[partition, position] = requests[0]
@@ -161,7 +165,29 @@ class MemoryJournal(IndexedJournal):
         """Return the records beyond a position; see :meth:`Log.read`."""
         self._check_open()
         check_range(partition, after, limit, self._partitions)
-        return self._streams[partition][after : after + limit]
+        first = after - self._facts.dropped[partition]
+        if first < 0:
+            raise HistoryTrimmed(partition, self._facts.starts[partition].position)
+        return self._streams[partition][first : first + limit]
+
+    def start(self, partition: int) -> Tail:
+        """Return the last record that was dropped; see :meth:`Log.start`."""
+        self._check_open()
+        check_partition(partition, self._partitions)
+        return self._facts.starts[partition]
+
+    def drop(self, partition: int, limit: int) -> int:
+        """Drop some of the records up to the start; see :meth:`Log.drop`."""
+        start = self.start(partition).position
+        with self._lock:
+            stream = self._streams[partition]
+            count = min(limit, bisect_right(stream, start, key=attrgetter("position")))
+            self._facts.index.drop(partition, count)
+            for record in stream[:count]:
+                self._facts.requests.pop((partition, record.position), None)
+            del stream[:count]
+            self._facts.dropped[partition] += count
+        return count
 
     def records_of(self, ids: Sequence[str]) -> list[Record]:
         """Return all records of these ids, by partition and position."""
@@ -273,6 +299,37 @@ class MemoryJournal(IndexedJournal):
         self._known[partition] = stored.checksums
         return msgspec.structs.replace(stored.snapshot, pieces=dict(stored.snapshot.pieces))
 
+    def base(self, partition: int) -> Snapshot | None:
+        """Return what the records that were dropped came to; see :meth:`Shelf.base`."""
+        self._check_open()
+        check_partition(partition, self._partitions)
+        stored = self._facts.bases.get(partition)
+        if stored is None:
+            return None
+        reason = damage(*stored, self.end(partition))
+        if reason is not None:
+            raise damaged_base(partition, "memory", reason)
+        return stored.snapshot
+
+    def rebase(self, base: Snapshot, trimmed: Trimmed, undone: int) -> None:
+        """Store a base, and a record that says so; see :meth:`Shelf.rebase`."""
+        partition = base.partition
+        with self._lock:
+            self._check_open()
+            stored = self._snapshots.get(partition)
+            saved = None if stored is None else stored.snapshot.position
+            check_base(
+                base,
+                undone,
+                before=self._facts.starts[partition].position,
+                saved=saved,
+                undone=len(self.undone(partition)),
+            )
+            self.append([trimmed])
+            checksums = checksums_of(base, {})
+            self._facts.bases[partition] = _Stored(base, checksums, seal(base, checksums))
+            self._facts.starts[partition] = Tail(base.position, trimmed.recorded)
+
     def close(self) -> None:
         """Let go of everything; any later call raises :class:`JournalClosed`."""
         self._share(Facts(self._partitions), closed=True)
@@ -303,7 +360,7 @@ class MemoryJournal(IndexedJournal):
         check_partition(partition, self._partitions)
         stream = self._streams[partition]
         if not stream:
-            return EMPTY
+            return self._facts.starts[partition]
         last = stream[-1]
         return Tail(last.position, last.recorded)
 

@@ -6,6 +6,7 @@ import json
 import os
 from typing import TYPE_CHECKING
 
+from belated.events import Trimmed
 from belated.exceptions import OwnerFenced
 from belated.ids import check_id, check_partitions
 from belated.journals.arrivals import (
@@ -13,14 +14,17 @@ from belated.journals.arrivals import (
     check_partition,
 )
 from belated.journals.postgres import open_session
+from belated.journals.postgres.arrivals import MARKS, beyond
 from belated.journals.postgres.log import PostgresLog
 from belated.journals.postgres.queries import migrations
 from belated.journals.snapshots import (
     Snapshot,
+    check_base,
     check_kept,
     check_position,
     checksums_of,
     damage,
+    damaged_base,
     seal,
     warn_discarded,
 )
@@ -170,6 +174,45 @@ class PostgresJournal(PostgresLog):
         self._session.transact(work)
         warn_discarded(partition, reason)
         return None
+
+    def base(self, partition: int) -> Snapshot | None:
+        """Return what the records that were dropped came to; see :meth:`Shelf.base`."""
+        check_partition(partition, self._partitions)
+        rows = self._session.run_query("base", **self._whose(partition))
+        if not rows:
+            return None
+        base, checksums, sealed = as_stored(partition, rows)
+        if (reason := damage(base, checksums, sealed, end=rows[0][-1])) is not None:
+            raise damaged_base(partition, self._place, reason)
+        return base
+
+    def rebase(self, base: Snapshot, trimmed: Trimmed, undone: int) -> None:
+        """Store a base, and a record that says so; see :meth:`Shelf.rebase`."""
+        partition = base.partition
+        check_partition(partition, self._partitions)
+        checksums, whose = checksums_of(base, {}), self._whose(partition)
+        place = {**whose, "position": base.position}
+        for name, data in base.pieces.items():  # no lock is held: what takes its place is one row
+            self._session.run_query(
+                "add_base_piece", **place, name=name, checksum=checksums[name], data=data
+            )
+        arrivals = self._arrivals([trimmed])
+        acts = MARKS["undone"]
+
+        def work(talk: Talk) -> None:
+            talk.run_query("lock", bandit=self._number, partitions=[partition])
+            ((_, saved),) = talk.run_query("lock_snapshot", **whose)
+            start = talk.run_query("start", **whose)
+            ((count,),) = talk.run_query("undone", **whose, least=acts, beyond=beyond(acts))
+            check_base(base, undone, before=start[0][0] if start else 0, saved=saved, undone=count)
+            talk.run_query("append", **arrivals.values)
+            talk.run_query(
+                "rebase", **place, recorded=trimmed.recorded, fingerprint=base.fingerprint,
+                seal=seal(base, checksums),
+            )  # fmt: skip
+
+        self._session.transact(work)
+        self._session.run_query("drop_base_pieces", **place)
 
     def close(self) -> None:
         """Close the connection; any later call raises :class:`JournalClosed`."""

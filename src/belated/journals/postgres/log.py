@@ -8,16 +8,14 @@ from typing import TYPE_CHECKING, Any
 from belated.events import Event, Overwritten, Record, Settled, encode
 from belated.ids import key_of, partition_of
 from belated.journals.arrivals import (
-    EMPTY,
     Clock,
-    Tail,
     arrange_imported,
     check_partition,
     check_range,
     route,
     stamps_for,
 )
-from belated.journals.log import Appended, Requests
+from belated.journals.log import EMPTY, Appended, Requests, Tail
 from belated.journals.lookups import LAST_SETTLEMENTS, Subject, append_first, key_in, of_kept
 from belated.journals.postgres.arrays import pack_bytes, pack_integers, unpack_bigints
 from belated.journals.postgres.arrivals import (
@@ -262,6 +260,20 @@ class PostgresLog(StoredJournal):
     def last_stamp(self, partition: int) -> int:
         """The stamp of the last record, 0 if there is none."""
         return self._tail(partition, self._session).stamp
+
+    def start(self, partition: int) -> Tail:
+        """Return the last record that was dropped; see :meth:`Log.start`."""
+        check_partition(partition, self._partitions)
+        rows = self._session.run_query("start", **self._whose(partition))
+        return Tail(*rows[0]) if rows else EMPTY
+
+    def drop(self, partition: int, limit: int) -> int:
+        """Drop some of the records up to the start; see :meth:`Log.drop`."""
+        start = self.start(partition).position
+        whose = {**self._whose(partition), "start": start, "limit": limit}
+        kept = {"least": MARKS["mode"], "beyond": beyond(MARKS["other"])}
+        ((count,),) = self._session.run_query("drop", **whose, **kept)
+        return int(count)
 
     def now(self) -> int:
         """The time of the server's clock, which stamps records, in microseconds since 1970."""

@@ -1,6 +1,7 @@
 """What a role of PostgreSQL must be allowed to do, by the process that connects with it.
 
-Nobody changes or removes a record: a role that may not cannot be made to.
+No process of a service changes or removes a record: a role that may not cannot be made to. It takes
+a maintainer to trim a journal or to overwrite what was erased.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from collections.abc import Collection, Mapping
 from typing import Literal, get_args
 
 #: Kinds of process. A program that holds a bandit decides and learns.
-Role = Literal["decider", "learner", "operator"]
+Role = Literal["decider", "learner", "operator", "maintainer"]
 ROLES: tuple[Role, ...] = get_args(Role)
 
 #: UPDATE on a partition is what it takes to lock it: the rows are never changed.
@@ -31,9 +32,17 @@ _RIGHTS: Mapping[Role, Mapping[str, tuple[str, ...]]] = {
         "model": ("INSERT", "UPDATE"),
     },
     "operator": {**_APPENDS, "key": ("INSERT", "UPDATE")},
+    "maintainer": {
+        **_APPENDS,
+        "record": ("INSERT", "UPDATE", "DELETE"),
+        "request": ("INSERT", "DELETE"),
+        "snapshot": ("INSERT", "UPDATE"),
+        "base": ("INSERT", "UPDATE"),
+        "base_piece": ("INSERT", "UPDATE", "DELETE"),
+    },
 }
-_READ = ("bandit", "key", "leader", "migration", "model", "partition", "piece", "record",
-         "request", "snapshot")  # fmt: skip
+_READ = ("bandit", "base", "base_piece", "key", "leader", "migration", "model", "partition",
+         "piece", "record", "request", "snapshot")  # fmt: skip
 
 
 def rights_of(roles: Collection[Role]) -> list[tuple[str, str]]:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import suppress
 from typing import TypeVar
 
-from belated.events import Configured, Decision, Event, ModeChanged, Record, encode
+from belated.events import Configured, Decision, Event, ModeChanged, Record, Trimmed, encode
 from belated.exceptions import (
     BelatedError,
     JournalClosed,
@@ -19,7 +19,7 @@ from belated.exceptions import (
 )
 from belated.journals.arrivals import Clock, check_range, check_requests, route, stamps_for
 from belated.journals.journal import Journal
-from belated.journals.log import Appended, Requests
+from belated.journals.log import Appended, Requests, Tail
 from belated.journals.named import NamedJournal
 from belated.journals.snapshots import Snapshot
 from belated.journals.spool.delivery import Delivered, deliver
@@ -292,6 +292,22 @@ class SpoolJournal(NamedJournal):
     def load(self, partition: int) -> Snapshot | None:
         """The stored snapshot, None if there is none; see :meth:`Shelf.load`."""
         return self._ask(lambda: self._journal.load(partition), patient=True)
+
+    def start(self, partition: int) -> Tail:
+        """Return the last record that was dropped; see :meth:`Log.start`."""
+        return self._ask(lambda: self._journal.start(partition), patient=True)
+
+    def drop(self, partition: int, limit: int) -> int:
+        """Drop some of the records up to the start; see :meth:`Log.drop`."""
+        return self._ask(lambda: self._journal.drop(partition, limit), patient=True)
+
+    def base(self, partition: int) -> Snapshot | None:
+        """Return what the records that were dropped came to; see :meth:`Shelf.base`."""
+        return self._ask(lambda: self._journal.base(partition), patient=True)
+
+    def rebase(self, base: Snapshot, trimmed: Trimmed, undone: int) -> None:
+        """Store a base, and a record that says so; see :meth:`Shelf.rebase`."""
+        self._ask(lambda: self._journal.rebase(base, trimmed, undone), patient=True)
 
     def close(self) -> None:
         """Hand over what waits, for some seconds, unless the journal is away; close both."""

@@ -6,26 +6,28 @@ import json
 import os
 import sqlite3
 
+from belated.events import Trimmed
 from belated.exceptions import JournalError, OwnerFenced
 from belated.ids import check_id, check_partitions
 from belated.journals.arrivals import (
     Clock,
     check_partition,
 )
+from belated.journals.log import EMPTY
 from belated.journals.snapshots import (
     Snapshot,
+    check_base,
     check_kept,
     check_position,
     checksums_of,
     damage,
+    damaged_base,
     seal,
     warn_discarded,
 )
 from belated.journals.sqlite.file import SQLiteFile
 from belated.journals.sqlite.log import SQLiteLog
-from belated.journals.sqlite.rows import (
-    BANDITS,
-)
+from belated.journals.sqlite.rows import BANDITS, MARKS
 from belated.journals.steady_clock import system_clock
 from belated.journals.stored import as_stored, check_wanted
 
@@ -186,6 +188,63 @@ class SQLiteJournal(SQLiteLog):
                 connection.execute("DELETE FROM piece WHERE bandit = ? AND partition = ?", whose)
         warn_discarded(partition, reason)
         return None
+
+    def base(self, partition: int) -> Snapshot | None:
+        """Return what the records that were dropped came to; see :meth:`Shelf.base`."""
+        check_partition(partition, self._partitions)
+        with self._file.reading() as connection:
+            rows = connection.execute(
+                "SELECT position, fingerprint, seal, name, checksum, CAST(data AS BLOB) "
+                "FROM base JOIN base_piece USING (bandit, partition, position) "
+                "WHERE bandit = ? AND partition = ?",
+                (self._number, partition),
+            ).fetchall()
+            start, end = self._start(connection, partition), self._tail(connection, partition)
+        if start == EMPTY:
+            return None
+        if not rows:
+            raise damaged_base(partition, self._place, "its pieces are gone")
+        base, checksums, sealed = as_stored(partition, rows)
+        if (reason := damage(base, checksums, sealed, end.position)) is not None:
+            raise damaged_base(partition, self._place, reason)
+        return base
+
+    def rebase(self, base: Snapshot, trimmed: Trimmed, undone: int) -> None:
+        """Store a base, and a record that says so; see :meth:`Shelf.rebase`."""
+        partition, position = base.partition, base.position
+        check_partition(partition, self._partitions)
+        checksums, whose = checksums_of(base, {}), (self._number, partition)
+        arrivals = self._arrivals([trimmed])
+        # One at a time, so that appends come in between: what takes its place is one row.
+        for name, data in base.pieces.items():
+            with self._file.writing(len(data)) as connection:
+                connection.execute(
+                    "REPLACE INTO base_piece (bandit, partition, position, name, checksum, data) "
+                    "VALUES (?, ?, ?, ?, ?, ?)",
+                    (*whose, position, name, checksums[name], data),
+                )
+        with self._file.writing() as connection:
+            saved = connection.execute(
+                "SELECT position FROM snapshot WHERE bandit = ? AND partition = ?", whose
+            ).fetchone()
+            check_base(
+                base,
+                undone,
+                before=self._start(connection, partition).position,
+                saved=None if saved is None else saved[0],
+                undone=len(self._marked(connection, partition, MARKS["undone"])),
+            )
+            self._append(connection, arrivals)
+            connection.execute(
+                "REPLACE INTO base (bandit, partition, position, recorded, fingerprint, seal) "
+                "VALUES (?, ?, ?, ?, ?, ?)",
+                (*whose, position, trimmed.recorded, base.fingerprint, seal(base, checksums)),
+            )
+        with self._file.writing() as connection:
+            connection.execute(
+                "DELETE FROM base_piece WHERE bandit = ? AND partition = ? AND position <> ?",
+                (*whose, position),
+            )
 
     def _epoch(self, connection: sqlite3.Connection, partition: int) -> int:
         row = connection.execute(

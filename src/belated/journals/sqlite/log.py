@@ -8,9 +8,7 @@ from collections.abc import Collection, Iterable, Sequence
 from belated.events import Event, Overwritten, Record, digest_of, encode
 from belated.ids import key_of, partition_of
 from belated.journals.arrivals import (
-    EMPTY,
     Clock,
-    Tail,
     arrange,
     arrange_imported,
     check_partition,
@@ -19,11 +17,12 @@ from belated.journals.arrivals import (
     route,
     stamps_for,
 )
-from belated.journals.log import Appended, Requests
+from belated.journals.log import EMPTY, Appended, Requests, Tail
 from belated.journals.lookups import Subject, append_first, key_in, of_kept
 from belated.journals.sqlite.end import LastRecord
 from belated.journals.sqlite.file import SQLiteFile
 from belated.journals.sqlite.rows import (
+    KEPT,
     MARKS,
     POSITIONS,
     check_of,
@@ -169,6 +168,35 @@ class SQLiteLog(StoredJournal):
         check_partition(partition, self._partitions)
         with self._file.reading() as connection:
             return self._tail(connection, partition).stamp
+
+    def start(self, partition: int) -> Tail:
+        """Return the last record that was dropped; see :meth:`Log.start`."""
+        check_partition(partition, self._partitions)
+        with self._file.reading() as connection:
+            return self._start(connection, partition)
+
+    def _start(self, connection: sqlite3.Connection, partition: int) -> Tail:
+        row = connection.execute(
+            "SELECT position, recorded FROM base WHERE bandit = ? AND partition = ?",
+            (self._number, partition),
+        ).fetchone()
+        return EMPTY if row is None else Tail(*row)
+
+    def drop(self, partition: int, limit: int) -> int:
+        """Drop some of the records up to the start; see :meth:`Log.drop`."""
+        check_partition(partition, self._partitions)
+        base = place_of(self._number, partition, 0)
+        with self._file.writing() as connection:
+            last = base + self._start(connection, partition).position
+            marks = ", ".join(map(str, KEPT))
+            places = connection.execute(
+                f"SELECT place FROM record WHERE place > ? AND place <= ? AND mark NOT IN ({marks})"
+                " ORDER BY place LIMIT ?",
+                (base, last, limit),
+            ).fetchall()
+            connection.executemany("DELETE FROM record WHERE place = ?", places)
+            connection.executemany("DELETE FROM request WHERE place = ?", places)
+        return len(places)
 
     def now(self) -> int:
         """Return the time of the clock that stamps records, in microseconds since 1970."""

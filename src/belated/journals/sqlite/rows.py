@@ -17,6 +17,8 @@ MARKS: dict[Subject, int] = {
     "settled": -1, "mode": -2, "configured": -4, "undone": -5, "other": -6,
 }  # fmt: skip
 _UNREAD = -3
+#: Marks of what stays when records are dropped: the acts of operators, and what the bandit is.
+KEPT = tuple(mark for subject, mark in MARKS.items() if subject != "settled")
 
 
 def place_of(bandit: int, partition: int, position: int) -> int:

@@ -65,6 +65,28 @@ CREATE TABLE piece (
     PRIMARY KEY (bandit, partition, name)
 );
 
+-- What the records that were dropped came to: a snapshot that nothing can replace but a later one.
+-- The pieces of a new one are written before it takes the place of the old.
+CREATE TABLE base (
+    bandit      INTEGER NOT NULL REFERENCES bandit,
+    partition   INTEGER NOT NULL,
+    position    INTEGER NOT NULL, -- of the last record that may be dropped
+    recorded    INTEGER NOT NULL, -- its stamp
+    fingerprint TEXT NOT NULL,
+    seal        BLOB NOT NULL,
+    PRIMARY KEY (bandit, partition)
+);
+
+CREATE TABLE base_piece (
+    bandit    INTEGER NOT NULL,
+    partition INTEGER NOT NULL,
+    position  INTEGER NOT NULL,
+    name      TEXT NOT NULL,
+    checksum  BLOB NOT NULL,
+    data      BLOB NOT NULL,
+    PRIMARY KEY (bandit, partition, position, name)
+);
+
 -- For a service: who learns a bandit, and the model that the last one published.
 -- The epoch counts holders of the lease, and fences those of before.
 CREATE TABLE leader (

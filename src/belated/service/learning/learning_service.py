@@ -17,6 +17,7 @@ from belated.events import Record, Reward, Settled
 from belated.exceptions import (
     CorruptJournal,
     HistoryChanged,
+    HistoryTrimmed,
     HistoryUndone,
     JournalError,
     OwnerFenced,
@@ -205,6 +206,8 @@ class LearningService:
         extra = {"bandit": self.journal.bandit, **where}
         if isinstance(error, HistoryUndone):
             log.warning("records were undone: the journal is folded anew", extra=extra)
+        elif isinstance(error, HistoryTrimmed):
+            log.warning("the journal was trimmed while it was read: it is read anew", extra=extra)
         else:
             self.history_changes += 1
             log.error("history changed: %s", error, extra=extra)

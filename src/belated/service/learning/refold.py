@@ -1,21 +1,22 @@
 """A second fold of the journal, slowly and from its start: what is live must equal it (law H).
 
-It goes through one partition after the other, a slice of records at a time, and holds the entries
-of one partition only. When it has come as far as the learner, chains and entries are compared. So
-also an old record that was changed under a running learner is found, sooner or later: a journal
-that grows faster than the slices is never read to its end.
+It begins behind what was trimmed, goes through one partition after the other, a slice of records at
+a time, and holds the entries of one partition only. When it has come as far as the learner, chains
+and entries are compared. So also an old record that was changed under a running learner is found,
+sooner or later: a journal that grows faster than the slices is never read to its end.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-from belated.exceptions import BelatedError, JournalUnavailable
+from belated.exceptions import BelatedError, HistoryTrimmed, JournalUnavailable
 from belated.journals import Journal
 from belated.journals.chain import Chain
 from belated.learner import Fold
 from belated.ledger import Ledger, NullListener
 from belated.ledger.agreement import same_entries
+from belated.ledger.packing import unpack
 
 #: Records of a slice, seconds between two slices, and seconds between two whole refolds.
 SLICE, PAUSE, REST = 256, 0.1, 3600.0
@@ -47,12 +48,15 @@ class Refold:
         """Fold one slice, if it is time to; returns what disagrees, nothing if nothing does."""
         if self._monotonic() < self._at:
             return ""
-        if self._ledger is None:
-            self._chain, self._ledger = Chain(), _empty(live, self._partition)
         try:
+            if self._ledger is None:
+                self._chain, self._ledger = self._begin(live)
             found = self._step(live, self._ledger)
         except JournalUnavailable:
             raise
+        except HistoryTrimmed:  # begin with its base
+            self._ledger = None
+            found = ""
         except BelatedError as error:  # an old record is damaged, and the learner stands beyond it
             found = str(error)
             self._next()
@@ -64,6 +68,15 @@ class Refold:
         """Begin with the first record again: the learner has."""
         self._ledger = None
         self._partition = 0
+
+    def _begin(self, live: Fold) -> tuple[Chain, Ledger]:
+        """Begin with the first record, or behind those that were trimmed."""
+        ledger, link = _empty(live, self._partition), live.tuning.link
+        base = self._journal.base(self._partition)
+        if base is None:
+            return Chain(link), ledger
+        unpack(ledger, base.pieces)
+        return Chain.behind(base.pieces["chain"], base.position, link), ledger
 
     def _step(self, live: Fold, ledger: Ledger) -> str:
         partition, chain = self._partition, self._chain

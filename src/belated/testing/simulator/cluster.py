@@ -22,7 +22,7 @@ from belated.testing.simulator.checks import (
 )
 from belated.testing.simulator.clients import Client
 from belated.testing.simulator.messages import Server, rows_of
-from belated.testing.simulator.operators import UndoingOperator
+from belated.testing.simulator.operators import TrimmingOperator, UndoingOperator
 from belated.testing.simulator.processes import Decider, Learner, Process
 from belated.testing.simulator.schedule import DAY
 from belated.testing.simulator.world import World
@@ -49,6 +49,7 @@ class Cluster:
             Client(world, f"client {n}", servers)
         BoundaryWriter(world)
         UndoingOperator(world)
+        TrimmingOperator(world)
         self._rng = world.stream("town")
         world.schedule.after(0, self._mischief)
 
@@ -82,7 +83,7 @@ class Cluster:
             world.store_clock_moved |= clock is world.clocks[0]
         if store.has_snapshot(partition) and faults.strike("snapshot damaged"):
             store.spoil(partition, draw, torn)
-        records = store.records(partition)
+        records = store.readable(partition)
         if records and faults.strike("record damaged"):
             place = partition, records[int(draw * len(records))].position
             store.veiled[place] = "damaged"

@@ -43,6 +43,8 @@ SIGHTINGS = (
     "reader stalled",
     "contested id",
     "record undone",
+    "record overwritten",
+    "record trimmed",
     "owner superseded",
     "damaged snapshot discarded",
     "fold halted at a record",

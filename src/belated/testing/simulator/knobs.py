@@ -93,6 +93,7 @@ class Knobs:
                 snapshot_every=100_000 if owned else rng.choice([1, 20, 100_000]),
                 max_unapplied=rng.choice([1, 4, 20_000]),
                 unapplied_block=rng.choice([1, 3]),
+                link=stream(seed, "link").choice([1, 4, 16]),
                 new_id=_Ids(seed),
             ),
             span=rng.choice([MINUTE, HOUR, 3 * HOUR]),

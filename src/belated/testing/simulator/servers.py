@@ -307,9 +307,10 @@ class DeciderServer(Server):
                 raise Disagreement(message)
 
     def _position(self, id: str) -> int:
-        records = self.world.store.records_of([id])
-        found = [one.position for one in records if isinstance(one.event, Decision)]
-        return min(found, default=0)
+        store = self.world.store
+        records = store.records(partition_of(key_of(id), store.partitions))
+        made = (one for one in records if isinstance(one.event, Decision) and one.event.id == id)
+        return min((one.position for one in made), default=0)
 
 
 class LearnerServer(Server):

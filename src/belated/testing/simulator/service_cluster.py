@@ -154,9 +154,9 @@ class ServiceCluster(Cluster):
         ids = {
             record.event.id
             for partition in range(world.knobs.partitions)
-            for record in world.store.records(partition)
+            for record in world.store.readable(partition)
             if isinstance(record.event, Decision)
-        }
+        } - world.store.forgotten
         bandit = self.decider_servers[0].bandit
         for id in sorted(ids):
             entry = fold.entry(id)

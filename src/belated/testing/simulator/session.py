@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 
-from belated.events import Configured, Decision, Event, ModeChanged, Record
+from belated.events import Configured, Decision, Event, ModeChanged, Record, Trimmed
 from belated.exceptions import JournalClosed, JournalUnavailable
 from belated.journals import Snapshot
 from belated.journals.arrivals import check_range, check_requests, route
-from belated.journals.log import Appended, Requests
+from belated.journals.log import Appended, Requests, Tail
 from belated.journals.lookups import append_first, of_kept
 from belated.journals.named import NamedJournal
 from belated.journals.snapshots import check_kept, checksums_of
@@ -184,6 +184,22 @@ class SimulatedJournal(NamedJournal):
         found = self._reach().load(partition)
         self._known[partition] = dict(self._store.checksums(partition))
         return found
+
+    def start(self, partition: int) -> Tail:
+        """Return the last record that was dropped; see :meth:`Log.start`."""
+        return self._reach().start(partition)
+
+    def drop(self, partition: int, limit: int) -> int:
+        """Drop some of the records up to the start; see :meth:`Log.drop`."""
+        return self._reach().drop(partition, limit)
+
+    def base(self, partition: int) -> Snapshot | None:
+        """Return what the records that were dropped came to; see :meth:`Shelf.base`."""
+        return self._reach().base(partition)
+
+    def rebase(self, base: Snapshot, trimmed: Trimmed, undone: int) -> None:
+        """Store a base, and a record that says so; see :meth:`Shelf.rebase`."""
+        self._reach().rebase(base, trimmed, undone)
 
     def close(self) -> None:
         """Any later call raises :class:`JournalClosed`; the store goes on."""

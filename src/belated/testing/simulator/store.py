@@ -12,11 +12,11 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from operator import attrgetter
 
-from belated.events import Decision, Event, Opaque, Record, encode
-from belated.exceptions import CorruptEvent, OwnerFenced
+from belated.events import Decision, Event, Opaque, Overwritten, Record, encode
+from belated.exceptions import CorruptEvent, HistoryTrimmed, OwnerFenced
 from belated.journals import MemoryJournal, Snapshot
-from belated.journals.arrivals import EMPTY, Clock, Tail, check_partition, route, stamps_for
-from belated.journals.log import Requests
+from belated.journals.arrivals import Clock, check_partition, route, stamps_for
+from belated.journals.log import EMPTY, Requests, Tail
 from belated.testing.simulator.faults import Faults
 
 _position = attrgetter("position")
@@ -56,6 +56,11 @@ class Store(MemoryJournal):
         self._unseen: list[list[Transaction]] = [[] for _ in range(partitions)]
         self._epochs = [0] * partitions
         self._spoiled: set[int] = set()
+        # What was dropped, by partition, and what was overwritten, by partition and position.
+        self._dropped: list[list[Record]] = [[] for _ in range(partitions)]
+        self._overwritten: dict[tuple[int, int], Record] = {}
+        #: Ids of decisions that can no longer be read: a decision can be made under them again.
+        self.forgotten: set[str] = set()
         #: By id, the bytes of each decision that has ever stood under it.
         self.stood: dict[str, set[bytes]] = {}
 
@@ -81,6 +86,20 @@ class Store(MemoryJournal):
         for partition, one in begun.items():
             self._unseen[partition].append(one)
         return list(begun.values())
+
+    def append(
+        self,
+        events: Sequence[Event],
+        *,
+        recorded: Sequence[int] | None = None,
+        requests: Requests | None = None,
+    ) -> list[int]:
+        """Write events that no fault befalls; see :meth:`Log.append`."""
+        begun = self.begin(events, recorded, requests)
+        for one in begun:
+            self.sync(one)
+        places = {one.partition: iter(one.positions) for one in begun}
+        return [next(places[route(event, self._partitions)]) for event in events]
 
     def sync(self, one: Transaction) -> bool:
         """Make a transaction last; False if it is gone already."""
@@ -147,7 +166,9 @@ class Store(MemoryJournal):
 
     def read(self, partition: int, after: int, limit: int) -> list[Record]:
         """Records as a process reads them: none with a damaged one, and none beyond a newer one."""
-        stream = self._streams[partition]
+        stream, dropped = self._streams[partition], self._dropped[partition]
+        if dropped and after < dropped[-1].position:
+            raise HistoryTrimmed(partition, self.start(partition).position)
         start = bisect_right(stream, after, key=_position)
         found = stream[start : start + limit]
         for n, record in enumerate(found if self.veiled else []):
@@ -161,12 +182,38 @@ class Store(MemoryJournal):
         return found
 
     def records(self, partition: int) -> list[Record]:
+        """All that was ever recorded, as it was recorded."""
+        return [
+            self._overwritten.get((partition, one.position), one)
+            for one in [*self._dropped[partition], *self._streams[partition]]
+        ]
+
+    def readable(self, partition: int) -> list[Record]:
         """All that readers would see if nothing were wrong with any record."""
         return list(self._streams[partition])
 
+    def drop(self, partition: int, limit: int) -> int:
+        """Drop records, and remember them for the checks."""
+        before = self.readable(partition)
+        count = super().drop(partition, limit)
+        self._dropped[partition] += before[:count]
+        self._forget(before[:count])
+        return count
+
+    def overwrite(self, keys: Sequence[bytes]) -> int:
+        """Overwrite events, and remember them for the checks."""
+        found = [one for one in self._of(set(keys)) if not isinstance(one.event, Overwritten)]
+        self._overwritten |= {(record.partition, record.position): record for record in found}
+        self._forget(found)
+        return super().overwrite(keys)
+
+    def _forget(self, records: Sequence[Record]) -> None:
+        made = (record.event for record in records)
+        self.forgotten |= {event.id for event in made if isinstance(event, Decision)}
+
     def _tail(self, partition: int) -> Tail:
         check_partition(partition, self._partitions)
-        stream = self._streams[partition]
+        stream = self._streams[partition] or self._dropped[partition]
         return Tail(stream[-1].position, stream[-1].recorded) if stream else EMPTY
 
     # --- snapshots -----------------------------------------------------------------------------
@@ -209,6 +256,12 @@ class Store(MemoryJournal):
         """Of the pieces of the stored snapshot."""
         stored = self._snapshots.get(partition)
         return stored.checksums if stored else {}
+
+    def saved(self, partition: int) -> int | None:
+        """The position of the snapshot; None if there is none, or it is damaged."""
+        if not self.has_snapshot(partition):
+            return None
+        return self._snapshots[partition].snapshot.position
 
     def has_snapshot(self, partition: int) -> bool:
         """Whether there is one, and it is not damaged."""

@@ -143,6 +143,57 @@ UPDATE belated.snapshot SET position = NULL, fingerprint = NULL, seal = NULL
 WHERE bandit = %(bandit)s AND partition = %(partition)s AND seal = %(seal)s
 RETURNING partition;
 
+-- start: the last record that was dropped
+SELECT position, recorded FROM belated.base
+WHERE bandit = %(bandit)s AND partition = %(partition)s;
+
+-- drop: some of the records up to the start, but for the marks between those given
+WITH gone AS (
+    DELETE FROM belated.record
+    WHERE bandit = %(bandit)s AND partition = %(partition)s AND position = ANY (ARRAY(
+        SELECT record.position FROM belated.record
+        WHERE record.bandit = %(bandit)s AND record.partition = %(partition)s
+          AND record.position <= %(start)s
+          AND NOT (record.mark >= %(least)b AND record.mark < %(beyond)b)
+        ORDER BY record.position LIMIT %(limit)s
+    ))
+    RETURNING position
+), requests AS (
+    DELETE FROM belated.request
+    WHERE bandit = %(bandit)s AND partition = %(partition)s
+      AND position IN (SELECT position FROM gone)
+)
+SELECT count(*) FROM gone;
+
+-- base: what the records that were dropped came to, with where the partition ends
+SELECT base.position, base.fingerprint, base.seal, piece.name, piece.checksum, piece.data,
+       coalesce((SELECT max(record.position) FROM belated.record
+                 WHERE record.bandit = %(bandit)s AND record.partition = %(partition)s), 0)
+FROM belated.base LEFT JOIN belated.base_piece AS piece USING (bandit, partition, position)
+WHERE base.bandit = %(bandit)s AND base.partition = %(partition)s;
+
+-- add_base_piece: before the base that it is of
+INSERT INTO belated.base_piece (bandit, partition, position, name, checksum, data)
+VALUES (%(bandit)s, %(partition)s, %(position)s, %(name)s, %(checksum)s, %(data)b)
+ON CONFLICT (bandit, partition, position, name)
+DO UPDATE SET checksum = excluded.checksum, data = excluded.data;
+
+-- undone: how many records undo others
+SELECT count(*) FROM belated.record
+WHERE bandit = %(bandit)s AND partition = %(partition)s
+  AND mark >= %(least)b AND mark < %(beyond)b;
+
+-- rebase: let a base take the place of the last
+INSERT INTO belated.base (bandit, partition, position, recorded, fingerprint, seal)
+VALUES (%(bandit)s, %(partition)s, %(position)s, %(recorded)s, %(fingerprint)s, %(seal)s)
+ON CONFLICT (bandit, partition) DO UPDATE
+SET position = excluded.position, recorded = excluded.recorded,
+    fingerprint = excluded.fingerprint, seal = excluded.seal;
+
+-- drop_base_pieces: those of any other base
+DELETE FROM belated.base_piece
+WHERE bandit = %(bandit)s AND partition = %(partition)s AND position <> %(position)s;
+
 -- acquire_lease: become, or stay, the leader for some seconds; nothing while another is
 INSERT INTO belated.leader AS mine (bandit, holder, epoch, until)
 VALUES (%(bandit)s, %(holder)s, 1, now() + %(seconds)s * interval '1 second')

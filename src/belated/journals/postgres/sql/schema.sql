@@ -79,6 +79,28 @@ CREATE TABLE belated.piece (
     FOREIGN KEY (bandit, partition) REFERENCES belated.snapshot
 );
 
+-- What the records that were dropped came to: a snapshot that nothing can replace but a later one.
+-- The pieces of a new one are written before it takes the place of the old.
+CREATE TABLE belated.base (
+    bandit      integer NOT NULL REFERENCES belated.bandit,
+    partition   smallint NOT NULL,
+    position    bigint NOT NULL, -- of the last record that may be dropped
+    recorded    bigint NOT NULL, -- its stamp
+    fingerprint text NOT NULL,
+    seal        bytea NOT NULL,
+    PRIMARY KEY (bandit, partition)
+);
+
+CREATE TABLE belated.base_piece (
+    bandit    integer NOT NULL REFERENCES belated.bandit,
+    partition smallint NOT NULL,
+    position  bigint NOT NULL,
+    name      text NOT NULL,
+    checksum  bytea NOT NULL,
+    data      bytea NOT NULL,
+    PRIMARY KEY (bandit, partition, position, name)
+);
+
 -- Append events to partitions of one bandit; gives the position of each, in their order: below zero
 -- where the event was there already.
 --
