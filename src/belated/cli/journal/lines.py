@@ -15,7 +15,7 @@ an event this release cannot read (kind ``unknown``), and for numbers that are n
 from __future__ import annotations
 
 import math
-from typing import Annotated, Any, Union, get_args
+from typing import Annotated, Any, Union, cast, get_args
 
 import msgspec
 import numpy as np
@@ -86,11 +86,10 @@ def _line_class(kind: Any) -> type[Line]:
         fields.append(shape if required else (*shape, field.default))
     if kind is Decision:
         fields.append(("request", bytes | None, None))
-    line: Any = msgspec.defstruct(
+    made = msgspec.defstruct(
         f"{kind.__name__}Line", fields, bases=(Line,), tag=kind_of(kind), kw_only=True, frozen=True
     )
-    found: type[Line] = line
-    return found
+    return cast("type[Line]", made)
 
 
 _CLASSES: dict[type, type[Line]] = {kind: _line_class(kind) for kind in get_args(Event)}
