@@ -70,8 +70,12 @@ class Line(
 
 _NUMBER = float | None
 _IN_JSON: dict[str, Any] = {
-    "x": list[_NUMBER], "mean": _NUMBER, "propensity": _NUMBER, "value": _NUMBER,
-}  # fmt: skip
+    "x": list[_NUMBER],
+    "mean": _NUMBER,
+    "means": tuple[_NUMBER, ...],
+    "propensity": _NUMBER,
+    "value": _NUMBER,
+}
 
 
 def _line_class(kind: Any) -> type[Line]:
@@ -113,7 +117,7 @@ def line_of(record: Record, request: bytes | None = None) -> Line:
         fields["request"] = request
         fields["x"] = event.x.astype(np.float64).tolist()
         numbers = [event.mean, event.propensity, *event.means, *fields["x"], event.overall or 0.0]
-        fields["data"] = None if math.isfinite(math.fsum(numbers)) else encode(event)
+        fields["data"] = None if all(map(math.isfinite, numbers)) else encode(event)
     elif isinstance(event, Reward) and not math.isfinite(event.value):
         fields["data"] = encode(event)
     return _CLASSES[type(event)](**fields)
@@ -145,7 +149,7 @@ def _read(line: Line) -> Event:
     if None in (fields.get("mean", 0), fields.get("propensity", 0), fields.get("value", 0)):
         raise CorruptEvent("a number is missing")
     if kind is Decision:
-        if None in fields["x"]:
+        if None in fields["x"] or None in fields["means"]:
             raise CorruptEvent("a number is missing")
         with np.errstate(over="ignore"):
             fields["x"] = np.array(fields["x"], dtype=np.float32)
