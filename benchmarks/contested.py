@@ -24,7 +24,7 @@ import numpy as np
 
 from belated.events import Decision, Event, Record, Reward
 from belated.ids import new_id
-from belated.ledger import Ledger
+from belated.ledger import Ledger, NullListener
 from belated.rewards import Explicit
 
 START = 1_700_000_000_000_000
@@ -36,19 +36,6 @@ DISTINCT = "rewards of distinct decisions"
 
 #: What is folded before, and what is measured.
 Crowd = tuple[list[Event], list[Event]]
-
-
-class Silent:
-    """Learns nothing of what the ledger tells."""
-
-    def enter(self, number: int, decision: Decision, expected: bool = False) -> None: ...
-    def add_pending(self, number: int, again: bool = False) -> None: ...
-    def remove_pending(self, number: int) -> None: ...
-    def learn(self, number: int, value: float) -> None: ...
-    def revise(self, number: int, value: float) -> None: ...
-    def retract(self, number: int) -> None: ...
-    def forget(self, number: int) -> None: ...
-    def drop(self, count: int) -> None: ...
 
 
 def decided(id: str, at: int = START) -> Decision:
@@ -105,7 +92,7 @@ def records_of(crowd: Crowd) -> tuple[list[Record], list[Record]]:
 
 
 def folded(records: list[Record]) -> Ledger:
-    ledger = Ledger(Explicit(), Silent(), min_reward=-1e9, max_reward=1e9)
+    ledger = Ledger(Explicit(), NullListener(), min_reward=-1e9, max_reward=1e9)
     for record in records:
         ledger.fold(record)
     return ledger

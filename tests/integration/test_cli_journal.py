@@ -674,6 +674,9 @@ class TestExportAndImport:
                 Reward("odd", 1, float("-inf"), "part \u2028\u0000", 5),
                 Decision("odd", 0, 1 << 62, 0, np.array([np.nan, np.inf, 1]).astype("f4"), 0, 1, 1),
                 Decision("odd", 0, "", 0, np.zeros(0, "f4"), 5e-324, -0.0, 1),
+                Decision("odd", 0, 0, 0, np.array([np.inf, -np.inf], "f4"), 0, 1, 1),
+                Decision("odd", 0, 0, 0, np.ones(3, "f4"), 1.7e308, 1.7e308, 1),
+                Decision("odd", 0, 0, 0, np.ones(3, "f4"), 0, 1, 1, means=(0.5, float("nan"))),
             ]
             with SQLiteJournal(path, bandit="offers") as journal:
                 for event in odd:

@@ -12,8 +12,13 @@ import numpy as np
 import pytest
 
 from belated import Bandit, Bernoulli, DelayedUCB, Explicit
-from belated.events import Decision, Event, Reward
-from belated.exceptions import HistoryChanged, HistoryWarning, SnapshotWarning
+from belated.events import Decision, Event, Record, Reward
+from belated.exceptions import (
+    HistoryChanged,
+    HistoryWarning,
+    JournalReadUnavailable,
+    SnapshotWarning,
+)
 from belated.ids import key_of, new_id, partition_of
 from belated.journals import Journal, MemoryJournal, Store
 from belated.learner import Fold
@@ -202,3 +207,24 @@ def test_what_is_appended_and_gone_again_is_an_error() -> None:
     journal.append = losing  # type: ignore[method-assign]
     with pytest.warns(HistoryWarning), pytest.raises(HistoryChanged):
         bandit.decide(np.eye(2))
+
+
+def test_a_journal_that_is_away_while_a_bandit_starts_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is not needed to decide: the bandit is behind, and catches up later."""
+    journal = MemoryJournal()
+    bandit = Bandit(policy=POLICY, rewards=REWARDS, journal=journal)
+    lost = bandit.decide(np.eye(2))
+    journal._streams[0].pop()
+    bandit._follower.behind = True
+
+    def away(partition: int) -> list[Record]:
+        raise JournalReadUnavailable("away")
+
+    monkeypatch.setattr(journal, "undone", away)
+    with pytest.warns(HistoryWarning):
+        kept = bandit.decide(np.eye(2))
+    monkeypatch.undo()
+    bandit.sync()
+    assert bandit.entry(kept.id).state == "pending"
+    assert bandit.entry(lost.id).state == "unknown"
+    assert bandit.pending.count == 1

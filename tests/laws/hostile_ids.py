@@ -35,7 +35,7 @@ from belated.events import (
 from belated.exceptions import InvalidInput
 from belated.ids import MAX_ID_BYTES, check_id, key_of, new_id
 from belated.journals import MemoryJournal
-from belated.ledger import DecisionStatus, Ledger
+from belated.ledger import DecisionStatus, Ledger, NullListener
 from belated.ledger.packing import pack, unpack
 from belated.rewards import DefaultAfter, Explicit, Rewards
 from belated.testing import Oracle, Outcome
@@ -135,19 +135,6 @@ def event_of(id: str, now: int, rng: random.Random) -> Event:
     return Void(id, at) if kind < 0.9 else Settled(0, now - rng.choice([0, 1, 4]))
 
 
-class _Silent:
-    """Learns nothing of what a ledger tells."""
-
-    def enter(self, number: int, decision: Decision, expected: bool = False) -> None: ...
-    def add_pending(self, number: int, again: bool = False) -> None: ...
-    def remove_pending(self, number: int) -> None: ...
-    def learn(self, number: int, value: float) -> None: ...
-    def revise(self, number: int, value: float) -> None: ...
-    def retract(self, number: int) -> None: ...
-    def forget(self, number: int) -> None: ...
-    def drop(self, count: int) -> None: ...
-
-
 def check_case(number: int) -> int:
     """Check one case.
 
@@ -191,7 +178,7 @@ def check_case(number: int) -> int:
 def _ledger(rewards: Rewards, retention: int | None) -> Ledger:
     return Ledger(
         rewards,
-        _Silent(),
+        NullListener(),
         min_reward=-1.0,
         max_reward=1.0,
         retention=retention,

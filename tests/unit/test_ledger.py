@@ -22,7 +22,7 @@ from belated.events import (
 )
 from belated.exceptions import UnknownEvent
 from belated.learner import Learner, LearnerAdapter
-from belated.ledger import DecisionStatus, Ledger, State
+from belated.ledger import DecisionStatus, Ledger, NullListener, State
 from belated.ledger.entries import MAX_PARTS
 from belated.ledger.packing import pack
 from belated.rewards import ConversionsOnly, DefaultAfter, Explicit, Rewards
@@ -31,34 +31,6 @@ from belated.testing import Oracle
 WINDOW = timedelta(microseconds=10)
 X = np.array([[1.0, 0.5], [-0.5, 1.0]], dtype=np.float32)
 NAN, INF = float("nan"), float("inf")
-
-
-class Nobody:
-    """Hears of changes and does nothing."""
-
-    def enter(self, number: int, decision: Decision, expected: bool = False) -> None:
-        """Nothing."""
-
-    def add_pending(self, number: int, again: bool = False) -> None:
-        """Nothing."""
-
-    def remove_pending(self, number: int) -> None:
-        """Nothing."""
-
-    def learn(self, number: int, value: float) -> None:
-        """Nothing."""
-
-    def revise(self, number: int, value: float) -> None:
-        """Nothing."""
-
-    def retract(self, number: int) -> None:
-        """Nothing."""
-
-    def forget(self, number: int) -> None:
-        """Nothing."""
-
-    def drop(self, count: int) -> None:
-        """Nothing."""
 
 
 class ToldLedger:
@@ -80,7 +52,7 @@ class ToldLedger:
             "retention": retention,
             "max_unmatched_ids": max_unmatched_ids,
         }
-        self.ledger = Ledger(given, Nobody(), **options)
+        self.ledger = Ledger(given, NullListener(), **options)
         self.oracle = Oracle(rewards=given, **options)
         self.statuses: list[str] = []
         self.tell(*told)
@@ -660,7 +632,7 @@ def test_a_decision_is_counted_once_however_often_it_is_expected(
 @pytest.mark.parametrize("at", [-5, 1 << 63, (1 << 64) - 1])
 def test_no_clock_stops_the_fold(at: int) -> None:
     """A time that fits into no column is held at the nearest that does."""
-    ledger = Ledger(Explicit(WINDOW), Nobody(), min_reward=0.0, max_reward=1.0)
+    ledger = Ledger(Explicit(WINDOW), NullListener(), min_reward=0.0, max_reward=1.0)
     events: list[Event] = [decided(at=at), told(1.0, at=at), told(1.0, at=at)]
     statuses = [ledger.fold(Record(0, n, 20 + n, event)) for n, event in enumerate(events, 1)]
     assert statuses == ["decided", "rewarded", "duplicate"]
@@ -668,7 +640,7 @@ def test_no_clock_stops_the_fold(at: int) -> None:
 
 def test_parked_events_that_were_joined_leave_nothing() -> None:
     """Also where there is no retention."""
-    ledger = Ledger(Explicit(WINDOW), Nobody(), min_reward=0.0, max_reward=1.0)
+    ledger = Ledger(Explicit(WINDOW), NullListener(), min_reward=0.0, max_reward=1.0)
     for i in range(1000):
         ledger.fold(Record(0, 2 * i + 1, 20 + i, told(1.0, id=f"a{i}")))
         ledger.fold(Record(0, 2 * i + 2, 20 + i, decided(id=f"a{i}")))

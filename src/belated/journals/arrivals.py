@@ -93,6 +93,23 @@ def check_requests(events: Sequence[object], requests: Requests | None) -> None:
             raise InvalidInput(f"{message}: name the index of the decision it is of", place)
 
 
+def gather(
+    calls: Iterable[tuple[Sequence[Event], Requests]],
+) -> tuple[list[Event], dict[int, bytes]]:
+    """The events of several calls as those of one, and the requests by their places there.
+
+    >>> gather([([Void("a", 0), Void("b", 0)], {}), ([Void("c", 0)], {0: b"of c"})])[1]
+    {2: b'of c'}
+    """
+    events: list[Event] = []
+    requests: dict[int, bytes] = {}
+    for some, kept in calls:
+        if kept:
+            requests.update((len(events) + n, request) for n, request in kept.items())
+        events += some
+    return events, requests
+
+
 def arrange(
     arrivals: Iterable[tuple[int, int, Event | Opaque]], tail_of: Callable[[int], Tail]
 ) -> list[Record]:

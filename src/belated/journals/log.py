@@ -78,9 +78,9 @@ class Log(Protocol):
     ) -> None:
         """Append records of another log with their stamps.
 
-        Positions are new, and partitions too: by the id; for a :class:`Settled` as it says; for an
-        event this release cannot read, its record's partition modulo the number here. One call is
-        taken whole or not at all: import a large log in pages.
+        Positions are new, and partitions too: by the id; for a :class:`Settled` or a
+        :class:`Retracted` as it says; for an event this release cannot read, its record's partition
+        modulo the number here. One call is taken whole or not at all: import a large log in pages.
 
         Args:
             records: in the order of their stamps.

@@ -64,11 +64,7 @@ def standing(records: Iterable[Record]) -> dict[str, Decision]:
     Args:
         records: all records of the ids, of any kind, in the order of their positions.
     """
-    found: dict[str, Decision] = {}
-    for record in records:
-        if isinstance(record.event, Decision):
-            found.setdefault(record.event.id, record.event)
-    return found
+    return {id: decision for id, (decision, _) in _first_decisions(records).items()}
 
 
 def of_kept(requests: Requests | None, kept: Sequence[int]) -> Requests | None:
@@ -92,17 +88,14 @@ def append_first(
         records: all records of these ids, in the order of their positions.
         append: appends the events at these places in ``events``; returns their positions.
     """
-    known: dict[str, Record] = {}
-    for record in records:
-        if isinstance(record.event, Decision):
-            known.setdefault(record.event.id, record)
+    known = _first_decisions(records)
     first: dict[str, int] = {}  # the place of the first decision under an id
     kept: list[int] = []
     stands: dict[str, Decision] = {}
     for n, event in enumerate(events):
         if isinstance(event, Decision) and event.id in ids:
             if event.id in known:
-                stands[event.id] = known[event.id].event  # type: ignore[assignment]
+                stands[event.id] = known[event.id][0]
                 continue
             if first.setdefault(event.id, n) != n:
                 stands[event.id] = events[first[event.id]]  # type: ignore[assignment]
@@ -113,7 +106,16 @@ def append_first(
     for n, event in enumerate(events):
         if n not in found:
             id = event.id  # type: ignore[union-attr]
-            positions.append(known[id].position if id in known else found[first[id]])
+            positions.append(known[id][1] if id in known else found[first[id]])
         else:
             positions.append(found[n])
     return Appended(positions, stands)
+
+
+def _first_decisions(records: Iterable[Record]) -> dict[str, tuple[Decision, int]]:
+    """The first decision under each id, and its position."""
+    found: dict[str, tuple[Decision, int]] = {}
+    for record in records:
+        if isinstance(record.event, Decision):
+            found.setdefault(record.event.id, (record.event, record.position))
+    return found

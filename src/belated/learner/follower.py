@@ -6,7 +6,7 @@ import warnings
 from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from belated.events import Decision, Event, Record, Settled
 from belated.exceptions import (
@@ -24,6 +24,8 @@ from belated.journals import Journal
 from belated.journals.arrivals import route
 from belated.journals.log import Requests
 from belated.learner.fold import Fold
+
+T = TypeVar("T")
 
 
 class Holder(Protocol):
@@ -117,11 +119,7 @@ class Follower:
         if self.behind or not positions[-1]:
             return self._accept([event])
         try:
-            try:
-                status = self._fold_own(partition, positions)
-            except HistoryChanged as error:
-                self._start_anew(error)
-                status = self._fold_own(partition, positions)
+            status = self._or_anew(lambda: self._fold_own(partition, positions))
         except JournalUnavailable:  # but the event is durable
             return self._accept([event])
         if not status:  # the journal had the event already, and so had the fold
@@ -141,21 +139,13 @@ class Follower:
 
     def catch_up(self) -> None:
         """Fold everything new."""
-        self.behind = True  # until it has answered
-        try:
-            self._fold_all()
-        except HistoryChanged as error:
-            self._start_anew(error)
-            self._fold_all()
-        self.behind = False
+        self._or_anew(self._fold_all)
 
     def follow(self) -> bool:
         """Fold a part of what is new; returns whether the journal could be read."""
         try:
-            self.behind = not self._fold_some()
-        except HistoryChanged as error:
-            self._start_anew(error)
-            self.catch_up()  # nothing is decided by a part of it
+            # Of a new beginning all is folded: nothing is decided by a part of it.
+            self._or_anew(self._fold_part, self._fold_all)
         except JournalReadUnavailable:
             return False
         self._save_in_passing()
@@ -181,14 +171,7 @@ class Follower:
     def save(self) -> None:
         """Save a snapshot of every partition."""
         self._snapshot_at = self.fold.version + self.fold.tuning.snapshot_every
-        try:
-            self.fold.save(self.journal)
-        except SnapshotConflict:  # another process saved since: what it left is not ours
-            self.fold.save(self.journal, whole=True)
-        except HistoryChanged as error:
-            self._start_anew(error)
-            self.catch_up()
-            self.fold.save(self.journal)
+        self._or_anew(self._store, self._fold_and_store)
 
     def try_to_save(self) -> None:
         """A snapshot is a shortcut: that it failed is no reason to fail what is in the journal."""
@@ -202,11 +185,34 @@ class Follower:
         if self.fold.version >= self._snapshot_at:
             self.try_to_save()
 
+    def _store(self) -> None:
+        try:
+            self.fold.save(self.journal)
+        except SnapshotConflict:  # another process saved since: what it left is not ours
+            self.fold.save(self.journal, whole=True)
+
+    def _fold_and_store(self) -> None:
+        self._fold_all()
+        self._store()
+
+    def _or_anew(self, work: Callable[[], T], again: Callable[[], T] | None = None) -> T:
+        """Do what stands on the fold; if the history has changed, start anew and do it once more.
+
+        Args:
+            work: what to do.
+            again: what to do after the new start, if that is not the same.
+        """
+        try:
+            return work()
+        except HistoryChanged as error:
+            self._start_anew(error)
+            return work() if again is None else again()
+
     def _start_anew(self, error: HistoryChanged) -> None:
         """What was folded is no longer what the journal holds: begin with what it holds now."""
         if not isinstance(error, HistoryTrimmed | HistoryUndone):
             message = f"{error}. What this bandit has learned is discarded, and learned anew"
-            warnings.warn(message, HistoryWarning, stacklevel=5)
+            warnings.warn(message, HistoryWarning, stacklevel=6)
         self.fold.clear()
         if self._holder.holds:  # to be let go they must be met again: no snapshot may pass them
             self._holder.count_again()
@@ -215,11 +221,16 @@ class Follower:
             self.fold.load(self.journal)
 
     def _fold_all(self) -> None:
+        self.behind = True  # until the journal has answered
         if self._holder.holds:
             while not self._fold_some():
                 pass
         else:
             self.fold.catch_up(self.journal)
+        self.behind = False
+
+    def _fold_part(self) -> None:
+        self.behind = not self._fold_some()
 
     def _fold_own(self, partition: int, positions: Sequence[int]) -> str:
         """Fold all up to one's own events; returns what the last meant."""

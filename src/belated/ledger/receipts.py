@@ -8,14 +8,39 @@ import msgspec
 class Receipt(msgspec.Struct, frozen=True, gc=False):
     """An event is durable; this is what was known of it then.
 
+    Learned from:
+
+    * ``rewarded``: the first reward of its decision;
+    * ``late``: the same, after the window;
+    * ``revised``: a further part of the reward, or a higher revision of a part.
+
+    Not learned from again:
+
+    * ``duplicate``: the same was reported before;
+    * ``superseded``: a higher revision of this part is known;
+    * ``conflict``: another process reported another value for this part and revision at the same
+      time, and that one was committed first.
+
+    Never learned from:
+
+    * ``voided``: the decision was never carried out, or this event says so;
+    * ``expired``: it came after the retention;
+    * ``over_limit``: the decision has 64 parts already; or its decision is not known, and nor are
+      those of 100,000 other ids with events;
+    * ``erased``: the decision was erased, with all that comes under its id;
+    * ``retracted``: what its reporter says at this time was retracted.
+
+    Not known yet:
+
+    * ``unmatched``: the decision is not known yet; the event counts when it comes;
+    * ``accepted``: the journal is unavailable, or this is a client of the service: what it means is
+      known when the event was folded.
+
+    And ``activated``: the window of the decision starts.
+
     Attributes:
-        id: of the decision.
-        status: ``rewarded``; ``duplicate``: the same was told before; ``revised``: a further part
-            or revision; ``late``: after the window, and learned; ``unmatched``: the decision is not
-            known yet; ``voided``; ``expired``: after the retention, and not learned; ``activated``;
-            ``conflict``: another process reported another value at the same time, and one of
-            the two counts; ``accepted``: it is durable, but the journal is unavailable, and what it
-            means will be known when that is back.
+        id: Decision id.
+        status: One of the above.
     """
 
     id: str

@@ -1,29 +1,7 @@
 """``belated journal import``: make a journal of exported records, in any number of partitions.
 
-Records keep their stamps and their order. A decision and all that is told of it stand in one
-partition before and after, so only what settles them must be written anew. ``Settled(p, until)``
-says that journal time in partition p has reached ``until``.
-
-* *As many partitions as before, or more.* Every new partition has its decisions from one old
-  partition, and gets the Settled events of that one with their stamps. Each decision is settled by
-  the same event as before.
-* *Fewer.* A new partition has decisions from several old ones, which may have been settled to
-  different times. While records go by, it gets a Settled whenever the least time grows that all of
-  those have reached: no decision is settled before it was. (An old partition that had no decision
-  so far does not hold the others up.) At the end it gets one Settled for the greatest time any of
-  them has reached: no decision that was settled is pending again.
-
-So the decisions of the new journal have the states of those in the old one, settled in each
-partition as far as in the furthest. Where a bandit has settled all that was due (``bandit.sync()``
-does it) that is how they are, and the digest is the same. It is otherwise where a decision is
-overdue: its window is over by the clock of another partition, but nobody has written it down in its
-own. One step of a bandit would settle it, and the import does.
-
-With a retention, partitions that are merged forget together. This shows only in decisions of which
-something other than a reward is told after the retention.
-
-An event this release cannot read does not tell whose it is. It can stay in its partition or be
-merged, but not be brought into more partitions.
+Records keep their stamps and their order. :mod:`belated.cli.journal.repartition` says what becomes
+of those that each partition has for itself.
 """
 
 from __future__ import annotations
@@ -45,9 +23,10 @@ from belated.cli.journal.lines import (
     record_of,
     request_of,
 )
+from belated.cli.journal.repartition import repartitioned
 from belated.cli.progress import Progress
 from belated.cli.text import several
-from belated.events import Decision, Opaque, Record, Settled, digest_of, encode
+from belated.events import Decision, Record, digest_of, encode
 from belated.exceptions import InvalidInput, UnsupportedFormat
 from belated.ids import check_partitions
 from belated.journals import open_store, split_address
@@ -179,66 +158,6 @@ class Lines:
 
     def _wrong(self, number: int, why: str) -> InvalidInput:
         return InvalidInput(f"{self._name}, line {number}: {why}", number)
-
-
-def repartitioned(records: Iterable[Record], before: int, after: int) -> Iterator[Record]:
-    """The same records for another number of partitions.
-
-    Args:
-        records: in the order of ``recorded``.
-        before: how many partitions they are from.
-        after: how many they go to.
-
-    >>> settled = [Record(0, 1, 9, Settled(0, 8))]
-    >>> [(one.event.partition, one.event.until) for one in repartitioned(settled, 1, 2)]
-    [(0, 8), (1, 8)]
-    """
-    return _split(records, before, after) if after >= before else _merged(records, before, after)
-
-
-def _split(records: Iterable[Record], before: int, after: int) -> Iterator[Record]:
-    for record in records:
-        event = record.event
-        if isinstance(event, Settled):
-            for partition in range(record.partition, after, before):
-                copy = Settled(partition, event.until)
-                yield Record(partition, record.position, record.recorded, copy)
-            continue
-        if isinstance(event, Opaque) and after > before:
-            raise InvalidInput(
-                f"the record at partition {record.partition}, position {record.position} cannot "
-                f"be read by this release, which so cannot tell its partition among {after}: "
-                f"upgrade belated, or import into {before} or fewer",
-                record,
-            )
-        yield record
-
-
-def _merged(records: Iterable[Record], before: int, after: int) -> Iterator[Record]:
-    reached = [0] * before  # journal time, in each old partition
-    begun = [False] * before  # whether it had a decision
-    written = [0] * after  # journal time, in each new partition
-    last = 0
-    for record in records:
-        last = record.recorded
-        event = record.event
-        if not isinstance(event, Settled):
-            if isinstance(event, Decision | Opaque):
-                begun[record.partition] = True
-            yield record
-            continue
-        old, new = record.partition, record.partition % after
-        reached[old] = max(reached[old], min(event.until, record.recorded))
-        min_reward = min(
-            (reached[p] for p in range(new, before, after) if begun[p]), default=reached[old]
-        )
-        if min_reward > written[new]:
-            written[new] = min_reward
-            yield Record(new, record.position, record.recorded, Settled(new, min_reward))
-    for new in range(after):
-        max_reward = max(reached[new::after])
-        if max_reward > written[new]:
-            yield Record(new, 0, last, Settled(new, max_reward))
 
 
 def _in_pages(records: Iterable[Record]) -> Iterator[list[Record]]:

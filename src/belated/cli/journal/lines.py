@@ -15,7 +15,7 @@ an event this release cannot read (kind ``unknown``), and for numbers that are n
 from __future__ import annotations
 
 import math
-from typing import Annotated, Any, Union, get_args
+from typing import Annotated, Any, Union, cast, get_args
 
 import msgspec
 import numpy as np
@@ -70,8 +70,12 @@ class Line(
 
 _NUMBER = float | None
 _IN_JSON: dict[str, Any] = {
-    "x": list[_NUMBER], "mean": _NUMBER, "propensity": _NUMBER, "value": _NUMBER,
-}  # fmt: skip
+    "x": list[_NUMBER],
+    "mean": _NUMBER,
+    "means": tuple[_NUMBER, ...],
+    "propensity": _NUMBER,
+    "value": _NUMBER,
+}
 
 
 def _line_class(kind: Any) -> type[Line]:
@@ -86,11 +90,10 @@ def _line_class(kind: Any) -> type[Line]:
         fields.append(shape if required else (*shape, field.default))
     if kind is Decision:
         fields.append(("request", bytes | None, None))
-    line: Any = msgspec.defstruct(
+    made = msgspec.defstruct(
         f"{kind.__name__}Line", fields, bases=(Line,), tag=kind_of(kind), kw_only=True, frozen=True
     )
-    found: type[Line] = line
-    return found
+    return cast("type[Line]", made)
 
 
 _CLASSES: dict[type, type[Line]] = {kind: _line_class(kind) for kind in get_args(Event)}
@@ -114,7 +117,7 @@ def line_of(record: Record, request: bytes | None = None) -> Line:
         fields["request"] = request
         fields["x"] = event.x.astype(np.float64).tolist()
         numbers = [event.mean, event.propensity, *event.means, *fields["x"], event.overall or 0.0]
-        fields["data"] = None if math.isfinite(math.fsum(numbers)) else encode(event)
+        fields["data"] = None if all(map(math.isfinite, numbers)) else encode(event)
     elif isinstance(event, Reward) and not math.isfinite(event.value):
         fields["data"] = encode(event)
     return _CLASSES[type(event)](**fields)
@@ -146,7 +149,7 @@ def _read(line: Line) -> Event:
     if None in (fields.get("mean", 0), fields.get("propensity", 0), fields.get("value", 0)):
         raise CorruptEvent("a number is missing")
     if kind is Decision:
-        if None in fields["x"]:
+        if None in fields["x"] or None in fields["means"]:
             raise CorruptEvent("a number is missing")
         with np.errstate(over="ignore"):
             fields["x"] = np.array(fields["x"], dtype=np.float32)

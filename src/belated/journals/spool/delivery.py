@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from itertools import groupby
 
 from belated.events import Event, Opaque, Record, read_event
-from belated.journals.arrivals import Clock
+from belated.journals.arrivals import Clock, gather
 from belated.journals.journal import Journal
 from belated.journals.spool.file import Batch, Page
 
@@ -18,7 +18,7 @@ def deliver(page: Page, journal: Journal, clock: Clock, delivered: Delivered | N
     """Append the batches of a page, in their order."""
     for is_plain, batches in groupby(page.batches, _is_plain):
         if is_plain:
-            events, requests = _gathered(batches)
+            events, requests = gather((_events_of(one), one.requests) for one in batches)
             positions = journal.append(events, requests=requests)
             if delivered is not None:
                 delivered(events, positions)
@@ -43,16 +43,6 @@ def _deliver_special(batch: Batch, journal: Journal, clock: Clock) -> None:
 
 def _is_plain(batch: Batch) -> bool:
     return batch.recorded is None and len(_events_of(batch)) == len(batch.events)
-
-
-def _gathered(batches: Iterable[Batch]) -> tuple[list[Event], dict[int, bytes]]:
-    """The events of several calls as those of one, with the requests among them."""
-    events: list[Event] = []
-    requests: dict[int, bytes] = {}
-    for batch in batches:
-        requests |= {len(events) + n: one for n, one in batch.requests.items()}
-        events += _events_of(batch)
-    return events, requests
 
 
 def _events_of(batch: Batch) -> list[Event]:

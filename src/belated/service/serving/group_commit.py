@@ -10,6 +10,7 @@ from typing import Protocol
 from belated.events import Decision, Event
 from belated.exceptions import JournalClosed
 from belated.journals import UniqueLog
+from belated.journals.arrivals import gather
 from belated.journals.log import Appended
 from belated.service.histogram import SECONDS, SIZES, Histogram
 from belated.service.runtime import Runtime
@@ -135,13 +136,8 @@ class GroupCommit:
         return taken
 
     def _commit(self, taken: list[Append]) -> None:
-        events = [event for one in taken for event in one.events]
+        events, kept = gather((one.events, one.kept) for one in taken)
         named = {id for one in taken for id in one.named}
-        kept: dict[int, bytes] = {}
-        place = 0
-        for one in taken:
-            kept |= {place + n: request for n, request in one.kept.items()}
-            place += len(one.events)
         found: Appended | Exception
         start = self._monotonic()
         try:
