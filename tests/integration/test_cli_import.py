@@ -94,7 +94,7 @@ def happened(seed: int, partitions: int, count: int = 240) -> list[Record]:
 def fold_of(journal: Journal, rewards: Rewards, until: int | None = None) -> Fold:
     """What a journal comes to."""
     fold = Fold(Greedy(3, Bernoulli()), rewards, partitions=journal.partitions, until=until)
-    fold.know_undone(journal)
+    fold.begin(journal)
     fold.catch_up(journal)
     return fold
 
