@@ -98,6 +98,30 @@ def test_it_goes_on_from_a_snapshot(position: int) -> None:
         assert Chain.resume(chain.pack(), log, 0, len(STORED) + 1) is None
 
 
+@pytest.mark.parametrize("position", [LINK, 2 * LINK])
+def test_it_goes_on_behind_a_whole_link(position: int) -> None:
+    """Without reading anything: the records may be gone."""
+    chain = Chain()
+    chain.add(STORED[:position])
+    again = Chain.behind(chain.pack(), position)
+    assert (again.head, again.pack(), again.position) == (chain.head, chain.pack(), position)
+    for one in (again, chain):
+        one.add(STORED[position:])
+    assert again.head == chain.head
+
+
+@pytest.mark.parametrize("gap", [1, 3, 4, 5, 20])
+def test_it_goes_on_behind_a_gap(gap: int) -> None:
+    """The last record of the link is not at its end, and the next may be many links beyond."""
+    chain = Chain(4)
+    chain.add([record(1), record(2), record(6)])
+    again = Chain.behind(chain.pack(), 6, 4)
+    for one in (again, chain):
+        one.add([record(8 + gap), record(9 + gap)])
+        one.add([record(40)])
+    assert again.head == chain.head
+
+
 def test_without_digests_there_is_no_head() -> None:
     """And what was last is known all the same."""
     chain = Chain()

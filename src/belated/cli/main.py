@@ -20,6 +20,7 @@ from belated.cli.journal import (
     overwrite,
     retract,
     show,
+    trim,
     verify,
 )
 from belated.cli.keys import create, revoke
@@ -29,7 +30,7 @@ from belated.cli.simulation import bounds, compare, simulate
 from belated.exceptions import BelatedError
 
 #: In the order of the help.
-JOURNAL = (inspect, show, verify, export, import_, retract, erase, overwrite)
+JOURNAL = (inspect, show, verify, export, import_, retract, erase, overwrite, trim)
 KEYS = (create, list_keys, revoke)
 
 

@@ -27,6 +27,9 @@ from belated.learner.fold import Fold
 
 T = TypeVar("T")
 
+#: How often a fold starts anew in one call before it gives up.
+RESTARTS = 5
+
 
 class Holder(Protocol):
     """Counts decisions that are durable and cannot be folded yet: see :class:`Decider`."""
@@ -196,17 +199,19 @@ class Follower:
         self._store()
 
     def _or_anew(self, work: Callable[[], T], again: Callable[[], T] | None = None) -> T:
-        """Do what stands on the fold; if the history has changed, start anew and do it once more.
+        """Do what stands on the fold; if the history has changed, start anew and do it again.
 
         Args:
             work: what to do.
             again: what to do after the new start, if that is not the same.
         """
-        try:
-            return work()
-        except HistoryChanged as error:
-            self._start_anew(error)
-            return work() if again is None else again()
+        for _ in range(RESTARTS):  # an operator may undo one thing after the other
+            try:
+                return work()
+            except HistoryChanged as error:
+                self._start_anew(error)
+                work = again or work
+        return work()
 
     def _start_anew(self, error: HistoryChanged) -> None:
         """What was folded is no longer what the journal holds: begin with what it holds now."""

@@ -57,8 +57,8 @@ def opened(address: str) -> Iterator[tuple[Journal, StoredBandit]]:
 
 
 def pages(journal: Journal, partition: int, end: int) -> Iterator[list[Record]]:
-    """The records of a partition up to a position, so many at a time."""
-    position = 0
+    """The records of a partition up to a position, so many at a time; not those trimmed."""
+    position = journal.start(partition).position
     while position < end:
         page = journal.read(partition, position, min(PAGE, end - position))
         while page and page[-1].position > end:  # where positions have gaps

@@ -33,6 +33,8 @@ def run(options: argparse.Namespace) -> int:
         unknown = [id for id in ids if id not in known]
         if unknown:
             message = f"{journal.bandit} has no record of {', '.join(map(repr, unknown))}"
+            if any(journal.start(partition).position for partition in range(journal.partitions)):
+                message += " (old ones were trimmed)"
             raise InvalidInput(f"{message}: nothing was erased", unknown)
         now, who = journal.now(), actor()
         journal.append([Erased(key_of(id), now, options.reason, who) for id in ids])

@@ -1,8 +1,8 @@
 """``belated journal export``: write all records as JSON lines.
 
 Every record of every partition as it was when the command began, the decisions without a reward
-too, in the order of ``recorded``: partitions are merged a page at a time, so memory is bounded.
-:mod:`belated.cli.journal.lines` says what a line holds.
+too, in the order of ``recorded``; what was trimmed is not among them. Partitions are merged a page
+at a time, so memory is bounded. :mod:`belated.cli.journal.lines` says what a line holds.
 """
 
 from __future__ import annotations
@@ -45,7 +45,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Run the command."""
     with opened(options.address) as (journal, bandit):
-        header = Header(FORMAT, bandit.name, bandit.partitions, bandit.identity)
+        starts = [journal.start(partition).position for partition in range(journal.partitions)]
+        trimmed = starts if any(starts) else None
+        header = Header(FORMAT, bandit.name, bandit.partitions, bandit.identity, trimmed)
         if options.output is None:
             write(journal, header, sys.stdout.buffer)
             return 0

@@ -47,18 +47,19 @@ class Heads:
     """Chains all partitions, and finds what is not as expected.
 
     Args:
-        partitions: Of the journal.
+        chains: For each partition, of what was trimmed.
         expected: Heads that somebody kept.
     """
 
-    def __init__(self, partitions: int, expected: Sequence[str] = ()) -> None:
-        self._chains = [Chain() for _ in range(partitions)]
+    def __init__(self, chains: Sequence[Chain], expected: Sequence[str] = ()) -> None:
+        self._chains, partitions = list(chains), len(chains)
+        self._starts = [chain.position for chain in chains]
         self._expected = [Expected.parse(text, partitions) for text in expected]
         places = [one.positions for one in self._expected]
         self._stops = [
             sorted({one[p] for one in places if p in one}) for p in range(partitions)
         ]  # fmt: skip
-        self._found = {(p, 0): chain.head for p, chain in enumerate(self._chains)}
+        self._found = {(p, chain.position): chain.head for p, chain in enumerate(self._chains)}
 
     def add(self, partition: int, page: Sequence[Record]) -> None:
         """Add the next records of a partition."""
@@ -84,7 +85,19 @@ class Heads:
 
     def differences(self) -> list[str]:
         """Return what is not as expected."""
-        return [what for one in self._expected if (what := self._difference(one))]
+        checked = [one for one in self._expected if not self._trimmed(one)]
+        return [what for one in checked if (what := self._difference(one))]
+
+    def out_of_sight(self) -> list[str]:
+        """Return which heads cannot be checked, for the records they name were trimmed."""
+        return [
+            f"the head {one.text} is of records that were trimmed since"
+            for one in self._expected
+            if self._trimmed(one)
+        ]
+
+    def _trimmed(self, one: Expected) -> bool:
+        return any(position < self._starts[p] for p, position in one.positions.items())
 
     def _difference(self, one: Expected) -> str:
         for partition, position in one.positions.items():

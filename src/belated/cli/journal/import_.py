@@ -59,6 +59,13 @@ def run(options: argparse.Namespace) -> int:
     with _source(options.source) as source:
         lines = Lines(source, options.source)
         header = lines.header
+        if header.trimmed is not None:
+            message = (
+                f"{options.source} lacks {several(sum(header.trimmed), 'record')} that had been "
+                "trimmed: a journal of the others would learn something else. To move a trimmed "
+                "journal, copy its store"
+            )
+            raise InvalidInput(message, options.source)
         partitions = header.partitions if options.partitions is None else options.partitions
         check_partitions(partitions)
         bandit = header.bandit if place == options.address else name

@@ -75,6 +75,7 @@ def describe(journal: Journal, bandit: StoredBandit) -> dict[str, Any]:
                     "damage": damage,
                 }
             )
+    starts = [journal.start(partition) for partition in range(journal.partitions)]
     said = configured(journal)
     return {
         "bandit": bandit.name,
@@ -83,6 +84,8 @@ def describe(journal: Journal, bandit: StoredBandit) -> dict[str, Any]:
         "configured_at": None if said is None else said.at,
         "partitions": bandit.partitions,
         "records": sum(part["records"] for part in parts),
+        "trimmed": sum(one.position for one in starts),
+        "trimmed_to": max(one.stamp for one in starts) or None,
         "first": min((part["first"] for part in parts if part["first"] is not None), default=None),
         "last": max((part["last"] for part in parts if part["last"] is not None), default=None),
         "events": dict(sorted(kinds.items())),
@@ -129,6 +132,8 @@ def _text(one: dict[str, Any]) -> str:
             if name not in ("features", "reduce")
         ]
     items.append(("records", f"{one['records']:,} in {several(one['partitions'], 'partition')}"))
+    if one["trimmed"]:
+        items.append(("trimmed", f"{one['trimmed']:,}, up to {moment(one['trimmed_to'])}"))
     if one["records"]:
         items += [("first", moment(one["first"])), ("last", moment(one["last"]))]
     blocks = [pairs(items)]

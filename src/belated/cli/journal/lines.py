@@ -28,12 +28,13 @@ FORMAT = 2
 
 
 class Header(msgspec.Struct, tag_field="kind", tag="journal", frozen=True):
-    """The first line: what the records are of."""
+    """The first line: what the records are of, and how far each partition was trimmed, if any."""
 
     format: int
     bandit: str
     partitions: int
     identity: dict[str, str] | None = None
+    trimmed: list[int] | None = None
 
 
 class End(

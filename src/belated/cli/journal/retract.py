@@ -51,6 +51,10 @@ def run(options: argparse.Namespace) -> int:
         if end > now:
             message = f"--to is {moment(end)}, and the journal's clock says {moment(now)}: "
             raise InvalidInput(f"{message}what has not come yet cannot be retracted")
+        stamps = [journal.start(partition).stamp for partition in range(journal.partitions)]
+        if start <= max(stamps):
+            message = f"--from is {moment(start)}, and what came up to {moment(max(stamps))} was "
+            raise InvalidInput(f"{message}trimmed: it cannot be retracted or restored any more")
         count = _count(journal, options.key, start, end)
         journal.append(
             [

@@ -13,6 +13,9 @@ A snapshot is of use only to a bandit with the same window, default, retention, 
 They are as the journal says it, unless options are given. Where they are not those of the snapshot
 nothing can be compared, and the exit code is 2.
 
+Where old records were trimmed, both begin with the base that stands for them; what it holds cannot
+be checked any more, but that nobody has changed it since.
+
 What was erased or retracted counts neither way. A snapshot from before that is of no use to anyone:
 a note says so, and it is not compared.
 """
@@ -33,8 +36,10 @@ from belated.cli.journal.identity import dim_of, family_of
 from belated.cli.journal.report import Report, as_text
 from belated.cli.options import add_json, add_semantics, semantics
 from belated.cli.progress import Progress
+from belated.cli.text import moment, several
 from belated.exceptions import CorruptEvent, CorruptJournal, InvalidInput, SnapshotWarning
 from belated.journals import Journal, StoredBandit
+from belated.journals.chain import Chain
 from belated.journals.stored import StoredJournal
 from belated.learner import Fold
 from belated.policies import Greedy
@@ -82,7 +87,8 @@ def verify(
 ) -> Report:
     """Read it all, and compare."""
     report = Report(bandit.name)
-    heads = Heads(journal.partitions, expected)
+    heads = Heads([_chain(journal, one) for one in range(journal.partitions)], expected)
+    _tell_trimmed(journal, report)
     if isinstance(journal, StoredJournal):
         journal.checks_digests = True
     folds: Comparison | None = None
@@ -112,6 +118,7 @@ def verify(
             for partition, end in enumerate(ends):
                 _read(journal, partition, end, folds, heads, report, progress)
         report.damage += heads.differences()
+        report.not_compared += heads.out_of_sight()
         report.head, report.heads = heads.whole, heads.each
         if folds is not None and not report.damage:
             folds.compare()
@@ -119,6 +126,23 @@ def verify(
         str(one.message) for one in warned if issubclass(one.category, SnapshotWarning)
     ]
     return report
+
+
+def _chain(journal: Journal, partition: int) -> Chain:
+    """The chain of a partition, behind what was trimmed."""
+    base = journal.base(partition)
+    return Chain() if base is None else Chain.behind(base.pieces["chain"], base.position)
+
+
+def _tell_trimmed(journal: Journal, report: Report) -> None:
+    starts = [journal.start(partition) for partition in range(journal.partitions)]
+    if any(starts):
+        upto = max(one.stamp for one in starts)
+        count = sum(one.position for one in starts)
+        report.notes.append(
+            f"{several(count, 'record')} of before {moment(upto)} were trimmed: what they came to "
+            "is taken as their base says"
+        )
 
 
 def _read(
@@ -131,7 +155,7 @@ def _read(
     progress: Progress,
 ) -> None:
     """Read a partition, past damaged places too, and fold it as long as there are none."""
-    position, step = 0, PAGE
+    position, step = journal.start(partition).position, PAGE
     while position < end and len(report.damage) < MANY:
         try:
             page = journal.read(partition, position, min(step, end - position))

@@ -1,0 +1,126 @@
+"""``belated journal trim``: drop old records.
+
+What they came to is stored first, as the base of each partition: a fold then begins with it, and
+comes to the same. It is made by folding those records anew, and is stored only where a snapshot of
+a later position is there too. Records are dropped a few at a time, so that nothing waits for it; if
+the command is interrupted, run it again.
+
+The records of a decision must stay for as long as it takes rewards: the bandit needs a retention,
+and only what is older can be dropped.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+
+from belated.cli.actor import actor, add_reason
+from belated.cli.journal.address import add_address, configured, opened
+from belated.cli.journal.identity import dim_of, family_of
+from belated.cli.options import add_semantics, duration, semantics
+from belated.cli.progress import Progress
+from belated.cli.text import moment, several, span
+from belated.exceptions import HistoryUndone, InvalidInput
+from belated.journals import Journal, StoredBandit
+from belated.journals.log import EMPTY
+from belated.learner import Fold
+from belated.learner.trimming import last_to_drop, make_bases, trim
+from belated.policies import Greedy
+from belated.rewards import as_duration
+
+EXAMPLE = 'belated journal trim sqlite:///offers.db --older-than 90d --reason "policy"'
+
+#: Records dropped at a time, and for how long others then have the store to themselves.
+BATCH, PAUSE = 1_000, 0.01
+#: How often the bases are made anew because something was undone meanwhile.
+ATTEMPTS = 3
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """What the command takes."""
+    add_address(parser)
+    parser.add_argument(
+        "--older-than",
+        type=duration,
+        required=True,
+        metavar="TIME",
+        help="what is dropped, by the time of the journal, as in 90d",
+    )
+    add_reason(parser)
+    add_semantics(parser)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Run the command."""
+    with opened(options.address) as (journal, bandit):
+        rewards, retention = semantics(options, configured(journal))
+        if bandit.identity is None:
+            raise InvalidInput(f"no bandit has used the journal of {bandit.name} yet")
+        if retention is None:
+            message = f"{bandit.name} has no retention: its decisions take rewards for ever"
+            raise InvalidInput(f"{message}, and their records are needed; give it one first")
+        age = as_duration(options.older_than, "--older-than")
+        if age < retention:
+            message = f"--older-than is {span(age)}, and decisions take rewards for "
+            raise InvalidInput(f"{message}{span(retention)} (the retention): give at least that")
+        fold = Fold(
+            Greedy(dim_of(bandit.identity), family_of(bandit.identity)),
+            rewards,
+            partitions=journal.partitions,
+            retention=retention,
+        )
+        for attempt in range(1, ATTEMPTS + 1):
+            try:
+                _rebase(journal, bandit, fold, journal.now() - age, options.reason)
+                break
+            except HistoryUndone:  # by someone else, while the bases were made
+                if attempt == ATTEMPTS:
+                    raise
+                fold.clear()
+        count = _drop(journal)
+        if count:
+            upto = moment(max(journal.start(one).stamp for one in range(journal.partitions)))
+            print(f"{several(count, 'record')} of {journal.bandit} dropped, up to {upto}")
+        else:
+            print(f"nothing of {journal.bandit} can be dropped")
+    return 0
+
+
+def _rebase(journal: Journal, bandit: StoredBandit, fold: Fold, before: int, reason: str) -> None:
+    """Store a base of each partition that has something to drop."""
+    undone = [len(journal.undone(partition)) for partition in range(journal.partitions)]
+    saved = {one.partition: one for one in bandit.snapshots}
+    last = []
+    for partition in range(journal.partitions):
+        snapshot = saved.get(partition)
+        if snapshot is None:
+            last.append(EMPTY)
+            continue
+        if not snapshot.fingerprint.startswith(fold.fingerprint):
+            message = (
+                f"the snapshot of partition {partition} was made with other settings, or by "
+                "another release: give --window, --default, --retention, --reduce and --bounds as "
+                "the bandit has them, or let it save a new one"
+            )
+            raise InvalidInput(message)
+        link = fold.tuning.link
+        last.append(last_to_drop(journal, partition, before, snapshot.position, link))
+    starts = [journal.start(partition) for partition in range(journal.partitions)]
+    new = [max(0, one.position - start.position) for one, start in zip(last, starts, strict=True)]
+    with Progress("folded", sum(new)) as progress:
+        bases = make_bases(journal, fold, last, progress.step)
+    for base in bases:
+        known = undone[base.partition]
+        trim(journal, base, last[base.partition], known, reason=reason, actor=actor())
+
+
+def _drop(journal: Journal) -> int:
+    """Drop all that the bases stand for; returns how many records that were."""
+    total = 0
+    with Progress("dropped") as progress:
+        for partition in range(journal.partitions):
+            while count := journal.drop(partition, BATCH):
+                total += count
+                progress.step(count)
+                time.sleep(PAUSE)
+    return total

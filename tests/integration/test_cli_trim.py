@@ -1,0 +1,344 @@
+"""``belated journal trim``, on both stores."""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import numpy as np
+import pytest
+
+from belated import Bandit, Bernoulli, DefaultAfter, DelayedUCB
+from belated.cli.journal import trim as command
+from belated.cli.main import main
+from belated.events import Decision, Erased, Event, Reward, Trimmed
+from belated.exceptions import InvalidInput, JournalMismatch
+from belated.ids import key_of
+from belated.journals import Journal, Snapshot, Store
+from belated.journals.arrivals import as_datetime
+from belated.learner import Fold, same_sums
+from belated.learner.trimming import make_bases
+from belated.rewards import retention_us
+from belated.service.learning.learning_service import LearningService
+from belated.service.learning.refold import PAUSE, Refold
+from tests.command_line import Command
+from tests.integration.forger import forger
+
+POLICY = DelayedUCB(2, Bernoulli())
+REWARDS = DefaultAfter(timedelta(hours=1))
+RETENTION = timedelta(days=1)
+HOUR = 3_600_000_000
+PARTITIONS, COUNT, SPAN = 2, 6_000, 20 * 24 * HOUR
+
+
+def opened(store: Store, bandit: str) -> Bandit:
+    """The bandit."""
+    journal = store.journal(bandit, partitions=PARTITIONS)
+    return Bandit(policy=POLICY, journal=journal, rewards=REWARDS, retention=RETENTION, seed=7)
+
+
+@pytest.fixture
+def used(store: Store, bandit: str) -> Iterator[Bandit]:
+    """Twenty days of decisions, half of them with a reward."""
+    rng = np.random.default_rng(3)
+    journal = store.journal(bandit, partitions=PARTITIONS)
+    now = journal.now()
+    stamps = (now - SPAN + np.sort(rng.integers(SPAN, size=COUNT))).tolist()
+    events: list[Event] = []
+    for n, stamp in enumerate(stamps):
+        if n % 2 == 0:
+            x = rng.random(2, dtype=np.float32)
+            events.append(Decision(f"order-{n}", stamp, 0, 0, x, 0.5, 1.0, 0))
+        else:
+            late = int(rng.integers(1, 10))
+            events.append(Reward(f"order-{max(0, n - 2 * late + 1)}", stamp, 1.0, reporter="crm"))
+    records = [(event, stamp) for event, stamp in zip(events, stamps, strict=True)]
+    for start in range(0, COUNT, 1_000):
+        some = records[start : start + 1_000]
+        journal.append([one for one, _ in some], recorded=[stamp for _, stamp in some])
+    journal.close()
+    made = opened(store, bandit)
+    made.sync()
+    made.save()
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def named(address: str, bandit: str) -> str:
+    """Its address."""
+    return f"{address}?bandit={quote(bandit)}"
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody else uses the store."""
+    monkeypatch.setattr(command, "PAUSE", 0.0)
+
+
+def said(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+    """What a command says."""
+    return Command("journal").said(capsys, *arguments)
+
+
+def trimmed(capsys: pytest.CaptureFixture[str], named: str, age: str = "10d") -> str:
+    """What trimming says."""
+    return said(capsys, "trim", named, "--older-than", age, "--reason", "too old")
+
+
+def verified(
+    capsys: pytest.CaptureFixture[str], named: str, *more: str, code: int = 0
+) -> dict[str, Any]:
+    """What verify reports."""
+    capsys.readouterr()
+    assert main(["journal", "verify", named, "--json", *more]) == code
+    report: dict[str, Any] = json.loads(capsys.readouterr().out)
+    return report
+
+
+def test_what_was_trimmed_still_counts(
+    used: Bandit, store: Store, bandit: str, named: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """To a bandit that goes on, to one that opens its snapshot, and to one without any."""
+    digest, counts, theta = used.digest, used.decision_counts, used.estimate.theta
+    then = as_datetime(used.journal.now() - 5 * 24 * HOUR)
+    past = used.as_of(then)
+    early = verified(capsys, named)["head"]
+    assert "dropped, up to" in trimmed(capsys, named)
+    starts = [used.journal.start(p) for p in range(PARTITIONS)]
+    assert min(start.position for start in starts) >= 1_024
+    assert used.observe("order-17", 1.0).status in ("expired", "unmatched")
+    assert used.digest == digest
+    again = used.as_of(then)
+    assert (again.digest, again.decision_counts) == (past.digest, past.decision_counts)
+    with pytest.raises(InvalidInput, match="were trimmed: nothing before that can be seen"):
+        used.as_of(as_datetime(starts[0].stamp - 1))
+    acts = [
+        one.event
+        for p in range(PARTITIONS)
+        for one in used.journal.read(p, starts[p].position, 9_999)
+        if isinstance(one.event, Trimmed)
+    ]
+    assert [(one.through, one.recorded) for one in acts] == starts
+    assert (acts[0].reason, "@" in acts[0].actor) == ("too old", True)
+
+    with closing(opened(store, bandit)) as other:  # with its snapshots
+        assert (other.digest, other.decision_counts) == (digest, counts)
+    for p in range(PARTITIONS):  # whatever is in them now, it is of no use
+        used.journal.save(Snapshot(p, used.journal.end(p), "other", {}))
+    with closing(opened(store, bandit)) as other:
+        assert (other.digest, other.decision_counts) == (digest, counts)
+        np.testing.assert_allclose(other.estimate.theta, theta, rtol=1e-6)
+        other.save()
+
+    report = verified(capsys, named)
+    assert (report["status"], report["compared"]) == ("ok", PARTITIONS)
+    assert "were trimmed" in report["notes"][0]
+    assert verified(capsys, named, "--expect", report["head"])["status"] == "ok"
+    assert verified(capsys, named, "--expect", early)["status"] == "ok"
+    shown = said(capsys, "inspect", named)
+    assert re.search(f"trimmed +{sum(one.position for one in starts):,}, up to", shown)
+    assert main(["journal", "show", "order-0", named]) == 1
+
+
+def test_a_head_of_what_was_trimmed_cannot_be_checked(
+    used: Bandit, named: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It is said so, and the code is 2: nothing is known to be wrong."""
+    for age in ("12d", "5d"):
+        trimmed(capsys, named, age)
+        start = [used.journal.start(p) for p in range(PARTITIONS)]
+        if age == "12d":
+            old = [one.position for one in start]
+    head = verified(capsys, named)["head"]
+    gone = f"{old[0]},{old[1]}:{head.partition(':')[2]}"
+    report = verified(capsys, named, "--expect", gone, code=2)
+    assert "is of records that were trimmed since" in report["not_compared"][0]
+
+
+def test_changed_history_behind_a_base_is_found(
+    used: Bandit,
+    store: Store,
+    address: str,
+    bandit: str,
+    named: str,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """The chain goes on from the base; and a base that was changed cannot be used."""
+    head = verified(capsys, named)["head"]
+    trimmed(capsys, named)
+    with closing(forger(store, address, bandit)) as meddler:
+        rows = meddler.rows()
+        rows[-9] = rows[-9]._replace(recorded=rows[-9].recorded + 1)
+        meddler.replace(rows)
+    report = verified(capsys, named, "--expect", head, code=1)
+    assert "the records are others than those the head" in report["damage"][0]
+
+
+def test_trimming_goes_on_where_it_was_left(
+    used: Bandit,
+    named: str,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """After an interruption, and some days later."""
+    digest = used.digest
+    drop = type(used.journal).drop
+
+    def interrupted(journal: Any, partition: int, limit: int) -> int:
+        drop(journal, partition, 10)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(type(used.journal), "drop", interrupted)
+        assert main(["journal", "trim", named, "--older-than", "12d", "--reason", "why"]) == 130
+    assert used.digest == digest
+    assert verified(capsys, named)["status"] == "ok"
+    first = used.journal.start(0)
+    assert "dropped, up to" in trimmed(capsys, named, "12d")
+    assert used.journal.start(0) == first
+    assert "dropped" in trimmed(capsys, named, "5d")
+    assert used.journal.start(0) > first
+    assert "nothing of" in trimmed(capsys, named, "5d")
+    assert (verified(capsys, named)["status"], used.digest) == ("ok", digest)
+
+
+def test_what_is_undone_while_bases_are_made(
+    used: Bandit,
+    named: str,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """They are made anew: none may hold what was erased."""
+    calls: list[int] = []
+
+    def undoing(journal: Journal, fold: Fold, *rest: Any) -> list[Snapshot]:
+        made = make_bases(journal, fold, *rest)
+        if not calls:
+            used.journal.append([Erased(key_of("order-0"), 1)])
+        calls.append(1)
+        return made
+
+    monkeypatch.setattr(command, "make_bases", undoing)
+    used.save()
+    trimmed(capsys, named)
+    assert len(calls) == 2
+    assert sum(used.decision_counts.values()) == COUNT // 2 - 1
+    report = verified(capsys, named)
+    assert (report["status"], report["digest"]) == ("ok", used.digest)
+
+
+def test_what_cannot_be_trimmed_is_refused(
+    used: Bandit, store: Store, bandit: str, named: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What still takes rewards, what no snapshot holds, and what other settings made."""
+    complaint = Command("journal").complaint
+    rest = ["--reason", "why"]
+    assert "give at least that" in complaint(capsys, "trim", named, "--older-than", "1h", *rest)
+    other = ["--window", "2h", "--default", "0", "--retention", "1d"]
+    assert "was made with other settings" in complaint(
+        capsys, "trim", named, "--older-than", "5d", *rest, *other
+    )
+    assert "has no retention" in complaint(
+        capsys, "trim", named, "--older-than", "5d", *rest, "--window", "1h"
+    )
+    assert "nothing of" in trimmed(capsys, named, "30d")
+    assert used.journal.start(0).position == 0
+    trimmed(capsys, named)
+    then = (datetime.now(UTC) - timedelta(days=15)).isoformat()
+    assert "cannot be retracted or restored any more" in complaint(
+        capsys, "retract", named, "--key", "crm", "--from", then, *rest
+    )
+    assert "old ones were trimmed" in complaint(capsys, "erase", named, "order-0", *rest)
+    with (
+        store.journal(bandit) as journal,
+        pytest.raises(JournalMismatch, match="open the bandit with those"),
+    ):
+        Bandit(policy=POLICY, journal=journal, rewards=REWARDS, retention=timedelta(days=2))
+
+
+def test_a_trimmed_journal_is_exported_and_not_imported(
+    used: Bandit, named: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """For whoever reads the rest; a journal of it would learn something else."""
+    trimmed(capsys, named)
+    said(capsys, "export", named, "-o", str(tmp_path / "out.jsonl"))
+    lines = (tmp_path / "out.jsonl").read_text(encoding="utf-8").splitlines()
+    assert json.loads(lines[0])["trimmed"] == [used.journal.start(p).position for p in range(2)]
+    refused = Command("journal").complaint(
+        capsys, "import", str(tmp_path / "out.jsonl"), f"sqlite:///{tmp_path}/new.db"
+    )
+    assert "that had been trimmed" in refused
+
+
+def test_a_learner_beside_which_a_journal_is_trimmed(
+    used: Bandit,
+    store: Store,
+    bandit: str,
+    named: str,
+    capsys: pytest.CaptureFixture[str],
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """It goes on, and so does its second fold; a new one begins with the base."""
+
+    def empty() -> Fold:
+        retention = retention_us(RETENTION, REWARDS)
+        return Fold(POLICY, REWARDS, partitions=PARTITIONS, retention=retention)
+
+    clock = [0.0]
+    with closing(
+        LearningService(store.journal(bandit), store.coordination(bandit), empty, lease=60.0)
+    ) as learner:
+        while learner.step():
+            pass
+        learner.refold = Refold(learner.journal, lambda: clock[0])
+
+        def refold(until: Callable[[], bool]) -> None:
+            for _ in range(1_000):
+                clock[0] += 2 * PAUSE
+                learner.step()
+                if until():
+                    return
+            raise AssertionError("it never came as far")
+
+        refold(lambda: learner.refold._chain.position > 500)
+        trimmed(capsys, named)
+        with caplog.at_level(logging.ERROR):
+            refold(lambda: learner.refold.compared >= PARTITIONS)
+        assert learner.refold.disagreements == 0
+        assert "disagrees" not in caplog.text
+        assert learner.fold is not None
+        fold = empty()
+        fold.begin(learner.journal)
+        fold.catch_up(learner.journal)
+        assert fold.digest == learner.fold.digest
+        assert fold.version == learner.fold.version
+        assert same_sums(fold, learner.fold)
+        assert fold.head == learner.fold.head
+
+
+def test_readers_do_not_wait(
+    used: Bandit, named: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between two steps of a trim, decisions are made."""
+    slowest = 0.0
+    drop = type(used.journal).drop
+
+    def measured(journal: Any, partition: int, limit: int) -> int:
+        nonlocal slowest
+        start = time.monotonic()
+        used.journal.append([Reward("nobody", 1, 1.0)])
+        slowest = max(slowest, time.monotonic() - start)
+        return drop(journal, partition, limit)
+
+    monkeypatch.setattr(type(used.journal), "drop", measured)
+    trimmed(capsys, named)
+    assert slowest < 5.0
