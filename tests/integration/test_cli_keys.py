@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from belated.cli.main import main
+from belated.events import KeyChanged
 from belated.journals import LiveKey, Store
 from belated.service.access.keys import hash_of, looks_whole
 
@@ -89,3 +90,21 @@ def test_what_cannot_be_done_is_said_in_one_line(
     assert (code, out) == (2, "")
     assert why in said
     assert said.count("\n") == 1
+
+
+def test_every_change_of_a_key_is_a_record(keys: Say, store: Store) -> None:
+    """In the journal of each bandit that it is for: who, when, and why; and once."""
+    with store.journal("offers") as journal:
+        start = journal.end(0)
+        made = ("create", "told shop", "--bandit", "*", "--scope", "reward", "--reason", "a launch")
+        _, key, _ = keys(*made)
+        id = key[4:12]
+        for reason in ("it leaked", "again"):
+            assert keys("revoke", id, "--reason", reason)[0] == 0
+        events = [one.event for one in journal.read(0, start, 100)]
+    told = [one for one in events if isinstance(one, KeyChanged)]
+    assert [(one.key, one.name, one.change, one.scopes, one.reason) for one in told] == [
+        (id, "told shop", "created", ("reward",), "a launch"),
+        (id, "told shop", "revoked", ("reward",), "it leaked"),
+    ]
+    assert all("@" in one.actor and one.at > 0 for one in told)

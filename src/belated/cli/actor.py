@@ -7,9 +7,11 @@ import getpass
 import socket
 
 
-def add_reason(parser: argparse.ArgumentParser) -> None:
+def add_reason(parser: argparse.ArgumentParser, *, required: bool = True) -> None:
     """Why it is done."""
-    parser.add_argument("--reason", required=True, help="why, for whoever asks later")
+    parser.add_argument(
+        "--reason", required=required, default="", help="why, for whoever asks later"
+    )
 
 
 def actor() -> str:

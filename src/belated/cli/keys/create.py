@@ -8,7 +8,8 @@ from __future__ import annotations
 import argparse
 import sys
 
-from belated.cli.keys.file import add_file, opened
+from belated.cli.actor import add_reason
+from belated.cli.keys.file import add_file, opened, record
 from belated.exceptions import InvalidInput
 from belated.ids import check_id
 
@@ -38,6 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--rate", type=float, metavar="N", help="requests a second, at each service process"
     )
+    add_reason(parser, required=False)
 
 
 def run(options: argparse.Namespace) -> int:
@@ -58,6 +60,8 @@ def run(options: argparse.Namespace) -> int:
         if not keys.create(id, name, bandits, scopes, rate, hash_of(key)):
             message = f"{name!r} has two keys already: move its programs to the newer one, then "
             raise InvalidInput(f"{message}revoke the other (see `belated keys list`)", name)
+        (made,) = [one for one in keys.all() if one.id == id]
+        record(config, made, "created", options.reason)
     print(key)
     note = f"this is the key {id} of {name}: keep it now, for it is not shown again"
     print(f"belated: {note}", file=sys.stderr)

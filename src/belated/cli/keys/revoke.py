@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import argparse
 
-from belated.cli.keys.file import add_file, opened
+from belated.cli.actor import add_reason
+from belated.cli.keys.file import add_file, opened, record
 from belated.exceptions import InvalidInput
 
 EXAMPLE = "belated keys revoke k3J9xQ2a"
@@ -14,6 +15,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """What the command takes."""
     parser.add_argument("id", metavar="ID", help="of the key, as `belated keys list` has it")
     add_file(parser)
+    add_reason(parser, required=False)
 
 
 def run(options: argparse.Namespace) -> int:
@@ -21,8 +23,12 @@ def run(options: argparse.Namespace) -> int:
     from belated.service.access.keys import id_in
 
     id = id_in(options.id)
-    with opened(options) as (keys, _):
+    with opened(options) as (keys, config):
+        found = [one for one in keys.all() if one.id == id]
         if not keys.revoke(id):
             raise InvalidInput(f"there is no key {id!r}: see `belated keys list`", id)
+        for key in found:
+            if key.revoked is None:
+                record(config, key, "revoked", options.reason)
     print(f"the key {id} is revoked: services refuse it within two seconds")
     return 0
