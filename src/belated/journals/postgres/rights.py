@@ -13,7 +13,8 @@ from typing import Literal, get_args
 Role = Literal["decider", "learner", "operator", "maintainer"]
 ROLES: tuple[Role, ...] = get_args(Role)
 
-#: UPDATE on a partition is what it takes to lock it: the rows are never changed.
+#: UPDATE on a partition is what it takes to lock it: the rows are never changed. So it is with a
+#: maintainer's on a snapshot.
 _APPENDS = {
     "record": ("INSERT",),
     "request": ("INSERT",),
@@ -33,10 +34,10 @@ _RIGHTS: Mapping[Role, Mapping[str, tuple[str, ...]]] = {
     },
     "operator": {**_APPENDS, "key": ("INSERT", "UPDATE")},
     "maintainer": {
-        **_APPENDS,
         "record": ("INSERT", "UPDATE", "DELETE"),
-        "request": ("INSERT", "DELETE"),
-        "snapshot": ("INSERT", "UPDATE"),
+        "request": ("DELETE",),
+        "partition": ("UPDATE",),
+        "snapshot": ("UPDATE",),
         "base": ("INSERT", "UPDATE"),
         "base_piece": ("INSERT", "UPDATE", "DELETE"),
     },
