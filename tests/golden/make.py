@@ -1,8 +1,9 @@
 """Writes what this release writes, for all later ones to read: ``python -m tests.golden.make``.
 
-It makes a folder named after the release: journals in a file of SQLite, with snapshots; one of them
-as lines of JSON; what waits in a spool; a model as it travels; and what all of it comes to. Run it
-once for each release; what an earlier one has written stays as it is.
+It makes a folder named after the release: journals in a file of SQLite, with snapshots, one of them
+trimmed and with an erased decision; one as lines of JSON; what waits in a spool; a model as it
+travels; and what all of it comes to. Run it once for each release; what an earlier one has written
+stays as it is.
 """
 
 from __future__ import annotations
@@ -22,18 +23,24 @@ from belated.events import (
     Activation,
     Configured,
     Decision,
+    Erased,
     Event,
+    KeyChanged,
     ModeChanged,
+    Retracted,
     Reward,
     Settled,
     Void,
     encode,
 )
 from belated.exceptions import JournalUnavailable
+from belated.ids import key_of
 from belated.journals import Journal, MemoryJournal, SpoolJournal, SQLiteJournal
+from belated.journals.chain import LINK
 from belated.journals.identity import identify
 from belated.journals.log import Requests
 from belated.learner.fold import Fold
+from belated.learner.trimming import last_to_drop, make_bases, trim
 from belated.ledger.requests import KeptRequest, keep_request, pack_context
 from belated.published import PublishedModel
 from belated.rewards import Rewards
@@ -44,6 +51,7 @@ POLICY = DelayedUCB(3, Bernoulli(), ridge=1.0)
 BANDITS: dict[str, Rewards] = {
     "explicit": Explicit(window=timedelta(days=7)),
     "default": DefaultAfter(window=timedelta(days=7), value=0.25),
+    "trimmed": DefaultAfter(window=timedelta(days=7)),
 }
 PARTITIONS = 2
 START = 1_700_000_000_000_000
@@ -150,6 +158,36 @@ def _fill(journal: Journal, bandit: str) -> Fold:
     return fold
 
 
+def undo(journal: Journal) -> None:
+    """What operators do: erase, retract, overwrite, and a key that changes."""
+    now = START + 500 * HOUR
+    acts: list[Event] = [Erased(key_of("order 1"), now, "asked for", "me")]
+    acts += [Retracted(p, now, START, now, "crm", reason="bad", actor="me") for p in range(2)]
+    acts.append(KeyChanged(now, "k3J9xQ2a", "shop", "created", ("decide", "reward"), "", "me"))
+    journal.append(acts, recorded=[now] * len(acts))
+    assert journal.overwrite([key_of("order 1")]) > 0
+
+
+def _trim(journal: Journal, bandit: str) -> Fold:
+    """Drop the first link of each partition, with all that happened in it."""
+    late = START + 600 * HOUR
+    rest = [Reward(f"nobody {n}", late + n, 1.0) for n in range(2_300)]
+    journal.append(rest, recorded=[one.at for one in rest])
+    fold = new_fold(bandit)
+    fold.load(journal)
+    fold.catch_up(journal)
+    fold.save(journal)
+    ends = [journal.end(partition) for partition in range(PARTITIONS)]
+    last = [last_to_drop(journal, p, late + HOUR, end, LINK) for p, end in enumerate(ends)]
+    undone = [len(journal.undone(partition)) for partition in range(PARTITIONS)]
+    for base in make_bases(journal, new_fold(bandit), last):
+        trim(journal, base, last[base.partition], undone[base.partition], reason="", actor="me")
+        while journal.drop(base.partition, 1_000):
+            pass
+    fold.catch_up(journal)
+    return fold
+
+
 def make(folder: Path) -> None:
     """Write all of it into a folder that is new."""
     folder.mkdir()
@@ -158,7 +196,11 @@ def make(folder: Path) -> None:
         path = folder / "journal.db"
         with SQLiteJournal(path, bandit=bandit, partitions=PARTITIONS) as journal:
             fold = _fill(journal, bandit)
-            expected["requests"] = requests_in(journal)
+            if bandit == "trimmed":
+                undo(journal)
+                fold = _trim(journal, bandit)
+            else:
+                expected["requests"] = requests_in(journal)
         expected["bandits"][bandit] = told(fold)
     lines = str(folder / "explicit.jsonl")
     assert main(["journal", "export", f"sqlite:///{path}?bandit=explicit", "-o", lines]) == 0
@@ -167,6 +209,9 @@ def make(folder: Path) -> None:
         for event in waiting:
             spool.append([event], requests={0: b"kept"} if isinstance(event, Decision) else None)
     expected["spool"] = [encode(event).hex() for event in waiting]
+    fold = new_fold("default")
+    with SQLiteJournal(path, bandit="default") as journal:
+        fold.catch_up(journal)
     model = PublishedModel.of(
         fold.model, POLICY, positions=fold.positions, version=fold.version, at=START
     )

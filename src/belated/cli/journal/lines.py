@@ -27,7 +27,7 @@ from belated.exceptions import CorruptEvent
 FORMAT = 2
 
 
-class Header(msgspec.Struct, tag_field="kind", tag="journal", frozen=True):
+class Header(msgspec.Struct, tag_field="kind", tag="journal", frozen=True, omit_defaults=True):
     """The first line: what the records are of, and how far each partition was trimmed, if any."""
 
     format: int
