@@ -4,7 +4,9 @@ A real PostgreSQL that syncs, decisions with a reward for every other one, pg_du
 The digest of all decisions and the sums must be equal before and after; it prints the seconds for
 10^6 events of each step.
 
-Run: python benchmarks/restore.py [--events 20000] [--jobs 2]
+With --trim the older half of the journal is trimmed before it is backed up.
+
+Run: python benchmarks/restore.py [--events 20000] [--jobs 2] [--trim]
 """
 
 from __future__ import annotations
@@ -24,6 +26,7 @@ from belated.events import Decision, Event, Reward
 from belated.ids import new_id
 from belated.journals import PostgresJournal
 from belated.learner.fold import Fold, same_sums
+from belated.learner.trimming import last_to_drop, make_bases, trim
 
 sys.path.append(str(Path(__file__).parents[1]))
 
@@ -48,8 +51,28 @@ def fold(dsn: str) -> Fold:
     """What the journal comes to."""
     found = Fold(DelayedUCB(DIM, Bernoulli()), Explicit(), partitions=PARTITIONS)
     with PostgresJournal(dsn, bandit="offers") as journal:
+        found.begin(journal)
         found.catch_up(journal)
     return found
+
+
+def trim_half(dsn: str) -> int:
+    """Drop the older half of each partition; returns how many records."""
+    count = 0
+    with PostgresJournal(dsn, bandit="offers") as journal:
+        whole = fold(dsn)
+        whole.save(journal)
+        last = []
+        for partition in range(PARTITIONS):
+            middle = journal.read(partition, journal.end(partition) // 2, 1)[0].recorded
+            end, link = journal.end(partition), whole.tuning.link
+            last.append(last_to_drop(journal, partition, middle, end, link))
+        empty = Fold(DelayedUCB(DIM, Bernoulli()), Explicit(), partitions=PARTITIONS)
+        for base in make_bases(journal, empty, last):
+            trim(journal, base, last[base.partition], 0, reason="a drill", actor="")
+            while dropped := journal.drop(base.partition, 1_000):
+                count += dropped
+    return count
 
 
 def main() -> int:
@@ -57,6 +80,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--events", type=int, default=20_000)
     parser.add_argument("--jobs", type=int, default=2, help="of pg_restore")
+    parser.add_argument("--trim", action="store_true", help="drop the older half first")
     options = parser.parse_args()
     programs = find_programs()
     assert programs is not None, "PostgreSQL is needed"
@@ -88,6 +112,8 @@ def main() -> int:
         PostgresJournal.create_tables(dsn)
         made = events(options.events)
         timed("write", fill)
+        if options.trim:
+            timed("trim", lambda: print(f"{trim_half(dsn):,} records dropped"))
         before = fold(dsn)
         with tempfile.TemporaryDirectory() as folder:
             backup = Path(folder, "belated.dump")

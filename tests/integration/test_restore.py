@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 import httpx
 import psycopg
+import pytest
 
 from belated import Bernoulli, DelayedUCB, Explicit
 from belated.journals import PostgresJournal
@@ -76,14 +78,16 @@ def test_a_decider_that_is_ahead_of_the_journal_recovers(
             assert (offers.decider.model.n, offers.decider.model.pending) == (35, 0)
 
 
-def test_the_drill_gives_the_same_back(postgres: PostgresServer) -> None:
-    """As benchmarks/restore.py does it."""
+@pytest.mark.parametrize("more", [(), ("--trim",)])
+def test_the_drill_gives_the_same_back(postgres: PostgresServer, more: tuple[str, ...]) -> None:
+    """As benchmarks/restore.py does it; also of a journal that was trimmed."""
     script = Path(__file__).parents[2] / "benchmarks" / "restore.py"
     done = subprocess.run(
-        [sys.executable, str(script), "--events", "2000"],
+        [sys.executable, str(script), "--events", "5000", *more],
         capture_output=True,
         text=True,
         check=False,
     )
     assert done.returncode == 0, done.stderr
     assert ": the same" in done.stdout
+    assert not more or re.match(r"[1-3],\d+ records dropped", done.stdout)
