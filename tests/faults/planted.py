@@ -9,7 +9,7 @@ import logging
 import sys
 from collections.abc import Callable, Sequence
 from types import SimpleNamespace
-from typing import cast
+from typing import Any, cast
 
 import msgspec
 import pytest
@@ -17,18 +17,19 @@ import pytest
 from belated.decider import Decider
 from belated.decider.unapplied import UnappliedDecisions
 from belated.events import Event, Reward, Settled
-from belated.journals import Journal
-from belated.journals.log import Appended, Requests
+from belated.journals import Journal, Snapshot
+from belated.journals.log import Appended, Requests, Tail
 from belated.journals.memory.coordination import MemoryCoordinationStore
-from belated.learner import Fold, LearnerAdapter
+from belated.learner import Fold, LearnerAdapter, trimming
 from belated.ledger import Facts, Ledger, entries, entry_store, ledger, unmatched
+from belated.ledger.undone import Undone
 from belated.ledger.unmatched import UnmatchedEvents
 from belated.service.learning.learning_service import LearningService
 from belated.service.serving import group_commit, request_batcher
 from belated.service.serving.group_commit import Append, GroupCommit
 from belated.service.serving.request_batcher import RequestBatcher
 from belated.service.serving.served_bandit import ServedBandit
-from belated.testing.simulator import sweep
+from belated.testing.simulator import operators, sweep
 from belated.testing.simulator.disk import Disk
 from belated.testing.simulator.session import SimulatedJournal
 from belated.testing.simulator.store import Store
@@ -347,6 +348,36 @@ def frozen_models_go_on(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(LearningService, "_publish", blind)
 
 
+def trimmed_one_too_many(patch: pytest.MonkeyPatch) -> None:
+    """The first record behind a base is dropped with those before it."""
+    start = Store.start
+
+    def beyond(self: Store, partition: int) -> Tail:
+        position, stamp = start(self, partition)
+        return Tail(position + bool(position), stamp)
+
+    drop = Store.drop
+
+    def greedy(self: Store, partition: int, limit: int) -> int:
+        with pytest.MonkeyPatch.context() as inner:
+            inner.setattr(Store, "start", beyond)
+            return drop(self, partition, limit)
+
+    patch.setattr(Store, "drop", greedy)
+
+
+def base_without_what_was_undone(patch: pytest.MonkeyPatch) -> None:
+    """A base is made as if nothing had ever been undone."""
+    make = trimming.make_bases
+
+    def unaware(journal: Journal, fold: Fold, *rest: Any) -> list[Snapshot]:
+        with pytest.MonkeyPatch.context() as inner:
+            inner.setattr(Undone, "status_of", lambda self, record: None)
+            return make(journal, fold, *rest)
+
+    patch.setattr(operators, "make_bases", unaware)
+
+
 PLANTS: list[Plant] = [
     position_saved_before_state,
     dedup_forgotten_with_the_entry,
@@ -376,6 +407,8 @@ PLANTS: list[Plant] = [
     models_of_anyone,
     mode_ignored,
     frozen_models_go_on,
+    trimmed_one_too_many,
+    base_without_what_was_undone,
 ]
 
 

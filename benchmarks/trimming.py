@@ -1,0 +1,239 @@
+"""What forgetting costs beside a journal at work, and whether its size stays flat.
+
+A journal is filled in appends of 128 events, decisions and rewards by turns, as if a hundred days
+went by. It is trimmed again and again, so that ten days stay: by another process, as `belated
+journal trim` does it. Printed after each tenth of the events: how large the records are on disk,
+how large snapshots and base. At the end, with the trim beside them and without: the time of
+appends (p50, p99, the longest) and of reading pages of 10,000 records. The two are measured in
+turn, in the same minutes, so that a busy machine slows both.
+
+The longest append that was held up says how long any lock was held at most.
+
+Starts a server of its own, with fsync on, for PostgreSQL.
+
+Run: python benchmarks/trimming.py [--events 10000000] [--store sqlite | postgresql]
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from pathlib import Path
+
+import numpy as np
+import psycopg
+
+sys.path.append(str(Path(__file__).parents[1]))
+
+from belated import Bernoulli, DefaultAfter, DelayedUCB
+from belated.cli.journal.trim import BATCH as DROPPED
+from belated.cli.journal.trim import PAUSE
+from belated.events import Decision, Event, Reward, Settled
+from belated.ids import new_id
+from belated.journals import Journal, SQLiteStore, Store, open_store
+from belated.learner import Fold
+from belated.learner.trimming import last_to_drop, make_bases, trim
+from tests.integration.postgres_server import PostgresServer
+
+BATCH, PAGE, DIM = 128, 10_000, 5
+START, DAY = 1_700_000_000_000_000, 86_400_000_000
+DAYS, KEPT, ROUNDS = 100, 10, 40
+REWARDS, RETENTION = DefaultAfter(timedelta(hours=1)), DAY
+
+
+def empty() -> Fold:
+    """One that has folded nothing."""
+    return Fold(DelayedUCB(DIM, Bernoulli()), REWARDS, retention=RETENTION)
+
+
+def events(start: int, count: int, total: int, rng: np.random.Generator) -> list[Event]:
+    """Some of all that happens; every fourth decision has no reward."""
+    made: list[Event] = []
+    rows = rng.random((count, DIM), dtype=np.float32)
+    for n in range(0, count, 2):
+        now = START + (start + n) * DAYS * DAY // total
+        id = new_id(now)
+        made.append(Decision(id, now, n % 4, n % 4, rows[n], 0.5, 0.25, 0))
+        made.append(Settled(0, now) if n % 8 == 0 else Reward(id, now + 1, float(n % 3 == 0)))
+    return made
+
+
+def at_of(event: Event) -> int:
+    """When it is recorded."""
+    return event.until if isinstance(event, Settled) else event.at  # type: ignore[union-attr]
+
+
+class Sizes:
+    """How large the tables are, in megabytes."""
+
+    def __init__(self, store: Store, dsn: str | None) -> None:
+        self._store = store
+        self._dsn = dsn
+
+    def now(self) -> tuple[float, float]:
+        """Of records and requests; of snapshots and base."""
+        if self._dsn is not None:
+            with psycopg.connect(self._dsn, autocommit=True) as connection:
+                found = [
+                    connection.execute(
+                        f"SELECT sum(pg_total_relation_size('belated.'||name)) / 1e6 FROM "
+                        f"unnest(ARRAY[{names}]) AS one (name)".encode()
+                    ).fetchone()
+                    for names in ("'record', 'request'", "'piece', 'base_piece'")
+                ]
+            return tuple(float(one[0]) for one in found if one)  # type: ignore[return-value]
+        assert isinstance(self._store, SQLiteStore)
+        # Pages that are free are counted with the latter: they were those of older snapshots.
+        find = (
+            "SELECT sum(pgsize) FROM dbstat WHERE name IN ('record', 'record_by_mark', 'request')"
+        )
+        with self._store.journal("offers") as journal, journal._file.reading() as connection:
+            records = connection.execute(find).fetchone()[0] / 1e6
+        return records, self._store.path.stat().st_size / 1e6 - records
+
+
+@contextmanager
+def opened(kind: str) -> Iterator[tuple[Store, str | None]]:
+    """A new store; the address of its server, if it has one."""
+    if kind == "sqlite":
+        with tempfile.TemporaryDirectory() as folder:
+            yield open_store(f"sqlite:///{folder}/offers.db"), None
+        return
+    server = PostgresServer()
+    try:
+        store = open_store(server.dsn)
+        store.create_tables()
+        yield store, server.dsn
+    finally:
+        server.stop()
+
+
+def trim_once(address: str, before: int) -> None:
+    """As the command does it, but by the time of these events."""
+    with open_store(address).journal("offers") as journal:
+        journal._clock = lambda: before + KEPT * DAY  # type: ignore[attr-defined]
+        snapshot = open_store(address).describe()[0].snapshots[0]
+        fold = empty()
+        last = [last_to_drop(journal, 0, before, snapshot.position, fold.tuning.link)]
+        for base in make_bases(journal, fold, last):
+            trim(journal, base, last[0], 0, reason="", actor="")
+        while journal.drop(0, DROPPED):
+            time.sleep(PAUSE)
+
+
+class Times:
+    """How long calls took, in milliseconds."""
+
+    def __init__(self) -> None:
+        self.appends: list[float] = []
+        self.reads: list[float] = []
+
+    def told(self) -> str:
+        """The figures."""
+        p50, p99 = np.quantile(self.appends, [0.5, 0.99])
+        return (
+            f"appends p50 {p50:.2f} ms, p99 {p99:.2f} ms, longest {max(self.appends):.1f} ms; "
+            f"pages read in {statistics.median(self.reads):.1f} ms ({len(self.appends):,} appends)"
+        )
+
+
+def run(kind: str, total: int) -> None:
+    """Fill, trim, and print."""
+    rng = np.random.default_rng(1)
+    alone, beside = Times(), Times()
+    with opened(kind) as (store, dsn):
+        address = dsn or f"sqlite:///{store.path}"  # type: ignore[attr-defined]
+        sizes, done, began = Sizes(store, dsn), 0, time.monotonic()
+        with store.journal("offers") as journal:
+            journal.identify({"family": "Bernoulli()", "dim": str(DIM), "features": ""})
+            learner = empty()
+            for number in range(ROUNDS):
+                goal = total * (number + 1) // ROUNDS
+                half = done + (goal - done) // 2
+                done = fill(journal, done, half, total, rng, alone)
+                learner.catch_up(journal)
+                learner.save(journal)
+                before = START + half * DAYS * DAY // total - KEPT * DAY
+                trimming = subprocess.Popen(
+                    [sys.executable, __file__, "--trim", address, "--before", str(before)]
+                )
+                try:
+                    done = fill(journal, done, goal, total, rng, beside, trimming)
+                    if trimming.wait(3_600):
+                        raise RuntimeError("the trim failed")
+                finally:
+                    trimming.kill()
+                if (number + 1) % (ROUNDS // 10) == 0:
+                    learner.catch_up(journal)
+                    records, others = sizes.now()
+                    left = (time.monotonic() - began) * (ROUNDS - number - 1) / (number + 1)
+                    kept = done - journal.start(0).position
+                    print(
+                        f"{done:>11,} events, {kept:>9,} kept: records {records:8.1f} MB, "
+                        f"snapshots and base {others:7.1f} MB; {left:.0f} s left",
+                        flush=True,
+                    )
+            learner.catch_up(journal)
+            again = empty()
+            again.begin(journal)
+            again.catch_up(journal)
+            same = again.digest == learner.digest and again.version == learner.version
+    print(f"{kind}, {total:,} events; base and tail come to {'the same' if same else 'ANOTHER'}")
+    print(f"alone:       {alone.told()}")
+    print(f"beside trim: {beside.told()}")
+    for what, one, other in (
+        ("appends", beside.appends, alone.appends),
+        ("pages read", beside.reads, alone.reads),
+    ):
+        print(f"{what}: {statistics.median(one) / statistics.median(other):.2f}x in the median")
+
+
+def fill(
+    journal: Journal,
+    done: int,
+    goal: int,
+    total: int,
+    rng: np.random.Generator,
+    times: Times,
+    trimming: subprocess.Popen[bytes] | None = None,
+) -> int:
+    """Append up to a number of events; what is measured beside a trim ends with it."""
+    while done < goal:
+        made = events(done, min(BATCH, goal - done), total, rng)
+        stamps = [at_of(one) for one in made]
+        start = time.perf_counter()
+        journal.append(made, recorded=stamps)
+        if trimming is None or trimming.poll() is None:
+            times.appends.append(1e3 * (time.perf_counter() - start))
+        done += len(made)
+        if done // BATCH % 20 == 0 and journal.end(0) - journal.start(0).position > PAGE:
+            start = time.perf_counter()
+            journal.read(0, journal.end(0) - PAGE, PAGE)
+            if trimming is None or trimming.poll() is None:
+                times.reads.append(1e3 * (time.perf_counter() - start))
+    return done
+
+
+def main() -> None:
+    """Run it, or one trim."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--events", type=int, default=10_000_000)
+    parser.add_argument("--store", choices=("sqlite", "postgresql"), default="sqlite")
+    parser.add_argument("--trim", help=argparse.SUPPRESS)
+    parser.add_argument("--before", type=int, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.trim:
+        trim_once(options.trim, options.before)
+    else:
+        run(options.store, options.events)
+
+
+if __name__ == "__main__":
+    main()
