@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -183,8 +183,13 @@ class Decider:
 
     def release_all(self) -> None:
         """All decisions that were held are folded."""
+        self.release_known(lambda id: True)
+
+    def release_known(self, known: Callable[[str], bool]) -> None:
+        """Those that are known by their ids are folded."""
         for one in list(self.unapplied):
-            self.release(one.decision.id)
+            if known(one.decision.id):
+                self.release(one.decision.id)
 
     def count_again(self) -> None:
         """Count all that are held in a model that has begun anew, in the mode ``learn``."""

@@ -355,6 +355,8 @@ class Fold:
         if snapshot is None or snapshot.fingerprint != self.snapshot_fingerprint(partition):
             return False
         position = snapshot.position
+        if position <= journal.start(partition).position:  # of one who was far behind
+            return False
         chain = Chain.resume(snapshot.pieces[_CHAIN], journal, partition, position, link)
         if chain is None:
             reason = (

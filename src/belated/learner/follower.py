@@ -43,6 +43,9 @@ class Holder(Protocol):
     def release_all(self) -> None:
         """All of them are."""
 
+    def release_known(self, known: Callable[[str], bool]) -> None:
+        """Those that are known by their ids are folded."""
+
     def count_again(self) -> None:
         """Count them in a fold that has begun anew."""
 
@@ -220,8 +223,9 @@ class Follower:
             warnings.warn(message, HistoryWarning, stacklevel=6)
         self.fold.clear()
         if self._holder.holds:  # to be let go they must be met again: no snapshot may pass them
-            self._holder.count_again()
             self.fold.begin(self.journal)
+            self._holder.count_again()
+            self._holder.release_known(lambda id: self.fold.entry(id) is not None)  # in a base
         else:
             self.fold.load(self.journal)
 

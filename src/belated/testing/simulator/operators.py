@@ -85,7 +85,7 @@ class UndoingOperator:
 
 
 class TrimmingOperator:
-    """Drops what is older than the retention, slice by slice, in some of the runs that have one.
+    """Drops what is old, slice by slice, in some runs; old may be a moment ago.
 
     Args:
         world: it lives in.
@@ -95,7 +95,7 @@ class TrimmingOperator:
         self._world = world
         self._rng = world.stream("trimming")
         self._retention = retention_us(world.knobs.retention, world.knobs.rewards)
-        if self._retention is not None and self._rng.random() < 0.5:
+        if self._rng.random() < 0.5:
             world.schedule.after(self._pause(), self._begin)
 
     def _pause(self) -> float:
@@ -135,12 +135,12 @@ class TrimmingOperator:
         )
 
     def _last(self, partition: int) -> Tail:
-        store, retention = self._world.store, self._retention
+        store, knobs = self._world.store, self._world.knobs
         saved = store.saved(partition)
-        if saved is None or retention is None or self._rng.random() < 0.3:
+        if saved is None or self._rng.random() < 0.3:
             return EMPTY
-        before, link = store.now() - retention, self._world.knobs.tuning.link
-        return last_to_drop(store, partition, before, saved, link)
+        before = store.now() - self._rng.choice([0, knobs.span // 10, self._retention or 0])
+        return last_to_drop(store, partition, before, saved, knobs.tuning.link)
 
     def _rebase(self, base: Snapshot, last: Tail, known: int) -> None:
         store = self._world.store

@@ -281,7 +281,8 @@ class DeciderServer(Server):
                 if encode(decision) not in stood:
                     raise Disagreement(f"X: {decision} was answered, and never stood")
                 check_one_answer(self.world, what.name, answer)
-            if decision.id in {one.decision.id for one in self.bandit.decider.unapplied}:
+            held = self.bandit.decider.unapplied.get(decision.id)
+            if held is not None and held.decision == decision:
                 self._made[decision.id] = decision
         self.check_counted()
 

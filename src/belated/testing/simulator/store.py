@@ -156,11 +156,14 @@ class Store(MemoryJournal):
         for record in records:
             self._next[record.partition] = max(self._next[record.partition], record.position + 1)
         positions = super()._keep(records, requests)
-        for record in records:
-            if isinstance(record.event, Decision):
-                standing = self.decisions([record.event.id])[record.event.id]
-                self.stood.setdefault(standing.id, set()).add(encode(standing))
+        self._note_standing(
+            [record.event.id for record in records if isinstance(record.event, Decision)]
+        )
         return positions
+
+    def _note_standing(self, ids: Sequence[str]) -> None:
+        for id, standing in self.decisions(ids).items():
+            self.stood.setdefault(id, set()).add(encode(standing))
 
     # --- reading -------------------------------------------------------------------------------
 
@@ -209,7 +212,9 @@ class Store(MemoryJournal):
 
     def _forget(self, records: Sequence[Record]) -> None:
         made = (record.event for record in records)
-        self.forgotten |= {event.id for event in made if isinstance(event, Decision)}
+        ids = {event.id for event in made if isinstance(event, Decision)}
+        self.forgotten |= ids
+        self._note_standing(sorted(ids))  # where there were rivals, another stands now
 
     def _tail(self, partition: int) -> Tail:
         check_partition(partition, self._partitions)
