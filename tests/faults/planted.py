@@ -410,6 +410,13 @@ PLANTS: list[Plant] = [
     trimmed_one_too_many,
     base_without_what_was_undone,
 ]
+#: Seeds that find what few do: they are tried first. The simulator may change; then all are tried.
+FOUND_BY: dict[Plant, int] = {
+    window_off_by_one: 53,
+    retention_off_by_one: 59,
+    answers_mixed_up: 33,
+    unapplied_decisions_dropped: 59,
+}
 
 
 def main(seeds: int) -> None:

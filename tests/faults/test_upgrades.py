@@ -67,6 +67,7 @@ def test_a_rolling_upgrade_and_back(pair: str, dsn: str, tmp_path: Path, full: b
                 fleet.replace_deciders(old)
                 fleet.replace_learner(old)
             time.sleep(1)
+        later(lambda: knows_all(fleet, load, dsn))
         fleet.stop_learner()
     assert load.taken_out >= 4
     check(dsn, load, old)
@@ -90,6 +91,7 @@ def test_what_is_new_before_learners_know_it(full_size: None, dsn: str, tmp_path
             later(lambda: fleet.deciders[0].state()["version"] > stopped)
             fleet.stop_learner()
             fleet.learner = newer
+        later(lambda: knows_all(fleet, load, dsn))
         fleet.stop_learner()
     check(dsn, load, new)
 
@@ -102,6 +104,14 @@ def use_what_is_new(release: Release, dsn: str, fleet: Fleet) -> None:
         release.run("-m", "belated", "keys", "create", name, *what)
     else:
         release.run("-c", NOTE, dsn, "offers", name)
+
+
+def knows_all(fleet: Fleet, load: Balanced, dsn: str) -> bool:
+    """Whether spools have handed over all that was acknowledged, and the learner has folded it."""
+    records = read(dsn)
+    if load.lost(one.event for known in records for one in known):
+        return False
+    return bool(fleet.deciders[0].state()["version"] == sum(map(len, records)))
 
 
 def check(dsn: str, load: Balanced, last: Release) -> None:

@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
+import ssl
 from collections.abc import Iterator
+from functools import cache
 from itertools import count
 
 import pytest
 
 from belated.journals import Store, open_store
 from tests.integration.postgres_server import PostgresServer, StartPostgres, require_programs
+
+
+@pytest.fixture(scope="session", autouse=True)
+def certificates() -> Iterator[None]:
+    """Read once: each client of HTTP reads those it trusts, which takes longer than most tests."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ssl, "create_default_context", cache(ssl.create_default_context))
+        yield
 
 
 @pytest.fixture(scope="session")

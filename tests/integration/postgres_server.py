@@ -21,11 +21,14 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 #: Users under whose name the server runs where this process is root, which PostgreSQL refuses.
 _USERS = ("postgres", "nobody")
+#: What outlives a server is here, also while a test has servers made on a small disk.
+_TEMPORARY = tempfile.gettempdir()
 
 
 def find_programs() -> Path | None:
@@ -70,9 +73,11 @@ class PostgresServer:
         try:
             if self._user is not None:
                 shutil.chown(self._folder, self._user, pwd.getpwnam(self._user).pw_gid)
-            # The files are synced at the first checkpoint; a fresh cluster need not wait for it.
-            self._run("initdb", "-D", self._data, "-A", "trust", "-U", "belated", "-E", "UTF8",
-                      "--locale=C", "--no-sync")  # fmt: skip
+            subprocess.run(
+                ["cp", "-R", _fresh_cluster(programs, self._user), self._data],
+                check=True,
+                **_as(self._user),
+            )
             self.start()
         except BaseException:
             self.stop()
@@ -156,26 +161,12 @@ class PostgresServer:
                 stderr=log,
                 cwd=self._folder,
                 start_new_session=True,  # Ctrl-C is for the tests
-                **self._as_user(),
+                **_as(self._user),
             )
 
     def _answers(self) -> bool:
         ready = [str(self._programs / "pg_isready"), "-q", "-h", "127.0.0.1", "-p", str(self.port)]
         return subprocess.run(ready, check=False).returncode == 0
-
-    def _run(self, program: str, *arguments: object) -> None:
-        command = [str(self._programs / program), *map(str, arguments)]
-        done = subprocess.run(
-            command, cwd=self._folder, capture_output=True, check=False, **self._as_user()
-        )
-        if done.returncode:
-            raise RuntimeError(f"{program} failed: {done.stderr.decode(errors='replace')}")
-
-    def _as_user(self) -> dict[str, Any]:
-        if self._user is None:
-            return {}
-        group = pwd.getpwnam(self._user).pw_gid
-        return {"user": self._user, "group": group, "extra_groups": []}
 
 
 #: Starts a server with these settings.
@@ -188,6 +179,37 @@ def _user() -> str | None:
         return None
     known = {entry.pw_name for entry in pwd.getpwall()}
     return next(name for name in _USERS if name in known)
+
+
+def _as(user: str | None) -> dict[str, Any]:
+    """Options of a process that runs under that name."""
+    if user is None:
+        return {}
+    return {"user": user, "group": pwd.getpwnam(user).pw_gid, "extra_groups": []}
+
+
+@cache
+def _fresh_cluster(programs: Path, user: str | None) -> Path:
+    """A folder in which no server has run, to be copied: that is faster than to make another."""
+    folder = Path(tempfile.mkdtemp(prefix="belated-postgres-", dir=_TEMPORARY))
+    atexit.register(_remove, folder, os.getpid())
+    if user is not None:
+        shutil.chown(folder, user, pwd.getpwnam(user).pw_gid)
+    # The files are synced at the first checkpoint; a fresh cluster need not wait for it.
+    command = [str(programs / "initdb"), "-D", str(folder / "data"), "-A", "trust",
+               "-U", "belated", "-E", "UTF8", "--locale=C", "--no-sync"]  # fmt: skip
+    done: subprocess.CompletedProcess[bytes] = subprocess.run(
+        command, cwd=folder, capture_output=True, check=False, **_as(user)
+    )
+    if done.returncode:
+        raise RuntimeError(f"initdb failed: {done.stderr.decode(errors='replace')}")
+    return folder / "data"
+
+
+def _remove(folder: Path, starter: int) -> None:
+    """When the process ends that made it, not a fork of that."""
+    if os.getpid() == starter:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _free_port() -> int:

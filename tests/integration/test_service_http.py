@@ -46,8 +46,8 @@ def definitions() -> list[Definition]:
         Definition(
             "short",
             DelayedUCB(DIM, Gaussian()),
-            Explicit(timedelta(milliseconds=200)),
-            retention=2_000_000,
+            Explicit(timedelta(milliseconds=500)),
+            retention=2_500_000,
         ),
         Definition("shared", DelayedUCB(SHARED.dim, Bernoulli()), Explicit(), features=SHARED),
     ]
@@ -177,7 +177,8 @@ def test_a_story_is_settled_as_far_as_the_journal_is(serving: Serving) -> None:
     with Client(serving.url, bandit="short") as client:
         on_timeout, late = client.decide(ROWS).id, client.decide(ROWS).id
         assert client.entry(on_timeout).state == "pending"
-        eventually(lambda: client.entry(on_timeout).state == "censored")
+        for id in (on_timeout, late):  # the second is due after the first
+            eventually(lambda id=id: client.entry(id).state == "censored")  # type: ignore[misc]
         client.observe(late, 2.5)
         story = client.entry(late)
         assert (story.state, story.value, story.late) == ("rewarded", 2.5, True)

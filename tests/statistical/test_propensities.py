@@ -163,7 +163,7 @@ def test_rows_are_chosen_as_often_as_is_said(name: str, floor: float, full: bool
         policy = replace(policy, floor=floor)
     floor = policy.floor
     model = settled(policy, decisions=case.decisions, using=case.using)
-    audit = Audit.of(policy, model, case.rows, 100_000 if full else 20_000)
+    audit = Audit.of(policy, model, case.rows, 100_000 if full else 10_000)
     shares = audit.shares
     assert (shares[audit.counts > 0] > 0.0).all()
     assert audit.p_value() > 0.001
@@ -230,7 +230,7 @@ def test_the_papers_rows_are_chosen_as_often_as_is_said(
 ) -> None:
     """The warm-up is uniform; after it DUCB splits ties evenly."""
     policy = PAPER[name]
-    audit = Audit.of(policy, settled(policy), rows, 100_000 if full else 20_000)
+    audit = Audit.of(policy, settled(policy), rows, 100_000 if full else 10_000)
     assert audit.p_value() > 0.001
     assert audit.shares.sum() == pytest.approx(1.0, abs=1e-9)
     expected = len(rows) if "warming" in name else 1 if rows is ROWS else 3

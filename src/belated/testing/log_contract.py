@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from belated.events import (
@@ -125,6 +125,7 @@ class LogContract:
     def test_an_event_is_in_the_partition_of_its_id(self) -> None:
         """However events are batched, each partition holds those of its ids, in order."""
 
+        @settings(max_examples=max(1, settings().max_examples // 4))  # some commit to a disk
         @given(
             st.lists(st.lists(st.text(min_size=1, max_size=32), max_size=5), max_size=5),
             st.sampled_from([1, 2, 16]),
