@@ -416,6 +416,7 @@ FOUND_BY: dict[Plant, int] = {
     retention_off_by_one: 59,
     answers_mixed_up: 33,
     unapplied_decisions_dropped: 59,
+    base_without_what_was_undone: 48,
 }
 
 
