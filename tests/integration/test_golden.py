@@ -16,7 +16,7 @@ import pytest
 from belated.cli.main import main
 from belated.events import Decision, encode
 from belated.journals import Journal, MemoryJournal, SpoolJournal, SQLiteJournal
-from belated.learner import fold as fold_module
+from belated.learner import fold_state
 from belated.learner.fold import Fold
 from belated.published import PublishedModel
 from tests.golden.make import (
@@ -96,7 +96,7 @@ def test_a_snapshot_of_another_format_is_passed_over(
 ) -> None:
     """Whether it is older or newer: the journal has the facts."""
     with SQLiteJournal(golden / "journal.db", bandit="explicit") as journal:
-        monkeypatch.setattr(fold_module, "VERSION", 99)
+        monkeypatch.setattr(fold_state, "VERSION", 99)
         fold = new_fold("explicit")
         fold.load(journal)
         assert fold.positions == [0] * PARTITIONS

@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from typing import TypeVar
 
-from belated.events import Configured, Decision, Event, ModeChanged, Record, Trimmed, encode
+from belated.events import Event, encode
 from belated.exceptions import (
     BelatedError,
     JournalClosed,
@@ -17,20 +17,17 @@ from belated.exceptions import (
     JournalReadUnavailable,
     JournalUnavailable,
 )
-from belated.journals.arrivals import Clock, check_range, check_requests, route, stamps_for
+from belated.journals.arrivals import Clock, check_requests, route, stamps_for
 from belated.journals.journal import Journal
-from belated.journals.log import Appended, Requests, Tail
-from belated.journals.named import NamedJournal
-from belated.journals.snapshots import Snapshot
+from belated.journals.log import Appended, Requests
 from belated.journals.spool.delivery import Delivered, deliver
 from belated.journals.spool.disk import DiskStore
 from belated.journals.spool.file import Batch, SpoolFile, SpoolStorage
+from belated.journals.spool.passed_on import PAGE, PassedOn
 from belated.journals.spool.status import SpoolStatus
 from belated.journals.spool.worker import Caller, Worker
 from belated.journals.steady_clock import system_clock
 
-#: Events handed over, and records read, in one call: few enough that no caller waits for long.
-PAGE = 500
 #: Seconds until a journal that is away is tried again.
 RETRY = 0.25
 #: Seconds for which closing hands over: what is left then waits for whoever opens the file next.
@@ -39,7 +36,7 @@ LAST = 5.0
 T = TypeVar("T")
 
 
-class SpoolJournal(NamedJournal):
+class SpoolJournal(PassedOn):
     """Takes events also while the journal behind it fails or hangs.
 
     Events go to the journal. If it fails with a :class:`JournalError`, or does not answer in time,
@@ -207,107 +204,6 @@ class SpoolJournal(NamedJournal):
         """
         self._check_open()
         return self._hands.run(self._hand_over_all, None)
-
-    # --- for the journal alone -----------------------------------------------------------------
-
-    def import_records(
-        self, records: Iterable[Record], *, requests: Requests | None = None
-    ) -> None:
-        """Take over records with their stamps; see :meth:`Log.import_records`."""
-        taken = list(records)
-        self._ask(lambda: self._journal.import_records(taken, requests=requests), patient=True)
-
-    def read(self, partition: int, after: int, limit: int) -> list[Record]:
-        """The records beyond a position; see :meth:`Log.read`."""
-        check_range(partition, after, limit, self._partitions)
-        records: list[Record] = []
-        while True:  # in pages, so that the journal is given its time for each
-            size = min(PAGE, limit - len(records))
-            page = self._ask(lambda: self._journal.read(partition, after, size))  # noqa: B023
-            records += page
-            if len(page) < size or len(records) == limit:
-                return records
-            after = page[-1].position
-
-    def requests(self, partition: int, positions: Sequence[int]) -> dict[int, bytes]:
-        """What decisions were chosen from, by position; not of those that wait."""
-        return self._ask(lambda: self._journal.requests(partition, positions))
-
-    def end(self, partition: int) -> int:
-        """The position of the last record, 0 if there is none."""
-        return self._ask(lambda: self._journal.end(partition))
-
-    def last_stamp(self, partition: int) -> int:
-        """The stamp of the last record, 0 if there is none."""
-        return self._ask(lambda: self._journal.last_stamp(partition))
-
-    def now(self) -> int:
-        """Return the time of the clock that stamps records, in microseconds since 1970."""
-        return self._ask(self._journal.now)
-
-    def records_of(self, ids: Sequence[str]) -> list[Record]:
-        """Return all records of these ids, by partition and position; not those that wait."""
-        return self._ask(lambda: self._journal.records_of(ids))
-
-    def decisions(self, ids: Sequence[str]) -> dict[str, Decision]:
-        """Return the decision that stands under each of these ids; not one that waits."""
-        return self._ask(lambda: self._journal.decisions(ids))
-
-    def settlements(self, partition: int) -> list[Record]:
-        """Return the last records that settled a partition, in order."""
-        return self._ask(lambda: self._journal.settlements(partition))
-
-    def undone(self, partition: int) -> list[Record]:
-        """Return all records of a partition that undo others, in order."""
-        return self._ask(lambda: self._journal.undone(partition))
-
-    def overwrite(self, keys: Sequence[bytes]) -> int:
-        """Overwrite the events of erased decisions; see :meth:`UniqueLog.overwrite`."""
-        return self._ask(lambda: self._journal.overwrite(keys), patient=True)
-
-    def mode(self) -> ModeChanged | None:
-        """Return the last event that changed the mode, None if there is none."""
-        return self._ask(self._journal.mode)
-
-    def configured(self) -> Configured | None:
-        """Return the last event that says what the bandit is, None if there is none."""
-        return self._ask(self._journal.configured)
-
-    def identify(self, identity: dict[str, str]) -> dict[str, str]:
-        """Store what the bandit is, if nothing is stored yet; give back what is."""
-        return self._ask(lambda: self._journal.identify(identity), patient=True)
-
-    def reidentify(self, identity: dict[str, str]) -> None:
-        """Store what the bandit is, instead of what was stored."""
-        self._ask(lambda: self._journal.reidentify(identity), patient=True)
-
-    def acquire(self, partition: int) -> int:
-        """Become the owner of a partition; see :meth:`Shelf.acquire`."""
-        return self._ask(lambda: self._journal.acquire(partition), patient=True)
-
-    def save(self, snapshot: Snapshot) -> None:
-        """Store a snapshot; see :meth:`Shelf.save`."""
-        self._ask(lambda: self._journal.save(snapshot), patient=True)
-
-    def load(self, partition: int) -> Snapshot | None:
-        """The stored snapshot, None if there is none; see :meth:`Shelf.load`."""
-        return self._ask(lambda: self._journal.load(partition), patient=True)
-
-    def start(self, partition: int) -> Tail:
-        """Return the last record that was dropped; see :meth:`Log.start`."""
-        return self._ask(lambda: self._journal.start(partition), patient=True)
-
-    def drop(self, partition: int, limit: int) -> int:
-        """Drop some of the records up to the start; see :meth:`Log.drop`."""
-        return self._ask(lambda: self._journal.drop(partition, limit), patient=True)
-
-    def base(self, partition: int) -> Snapshot | None:
-        """Return what the records that were dropped came to; see :meth:`Shelf.base`."""
-        return self._ask(lambda: self._journal.base(partition), patient=True)
-
-    def rebase(self, base: Snapshot, trimmed: Trimmed, undone: int) -> None:
-        """Store a base, and a record that says so; see :meth:`Shelf.rebase`."""
-        self._ask(lambda: self._journal.rebase(base, trimmed, undone), patient=True)
 
     def close(self) -> None:
         """Hand over what waits, for some seconds, unless the journal is away; close both."""

@@ -1,0 +1,276 @@
+"""What a fold holds, what it begins with, and what is stored of it.
+
+A snapshot is of one partition, and only a shortcut: the same state comes from reading the journal
+from its start, or from the base that stands for records that were trimmed.
+"""
+
+from __future__ import annotations
+
+from hashlib import blake2b
+
+from belated.events import Erased, Record
+from belated.exceptions import BelatedError, HistoryChanged, InvalidInput, JournalMismatch
+from belated.journals import Journal, Snapshot, UniqueLog
+from belated.journals.arrivals import as_datetime
+from belated.journals.chain import Chain
+from belated.journals.log import EMPTY
+from belated.journals.snapshots import warn_discarded
+from belated.kernels import Kernels
+from belated.learner.adapter import LearnerAdapter
+from belated.learner.learner import Learner
+from belated.ledger import Ledger, State
+from belated.ledger.packing import VERSION, pack, unpack
+from belated.ledger.undone import Undone
+from belated.policies import Policy
+from belated.published import PublishedModel
+from belated.rewards import Rewards
+from belated.tuning import USUAL, Tuning
+
+#: Pieces of a snapshot: the mode, the model it froze, and the chain of the records.
+_MODE, _FROZEN, _CHAIN = "mode", "frozen model", "chain"
+
+
+class FoldState:
+    """Ledgers, the learner and the chains of all partitions; see :class:`Fold`."""
+
+    mode: str
+    frozen: PublishedModel | None
+    positions: list[int]
+    version: int
+    chains: list[Chain]
+
+    def __init__(
+        self,
+        policy: Policy,
+        rewards: Rewards,
+        *,
+        partitions: int = 1,
+        retention: int | None = None,
+        until: int | None = None,
+        kernels: Kernels | None = None,
+        tuning: Tuning = USUAL,
+    ) -> None:
+        self.policy = policy
+        self.tuning = tuning
+        self.rewards = rewards
+        self.retention = retention
+        self.until = until
+        self.min_reward, self.max_reward = rewards.range(policy.family.support)
+        self._kernels = kernels
+        self._partitions = partitions
+        self.clear()
+
+    def clear(self) -> None:
+        """Forget everything: what was folded is no longer what the journal holds."""
+        partitions, tuning = self._partitions, self.tuning
+        self.learner = Learner(
+            self.policy, partitions=partitions, kernels=self._kernels, tuning=tuning
+        )
+        self.adapters = [
+            LearnerAdapter(self.learner, partition, tuning) for partition in range(partitions)
+        ]
+        self.ledgers = [
+            Ledger(
+                self.rewards,
+                adapter,
+                min_reward=self.min_reward,
+                max_reward=self.max_reward,
+                retention=self.retention,
+                tuning=tuning,
+            )
+            for adapter in self.adapters
+        ]
+        self.positions = [0] * partitions
+        self.chains = [Chain(tuning.link) for _ in range(partitions)]
+        self.version = 0
+        self.mode = "learn"
+        self.frozen = None
+        self._saved: list[frozenset[str]] = [frozenset()] * partitions
+
+    def begin(self, journal: Journal) -> None:
+        """Know what was undone, and begin behind what was trimmed; in a new fold only.
+
+        Raises:
+            InvalidInput: the fold is to end before that.
+            JournalMismatch: what was trimmed had been learned with other settings.
+        """
+        self._know_undone(journal)
+        with self.learner.bulk():
+            for partition in range(self._partitions):
+                self._load_base(journal, partition)
+
+    def _know_undone(self, journal: UniqueLog) -> None:
+        for partition, ledger in enumerate(self.ledgers):
+            records = journal.undone(partition)
+            if self.until is not None:  # what was erased since is gone from every past
+                records = [
+                    record
+                    for record in records
+                    if record.recorded <= self.until or isinstance(record.event, Erased)
+                ]
+            ledger.undone = Undone.of(records)
+
+    def read(self, journal: Journal, partition: int, limit: int) -> list[Record]:
+        """Return the next records of a partition, if the fold stands on what the journal holds.
+
+        The last record that was folded is read again and compared: a journal can lose its tail (a
+        failover, a restored backup) and grow beyond it again.
+
+        Raises:
+            HistoryChanged: that record is gone, or another one.
+        """
+        last = self.chains[partition].last
+        if last is None:
+            page = journal.read(partition, self.positions[partition], limit)
+        else:
+            page = journal.read(partition, last.position - 1, limit + 1)
+            if not page or not _same(page[0], last):
+                raise HistoryChanged(partition, last.position)
+            del page[0]
+        if self.until is not None and page and page[-1].recorded > self.until:
+            page = [record for record in page if record.recorded <= self.until]
+        return page
+
+    # --- snapshots -----------------------------------------------------------------------------
+
+    @property
+    def fingerprint(self) -> str:
+        """Of all that a snapshot depends on; one of another fold or format is of no use."""
+        policy = self.learner.policy
+        what: tuple[object, ...] = VERSION, self.rewards, self.retention, policy.family, policy.dim
+        if policy.learns_after is not None:  # what is held back until then is in the snapshot too
+            what += (policy.learns_after,)
+        return blake2b(repr(what).encode(), digest_size=16).hexdigest()
+
+    def snapshot_fingerprint(self, partition: int) -> str:
+        """Return that of a snapshot of one partition.
+
+        It begins with :attr:`fingerprint`, and ends with what is undone: a snapshot from before
+        something was undone is of no use.
+        """
+        undone = self.ledgers[partition].undone
+        return self.fingerprint + ("" if undone is None else undone.digest)
+
+    def save(self, journal: Journal, *, whole: bool = False) -> None:
+        """Store a snapshot of every partition; blocks that were stored before are kept.
+
+        Args:
+            journal: to keep it.
+            whole: store those blocks again too.
+
+        Raises:
+            HistoryChanged: what was folded is no longer what the journal holds.
+        """
+        for partition in range(self._partitions):
+            self.read(journal, partition, 0)
+        for partition in range(self._partitions):
+            pieces = self._pieces(partition)
+            lasting = frozenset(name for name in pieces if _lasting(name))
+            kept = frozenset() if whole else lasting & self._saved[partition]
+            given = {name: data for name, data in pieces.items() if name not in kept}
+            position = self.positions[partition]
+            journal.save(
+                Snapshot(partition, position, self.snapshot_fingerprint(partition), given, kept)
+            )
+            self._saved[partition] = lasting
+
+    def base(self, partition: int) -> Snapshot:
+        """Return all that a partition has come to: what stands for its records once they are gone.
+
+        What is undone later cannot be in it: so it is of use whatever that is.
+        """
+        pieces = self._pieces(partition)
+        return Snapshot(partition, self.positions[partition], self.fingerprint, pieces)
+
+    def _pieces(self, partition: int) -> dict[str, bytes]:
+        pieces = pack(self.ledgers[partition]) | self.adapters[partition].pack()
+        pieces[_CHAIN] = self.chains[partition].pack()
+        if partition == 0:  # where the events are that change the mode
+            pieces[_MODE] = self.mode.encode()
+            if self.frozen is not None:
+                pieces[_FROZEN] = self.frozen.write()
+        return pieces
+
+    def load(self, journal: Journal) -> None:
+        """Start from the snapshots of a journal, where it has some of use; in a new fold only.
+
+        One of another history than the journal now has is of none: it is passed over with a
+        :class:`SnapshotWarning`.
+        """
+        self._know_undone(journal)
+        with self.learner.bulk():
+            for partition in range(journal.partitions):
+                if not self._load_snapshot(journal, partition):
+                    self._load_base(journal, partition)
+
+    def _load_snapshot(self, journal: Journal, partition: int) -> bool:
+        """Begin with a snapshot; returns whether there is one of use."""
+        snapshot, link = journal.load(partition), self.tuning.link
+        if snapshot is None or snapshot.fingerprint != self.snapshot_fingerprint(partition):
+            return False
+        position = snapshot.position
+        if position <= journal.start(partition).position:  # of one who was far behind
+            return False
+        chain = Chain.resume(snapshot.pieces[_CHAIN], journal, partition, position, link)
+        if chain is None:
+            reason = (
+                f"the journal holds other records up to position {position} than it was made of"
+            )
+            warn_discarded(partition, reason)
+            return False
+        self._unpack(snapshot, chain)
+        self._saved[partition] = frozenset(name for name in snapshot.pieces if _lasting(name))
+        return True
+
+    def _load_base(self, journal: Journal, partition: int) -> None:
+        """Begin with what the records that were trimmed came to, if any were."""
+        start = journal.start(partition)
+        if start == EMPTY:
+            return
+        if self.until is not None and self.until < start.stamp:
+            message = (
+                f"the records of partition {partition} up to {as_datetime(start.stamp)} were "
+                "trimmed: nothing before that can be seen any more"
+            )
+            raise InvalidInput(message, self.until)
+        base = journal.base(partition)
+        assert base is not None
+        if base.fingerprint != self.fingerprint:
+            message = (
+                f"the records of partition {partition} up to {as_datetime(start.stamp)} were "
+                "trimmed, and what they came to was learned with another window, default, "
+                "retention, reduction or family: open the bandit with those"
+            )
+            raise JournalMismatch(message)
+        self._unpack(base, Chain.behind(base.pieces[_CHAIN], base.position, self.tuning.link))
+
+    def _unpack(self, snapshot: Snapshot, chain: Chain) -> None:
+        partition = snapshot.partition
+        ledger, adapter = self.ledgers[partition], self.adapters[partition]
+        try:
+            unpack(ledger, snapshot.pieces)
+            adapter.unpack(snapshot.pieces)
+        except (KeyError, ValueError) as error:
+            message = "a snapshot with the right checksum could not be read"
+            raise BelatedError(f"{message}: {error}") from error
+        adapter.add_all_pending(ledger.numbers(State.PENDING))
+        if _MODE in snapshot.pieces:
+            self.mode = snapshot.pieces[_MODE].decode()
+        if _FROZEN in snapshot.pieces:
+            self.frozen = PublishedModel.read(snapshot.pieces[_FROZEN])
+        self.positions[partition] = snapshot.position
+        self.chains[partition] = chain
+        self.version += sum(ledger.counters.values())
+
+
+def _same(one: Record, other: Record) -> bool:
+    """Whether two records are one: by their place, stamp and digest."""
+    return one is other or (
+        one.position == other.position
+        and one.recorded == other.recorded
+        and one.digest == other.digest
+    )
+
+
+def _lasting(name: str) -> bool:
+    return name.startswith("rows ") and not name.endswith("so far")
