@@ -40,6 +40,7 @@ class GappyJournal(MemoryJournal):
         """The records beyond a position, which need not be that of a record."""
         self._check_open()
         check_range(partition, after, limit, self._partitions)
+        self._check_kept(partition, after)
         start = bisect_right(self._streams[partition], after, key=_position)
         return self._streams[partition][start : start + limit]
 

@@ -119,8 +119,8 @@ def test_an_erased_decision_equals_one_that_was_never_made(seeds: range) -> None
         check_same(bandit, without)
 
 
-def test_before_an_erasure_it_is_as_it_was_known_then() -> None:
-    """The past is told as it was, as long as its bytes are there."""
+def test_what_was_erased_is_gone_from_every_past() -> None:
+    """Also from before the erasure: its bytes may be gone."""
     clock = ManualClock(START)
     journal = MemoryJournal(clock=clock)
     bandit = Bandit(policy=POLICY, rewards=Explicit(), journal=journal, clock=clock, seed=1)
@@ -129,5 +129,5 @@ def test_before_an_erasure_it_is_as_it_was_known_then() -> None:
     clock.now += HOUR
     journal.append([Erased(key_of("a"), clock.now)])
     assert bandit.estimate.n == 0
-    assert bandit.as_of(clock.now - 1).estimate.n == 1
+    assert bandit.as_of(clock.now - 1).estimate.n == 0
     assert bandit.as_of(clock.now).estimate.n == 0

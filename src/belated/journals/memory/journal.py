@@ -61,7 +61,7 @@ class Facts:
         self.identity: dict[str, str] | None = None
         self.snapshots: dict[int, _Stored] = {}
         self.bases: dict[int, _Stored] = {}
-        # By partition: what may be dropped, and how many records were.
+        # By partition: what may be dropped, and the position of the last record that was.
         self.starts = [EMPTY] * partitions
         self.dropped = [0] * partitions
         self.epochs = [0] * partitions
@@ -165,10 +165,15 @@ class MemoryJournal(IndexedJournal):
         """Return the records beyond a position; see :meth:`Log.read`."""
         self._check_open()
         check_range(partition, after, limit, self._partitions)
-        first = after - self._facts.dropped[partition]
-        if first < 0:
-            raise HistoryTrimmed(partition, self._facts.starts[partition].position)
+        first = after - self._check_kept(partition, after)
         return self._streams[partition][first : first + limit]
+
+    def _check_kept(self, partition: int, after: int) -> int:
+        """Refuse to read what was dropped; returns the position of the last record that was."""
+        dropped = self._facts.dropped[partition]
+        if after < dropped:
+            raise HistoryTrimmed(partition, self._facts.starts[partition].position)
+        return dropped
 
     def start(self, partition: int) -> Tail:
         """Return the last record that was dropped; see :meth:`Log.start`."""
@@ -185,8 +190,8 @@ class MemoryJournal(IndexedJournal):
             self._facts.index.drop(partition, count)
             for record in stream[:count]:
                 self._facts.requests.pop((partition, record.position), None)
+                self._facts.dropped[partition] = record.position
             del stream[:count]
-            self._facts.dropped[partition] += count
         return count
 
     def records_of(self, ids: Sequence[str]) -> list[Record]:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from operator import attrgetter
 
 from belated.events import Decision, Event, Opaque, Overwritten, Record, encode
-from belated.exceptions import CorruptEvent, HistoryTrimmed, OwnerFenced
+from belated.exceptions import CorruptEvent, OwnerFenced
 from belated.journals import MemoryJournal, Snapshot
 from belated.journals.arrivals import Clock, check_partition, route, stamps_for
 from belated.journals.log import EMPTY, Requests, Tail
@@ -169,9 +169,8 @@ class Store(MemoryJournal):
 
     def read(self, partition: int, after: int, limit: int) -> list[Record]:
         """Records as a process reads them: none with a damaged one, and none beyond a newer one."""
-        stream, dropped = self._streams[partition], self._dropped[partition]
-        if dropped and after < dropped[-1].position:
-            raise HistoryTrimmed(partition, self.start(partition).position)
+        self._check_kept(partition, after)
+        stream = self._streams[partition]
         start = bisect_right(stream, after, key=_position)
         found = stream[start : start + limit]
         for n, record in enumerate(found if self.veiled else []):
