@@ -136,7 +136,7 @@ def _chain(journal: Journal, partition: int) -> Chain:
 
 def _tell_trimmed(journal: Journal, report: Report) -> None:
     starts = [journal.start(partition) for partition in range(journal.partitions)]
-    if any(starts):
+    if any(one.position for one in starts):
         upto = max(one.stamp for one in starts)
         count = sum(one.position for one in starts)
         report.notes.append(

@@ -239,7 +239,8 @@ class PostgresLog(StoredJournal):
             limit=LAST_SETTLEMENTS, recent=_RECENT,
         )  # fmt: skip
         # Where there is none among the last records, there are few in all of them.
-        found = [self._found(row) for row in sorted(rows)] or super().settlements(partition)
+        found = [self._found(row) for row in sorted(rows)]
+        found = found or self._about(partition, "settled", LAST_SETTLEMENTS)
         return [record for record in found if isinstance(record.event, Settled)]
 
     def _about(self, partition: int, subject: Subject, limit: int | None = None) -> list[Record]:
