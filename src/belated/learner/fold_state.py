@@ -6,6 +6,7 @@ from its start, or from the base that stands for records that were trimmed.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from hashlib import blake2b
 
 from belated.events import Erased, Record
@@ -28,6 +29,8 @@ from belated.tuning import USUAL, Tuning
 
 #: Pieces of a snapshot: the mode, the model it froze, and the chain of the records.
 _MODE, _FROZEN, _CHAIN = "mode", "frozen model", "chain"
+#: A snapshot or a base, and the chain of the records that are in it.
+_Stored = tuple[Snapshot, Chain]
 
 
 class FoldState:
@@ -95,9 +98,7 @@ class FoldState:
             JournalMismatch: what was trimmed had been learned with other settings.
         """
         self._know_undone(journal)
-        with self.learner.bulk():
-            for partition in range(self._partitions):
-                self._load_base(journal, partition)
+        self._restore([self._base_of(journal, one) for one in range(self._partitions)])
 
     def _know_undone(self, journal: UniqueLog) -> None:
         for partition, ledger in enumerate(self.ledgers):
@@ -198,35 +199,36 @@ class FoldState:
         :class:`SnapshotWarning`.
         """
         self._know_undone(journal)
-        with self.learner.bulk():
-            for partition in range(journal.partitions):
-                if not self._load_snapshot(journal, partition):
-                    self._load_base(journal, partition)
+        self._restore(
+            [
+                self._snapshot_of(journal, partition) or self._base_of(journal, partition)
+                for partition in range(self._partitions)
+            ]
+        )
 
-    def _load_snapshot(self, journal: Journal, partition: int) -> bool:
-        """Begin with a snapshot; returns whether there is one of use."""
+    def _snapshot_of(self, journal: Journal, partition: int) -> _Stored | None:
+        """A snapshot with the chain up to it; None if there is none of use."""
         snapshot, link = journal.load(partition), self.tuning.link
         if snapshot is None or snapshot.fingerprint != self.snapshot_fingerprint(partition):
-            return False
+            return None
         position = snapshot.position
         if position <= journal.start(partition).position:  # of one who was far behind
-            return False
+            return None
         chain = Chain.resume(snapshot.pieces[_CHAIN], journal, partition, position, link)
         if chain is None:
             reason = (
                 f"the journal holds other records up to position {position} than it was made of"
             )
             warn_discarded(partition, reason)
-            return False
-        self._unpack(snapshot, chain)
+            return None
         self._saved[partition] = frozenset(name for name in snapshot.pieces if _lasting(name))
-        return True
+        return snapshot, chain
 
-    def _load_base(self, journal: Journal, partition: int) -> None:
-        """Begin with what the records that were trimmed came to, if any were."""
+    def _base_of(self, journal: Journal, partition: int) -> _Stored | None:
+        """What the records that were trimmed came to; None if none were."""
         start = journal.start(partition)
         if start == EMPTY:
-            return
+            return None
         if self.until is not None and self.until < start.stamp:
             message = (
                 f"the records of partition {partition} up to {as_datetime(start.stamp)} were "
@@ -242,7 +244,14 @@ class FoldState:
                 "retention, reduction or family: open the bandit with those"
             )
             raise JournalMismatch(message)
-        self._unpack(base, Chain.behind(base.pieces[_CHAIN], base.position, self.tuning.link))
+        return base, Chain.behind(base.pieces[_CHAIN], base.position, self.tuning.link)
+
+    def _restore(self, found: Sequence[_Stored | None]) -> None:
+        stored = [one for one in found if one is not None]
+        if stored:  # else nothing is to be fitted
+            with self.learner.bulk():
+                for snapshot, chain in stored:
+                    self._unpack(snapshot, chain)
 
     def _unpack(self, snapshot: Snapshot, chain: Chain) -> None:
         partition = snapshot.partition
