@@ -56,6 +56,13 @@ from typing import Any
 class BelatedError(Exception):
     """The root of every error the library raises on purpose."""
 
+    #: What its class is called with to make it anew; ``message`` is its text.
+    _arguments: tuple[str, ...] = ("message",)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        values = {"message": str(self), **vars(self)}
+        return type(self), tuple(values[name] for name in self._arguments)
+
 
 class InvalidInput(BelatedError, ValueError):
     """A value was refused; nothing was changed.
@@ -64,12 +71,11 @@ class InvalidInput(BelatedError, ValueError):
         value: the offending value itself.
     """
 
+    _arguments: tuple[str, ...] = ("message", "value")
+
     def __init__(self, message: str, value: Any = None) -> None:
         super().__init__(message)
         self.value = value
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (str(self), self.value)
 
 
 class InvalidConfig(InvalidInput):
@@ -79,12 +85,11 @@ class InvalidConfig(InvalidInput):
         mistakes: what is wrong in it, each with its place.
     """
 
+    _arguments = ("mistakes",)
+
     def __init__(self, mistakes: Iterable[str]) -> None:
         self.mistakes = tuple(mistakes)
         super().__init__("; ".join(self.mistakes), self.mistakes)
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (self.mistakes,)
 
 
 class UnknownEvent(BelatedError, ValueError):
@@ -98,6 +103,8 @@ class UnknownEvent(BelatedError, ValueError):
         place: partition and position in a journal, where it was found in one.
     """
 
+    _arguments = ("version", "kind", "place")
+
     def __init__(
         self, version: int, kind: object = None, place: tuple[int, int] | None = None
     ) -> None:
@@ -108,9 +115,6 @@ class UnknownEvent(BelatedError, ValueError):
         self.version = version
         self.kind = kind
         self.place = place
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (self.version, self.kind, self.place)
 
 
 class CorruptEvent(BelatedError, ValueError):
@@ -124,12 +128,11 @@ class UnknownHandle(BelatedError, LookupError):
         handle: the handle that was asked for.
     """
 
+    _arguments = ("handle",)
+
     def __init__(self, handle: int) -> None:
         super().__init__(f"no observation is counted under handle {handle}")
         self.handle = handle
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (self.handle,)
 
 
 class RewardConflict(BelatedError, ValueError):
@@ -142,6 +145,8 @@ class RewardConflict(BelatedError, ValueError):
         revision: of the part.
     """
 
+    _arguments = ("id", "value", "part", "revision")
+
     def __init__(self, id: str, value: float, part: str = "", revision: int = 0) -> None:
         what = f"part {part!r} of the reward" if part else "the reward"
         super().__init__(
@@ -153,9 +158,6 @@ class RewardConflict(BelatedError, ValueError):
         self.part = part
         self.revision = revision
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (self.id, self.value, self.part, self.revision)
-
 
 class ReadOnly(BelatedError, ValueError):
     """The bandit takes no events: it was closed, or shows the past."""
@@ -164,11 +166,10 @@ class ReadOnly(BelatedError, ValueError):
 class BanditOff(BelatedError, RuntimeError):
     """The bandit was switched off: it makes no decisions; rewards are accepted."""
 
+    _arguments = ()
+
     def __init__(self) -> None:
         super().__init__("the bandit is switched off: it makes no decisions until its mode changes")
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), ()
 
 
 class PolicyFailure(BelatedError, RuntimeError):
@@ -178,12 +179,11 @@ class PolicyFailure(BelatedError, RuntimeError):
         reason: ``error`` or ``not finite``; short, for a metric.
     """
 
+    _arguments = ("reason", "message")
+
     def __init__(self, reason: str, detail: str) -> None:
         super().__init__(detail)
         self.reason = reason
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (self.reason, str(self))
 
 
 class AccessDenied(BelatedError, PermissionError):
@@ -205,12 +205,11 @@ class RateLimited(AccessDenied):
         retry_after: seconds to wait.
     """
 
+    _arguments = ("message", "retry_after")
+
     def __init__(self, message: str, retry_after: float) -> None:
         super().__init__(message)
         self.retry_after = retry_after
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (str(self), self.retry_after)
 
 
 class UnknownBandit(BelatedError, LookupError):
@@ -225,12 +224,11 @@ class ServiceError(BelatedError, RuntimeError):
             it said nothing.
     """
 
+    _arguments = ("message", "problem")
+
     def __init__(self, message: str, problem: Any = None) -> None:
         super().__init__(message)
         self.problem = problem
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (str(self), self.problem)
 
 
 class ServiceUnavailable(ServiceError, OSError):
@@ -249,13 +247,12 @@ class MissingExtra(BelatedError, ImportError):
         extra: the extra to install, as in ``pip install 'belated[fast]'``.
     """
 
+    _arguments = ("what", "extra")
+
     def __init__(self, what: str, extra: str) -> None:
         super().__init__(f"{what} needs an extra: pip install 'belated[{extra}]'")
         self.what = what
         self.extra = extra
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (self.what, self.extra)
 
 
 class JournalError(BelatedError):
@@ -310,6 +307,8 @@ class HistoryChanged(JournalError, RuntimeError):
         position: of the record that is gone, or another one.
     """
 
+    _arguments = ("partition", "position")
+
     _what = "is gone from the journal, or another is there: did a failover or a restore lose it?"
 
     def __init__(self, partition: int, position: int) -> None:
@@ -318,17 +317,9 @@ class HistoryChanged(JournalError, RuntimeError):
         self.partition = partition
         self.position = position
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (self.partition, self.position)
-
 
 class HistoryTrimmed(HistoryChanged):
-    """Records that were asked for have been dropped: begin with the base of the partition.
-
-    Attributes:
-        partition: where they were.
-        position: of the last record that was dropped.
-    """
+    """Records that were asked for have been dropped: begin with the base of the partition."""
 
     _what = "and all before it have been trimmed, and what they came to is in the base."
 
@@ -346,15 +337,14 @@ class OwnerFenced(JournalError, RuntimeError):
         partition: the partition in question; None for the whole bandit.
     """
 
+    _arguments = ("partition",)
+
     def __init__(self, partition: int | None) -> None:
         what = "the bandit" if partition is None else f"partition {partition}"
         super().__init__(
             f"another owns {what} by now: stop, or acquire it anew and load its snapshot"
         )
         self.partition = partition
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (self.partition,)
 
 
 class SnapshotConflict(JournalError, LookupError):
@@ -364,15 +354,14 @@ class SnapshotConflict(JournalError, LookupError):
         names: the pieces in question.
     """
 
+    _arguments = ("names",)
+
     def __init__(self, names: Iterable[str]) -> None:
         self.names = sorted(names)
         super().__init__(
             f"pieces {self.names} are not as this journal last saved or loaded them (another "
             "process may have saved since): save the snapshot again with all its pieces"
         )
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (self.names,)
 
 
 class BelatedWarning(UserWarning):
