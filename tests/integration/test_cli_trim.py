@@ -203,6 +203,11 @@ def test_trimming_goes_on_where_it_was_left(
     assert used.digest == digest
     assert verified(capsys, named)["status"] == "ok"
     first = used.journal.start(0)
+    kept = next(one for one in range(COUNT) if used.journal.records_of([f"order-{one}"]))
+    refused = Command("journal").complaint(
+        capsys, "erase", named, f"order-{kept}", "--reason", "why"
+    )
+    assert "old ones were trimmed" in refused  # its record is there, and the base has it too
     assert "dropped, up to" in trimmed(capsys, named, "12d")
     assert used.journal.start(0) == first
     assert "dropped" in trimmed(capsys, named, "5d")

@@ -29,7 +29,12 @@ def run(options: argparse.Namespace) -> int:
     """Run the command."""
     ids = list(dict.fromkeys(map(check_id, options.ids)))
     with opened(options.address) as (journal, _):
-        known = {getattr(one.event, "id", "") for one in journal.records_of(ids)}
+        # What a base has cannot be erased, also while its records are still being dropped.
+        known = {
+            getattr(one.event, "id", "")
+            for one in journal.records_of(ids)
+            if one.position > journal.start(one.partition).position
+        }
         unknown = [id for id in ids if id not in known]
         if unknown:
             message = f"{journal.bandit} has no record of {', '.join(map(repr, unknown))}"

@@ -40,7 +40,9 @@ class UndoingOperator:
         partition = rng.randrange(world.knobs.partitions)
         if rng.random() < 0.2:
             self._overwrite(partition)
-        event = self._choose(partition, store.readable(partition))
+        start = store.start(partition).position  # what a base has may still be readable
+        records = [one for one in store.readable(partition) if one.position > start]
+        event = self._choose(partition, records)
         if event is not None and store.reachable and not store.is_busy:
             store.append([event])
             if isinstance(event, Retracted):
@@ -73,8 +75,9 @@ class UndoingOperator:
         record = rng.choice(found)
         if isinstance(record.event, Decision):
             key = key_of(record.event.id)
-            gone = len(store.records(partition)) - len(records)
-            if any(key_in(one.event) == key for one in store.records(partition)[:gone]):
+            start = store.start(partition).position
+            gone = (one for one in store.records(partition) if one.position <= start)
+            if any(key_in(one.event) == key for one in gone):
                 return None  # some of it was trimmed, and cannot be erased
             return Erased(key, now)
         if record.recorded <= store.start(partition).stamp:
