@@ -1,6 +1,8 @@
 import threading
 
-from belated.events import Void
+import pytest
+
+from belated.events import Trimmed, Void
 from belated.journals import Journal, MemoryJournal, MemoryStore, Snapshot
 from belated.journals.memory.coordination import MemoryCoordinationStore
 from belated.journals.memory.keys import MemoryKeyStore
@@ -100,3 +102,29 @@ def test_threads_may_share_a_store() -> None:
         thread.join()
     assert sorted(given) == list(range(1, 2001))
     assert len(store.journal("b").records_of([f"{number}" for number in range(4)])) == 2000
+
+
+def test_records_that_are_dropped_meanwhile_shift_no_reader(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Whoever reads beyond what may be dropped gets the next records, whenever the drop comes."""
+    journal = MemoryJournal()
+    journal.append([Void(f"{n}", n) for n in range(20)])
+    journal.save(Snapshot(0, 20, "v1", {}))
+    journal.rebase(Snapshot(0, 10, "v1", {}), Trimmed(0, 1, 10, 1), 0)
+    check, dropping = (
+        MemoryJournal._check_kept,
+        threading.Thread(target=lambda: journal.drop(0, 10)),
+    )
+
+    def interrupted(self: MemoryJournal, partition: int, after: int) -> int:
+        found = check(self, partition, after)
+        dropping.start()
+        dropping.join(0.2)  # it must wait for the reader
+        return found
+
+    with monkeypatch.context() as patch:
+        patch.setattr(MemoryJournal, "_check_kept", interrupted)
+        assert [one.position for one in journal.read(0, 12, 3)] == [13, 14, 15]
+    dropping.join()
+    assert [one.position for one in journal.read(0, 12, 3)] == [13, 14, 15]

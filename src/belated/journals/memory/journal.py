@@ -65,7 +65,7 @@ class Facts:
         self.starts = [EMPTY] * partitions
         self.dropped = [0] * partitions
         self.epochs = [0] * partitions
-        # Held to change anything. Reading needs no lock: a stream changes by whole records.
+        # Held to change anything, and to read by position: places shift when records are dropped.
         self.lock = threading.RLock()
 
 
@@ -165,8 +165,9 @@ class MemoryJournal(IndexedJournal):
         """Return the records beyond a position; see :meth:`Log.read`."""
         self._check_open()
         check_range(partition, after, limit, self._partitions)
-        first = after - self._check_kept(partition, after)
-        return self._streams[partition][first : first + limit]
+        with self._lock:  # a drop would shift the records between the two lines
+            first = after - self._check_kept(partition, after)
+            return self._streams[partition][first : first + limit]
 
     def _check_kept(self, partition: int, after: int) -> int:
         """Refuse to read what was dropped; returns the position of the last record that was."""
