@@ -21,10 +21,13 @@ import msgspec
 from belated.events import Record
 from belated.exceptions import InvalidInput
 from belated.journals.log import Log
+from belated.journals.snapshots import Snapshot
 from belated.tuning import USUAL
 
 #: Positions of a link: a head can be checked by reading no more records than these.
 LINK = USUAL.link
+#: Under this name a snapshot and a base have it.
+PIECE = "chain"
 
 # Bytes of a link, and of a head that people are told: it fits into a line.
 _SIZE, _TOLD = 32, 24
@@ -178,6 +181,16 @@ class Chain:
         chain._next = chain._end + 1
         chain._link, chain._hash = data[:_SIZE], _Ended(data[_SIZE:])
         return chain
+
+
+def chain_behind(base: Snapshot | None, size: int = LINK) -> Chain:
+    """Return the chain of a partition behind its base; from the start if there is none.
+
+    Args:
+        base: has the chain among its pieces.
+        size: positions of a link.
+    """
+    return Chain(size) if base is None else Chain.behind(base.pieces[PIECE], base.position, size)
 
 
 def join_heads(heads: Iterable[bytes]) -> bytes:

@@ -49,6 +49,19 @@ def key_in(event: Event | Opaque) -> bytes | None:
     return event.key if isinstance(event, Overwritten) else None
 
 
+def to_overwrite(records: Iterable[Record]) -> list[tuple[Record, Overwritten]]:
+    """What is to stand in place of the events of an erased decision, but for those that are gone.
+
+    Args:
+        records: all records of its id.
+    """
+    return [
+        (record, Overwritten(key))
+        for record in records
+        if not isinstance(record.event, Overwritten) and (key := key_in(record.event)) is not None
+    ]
+
+
 def subject_of(event: Event | Opaque) -> Subject | None:
     """What an event without an id is found by; None if it has an id, or cannot be read.
 

@@ -13,7 +13,7 @@ from belated.events import Erased, Record
 from belated.exceptions import BelatedError, HistoryChanged, InvalidInput, JournalMismatch
 from belated.journals import Journal, Snapshot, UniqueLog
 from belated.journals.arrivals import as_datetime
-from belated.journals.chain import Chain
+from belated.journals.chain import PIECE, Chain, chain_behind
 from belated.journals.log import EMPTY
 from belated.journals.snapshots import warn_discarded
 from belated.kernels import Kernels
@@ -27,8 +27,8 @@ from belated.published import PublishedModel
 from belated.rewards import Rewards
 from belated.tuning import USUAL, Tuning
 
-#: Pieces of a snapshot: the mode, the model it froze, and the chain of the records.
-_MODE, _FROZEN, _CHAIN = "mode", "frozen model", "chain"
+#: Pieces of a snapshot, beside the chain: the mode, and the model it froze.
+_MODE, _FROZEN = "mode", "frozen model"
 #: A snapshot or a base, and the chain of the records that are in it.
 _Stored = tuple[Snapshot, Chain]
 
@@ -185,7 +185,7 @@ class FoldState:
 
     def _pieces(self, partition: int) -> dict[str, bytes]:
         pieces = pack(self.ledgers[partition]) | self.adapters[partition].pack()
-        pieces[_CHAIN] = self.chains[partition].pack()
+        pieces[PIECE] = self.chains[partition].pack()
         if partition == 0:  # where the events are that change the mode
             pieces[_MODE] = self.mode.encode()
             if self.frozen is not None:
@@ -214,7 +214,7 @@ class FoldState:
         position = snapshot.position
         if position <= journal.start(partition).position:  # of one who was far behind
             return None
-        chain = Chain.resume(snapshot.pieces[_CHAIN], journal, partition, position, link)
+        chain = Chain.resume(snapshot.pieces[PIECE], journal, partition, position, link)
         if chain is None:
             reason = (
                 f"the journal holds other records up to position {position} than it was made of"
@@ -244,7 +244,7 @@ class FoldState:
                 "retention, reduction or family: open the bandit with those"
             )
             raise JournalMismatch(message)
-        return base, Chain.behind(base.pieces[_CHAIN], base.position, self.tuning.link)
+        return base, chain_behind(base, self.tuning.link)
 
     def _restore(self, found: Sequence[_Stored | None]) -> None:
         stored = [one for one in found if one is not None]

@@ -13,6 +13,7 @@ from contextlib import contextmanager, suppress
 from belated.events import Configured, Record
 from belated.exceptions import CorruptEvent, CorruptJournal, InvalidInput
 from belated.journals import Journal, SQLiteStore, Store, StoredBandit, open_store, split_address
+from belated.journals.log import Tail
 
 #: Records read at a time.
 PAGE = 10_000
@@ -67,6 +68,21 @@ def pages(journal: Journal, partition: int, end: int) -> Iterator[list[Record]]:
             return
         yield page
         position = page[-1].position
+
+
+def starts_of(journal: Journal) -> list[Tail]:
+    """The last record of each partition that was trimmed."""
+    return [journal.start(partition) for partition in range(journal.partitions)]
+
+
+def ends_of(journal: Journal) -> list[int]:
+    """The last position of each partition."""
+    return [journal.end(partition) for partition in range(journal.partitions)]
+
+
+def undoing_in(journal: Journal) -> list[int]:
+    """How many records of each partition undo others."""
+    return [len(journal.undone(partition)) for partition in range(journal.partitions)]
 
 
 def configured(journal: Journal) -> Configured | None:

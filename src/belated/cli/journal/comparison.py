@@ -6,6 +6,8 @@ import math
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 
+from belated.cli.journal.address import ends_of, undoing_in
+from belated.cli.journal.identity import OTHER_SETTINGS
 from belated.cli.journal.report import Report
 from belated.events import Opaque, Overwritten, Record
 from belated.exceptions import HistoryUndone
@@ -50,7 +52,7 @@ class Comparison:
         Raises:
             CorruptEvent: a record that undoes others is damaged.
         """
-        known = _undoing(journal)
+        known = undoing_in(journal)
         while True:
             try:
                 self.short.load(journal)
@@ -59,7 +61,7 @@ class Comparison:
             # After the snapshots were loaded: none of them is beyond these ends.
             self.ends = ends_of(journal)
             self.whole.begin(journal)
-            if (now := _undoing(journal)) == known:
+            if (now := undoing_in(journal)) == known:
                 break
             known = now  # something was undone meanwhile, and both must know the same
             self.short.clear()
@@ -79,9 +81,7 @@ class Comparison:
                 useless.append(one.partition)
         if useless:
             report.not_compared.append(
-                f"the snapshot of partition {_listed(useless)} was made with other settings, or by "
-                "another release: give --window, --default, --retention, --reduce and --bounds as "
-                "the bandit has them"
+                f"the snapshot of partition {_listed(useless)} {OTHER_SETTINGS}"
             )
         if outdated:
             report.notes.append(
@@ -176,16 +176,6 @@ class Comparison:
             self._broken = True
             what = f"{type(error).__name__}: {error}"
             self.report.differences.append(f"the snapshots cannot be gone on from ({what})")
-
-
-def ends_of(journal: Journal) -> list[int]:
-    """The last position of each partition."""
-    return [journal.end(partition) for partition in range(journal.partitions)]
-
-
-def _undoing(journal: Journal) -> list[int]:
-    """How many records of each partition undo others."""
-    return [len(journal.undone(partition)) for partition in range(journal.partitions)]
 
 
 def _listed(partitions: Sequence[int]) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import argparse
 
 from belated.cli.actor import actor, add_reason
-from belated.cli.journal.address import add_address, opened
+from belated.cli.journal.address import add_address, opened, starts_of
 from belated.cli.text import several
 from belated.events import Erased
 from belated.exceptions import InvalidInput
@@ -29,16 +29,17 @@ def run(options: argparse.Namespace) -> int:
     """Run the command."""
     ids = list(dict.fromkeys(map(check_id, options.ids)))
     with opened(options.address) as (journal, _):
+        starts = starts_of(journal)
         # What a base has cannot be erased, also while its records are still being dropped.
         known = {
             getattr(one.event, "id", "")
             for one in journal.records_of(ids)
-            if one.position > journal.start(one.partition).position
+            if one.position > starts[one.partition].position
         }
         unknown = [id for id in ids if id not in known]
         if unknown:
             message = f"{journal.bandit} has no record of {', '.join(map(repr, unknown))}"
-            if any(journal.start(partition).position for partition in range(journal.partitions)):
+            if any(one.position for one in starts):
                 message += " (old ones were trimmed)"
             raise InvalidInput(f"{message}: nothing was erased", unknown)
         now, who = journal.now(), actor()

@@ -20,7 +20,7 @@ from typing import BinaryIO
 import msgspec
 from msgspec.structs import replace
 
-from belated.cli.journal.address import add_address, opened, pages
+from belated.cli.journal.address import add_address, ends_of, opened, pages, starts_of
 from belated.cli.journal.lines import FORMAT, End, Header, Line, line_of
 from belated.cli.progress import Progress
 from belated.events import Decision, Record, digest_of, encode
@@ -45,7 +45,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Run the command."""
     with opened(options.address) as (journal, bandit):
-        starts = [journal.start(partition).position for partition in range(journal.partitions)]
+        starts = [one.position for one in starts_of(journal)]
         trimmed = starts if any(starts) else None
         header = Header(FORMAT, bandit.name, bandit.partitions, bandit.identity, trimmed)
         if options.output is None:
@@ -68,7 +68,7 @@ def run(options: argparse.Namespace) -> int:
 
 def write(journal: Journal, header: Header, output: BinaryIO) -> None:
     """Write all records there are by now."""
-    ends = [journal.end(partition) for partition in range(journal.partitions)]
+    ends = ends_of(journal)
     chains = [Chain() for _ in ends]
     encoder = msgspec.json.Encoder()
     output.write(encoder.encode(header) + b"\n")

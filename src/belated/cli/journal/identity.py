@@ -1,4 +1,4 @@
-"""What the stored identity of a journal says of its rewards and rows."""
+"""What the stored identity of a journal says of its rewards and rows, and the fold they need."""
 
 from __future__ import annotations
 
@@ -6,6 +6,16 @@ import re
 
 from belated.exceptions import InvalidInput
 from belated.families import Bernoulli, Family, Gaussian, Poisson
+from belated.journals import StoredBandit
+from belated.learner import Fold
+from belated.policies import Greedy
+from belated.rewards import Rewards
+
+#: What to say of a snapshot that another fold has made.
+OTHER_SETTINGS = (
+    "was made with other settings, or by another release: give --window, --default, --retention, "
+    "--reduce and --bounds as the bandit has them"
+)
 
 
 def family_of(identity: dict[str, str]) -> Family:
@@ -40,3 +50,16 @@ def dim_of(identity: dict[str, str]) -> int:
     if not re.fullmatch(r"[1-9][0-9]{0,8}", text):
         raise InvalidInput(f"its rows have {text!r} numbers, which is no number", text)
     return int(text)
+
+
+def empty_fold(bandit: StoredBandit, rewards: Rewards, retention: int | None) -> Fold:
+    """A fold of nothing, which learns what the bandit does; how it chooses does not matter.
+
+    Raises:
+        InvalidInput: no bandit has used the journal yet, or one that nobody here knows.
+    """
+    identity = bandit.identity
+    if identity is None:
+        raise InvalidInput(f"no bandit has used the journal of {bandit.name} yet")
+    policy = Greedy(dim_of(identity), family_of(identity))
+    return Fold(policy, rewards, partitions=bandit.partitions, retention=retention)

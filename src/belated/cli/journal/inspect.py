@@ -12,7 +12,14 @@ from typing import Any
 
 import msgspec
 
-from belated.cli.journal.address import add_address, configured, find_bandits, pages
+from belated.cli.journal.address import (
+    add_address,
+    configured,
+    ends_of,
+    find_bandits,
+    pages,
+    starts_of,
+)
 from belated.cli.options import add_json
 from belated.cli.progress import Progress
 from belated.cli.text import moment, pairs, several, size, span, table, wrapped
@@ -51,7 +58,7 @@ def run(options: argparse.Namespace) -> int:
 def describe(journal: Journal, bandit: StoredBandit) -> dict[str, Any]:
     """What the journal of one bandit holds."""
     now = time.time_ns() // 1000
-    ends = [journal.end(partition) for partition in range(journal.partitions)]
+    ends = ends_of(journal)
     kinds: Counter[str] = Counter()
     parts = []
     with Progress(f"{bandit.name}: read", sum(ends)) as progress:
@@ -75,7 +82,7 @@ def describe(journal: Journal, bandit: StoredBandit) -> dict[str, Any]:
                     "damage": damage,
                 }
             )
-    starts = [journal.start(partition) for partition in range(journal.partitions)]
+    starts = starts_of(journal)
     said = configured(journal)
     return {
         "bandit": bandit.name,

@@ -10,7 +10,7 @@ import argparse
 from datetime import datetime
 
 from belated.cli.actor import actor, add_reason
-from belated.cli.journal.address import add_address, opened, pages
+from belated.cli.journal.address import add_address, ends_of, opened, pages, starts_of
 from belated.cli.progress import Progress
 from belated.cli.text import moment, several
 from belated.events import Retracted, Reward
@@ -51,9 +51,9 @@ def run(options: argparse.Namespace) -> int:
         if end > now:
             message = f"--to is {moment(end)}, and the journal's clock says {moment(now)}: "
             raise InvalidInput(f"{message}what has not come yet cannot be retracted")
-        stamps = [journal.start(partition).stamp for partition in range(journal.partitions)]
-        if start <= max(stamps):
-            message = f"--from is {moment(start)}, and what came up to {moment(max(stamps))} was "
+        trimmed = max(one.stamp for one in starts_of(journal))
+        if start <= trimmed:
+            message = f"--from is {moment(start)}, and what came up to {moment(trimmed)} was "
             raise InvalidInput(f"{message}trimmed: it cannot be retracted or restored any more")
         count = _count(journal, options.key, start, end)
         journal.append(
@@ -79,7 +79,7 @@ def run(options: argparse.Namespace) -> int:
 def _count(journal: Journal, key: str, start: int, end: int) -> int:
     """How many rewards that are."""
     count = 0
-    ends = [journal.end(partition) for partition in range(journal.partitions)]
+    ends = ends_of(journal)
     with Progress("read", sum(ends)) as progress:
         for partition, last in enumerate(ends):
             for page in pages(journal, partition, last):

@@ -15,8 +15,8 @@ import argparse
 import time
 
 from belated.cli.actor import actor, add_reason
-from belated.cli.journal.address import add_address, configured, opened
-from belated.cli.journal.identity import dim_of, family_of
+from belated.cli.journal.address import add_address, configured, opened, starts_of, undoing_in
+from belated.cli.journal.identity import OTHER_SETTINGS, empty_fold
 from belated.cli.options import add_semantics, duration, semantics
 from belated.cli.progress import Progress
 from belated.cli.text import moment, several, span
@@ -25,7 +25,6 @@ from belated.journals import Journal, StoredBandit
 from belated.journals.log import EMPTY
 from belated.learner import Fold
 from belated.learner.trimming import last_to_drop, make_bases, trim
-from belated.policies import Greedy
 from belated.rewards import as_duration
 
 EXAMPLE = 'belated journal trim sqlite:///offers.db --older-than 90d --reason "policy"'
@@ -54,8 +53,7 @@ def run(options: argparse.Namespace) -> int:
     """Run the command."""
     with opened(options.address) as (journal, bandit):
         rewards, retention = semantics(options, configured(journal))
-        if bandit.identity is None:
-            raise InvalidInput(f"no bandit has used the journal of {bandit.name} yet")
+        fold = empty_fold(bandit, rewards, retention)
         if retention is None:
             message = f"{bandit.name} has no retention: its decisions take rewards for ever"
             raise InvalidInput(f"{message}, and their records are needed; give it one first")
@@ -63,12 +61,6 @@ def run(options: argparse.Namespace) -> int:
         if age < retention:
             message = f"--older-than is {span(age)}, and decisions take rewards for "
             raise InvalidInput(f"{message}{span(retention)} (the retention): give at least that")
-        fold = Fold(
-            Greedy(dim_of(bandit.identity), family_of(bandit.identity)),
-            rewards,
-            partitions=journal.partitions,
-            retention=retention,
-        )
         for attempt in range(1, ATTEMPTS + 1):
             try:
                 _rebase(journal, bandit, fold, journal.now() - age, options.reason)
@@ -79,7 +71,7 @@ def run(options: argparse.Namespace) -> int:
                 fold.clear()
         count = _drop(journal)
         if count:
-            upto = moment(max(journal.start(one).stamp for one in range(journal.partitions)))
+            upto = moment(max(one.stamp for one in starts_of(journal)))
             print(f"{several(count, 'record')} of {journal.bandit} dropped, up to {upto}")
         else:
             print(f"nothing of {journal.bandit} can be dropped")
@@ -88,7 +80,7 @@ def run(options: argparse.Namespace) -> int:
 
 def _rebase(journal: Journal, bandit: StoredBandit, fold: Fold, before: int, reason: str) -> None:
     """Store a base of each partition that has something to drop."""
-    undone = [len(journal.undone(partition)) for partition in range(journal.partitions)]
+    undone = undoing_in(journal)
     saved = {one.partition: one for one in bandit.snapshots}
     last = []
     for partition in range(journal.partitions):
@@ -97,15 +89,11 @@ def _rebase(journal: Journal, bandit: StoredBandit, fold: Fold, before: int, rea
             last.append(EMPTY)
             continue
         if not snapshot.fingerprint.startswith(fold.fingerprint):
-            message = (
-                f"the snapshot of partition {partition} was made with other settings, or by "
-                "another release: give --window, --default, --retention, --reduce and --bounds as "
-                "the bandit has them, or let it save a new one"
-            )
-            raise InvalidInput(message)
+            message = f"the snapshot of partition {partition} {OTHER_SETTINGS}"
+            raise InvalidInput(f"{message}, or let it save a new one")
         link = fold.tuning.link
         last.append(last_to_drop(journal, partition, before, snapshot.position, link))
-    starts = [journal.start(partition) for partition in range(journal.partitions)]
+    starts = starts_of(journal)
     new = [max(0, one.position - start.position) for one, start in zip(last, starts, strict=True)]
     with Progress("folded", sum(new)) as progress:
         bases = make_bases(journal, fold, last, progress.step)

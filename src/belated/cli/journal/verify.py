@@ -29,20 +29,25 @@ from contextlib import AbstractContextManager, nullcontext
 
 import msgspec
 
-from belated.cli.journal.address import PAGE, add_address, configured, opened
-from belated.cli.journal.comparison import Comparison, ends_of
+from belated.cli.journal.address import (
+    PAGE,
+    add_address,
+    configured,
+    ends_of,
+    opened,
+    starts_of,
+)
+from belated.cli.journal.comparison import Comparison
 from belated.cli.journal.heads import Heads
-from belated.cli.journal.identity import dim_of, family_of
+from belated.cli.journal.identity import empty_fold
 from belated.cli.journal.report import Report, as_text
 from belated.cli.options import add_json, add_semantics, semantics
 from belated.cli.progress import Progress
 from belated.cli.text import moment, several
 from belated.exceptions import CorruptEvent, CorruptJournal, InvalidInput, SnapshotWarning
 from belated.journals import Journal, StoredBandit
-from belated.journals.chain import Chain
+from belated.journals.chain import chain_behind
 from belated.journals.stored import StoredJournal
-from belated.learner import Fold
-from belated.policies import Greedy
 from belated.rewards import Rewards
 
 EXAMPLE = "belated journal verify sqlite:///offers.db --window 7d"
@@ -87,7 +92,8 @@ def verify(
 ) -> Report:
     """Read it all, and compare."""
     report = Report(bandit.name)
-    heads = Heads([_chain(journal, one) for one in range(journal.partitions)], expected)
+    bases = map(journal.base, range(journal.partitions))
+    heads = Heads([chain_behind(base) for base in bases], expected)
     _tell_trimmed(journal, report)
     if isinstance(journal, StoredJournal):
         journal.checks_digests = True
@@ -96,14 +102,10 @@ def verify(
         report.notes.append("no bandit has used this journal yet: only its records were checked")
     else:
         try:
-            policy = Greedy(dim_of(bandit.identity), family_of(bandit.identity))
+            whole, short = (empty_fold(bandit, rewards, retention) for _ in range(2))
         except InvalidInput as error:
             report.not_compared.append(str(error))
         else:
-            whole, short = (
-                Fold(policy, rewards, partitions=journal.partitions, retention=retention)
-                for _ in range(2)
-            )
             folds = Comparison(whole, short, report)
     with warnings.catch_warnings(record=True) as warned:
         warnings.simplefilter("always")
@@ -128,14 +130,8 @@ def verify(
     return report
 
 
-def _chain(journal: Journal, partition: int) -> Chain:
-    """The chain of a partition, behind what was trimmed."""
-    base = journal.base(partition)
-    return Chain() if base is None else Chain.behind(base.pieces["chain"], base.position)
-
-
 def _tell_trimmed(journal: Journal, report: Report) -> None:
-    starts = [journal.start(partition) for partition in range(journal.partitions)]
+    starts = starts_of(journal)
     if any(one.position for one in starts):
         upto = max(one.stamp for one in starts)
         count = sum(one.position for one in starts)

@@ -7,6 +7,8 @@ from typing import get_args
 from belated.events import Record
 from belated.journals.lookups import Subject, key_in, subject_of
 
+#: A partition, and a key or a subject in it.
+_Place = tuple[int, bytes | Subject | None]
 #: What is found for ever: the acts of operators, and what the bandit is.
 _KEPT = frozenset(get_args(Subject)) - {"settled"}
 
@@ -24,14 +26,13 @@ class MemoryIndex:
     def __init__(self, streams: list[list[Record]]) -> None:
         self._streams = streams
         self._indexed = [0] * len(streams)
-        self._found: dict[tuple[int, bytes | Subject | None], list[Record]] = {}
+        self._found: dict[_Place, list[Record]] = {}
 
     def of(self, partition: int, whose: bytes | Subject) -> list[Record]:
         """All records of a key, or about a subject, in order."""
         stream, start = self._streams[partition], self._indexed[partition]
         for record in stream[start:]:
-            place = partition, key_in(record.event) or subject_of(record.event)
-            self._found.setdefault(place, []).append(record)
+            self._found.setdefault(_place(record), []).append(record)
             self._indexed[partition] += 1
         return self._found.get((partition, whose), [])
 
@@ -39,7 +40,7 @@ class MemoryIndex:
         """Forget the first records of a partition that have an id, or settled it."""
         self.of(partition, "settled")  # all of them are indexed now
         for record in self._streams[partition][:count]:
-            place = partition, key_in(record.event) or subject_of(record.event)
+            place = _place(record)
             if place[1] in _KEPT:
                 continue
             found = self._found[place]
@@ -54,3 +55,8 @@ class MemoryIndex:
         assert whose is not None
         found = self.of(record.partition, whose)
         found[[one.position for one in found].index(record.position)] = record
+
+
+def _place(record: Record) -> _Place:
+    """What a record is found by."""
+    return record.partition, key_in(record.event) or subject_of(record.event)

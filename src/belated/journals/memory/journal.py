@@ -10,7 +10,7 @@ from typing import NamedTuple, Self
 
 import msgspec
 
-from belated.events import Event, Overwritten, Record, Trimmed
+from belated.events import Event, Record, Trimmed
 from belated.exceptions import HistoryTrimmed, JournalClosed, OwnerFenced
 from belated.ids import check_id, check_partitions, key_of, partition_of
 from belated.journals.arrivals import (
@@ -25,7 +25,7 @@ from belated.journals.arrivals import (
 )
 from belated.journals.indexed import IndexedJournal
 from belated.journals.log import EMPTY, Appended, Requests, Tail
-from belated.journals.lookups import Subject, append_first, key_in, of_kept
+from belated.journals.lookups import Subject, append_first, of_kept, to_overwrite
 from belated.journals.memory.index import MemoryIndex
 from belated.journals.snapshots import (
     Snapshot,
@@ -210,11 +210,9 @@ class MemoryJournal(IndexedJournal):
         """Overwrite the events of erased decisions; see :meth:`UniqueLog.overwrite`."""
         self._check_erased(keys)
         with self._lock:
-            found = [one for one in self._of(set(keys)) if not isinstance(one.event, Overwritten)]
-            for record in found:
-                key = key_in(record.event)
-                assert key is not None
-                blank = msgspec.structs.replace(record, event=Overwritten(key))
+            found = to_overwrite(self._of(set(keys)))
+            for record, event in found:
+                blank = msgspec.structs.replace(record, event=event)
                 stream = self._streams[record.partition]
                 stream[bisect_left(stream, record.position, key=attrgetter("position"))] = blank
                 self._facts.index.replace(blank)

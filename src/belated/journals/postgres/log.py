@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from belated.events import Event, Overwritten, Record, Settled, encode
+from belated.events import Event, Record, Settled, encode
 from belated.ids import key_of, partition_of
 from belated.journals.arrivals import (
     Clock,
@@ -16,7 +16,14 @@ from belated.journals.arrivals import (
     stamps_for,
 )
 from belated.journals.log import EMPTY, Appended, Requests, Tail
-from belated.journals.lookups import LAST_SETTLEMENTS, Subject, append_first, key_in, of_kept
+from belated.journals.lookups import (
+    LAST_SETTLEMENTS,
+    Subject,
+    append_first,
+    key_in,
+    of_kept,
+    to_overwrite,
+)
 from belated.journals.postgres.arrays import pack_bytes, pack_integers, unpack_bigints
 from belated.journals.postgres.arrivals import (
     MARKS,
@@ -215,13 +222,9 @@ class PostgresLog(StoredJournal):
 
         def work(talk: Talk) -> int:
             talk.run_query("lock", bandit=self._number, partitions=homes)
-            found = [
-                one for one in self._of(talk, set(keys)) if not isinstance(one.event, Overwritten)
-            ]
-            for record in found:
-                key = key_in(record.event)
-                assert key is not None
-                data = encode(Overwritten(key))
+            found = to_overwrite(self._of(talk, set(keys)))
+            for record, event in found:
+                data = encode(event)
                 place = {**self._whose(record.partition), "position": record.position}
                 check = check_of(record.partition, record.position, record.recorded, data)
                 talk.run_query("overwrite", **place, check=check, event=data)

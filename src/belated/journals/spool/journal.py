@@ -20,10 +20,10 @@ from belated.exceptions import (
 from belated.journals.arrivals import Clock, check_requests, route, stamps_for
 from belated.journals.journal import Journal
 from belated.journals.log import Appended, Requests
+from belated.journals.passed_on import PAGE, PassedOn
 from belated.journals.spool.delivery import Delivered, deliver
 from belated.journals.spool.disk import DiskStore
 from belated.journals.spool.file import Batch, SpoolFile, SpoolStorage
-from belated.journals.spool.passed_on import PAGE, PassedOn
 from belated.journals.spool.status import SpoolStatus
 from belated.journals.spool.worker import Caller, Worker
 from belated.journals.steady_clock import system_clock

@@ -13,7 +13,6 @@ from belated.journals.arrivals import (
     Clock,
     check_partition,
 )
-from belated.journals.log import EMPTY
 from belated.journals.snapshots import (
     Snapshot,
     check_base,
@@ -195,15 +194,13 @@ class SQLiteJournal(SQLiteLog):
         with self._file.reading() as connection:
             rows = connection.execute(
                 "SELECT position, fingerprint, seal, name, checksum, CAST(data AS BLOB) "
-                "FROM base JOIN base_piece USING (bandit, partition, position) "
+                "FROM base LEFT JOIN base_piece USING (bandit, partition, position) "
                 "WHERE bandit = ? AND partition = ?",
                 (self._number, partition),
             ).fetchall()
-            start, end = self._start(connection, partition), self._tail(connection, partition)
-        if start == EMPTY:
-            return None
+            end = self._tail(connection, partition)
         if not rows:
-            raise damaged_base(partition, self._place, "its pieces are gone")
+            return None
         base, checksums, sealed = as_stored(partition, rows)
         if (reason := damage(base, checksums, sealed, end.position)) is not None:
             raise damaged_base(partition, self._place, reason)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Collection, Iterable, Sequence
 
-from belated.events import Event, Overwritten, Record, digest_of, encode
+from belated.events import Event, Record, digest_of, encode
 from belated.ids import key_of, partition_of
 from belated.journals.arrivals import (
     Clock,
@@ -18,7 +18,7 @@ from belated.journals.arrivals import (
     stamps_for,
 )
 from belated.journals.log import EMPTY, Appended, Requests, Tail
-from belated.journals.lookups import Subject, append_first, key_in, of_kept
+from belated.journals.lookups import Subject, append_first, key_in, of_kept, to_overwrite
 from belated.journals.sqlite.end import LastRecord
 from belated.journals.sqlite.file import SQLiteFile
 from belated.journals.sqlite.rows import (
@@ -125,15 +125,9 @@ class SQLiteLog(StoredJournal):
         """
         self._check_erased(keys)
         with self._file.writing() as connection:
-            found = [
-                one
-                for one in self._of(connection, set(keys))
-                if not isinstance(one.event, Overwritten)
-            ]
-            for record in found:
-                key = key_in(record.event)
-                assert key is not None
-                data, mark = encode(Overwritten(key)), mark_of_key(key)
+            found = to_overwrite(self._of(connection, set(keys)))
+            for record, event in found:
+                data, mark = encode(event), mark_of(event)
                 place = place_of(self._number, record.partition, record.position)
                 check = check_of(place, record.recorded, mark, data)
                 connection.execute(

@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 from belated.exceptions import BelatedError, HistoryTrimmed, JournalUnavailable
 from belated.journals import Journal
-from belated.journals.chain import Chain
+from belated.journals.chain import Chain, chain_behind
 from belated.learner import Fold
 from belated.ledger import Ledger, NullListener
 from belated.ledger.agreement import same_entries
@@ -71,12 +71,10 @@ class Refold:
 
     def _begin(self, live: Fold) -> tuple[Chain, Ledger]:
         """Begin with the first record, or behind those that were trimmed."""
-        ledger, link = _empty(live, self._partition), live.tuning.link
-        base = self._journal.base(self._partition)
-        if base is None:
-            return Chain(link), ledger
-        unpack(ledger, base.pieces)
-        return Chain.behind(base.pieces["chain"], base.position, link), ledger
+        ledger, base = _empty(live, self._partition), self._journal.base(self._partition)
+        if base is not None:
+            unpack(ledger, base.pieces)
+        return chain_behind(base, live.tuning.link), ledger
 
     def _step(self, live: Fold, ledger: Ledger) -> str:
         partition, chain = self._partition, self._chain

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Sequence
 
-from belated.events import Configured, Decision, Event, ModeChanged, Record, Trimmed
+from belated.events import Event, Record
 from belated.exceptions import JournalClosed, JournalUnavailable
 from belated.journals import Snapshot
 from belated.journals.arrivals import check_range, check_requests, route
-from belated.journals.log import Appended, Requests, Tail
+from belated.journals.log import Appended, Requests
 from belated.journals.lookups import append_first, of_kept
-from belated.journals.named import NamedJournal
+from belated.journals.passed_on import PassedOn, T
 from belated.journals.snapshots import check_kept, checksums_of
 from belated.testing.simulator.faults import Faults, Killed
 from belated.testing.simulator.store import Store
 
 
-class SimulatedJournal(NamedJournal):
+class SimulatedJournal(PassedOn):
     """A session of one process with the store; a :class:`~belated.journals.Journal`.
 
     Args:
@@ -35,7 +35,7 @@ class SimulatedJournal(NamedJournal):
     def __init__(self, store: Store, faults: Faults) -> None:
         self._bandit = store.bandit
         self._partitions = store.partitions
-        self._store = store
+        self._store = self._journal = store
         self._faults = faults
         self._epochs: dict[int, int] = {}
         self._known: dict[int, dict[str, bytes]] = {}  # checksums of what was saved or loaded here
@@ -92,12 +92,6 @@ class SimulatedJournal(NamedJournal):
             lambda kept: self.append([events[n] for n in kept], requests=of_kept(requests, kept)),
         )
 
-    def import_records(
-        self, records: Iterable[Record], *, requests: Requests | None = None
-    ) -> None:
-        """Take over records with their stamps; see :meth:`Journal.import_records`."""
-        self._reach().import_records(records, requests=requests)
-
     def read(self, partition: int, after: int, limit: int) -> list[Record]:
         """The records beyond a position; see :meth:`Journal.read`."""
         store = self._reach()
@@ -106,58 +100,6 @@ class SimulatedJournal(NamedJournal):
         self._vain = 0 if found else self._vain + 1
         assert self._vain < 1000, "L: a reader waits for ever for what is not there"
         return found
-
-    def requests(self, partition: int, positions: Sequence[int]) -> dict[int, bytes]:
-        """What decisions were chosen from, by position, where it was kept."""
-        return self._reach().requests(partition, positions)
-
-    def end(self, partition: int) -> int:
-        """The position of the last record, 0 if there is none."""
-        return self._reach().end(partition)
-
-    def last_stamp(self, partition: int) -> int:
-        """The stamp of the last record, 0 if there is none."""
-        return self._reach().last_stamp(partition)
-
-    def now(self) -> int:
-        """The time of the store's clock."""
-        return self._reach().now()
-
-    def records_of(self, ids: Sequence[str]) -> list[Record]:
-        """All records of these ids, by partition and position."""
-        return self._reach().records_of(ids)
-
-    def decisions(self, ids: Sequence[str]) -> dict[str, Decision]:
-        """The decision that stands under each of these ids, where there is one."""
-        return self._reach().decisions(ids)
-
-    def settlements(self, partition: int) -> list[Record]:
-        """The last records that settled a partition, in order."""
-        return self._reach().settlements(partition)
-
-    def undone(self, partition: int) -> list[Record]:
-        """All records of a partition that undo others, in order."""
-        return self._reach().undone(partition)
-
-    def overwrite(self, keys: Sequence[bytes]) -> int:
-        """Overwrite the events of erased decisions; see :meth:`UniqueLog.overwrite`."""
-        return self._reach().overwrite(keys)
-
-    def mode(self) -> ModeChanged | None:
-        """The last event that changed the mode, None if there is none."""
-        return self._reach().mode()
-
-    def configured(self) -> Configured | None:
-        """The last event that says what the bandit is, None if there is none."""
-        return self._reach().configured()
-
-    def identify(self, identity: dict[str, str]) -> dict[str, str]:
-        """Store what the bandit is, if nothing is stored yet; give back what is."""
-        return self._reach().identify(identity)
-
-    def reidentify(self, identity: dict[str, str]) -> None:
-        """Store what the bandit is, instead of what was stored."""
-        self._reach().reidentify(identity)
 
     def acquire(self, partition: int) -> int:
         """Become the owner of a partition; see :meth:`PostgresJournal.acquire`."""
@@ -185,25 +127,13 @@ class SimulatedJournal(NamedJournal):
         self._known[partition] = dict(self._store.checksums(partition))
         return found
 
-    def start(self, partition: int) -> Tail:
-        """Return the last record that was dropped; see :meth:`Log.start`."""
-        return self._reach().start(partition)
-
-    def drop(self, partition: int, limit: int) -> int:
-        """Drop some of the records up to the start; see :meth:`Log.drop`."""
-        return self._reach().drop(partition, limit)
-
-    def base(self, partition: int) -> Snapshot | None:
-        """Return what the records that were dropped came to; see :meth:`Shelf.base`."""
-        return self._reach().base(partition)
-
-    def rebase(self, base: Snapshot, trimmed: Trimmed, undone: int) -> None:
-        """Store a base, and a record that says so; see :meth:`Shelf.rebase`."""
-        self._reach().rebase(base, trimmed, undone)
-
     def close(self) -> None:
         """Any later call raises :class:`JournalClosed`; the store goes on."""
         self._closed = True
+
+    def _ask(self, work: Callable[[], T], *, patient: bool = False) -> T:
+        self._reach()
+        return work()
 
     def _reach(self) -> Store:
         if self._closed:

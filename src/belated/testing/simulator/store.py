@@ -12,11 +12,12 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from operator import attrgetter
 
-from belated.events import Decision, Event, Opaque, Overwritten, Record, encode
+from belated.events import Decision, Event, Opaque, Record, encode
 from belated.exceptions import CorruptEvent, OwnerFenced
 from belated.journals import MemoryJournal, Snapshot
 from belated.journals.arrivals import Clock, check_partition, route, stamps_for
 from belated.journals.log import EMPTY, Requests, Tail
+from belated.journals.lookups import to_overwrite
 from belated.testing.simulator.faults import Faults
 
 _position = attrgetter("position")
@@ -204,7 +205,7 @@ class Store(MemoryJournal):
 
     def overwrite(self, keys: Sequence[bytes]) -> int:
         """Overwrite events, and remember them for the checks."""
-        found = [one for one in self._of(set(keys)) if not isinstance(one.event, Overwritten)]
+        found = [record for record, _ in to_overwrite(self._of(set(keys)))]
         self._overwritten |= {(record.partition, record.position): record for record in found}
         self._forget(found)
         return super().overwrite(keys)

@@ -1,4 +1,4 @@
-"""What a journal with a spool passes on to the journal behind it."""
+"""What a journal that stands before another passes on to it."""
 
 from __future__ import annotations
 
@@ -19,12 +19,17 @@ T = TypeVar("T")
 
 
 class PassedOn(NamedJournal):
-    """All that needs the journal, and cannot wait in a file."""
+    """All but appending: of a spool, and of a session with a simulated store."""
 
     _journal: Journal
 
     def _ask(self, work: Callable[[], T], *, patient: bool = False) -> T:
-        """Have the journal do something, unless it is away."""
+        """Have the journal do something, unless it is away.
+
+        Args:
+            work: to be done.
+            patient: however long it takes.
+        """
         raise NotImplementedError
 
     def import_records(
