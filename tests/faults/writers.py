@@ -46,6 +46,8 @@ POLICY = DelayedUCB(DIM, Bernoulli())
 REWARDS = Explicit(timedelta(milliseconds=200))
 #: Racers at a time: each id has as many answers.
 RACERS = 3
+#: The file in which racers count their answers.
+ANSWERS = "answers"
 
 T = TypeVar("T")
 
@@ -198,7 +200,7 @@ def race(folder: Path, number: int, where: str, partitions: int) -> None:
     """Decide for ever under the id that the others decide under at this moment."""
     log = Log(folder / f"log {number}")
     bandit = opened(where, partitions)
-    answers = _shared_number(folder / "answers")
+    answers = _shared_number(folder / ANSWERS)
     while True:
         n = answers[0] // RACERS
         decision = patiently(lambda: bandit.decide(np.eye(DIM), id=f"race-{n}"))  # noqa: B023
@@ -208,6 +210,11 @@ def race(folder: Path, number: int, where: str, partitions: int) -> None:
         while answers[0] // RACERS == n and time.monotonic() < patience:
             time.sleep(0.0002)
         answers[0] = max(answers[0], RACERS * (n + 1))  # one of the others was killed
+
+
+def races_run(folder: Path) -> int:
+    """How many ids the racers have been through."""
+    return _shared_number(folder / ANSWERS)[0] // RACERS
 
 
 def _shared_number(path: Path) -> memoryview[int]:
