@@ -1,0 +1,145 @@
+"""Every error and warning of the library, in one tree.
+
+::
+
+    BelatedError
+    ├── InvalidInput      (ValueError)    a value that is refused; carries it as ``value``
+    │   └── InvalidConfig                 a file of settings; carries its ``mistakes``
+    ├── UnknownEvent      (ValueError)    from a newer version; carries ``version`` and ``kind``
+    ├── CorruptEvent      (ValueError)    bytes that are no event at all
+    ├── UnknownHandle     (LookupError)   no such observation, or it was removed
+    ├── RewardConflict    (ValueError)    another value was reported under this part and revision
+    ├── ReadOnly          (ValueError)    the bandit is closed, or a view of the past
+    ├── BanditOff         (RuntimeError)  the bandit's mode is ``off``: it makes no decisions
+    ├── PolicyFailure     (RuntimeError)  a policy could not choose; carries the ``reason``
+    ├── AccessDenied      (PermissionError)
+    │   ├── Unauthenticated               no credential that works
+    │   ├── Forbidden                     a credential that does not allow this
+    │   └── RateLimited                   too many requests; carries ``retry_after``
+    ├── UnknownBandit     (LookupError)   the service has no bandit of this name
+    ├── ServiceError      (RuntimeError)  a service refused or failed; carries its ``problem``
+    │   └── ServiceUnavailable (OSError)  it could not be reached in time: try again
+    ├── MissingExtra      (ImportError)   an optional dependency is needed; names the pip command
+    └── JournalError                      a journal cannot do what was asked
+        ├── JournalClosed      (ValueError)  it was used after ``close()``
+        ├── JournalUnavailable (OSError)     locked, full, unreachable: try again
+        │   ├── JournalReadUnavailable       it accepts events meanwhile, but cannot be read
+        │   ├── SpoolInUse                   another process, or journal, has the spool open
+        │   └── SpoolNotPermitted            the spool belongs to another user
+        ├── JournalMismatch    (ValueError)  it was made with other settings than asked for
+        ├── NotAJournal        (ValueError)  the file is something else than a journal
+        ├── UnsupportedFormat  (ValueError)  the file was made by a newer release
+        ├── CorruptJournal     (ValueError)  the file is damaged, or records are missing
+        ├── HistoryChanged     (RuntimeError) records that were folded are gone, or others
+        │   ├── HistoryTrimmed                records that were asked for have been dropped
+        │   └── HistoryUndone                 a record undoes others that were folded
+        ├── OwnerFenced        (RuntimeError) another owns the partition by now
+        └── SnapshotConflict   (LookupError) kept pieces are gone; carries their ``names``
+
+    BelatedWarning        (UserWarning)
+    ├── ClockWarning                      the clock has jumped ahead; stamps go on as if it had not
+    ├── ConvergenceWarning                an estimate is finite, but not the optimum
+    ├── DelayWarning                      rewards may be missing for a reason, or for ever
+    ├── FallbackWarning                   the policy failed, and the baseline decided
+    ├── HistoryWarning                    the journal lost or changed records; it is read anew
+    ├── InterceptWarning                  0/1 rewards are learned as Gaussian without an intercept
+    ├── ScaleWarning                      the prior says nothing sensible about rows of this size
+    └── SnapshotWarning                   a damaged snapshot was discarded; the journal is read anew
+"""
+
+from belated.exceptions.errors import (
+    AccessDenied,
+    BanditOff,
+    BelatedError,
+    CorruptEvent,
+    Forbidden,
+    InvalidConfig,
+    InvalidInput,
+    MissingExtra,
+    PolicyFailure,
+    RateLimited,
+    ReadOnly,
+    RewardConflict,
+    ServiceError,
+    ServiceUnavailable,
+    Unauthenticated,
+    UnknownBandit,
+    UnknownEvent,
+    UnknownHandle,
+)
+from belated.exceptions.journal_errors import (
+    CorruptJournal,
+    HistoryChanged,
+    HistoryTrimmed,
+    HistoryUndone,
+    JournalClosed,
+    JournalError,
+    JournalMismatch,
+    JournalReadUnavailable,
+    JournalUnavailable,
+    NotAJournal,
+    OwnerFenced,
+    SnapshotConflict,
+    SpoolInUse,
+    SpoolNotPermitted,
+    UnsupportedFormat,
+)
+from belated.exceptions.warnings import (
+    BelatedWarning,
+    ClockWarning,
+    ConvergenceWarning,
+    DelayWarning,
+    FallbackWarning,
+    HistoryWarning,
+    InterceptWarning,
+    ScaleWarning,
+    SnapshotWarning,
+)
+
+__all__ = [
+    "AccessDenied",
+    "BanditOff",
+    "BelatedError",
+    "BelatedWarning",
+    "ClockWarning",
+    "ConvergenceWarning",
+    "CorruptEvent",
+    "CorruptJournal",
+    "DelayWarning",
+    "FallbackWarning",
+    "Forbidden",
+    "HistoryChanged",
+    "HistoryTrimmed",
+    "HistoryUndone",
+    "HistoryWarning",
+    "InterceptWarning",
+    "InvalidConfig",
+    "InvalidInput",
+    "JournalClosed",
+    "JournalError",
+    "JournalMismatch",
+    "JournalReadUnavailable",
+    "JournalUnavailable",
+    "MissingExtra",
+    "NotAJournal",
+    "OwnerFenced",
+    "PolicyFailure",
+    "RateLimited",
+    "ReadOnly",
+    "RewardConflict",
+    "ScaleWarning",
+    "ServiceError",
+    "ServiceUnavailable",
+    "SnapshotConflict",
+    "SnapshotWarning",
+    "SpoolInUse",
+    "SpoolNotPermitted",
+    "Unauthenticated",
+    "UnknownBandit",
+    "UnknownEvent",
+    "UnknownHandle",
+    "UnsupportedFormat",
+]
+
+for _name in __all__:  # the names under which users catch them, also in a traceback
+    globals()[_name].__module__ = __name__

@@ -1,0 +1,39 @@
+"""What may hurt users, though nothing is refused."""
+
+from __future__ import annotations
+
+
+class BelatedWarning(UserWarning):
+    """The root of every warning the library gives."""
+
+
+class ClockWarning(BelatedWarning):
+    """The system's clock has jumped ahead, and records are stamped with the time it should be."""
+
+
+class ConvergenceWarning(BelatedWarning):
+    """The estimate is finite but has not converged; its ``converged`` is False."""
+
+
+class InterceptWarning(BelatedWarning):
+    """Rewards of 0 and 1 are learned as Gaussian from rows that have no intercept."""
+
+
+class DelayWarning(BelatedWarning):
+    """Delays depend on the reward, or most rewards do not come: what is learned may mislead."""
+
+
+class FallbackWarning(BelatedWarning):
+    """The policy could not choose, and the baseline decided instead."""
+
+
+class HistoryWarning(BelatedWarning):
+    """The journal has lost or changed records that were learned from: it was read anew."""
+
+
+class ScaleWarning(BelatedWarning):
+    """Rows are so long or so short that the prior says nothing sensible about them."""
+
+
+class SnapshotWarning(BelatedWarning):
+    """A snapshot was damaged and has been discarded: the journal is read from its beginning."""
