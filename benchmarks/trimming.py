@@ -67,7 +67,7 @@ def events(start: int, count: int, total: int, rng: np.random.Generator) -> list
 
 def at_of(event: Event) -> int:
     """When it is recorded."""
-    return event.until if isinstance(event, Settled) else event.at  # type: ignore[union-attr]
+    return event.until if isinstance(event, Settled) else event.at_us  # type: ignore[union-attr]
 
 
 class Sizes:

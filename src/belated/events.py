@@ -11,6 +11,7 @@ carries them on unread as :class:`Opaque`; bytes that are no event raise :class:
 from __future__ import annotations
 
 import re
+from datetime import datetime
 from hashlib import blake2b
 from typing import Any, Literal, get_args
 
@@ -19,6 +20,7 @@ import numpy as np
 
 from belated.exceptions import CorruptEvent, UnknownEvent
 from belated.inputs import Row
+from belated.times import as_datetime
 
 #: The first byte of every event. A new field means a new number; a new kind has one of its own.
 VERSION = 2
@@ -42,12 +44,22 @@ class _Event(
         return hash(_encoder.encode(self))
 
 
-class Decision(_Event, tag=1, frozen=True):
+class _Timed(_Event, frozen=True):
+    """An event that somebody told, with the time at which it happened."""
+
+    @property
+    def at(self) -> datetime:
+        """When it happened, in UTC."""
+        return as_datetime(self.at_us)  # type: ignore[attr-defined]
+
+
+class Decision(_Timed, tag=1, frozen=True):
     """An action was chosen; everything its reward will need is here.
 
     Attributes:
         id: the name under which the reward is reported.
-        at: when, in microseconds since 1970 by the decider's clock.
+        at_us: when, in microseconds since 1970 by the decider's clock; ``at`` is the same as a
+            datetime.
         action: the chosen action, by the name the caller gave it.
         index: its place among the rows it was chosen from.
         x: its row, float32.
@@ -68,7 +80,7 @@ class Decision(_Event, tag=1, frozen=True):
     """
 
     id: str
-    at: int
+    at_us: int
     action: int | str
     index: int
     x: Row
@@ -82,19 +94,19 @@ class Decision(_Event, tag=1, frozen=True):
     means: tuple[float, ...] = ()
 
 
-class Activation(_Event, tag=2, frozen=True):
+class Activation(_Timed, tag=2, frozen=True):
     """The decision took effect (the mail was sent, the page was seen): its window starts."""
 
     id: str
-    at: int
+    at_us: int
 
 
-class Reward(_Event, tag=3, frozen=True):
+class Reward(_Timed, tag=3, frozen=True):
     """An outcome of a decision, or one part of it; a higher revision replaces a lower one.
 
     Attributes:
         id: of the decision.
-        at: when it happened, in microseconds since 1970.
+        at_us: when it happened, in microseconds since 1970.
         value: the reward.
         part: of the reward, if it comes in several.
         revision: of this part.
@@ -102,18 +114,18 @@ class Reward(_Event, tag=3, frozen=True):
     """
 
     id: str
-    at: int
+    at_us: int
     value: float
     part: str = ""
     revision: int = 0
     reporter: str = ""
 
 
-class Void(_Event, tag=4, frozen=True):
+class Void(_Timed, tag=4, frozen=True):
     """The decision was never carried out: nothing is to be learned from it."""
 
     id: str
-    at: int
+    at_us: int
 
 
 class Settled(_Event, tag=5, frozen=True):
@@ -130,56 +142,56 @@ class Settled(_Event, tag=5, frozen=True):
     delivered: int = 0
 
 
-class ModeChanged(_Event, tag=6, frozen=True):
+class ModeChanged(_Timed, tag=6, frozen=True):
     """Someone switched how the service decides; nothing is learned from it.
 
     Attributes:
-        at: when, in microseconds since 1970.
+        at_us: when, in microseconds since 1970.
         mode: learn, freeze, baseline or off.
         reason: why, in the words of whoever did it.
         actor: who did it.
     """
 
-    at: int
+    at_us: int
     mode: str
     reason: str = ""
     actor: str = ""
 
 
-class Configured(_Event, tag=7, frozen=True):
+class Configured(_Timed, tag=7, frozen=True):
     """What the bandit is from now on, in words; nothing is learned from it.
 
     Attributes:
-        at: when, in microseconds since 1970.
+        at_us: when, in microseconds since 1970.
         settings: what a missing reward means, the policy and the features, by name.
     """
 
-    at: int
+    at_us: int
     settings: dict[str, str]
 
 
-class Erased(_Event, tag=8, frozen=True):
+class Erased(_Timed, tag=8, frozen=True):
     """The contents of a decision are to be forgotten: it counts as if it had never been made.
 
     Attributes:
         key: of its id, :func:`belated.ids.key_of`; the id itself may say too much.
-        at: when, in microseconds since 1970.
+        at_us: when, in microseconds since 1970.
         reason: why, in the words of whoever did it.
         actor: who did it.
     """
 
     key: bytes
-    at: int
+    at_us: int
     reason: str = ""
     actor: str = ""
 
 
-class Retracted(_Event, tag=9, frozen=True):
+class Retracted(_Timed, tag=9, frozen=True):
     """What one reporter reported in a span of time counts as if it had never come.
 
     Attributes:
         partition: of the journal; each has its own.
-        at: when, in microseconds since 1970.
+        at_us: when, in microseconds since 1970.
         start: of the span, by the time of the journal, in microseconds since 1970.
         end: the first moment after it.
         reporter: the name of the key, as the rewards have it.
@@ -189,7 +201,7 @@ class Retracted(_Event, tag=9, frozen=True):
     """
 
     partition: int
-    at: int
+    at_us: int
     start: int
     end: int
     reporter: str
@@ -198,12 +210,12 @@ class Retracted(_Event, tag=9, frozen=True):
     actor: str = ""
 
 
-class Trimmed(_Event, tag=10, frozen=True):
+class Trimmed(_Timed, tag=10, frozen=True):
     """Old records of a partition were dropped; what they came to is kept as its base.
 
     Attributes:
         partition: of the journal; each has its own.
-        at: when, in microseconds since 1970.
+        at_us: when, in microseconds since 1970.
         through: the position of the last record that was dropped.
         recorded: when the journal had taken that record, in microseconds since 1970.
         reason: why, in the words of whoever did it.
@@ -211,18 +223,18 @@ class Trimmed(_Event, tag=10, frozen=True):
     """
 
     partition: int
-    at: int
+    at_us: int
     through: int
     recorded: int
     reason: str = ""
     actor: str = ""
 
 
-class KeyChanged(_Event, tag=11, frozen=True):
+class KeyChanged(_Timed, tag=11, frozen=True):
     """An API key for the bandit was created or revoked; nothing is learned from it.
 
     Attributes:
-        at: when, in microseconds since 1970.
+        at_us: when, in microseconds since 1970.
         key: its id, the public part.
         name: of the program that has it.
         change: ``created`` or ``revoked``.
@@ -231,7 +243,7 @@ class KeyChanged(_Event, tag=11, frozen=True):
         actor: who did it.
     """
 
-    at: int
+    at_us: int
     key: str
     name: str
     change: str
@@ -352,7 +364,7 @@ def read_event(data: bytes | memoryview) -> Event | Opaque:
     """The event that :func:`encode` wrote; unread where only a newer release could read it.
 
     >>> read_event(encode(Void("a1", 5)))
-    Void(id='a1', at=5)
+    Void(id='a1', at_us=5)
     >>> read_event(bytes([99]) + b" from a newer release")
     Opaque(data=b'c from a newer release')
 

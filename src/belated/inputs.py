@@ -8,7 +8,6 @@ error that names the offending value.
 from __future__ import annotations
 
 import math
-from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import numpy as np
@@ -139,31 +138,6 @@ def as_rounds(value: Any, name: str) -> int:
     if not isinstance(value, int | np.integer) or isinstance(value, bool) or value < 0:
         raise InvalidInput(f"{name} is {value!r}: a whole number of rounds was expected", value)
     return int(value)
-
-
-def as_event_time(at: Any) -> int:
-    """When something happened, in microseconds since 1970."""
-    whole = isinstance(at, int | np.integer) and not isinstance(at, bool)
-    if not whole or not -(1 << 63) <= at < 1 << 63:
-        message = f"at is {at!r}: microseconds since 1970 were expected, as a whole number"
-        raise InvalidInput(message, at)
-    return int(at)
-
-
-def as_moment(when: datetime | int) -> int:
-    """A moment in microseconds since 1970.
-
-    >>> as_moment(datetime(1970, 1, 2, tzinfo=UTC))
-    86400000000
-    """
-    if isinstance(when, datetime):
-        if when.tzinfo is None:
-            raise InvalidInput(f"{when} has no time zone: use datetime(..., tzinfo=UTC)", when)
-        return (when - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1)
-    if not isinstance(when, int | np.integer) or isinstance(when, bool):
-        message = f"{when!r} is no moment: a datetime, or microseconds since 1970, was expected"
-        raise InvalidInput(message, when)
-    return int(when)
 
 
 def as_numbers(value: Any, name: str) -> NDArray[Any]:

@@ -15,7 +15,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass
-from datetime import timedelta
 from typing import Any, ClassVar, Literal
 
 from belated.events import Reward
@@ -23,13 +22,14 @@ from belated.exceptions import InvalidInput
 from belated.families import Interval
 from belated.ids import check_id
 from belated.inputs import MAX_REWARD, as_reward, outside
+from belated.times import Duration, as_duration, duration_us
 
 Reduce = Literal["latest", "sum", "max"]
 
 
 @dataclass(frozen=True)
 class _Semantics:
-    window: timedelta | None = None
+    window: Duration | None = None
     _: KW_ONLY
     reduce: Reduce = "latest"
     bounds: tuple[float, float] | None = None
@@ -39,7 +39,7 @@ class _Semantics:
 
     def __post_init__(self) -> None:
         if self.window is not None:
-            as_duration(self.window, "window")
+            object.__setattr__(self, "window", as_duration(self.window, "window"))
         if self.reduce not in ("latest", "sum", "max"):
             message = f"reduce is {self.reduce!r}: 'latest', 'sum' or 'max' was expected"
             raise InvalidInput(message, self.reduce)
@@ -56,7 +56,7 @@ class _Semantics:
     @property
     def window_us(self) -> int | None:
         """The window in microseconds."""
-        return None if self.window is None else as_duration(self.window, "window")
+        return None if self.window is None else duration_us(as_duration(self.window, "window"))
 
     @property
     def min_reward(self) -> float:
@@ -88,7 +88,7 @@ class Explicit(_Semantics):
         reduce: what several parts of a reward add up to: the "latest", their "sum" or "max".
         bounds: of a reward; others are refused.
 
-    >>> Explicit(timedelta(days=7)).on_timeout
+    >>> Explicit("7d").on_timeout
     'censored'
     """
 
@@ -103,7 +103,7 @@ class DefaultAfter(_Semantics):
         reduce: what several parts of a reward add up to: the "latest", their "sum" or "max".
         bounds: of a reward; others are refused.
 
-    >>> DefaultAfter(timedelta(minutes=30)).default
+    >>> DefaultAfter("30m").default
     0.0
     """
 
@@ -162,23 +162,12 @@ def reduced(parts: Mapping[str, tuple[int, float]], how: Reduce) -> float:
     return max((at, part, value) for part, (at, value) in parts.items())[2]
 
 
-def as_duration(value: Any, name: str) -> int:
-    """A time span above zero, in microseconds."""
-    if not isinstance(value, timedelta):
-        message = f"{name} is {value!r}: a datetime.timedelta was expected, as timedelta(days=7)"
-        raise InvalidInput(message, value)
-    span = value // timedelta(microseconds=1)
-    if span <= 0:
-        raise InvalidInput(f"{name} is {value!r}: a time span above 0 was expected", value)
-    return span
-
-
 def check_semantics(rewards: Any) -> None:
     """Refuse a bandit that was not told what a missing reward means."""
     if rewards is None:
         raise InvalidInput(
             "rewards is missing: say what it means when no reward comes, as in"
-            " rewards=Explicit(window=timedelta(days=7)) or DefaultAfter(timedelta(hours=1))",
+            " rewards=DefaultAfter('7d') if only good outcomes are reported, or Explicit()",
             rewards,
         )
     if isinstance(rewards, ConversionsOnly):
@@ -205,7 +194,7 @@ def retention_us(retention: object, rewards: Rewards) -> int | None:
     """Return the retention in microseconds, if it makes sense with the window."""
     if retention is None:
         return None
-    span = as_duration(retention, "retention")
+    span = duration_us(as_duration(retention, "retention"))
     if rewards.window_us is not None and span < rewards.window_us:
         message = f"retention {retention} is shorter than the window {rewards.window}"
         raise InvalidInput(f"{message}: rewards would expire before they are late", retention)

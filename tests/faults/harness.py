@@ -236,7 +236,7 @@ def _check_rewards(
         assert part in {one.part for one in story.reported}, (
             f"a part of the reward of {id!r} was lost"
         )
-        last = max(story.reported, key=lambda one: (one.at, one.part))
+        last = max(story.reported, key=lambda one: (one.at_us, one.part))
         assert story.value == last.value
 
 
@@ -246,7 +246,7 @@ def _check_learners(bandit: Bandit, crowd: Crowd, records: list[Record]) -> int:
     lines = crowd.told("learned")
     for _, partition, position, digest in lines:
         known.setdefault((partition, position), set()).add(digest)
-    fold = bandit.as_of(0)._fold
+    fold = bandit.as_of("1970-01-01T00:00Z")._fold
     for record in records:
         assert record.partition == route(record.event, bandit.journal.partitions)  # type: ignore[arg-type]
         fold.take(record)

@@ -111,7 +111,7 @@ def assert_one_answer_each(told: Mapping[str, list[Told]], events: Iterable[Even
     for event in events:
         if isinstance(event, Decision):
             assert isinstance(event.action, int)
-            made[event.id].append((event.action, event.at, event.propensity))
+            made[event.id].append((event.action, event.at_us, event.propensity))
     twice = [id for id, found in made.items() if len(found) > 1]
     assert not twice, f"{len(twice)} of {len(made)} ids have several decisions"
     assert {id: heard[:1] for id, heard in told.items()} == {id: made[id] for id in told}

@@ -63,7 +63,7 @@ def test_a_clock_that_jumps_by_a_day(
         learned, records = check_saved(journal, fold, 3 * EACH)
     assert learned.counts == dict.fromkeys(learned.counts, 0) | {"rewarded": EACH, state: EACH}
     events = [record.event for record in chain.from_iterable(records)]
-    times = [event.at for event in events if isinstance(event, Decision)]
+    times = [event.at_us for event in events if isinstance(event, Decision)]
     assert abs(max(times) - min(times) - DAY) < DAY / 100  # so it was that clock
     settled = [event for event in events if isinstance(event, Settled)]
     assert len(settled) <= (0 if state == "pending" else 3 * EACH)

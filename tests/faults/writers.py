@@ -204,7 +204,7 @@ def race(folder: Path, number: int, where: str, partitions: int) -> None:
     while True:
         n = answers[0] // RACERS
         decision = patiently(lambda: bandit.decide(np.eye(DIM), id=f"race-{n}"))  # noqa: B023
-        log.write("answer", decision.id, decision.action, decision.at, decision.propensity)
+        log.write("answer", decision.id, decision.action, decision.at_us, decision.propensity)
         answers[0] += 1
         patience = time.monotonic() + 0.05
         while answers[0] // RACERS == n and time.monotonic() < patience:

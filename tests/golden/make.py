@@ -172,7 +172,7 @@ def _trim(journal: Journal, bandit: str) -> Fold:
     """Drop the first link of each partition, with all that happened in it."""
     late = START + 600 * HOUR
     rest = [Reward(f"nobody {n}", late + n, 1.0) for n in range(2_300)]
-    journal.append(rest, recorded=[one.at for one in rest])
+    journal.append(rest, recorded=[one.at_us for one in rest])
     fold = new_fold(bandit)
     fold.load(journal)
     fold.catch_up(journal)

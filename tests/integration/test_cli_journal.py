@@ -273,7 +273,7 @@ class TestCommand:
         assert "no bandit 'x', but 'offers'" in complaint(
             capsys, "verify", f"sqlite:///{journal}?bandit=x"
         )
-        assert "no time span" in complaint(capsys, "verify", journal, "--window", "7 days")
+        assert "7d, 12h" in complaint(capsys, "verify", journal, "--window", "7 days")
         assert "too long" in complaint(capsys, "verify", journal, "--window", f"{9**20}d")
         assert "--window" in complaint(capsys, "verify", journal, "--default", "0")
         assert "shorter" in complaint(
@@ -400,8 +400,9 @@ class TestEntry:
             partition = partition_of(key_of(f"order-{n}"), partitions)
             entry = fold.ledgers[partition].entry(f"order-{n}")
             assert entry is not None
-            for name in ("state", "value", "late", "conflict", "due"):
+            for name in ("state", "value", "late", "conflict"):
                 assert told[name] == getattr(entry, name)
+            assert told["due"] == entry.due_us
             assert told["records"][0]["kind"] == "decision"
             states.add(told["state"])
         assert states >= {"censored", "rewarded", "voided"}

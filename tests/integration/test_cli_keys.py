@@ -107,4 +107,4 @@ def test_every_change_of_a_key_is_a_record(keys: Say, store: Store) -> None:
         (id, "told shop", "created", ("reward",), "a launch"),
         (id, "told shop", "revoked", ("reward",), "it leaked"),
     ]
-    assert all("@" in one.actor and one.at > 0 for one in told)
+    assert all("@" in one.actor and one.at_us > 0 for one in told)

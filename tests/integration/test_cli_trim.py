@@ -23,12 +23,12 @@ from belated.events import Decision, Erased, Event, Reward, Trimmed
 from belated.exceptions import InvalidInput, JournalMismatch
 from belated.ids import key_of
 from belated.journals import Journal, Snapshot, Store
-from belated.journals.arrivals import as_datetime
 from belated.learner import Fold, same_sums
 from belated.learner.trimming import make_bases
 from belated.rewards import retention_us
 from belated.service.learning.learning_service import LearningService
 from belated.service.learning.refold import PAUSE, Refold
+from belated.times import as_datetime
 from tests.command_line import Command
 from tests.integration.forger import forger
 

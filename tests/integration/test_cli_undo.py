@@ -97,7 +97,7 @@ def test_what_cannot_be_retracted_is_refused(
         "is not before": ["--from", later, "--to", "2026-01-01T00:00Z"],
         "has not come yet": ["--from", "2026-01-01T00:00Z", "--to", later],
         "has no time zone": ["--from", "2026-01-01", "--to", later],
-        "is no time": ["--from", "yesterday", "--to", later],
+        "ISO 8601 was expected": ["--from", "yesterday", "--to", later],
     }
     for message, span in wrong.items():
         assert message in command.complaint(capsys, "retract", named, *rest, *span)

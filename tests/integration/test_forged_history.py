@@ -57,7 +57,7 @@ def change(rng: np.random.Generator, rows: list[Row]) -> list[Row]:
     if isinstance(event, Reward):
         other: Event = msgspec.structs.replace(event, value=1.0 - event.value)
     else:
-        other = msgspec.structs.replace(event, at=7)
+        other = msgspec.structs.replace(event, at_us=7)
     return [*rows[:n], rows[n]._replace(event=encode(other)), *rows[n + 1 :]]
 
 

@@ -488,7 +488,7 @@ def test_a_lost_answer_costs_nothing(serving: Serving, client: Client, store: St
         others = journal.records_of([one.id for one in many])
     assert [type(event).__name__ for event in different(records)] == ["Decision", "Reward"]
     assert isinstance(records[0].event, Decision)
-    assert (records[0].event.index, records[0].event.at) == (decision.index, decision.at)
+    assert (records[0].event.index, records[0].event.at_us) == (decision.index, decision.at)
     assert sorted(one.id for one in different(others)) == sorted(one.id for one in many)
 
 

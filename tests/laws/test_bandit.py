@@ -44,6 +44,7 @@ from belated.rewards import Rewards, retention_us
 from belated.statistics import Observations
 from belated.testing import ManualClock
 from belated.testing.oracle import Oracle
+from belated.times import as_datetime
 from belated.tuning import USUAL, Tuning
 
 DIM = 3
@@ -322,7 +323,7 @@ class Lives(RuleBasedStateMachine):
         """The past is a fold of the records up to then."""
         stamps = sorted({record.recorded for record in records_of(self.journal)})
         when = data.draw(st.sampled_from([0, *stamps, self.clock.now]))
-        past = self.bandits[0].as_of(when)
+        past = self.bandits[0].as_of(as_datetime(when))
         fold = self.settings.fold(self.journal, until=when)
         assert_same(past._fold, fold)
         assert_as_the_oracle_says(fold, self.settings.oracles(self.journal, fold, when))

@@ -28,7 +28,7 @@ rows = arrays.arrays(np.float32, st.integers(0, 40), elements=st.floats(width=32
 decisions = st.builds(
     Decision,
     id=st.text(),
-    at=integers,
+    at_us=integers,
     action=st.text() | integers,
     index=integers,
     x=rows,
@@ -38,18 +38,18 @@ decisions = st.builds(
     activated=st.booleans(),
 )
 rewards = st.builds(
-    Reward, id=st.text(), at=integers, value=numbers, part=st.text(), revision=integers
+    Reward, id=st.text(), at_us=integers, value=numbers, part=st.text(), revision=integers
 )
-marks = st.builds(Activation, id=st.text(), at=integers) | st.builds(
-    Void, id=st.text(), at=integers
+marks = st.builds(Activation, id=st.text(), at_us=integers) | st.builds(
+    Void, id=st.text(), at_us=integers
 )
 events: st.SearchStrategy[Event] = (
     decisions
     | rewards
     | marks
     | st.builds(Settled, partition=integers, until=integers)
-    | st.builds(ModeChanged, at=integers, mode=st.text(), reason=st.text())
-    | st.builds(Configured, at=integers, settings=st.dictionaries(st.text(), st.text()))
+    | st.builds(ModeChanged, at_us=integers, mode=st.text(), reason=st.text())
+    | st.builds(Configured, at_us=integers, settings=st.dictionaries(st.text(), st.text()))
 )
 
 
@@ -77,13 +77,13 @@ few = st.sampled_from([0.0, -0.0, 1.0, float("nan")])
 names = st.sampled_from(["", "a"])
 small_rows = st.lists(few, max_size=2).map(lambda entries: np.array(entries, dtype=np.float32))
 lookalikes: st.SearchStrategy[Event] = (
-    st.builds(Reward, id=names, at=st.integers(0, 1), value=few, part=names)
-    | st.builds(Activation, id=names, at=st.integers(0, 1))
-    | st.builds(Void, id=names, at=st.integers(0, 1))
+    st.builds(Reward, id=names, at_us=st.integers(0, 1), value=few, part=names)
+    | st.builds(Activation, id=names, at_us=st.integers(0, 1))
+    | st.builds(Void, id=names, at_us=st.integers(0, 1))
     | st.builds(
         Decision,
         id=names,
-        at=st.just(0),
+        at_us=st.just(0),
         action=st.sampled_from([0, 1, "0"]),
         index=st.just(0),
         x=small_rows,

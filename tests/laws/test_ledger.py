@@ -248,15 +248,9 @@ def check(ledger: Ledger, recorder: Recorder, oracle: Oracle, records: Sequence[
             assert entry is None
             continue
         assert entry is not None
-        found = (entry.state, entry.value, entry.late, entry.conflict, entry.recorded, entry.due)
-        assert found == (
-            outcome.state,
-            outcome.value,
-            outcome.late,
-            outcome.conflict,
-            outcome.recorded,
-            outcome.due,
-        )
+        found = (entry.state, entry.value, entry.late, entry.conflict)
+        assert found == (outcome.state, outcome.value, outcome.late, outcome.conflict)
+        assert (entry.recorded_us, entry.due_us) == (outcome.recorded, outcome.due)
         assert recorder.decisions[ledger.find(id)] == outcome.decision
         there = {record.position: record.event for record in records}
         assert there[entry.position] == outcome.decision
@@ -485,7 +479,7 @@ def shown(outcome: Outcome) -> tuple[Any, ...]:
     value = None if outcome.value is None else outcome.value + 0.0
     return (
         outcome.decision.id,
-        outcome.decision.at,
+        outcome.decision.at_us,
         outcome.state,
         value,
         outcome.late,

@@ -32,6 +32,7 @@ from belated.journals.configuration import semantics_of
 from belated.ledger import State
 from belated.policies import Policy
 from belated.testing import ManualClock
+from belated.times import as_datetime
 
 ROWS = [[1.0, 0.0], [0.0, 1.0]]
 UCB = DelayedUCB(2, Bernoulli())
@@ -66,7 +67,7 @@ def test_a_decision_is_what_the_journal_holds(clock: ManualClock) -> None:
     decision = bandit.decide(ROWS, ["blue", "red"])
     assert decision.action == ["blue", "red"][decision.index]
     assert decision.x.tolist() == ROWS[decision.index]
-    assert (decision.at, decision.mean, decision.activated) == (clock.now, 0.5, True)
+    assert (decision.at_us, decision.mean, decision.activated) == (clock.now, 0.5, True)
     assert [record.event for record in bandit.journal.read(0, 1, 10)] == [decision]
     assert bandit.entry(decision.id).decision == decision
 
@@ -128,7 +129,7 @@ def test_the_journal_says_what_the_bandit_is(clock: ManualClock) -> None:
         opened(clock, journal=journal, **more)
         found = journal.configured()
         assert found is not None
-        assert found.at == clock.now
+        assert found.at_us == clock.now
         return found.settings
 
     first = settings(rewards=Explicit(timedelta(days=7)), retention=timedelta(days=90, seconds=5))
@@ -345,8 +346,8 @@ def test_pending_tells_the_oldest(clock: ManualClock) -> None:
     bandit.observe(made[0].id, 1.0)
     pending = bandit.pending
     assert pending.count == len(pending) == 4
-    assert pending.oldest == start + 10
-    assert dict(pending) == {d.id: start + 10 * n for n, d in enumerate(made) if n}
+    assert pending.oldest == as_datetime(start + 10)
+    assert dict(pending) == {d.id: as_datetime(start + 10 * n) for n, d in enumerate(made) if n}
 
 
 def test_a_story_is_whole(clock: ManualClock) -> None:
@@ -355,11 +356,13 @@ def test_a_story_is_whole(clock: ManualClock) -> None:
     decision = bandit.decide(ROWS)
     start = clock.now
     clock.now += 5
-    bandit.observe(decision.id, 1.0, at=start + 2)
+    bandit.observe(decision.id, 1.0, at=as_datetime(start + 2))
     story = bandit.entry(decision.id)
     assert (story.state, story.value, story.late, story.conflict) == ("rewarded", 1.0, False, False)
-    assert (story.recorded, story.due) == (start, start + DAY_US)
-    assert [(t.recorded, t.at, t.value) for t in story.reported] == [(start + 5, start + 2, 1.0)]
+    assert (story.recorded, story.due) == (as_datetime(start), as_datetime(start + DAY_US))
+    [one] = story.reported
+    assert (one.recorded, one.at) == (as_datetime(start + 5), as_datetime(start + 2))
+    assert one.value == 1.0
     assert bandit.entry("nobody").decision is None
 
 
@@ -484,7 +487,7 @@ def test_what_is_pending_counts_as_much_after_a_restart(clock: ManualClock) -> N
     again = opened(clock, policy=policy, rewards=Explicit(), journal=bandit.journal)
     stories = [bandit.entry(id).decision for id in ids[-20:]]
     rows = np.array([one.x for one in stories if one is not None], dtype=np.float64)
-    for one in (bandit, again, bandit.as_of(1 << 62)):
+    for one in (bandit, again, bandit.as_of("9999-12-31T00:00Z")):
         learner = one._fold.learner
         learner._renew()
         model = learner.model
@@ -601,7 +604,7 @@ def test_events_of_others_have_their_own_times(clock: ManualClock) -> None:
     """Positions and stamps are the journal's; ``at`` is for people, and may be anything."""
     bandit = opened(clock)
     bandit.decide(ROWS, id="a")
-    assert bandit.observe("a", 1.0, at=-5).status == "rewarded"
+    assert bandit.observe("a", 1.0, at=as_datetime(-5)).status == "rewarded"
     record = bandit.journal.read(0, 2, 1)[0]
     assert record.event == Reward("a", -5, 1.0)
     assert record.recorded == clock.now

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import sqlite3
 from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -75,7 +75,7 @@ def assert_refused(bandit: Bandit, call: Callable[[], object], match: str) -> No
 
 def test_what_silence_means_must_be_said() -> None:
     """There is no default; the error shows two ways to say it."""
-    with pytest.raises(InvalidInput, match=r"rewards=Explicit\(window=timedelta\(days=7\)\)"):
+    with pytest.raises(InvalidInput, match=r"rewards=DefaultAfter\('7d'\) if .*Explicit"):
         Bandit(policy=UCB)
 
 
@@ -104,7 +104,7 @@ def test_retention_is_at_least_the_window() -> None:
     """Rewards would expire before they are late."""
     with pytest.raises(InvalidInput, match="shorter than the window"):
         Bandit(policy=UCB, rewards=Explicit(DAY), retention=timedelta(hours=1))
-    with pytest.raises(InvalidInput, match=r"datetime\.timedelta"):
+    with pytest.raises(InvalidInput, match=r"a duration was expected"):
         Bandit(policy=UCB, rewards=Explicit(DAY), retention=86_400)  # type: ignore[arg-type]
 
 
@@ -356,15 +356,15 @@ def test_parts_are_text(bandit: Bandit, part: Any) -> None:
     assert_refused(bandit, lambda: bandit.observe("a", 1.0, part=part), "the part")
 
 
-@pytest.mark.parametrize("at", [1.5, True, "now", datetime.now(UTC), 1 << 63, -(1 << 63) - 1])
-def test_times_are_microseconds(bandit: Bandit, at: Any) -> None:
-    """Anything else could not be read back, or not be kept: it would stop every later fold."""
+@pytest.mark.parametrize("at", [1.5, True, "now", datetime(2026, 1, 1), 5, 1 << 63, b"", [0]])
+def test_times_have_a_zone(bandit: Bandit, at: Any) -> None:
+    """What could mean two moments is refused before anything is written."""
     for call in (
         lambda: bandit.observe("a", 1.0, at=at),
         lambda: bandit.activate("a", at=at),
         lambda: bandit.void("a", at=at),
     ):
-        assert_refused(bandit, call, "microseconds since 1970")
+        assert_refused(bandit, call, "^at is ")
 
 
 def test_another_value_needs_a_higher_revision(bandit: Bandit) -> None:
@@ -420,12 +420,12 @@ def test_a_closed_bandit_takes_nothing(bandit: Bandit) -> None:
         with pytest.raises(ReadOnly, match="closed"):
             command()
     with pytest.raises(JournalClosed):
-        bandit.as_of(0)
+        bandit.as_of("1970-01-01T00:00Z")
 
 
 def test_the_past_takes_nothing(bandit: Bandit) -> None:
     """Every command raises, and closing a view leaves the bandit open."""
-    past = bandit.as_of(2**62)
+    past = bandit.as_of("9999-12-31T00:00Z")
     for command in _commands(past):
         with pytest.raises(ReadOnly, match="a view of the past"):
             command()
@@ -438,11 +438,11 @@ def test_the_past_takes_nothing(bandit: Bandit) -> None:
 @pytest.mark.parametrize(
     ("when", "match"),
     [
-        (datetime(2026, 1, 1), "has no time zone: use"),
-        ("2026-01-01", "no moment"),
-        (1.5, "no moment"),
-        (None, "no moment"),
-        (True, "no moment"),
+        (datetime(2026, 1, 1), "has no time zone: pass one in UTC"),
+        ("2026-01-01", "has no time zone"),
+        (1.5, "when is 1.5: a datetime with its time zone"),
+        (None, "a datetime with its time zone"),
+        (True, "a datetime with its time zone"),
     ],
 )
 def test_moments_have_a_zone(bandit: Bandit, when: Any, match: str) -> None:

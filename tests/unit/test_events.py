@@ -37,7 +37,7 @@ def _row(*entries: float) -> Row:
 def _decision(**changes: Any) -> Decision:
     fields: dict[str, Any] = {
         "id": "a1",
-        "at": 1_700_000_000_000_000,
+        "at_us": 1_700_000_000_000_000,
         "action": "blue",
         "index": 3,
         "x": _row(0.5, -1.0),
@@ -238,7 +238,7 @@ def test_a_decision_of_fifty_features_takes_284_bytes() -> None:
 def test_an_event_is_frozen(event: Event) -> None:
     """A fact is not changed after it was stated."""
     with pytest.raises(AttributeError):
-        event.at = 2  # type: ignore[misc, union-attr]
+        event.at_us = 2  # type: ignore[misc, union-attr]
 
 
 def test_records_hold_an_event_with_its_place() -> None:

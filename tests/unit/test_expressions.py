@@ -34,7 +34,6 @@ from belated.expressions import (
     as_features,
     as_policy,
     as_semantics,
-    as_span,
     as_whole_policy,
     label,
 )
@@ -310,8 +309,8 @@ class TestDefinitions:
             (WHOLE_POLICIES, "DelayedUCB(0, Bernoulli)", "dim is 0"),
             (WHOLE_POLICIES, "DelayedUCB(2, Laplace)", "family is Laplace("),
             (WHOLE_POLICIES, "Bernoulli()", "there is no Bernoulli"),
-            (REWARDS, "Explicit('7w')", "'7w' is no time span: 7d, 12h, 30m or 45s was expected"),
-            (REWARDS, "Explicit('0d')", "a time span above 0 was expected"),
+            (REWARDS, "Explicit('7w')", "window is '7w': 7d, 12h, 30m or 45s was expected"),
+            (REWARDS, "Explicit('0d')", "a duration above 0 was expected"),
             (REWARDS, "Explicit(timedelta(days='x'))", "timedelta: "),
             (REWARDS, "timedelta(days=1)", "there is no timedelta"),
             (FEATURES, "PerArm([])", "actions is []: at least one must be offered"),
@@ -320,17 +319,6 @@ class TestDefinitions:
     def test_a_bad_one_is_refused(self, kind: Kind, text: str, why: str) -> None:
         """As on a command line."""
         assert why in refusal(kind, text)
-
-
-def test_time_spans() -> None:
-    """Whole numbers with their units, added up; nothing else."""
-    assert as_span("1d2h3m4s") == timedelta(days=1, hours=2, minutes=3, seconds=4)
-    for text in ("", "7", "d", "1.5h", "-1d", "1 d", "٣d"):
-        with pytest.raises(InvalidInput, match="is no time span"):
-            as_span(text)
-    for text in ("9999999999d", f"{'9' * 5000}s"):
-        with pytest.raises(InvalidInput, match="is too long"):
-            as_span(text)
 
 
 def test_one_style_of_labels() -> None:

@@ -67,7 +67,7 @@ class ToldLedger:
             entry = self.entry(id)
             assert (entry.state, entry.value) == (outcome.state, outcome.value)
             assert (entry.late, entry.conflict) == (outcome.late, outcome.conflict)
-            assert (entry.recorded, entry.due) == (outcome.recorded, outcome.due)
+            assert (entry.recorded_us, entry.due_us) == (outcome.recorded, outcome.due)
         return self
 
     def entry(self, id: str = "a") -> DecisionStatus:
@@ -114,7 +114,7 @@ def test_the_first_committed_decision_under_an_id_counts(at: int) -> None:
     story = ToldLedger((20, first), (21, decided(at=at, which=1)), (22, decided(at=at, which=1)))
     assert story.statuses == ["decided", "conflict", "conflict"]
     assert story.entry().conflict
-    assert (story.entry().recorded, story.entry().position) == (20, 1)
+    assert (story.entry().recorded_us, story.entry().position) == (20, 1)
     assert story.oracle.entries["a"].decision == first
 
 
@@ -123,7 +123,7 @@ def test_a_decision_sent_again_is_a_duplicate() -> None:
     story = ToldLedger((20, decided()), (25, decided()))
     assert story.statuses == ["decided", "duplicate"]
     assert not story.entry().conflict
-    assert story.entry().due == 30
+    assert story.entry().due_us == 30
 
 
 def test_events_before_their_decision_wait_and_are_then_matched() -> None:
@@ -136,7 +136,7 @@ def test_events_before_their_decision_wait_and_are_then_matched() -> None:
     assert story.ledger.counters["unmatched"] == 2
     story.tell((26, decided()))
     assert (story.value, story.entry().conflict) == (2.0, True)
-    assert story.entry().reported[0].recorded == 22
+    assert story.entry().reported[0].recorded_us == 22
     assert +story.ledger.counters == {
         "duplicate": 1, "revised": 2, "superseded": 1, "conflict": 1, "rewarded": 1, "decided": 1,
     }  # fmt: skip
@@ -188,10 +188,10 @@ def test_a_void_may_be_parked() -> None:
 def test_a_dormant_decision_is_live_from_its_activation_on() -> None:
     """Its window starts with the first activation."""
     story = ToldLedger((20, decided(active=False)))
-    assert (story.state, story.entry().due) == ("dormant", 30)
+    assert (story.state, story.entry().due_us) == ("dormant", 30)
     story.tell((25, ACTIVE), (27, ACTIVE))
     assert story.statuses == ["decided", "activated", "duplicate"]
-    assert (story.state, story.entry().due) == ("pending", 35)
+    assert (story.state, story.entry().due_us) == ("pending", 35)
 
 
 def test_a_reward_makes_a_dormant_decision_live() -> None:
@@ -204,14 +204,14 @@ def test_an_activation_moves_the_window_of_a_live_decision_too() -> None:
     story = ToldLedger((20, decided()), (30, settled(30)))
     assert story.state == "censored"
     assert story.tell((31, ACTIVE)).state == "pending"
-    assert story.entry().due == 41
+    assert story.entry().due_us == 41
     assert story.tell((41, settled(41))).state == "censored"
 
 
 def test_a_parked_activation_starts_the_window_before_the_decision_was_recorded() -> None:
     """The journal took it first, and that is what counts."""
     story = ToldLedger((20, ACTIVE), (25, decided(active=False)))
-    assert (story.state, story.entry().due) == ("pending", 30)
+    assert (story.state, story.entry().due_us) == ("pending", 30)
 
 
 # --- rule 4: expired and invalid ---------------------------------------------------------------
@@ -541,7 +541,8 @@ def test_the_entry_of_an_unknown_id_is_none() -> None:
 def test_an_entry_tells_its_rewards() -> None:
     """The one that counts of each part."""
     story = ToldLedger((20, decided()), (21, told(1.0, at=3)))
-    assert [(one.recorded, one.at, one.value) for one in story.entry().reported] == [(21, 3, 1.0)]
+    [one] = story.entry().reported
+    assert (one.recorded_us, one.at_us, one.value) == (21, 3, 1.0)
     story.tell((22, told(2.0, "", 1)))
     assert [one.value for one in story.entry().reported] == [2.0]
 

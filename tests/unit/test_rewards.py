@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from belated.exceptions import InvalidInput
-from belated.rewards import ConversionsOnly, DefaultAfter, Explicit, Rewards, as_duration, reduced
+from belated.rewards import ConversionsOnly, DefaultAfter, Explicit, Rewards, reduced
 
 HOUR = timedelta(hours=1)
 EVERY: list[type[Rewards]] = [Explicit, DefaultAfter, ConversionsOnly]
@@ -144,10 +144,3 @@ def test_a_sum_is_held_at_the_largest_reward() -> None:
 def test_the_greatest_part() -> None:
     """Whenever it came."""
     assert reduced({"a": (0, -3.0), "b": (9, -5.0)}, "max") == -3.0
-
-
-def test_a_duration_is_named_in_its_error() -> None:
-    """So that a retention is not mistaken for a window."""
-    assert as_duration(timedelta(seconds=1), "retention") == 1_000_000
-    with pytest.raises(InvalidInput, match=r"^retention is 5"):
-        as_duration(5, "retention")

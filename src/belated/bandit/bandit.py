@@ -7,7 +7,6 @@ import threading
 import warnings
 import weakref
 from collections.abc import Callable, Sequence
-from datetime import datetime, timedelta
 from functools import partial
 from types import TracebackType
 from typing import Any, Self
@@ -20,7 +19,7 @@ from belated.events import Activation, Decision, ModeChanged, Void
 from belated.exceptions import FallbackWarning, InvalidInput, ReadOnly, RewardConflict
 from belated.features import Actions, Features
 from belated.ids import check_id
-from belated.inputs import Row, as_event_time, as_moment
+from belated.inputs import Row
 from belated.journals import Journal, MemoryJournal, open_journal
 from belated.journals.arrivals import route
 from belated.journals.configuration import configure, settings_of
@@ -32,6 +31,7 @@ from belated.ledger.receipts import Receipt
 from belated.ledger.requests import Keep, check_keep
 from belated.policies import Policy
 from belated.rewards import Rewards, check_default, check_semantics, reported_reward, retention_us
+from belated.times import Duration, Moment, as_microseconds
 from belated.tuning import USUAL, Tuning
 
 
@@ -60,10 +60,10 @@ class Bandit(FoldView):
         kernels: to use instead of the best available.
         tuning: sizes that only tests change.
 
-    >>> from belated import Bernoulli, DelayedUCB, Explicit
+    >>> from belated import Bernoulli, DefaultAfter, DelayedUCB
     >>> bandit = Bandit(
     ...     policy=DelayedUCB(dim=2, family=Bernoulli()),
-    ...     rewards=Explicit(window=timedelta(days=7)),
+    ...     rewards=DefaultAfter("7d"),  # no click within a week: 0
     ...     seed=7,
     ... )
     >>> decision = bandit.decide([[1.0, 0.0], [0.0, 1.0]])
@@ -82,7 +82,7 @@ class Bandit(FoldView):
         rewards: Rewards | None = None,
         journal: Journal | str | None = None,
         features: Features | None = None,
-        retention: timedelta | None = None,
+        retention: Duration | None = None,
         seed: int | np.random.Generator | None = None,
         clock: Callable[[], int] | None = None,
         baseline: int | str = UNIFORM,
@@ -248,7 +248,7 @@ class Bandit(FoldView):
         id: str,
         value: float,
         *,
-        at: int | None = None,
+        at: Moment | None = None,
         part: str = "",
         revision: int = 0,
     ) -> Receipt:
@@ -259,7 +259,7 @@ class Bandit(FoldView):
         Args:
             id: decision id.
             value: the reward.
-            at: when it happened, in microseconds since 1970; now if None.
+            at: when it happened: a datetime with its zone, or ISO 8601; now if None.
             part: of the reward, if it comes in several.
             revision: of this part.
 
@@ -281,11 +281,11 @@ class Bandit(FoldView):
                 return Receipt(id, meaning)
             return Receipt(id, self._follower.append_one(event))
 
-    def activate(self, id: str, *, at: int | None = None) -> Receipt:
+    def activate(self, id: str, *, at: Moment | None = None) -> Receipt:
         """Report that a decision took effect: its window starts."""
         return self._append(Activation(check_id(id), self._time(at)))
 
-    def void(self, id: str, *, at: int | None = None) -> Receipt:
+    def void(self, id: str, *, at: Moment | None = None) -> Receipt:
         """Report that a decision was never carried out: nothing is learned from it."""
         return self._append(Void(check_id(id), self._time(at)))
 
@@ -294,8 +294,8 @@ class Bandit(FoldView):
             self._check_open()
             return Receipt(event.id, self._follower.append_one(event))
 
-    def _time(self, at: int | None) -> int:
-        return self._clock() if at is None else as_event_time(at)
+    def _time(self, at: Moment | None) -> int:
+        return self._clock() if at is None else as_microseconds(at)
 
     def settle(self) -> int:
         """Settle all that is due by now; returns how many decisions that were."""
@@ -323,17 +323,17 @@ class Bandit(FoldView):
             self._check_open()
             self._follower.append([ModeChanged(self._clock(), mode, reason)])
 
-    def as_of(self, when: datetime | int) -> Bandit:
+    def as_of(self, when: Moment) -> Bandit:
         """The bandit as it was known at a moment: read-only, rebuilt from the journal.
 
         Args:
-            when: a time with its zone, or microseconds since 1970.
+            when: a datetime with its zone, or ISO 8601.
         """
         self.journal.end(0)  # raises if it is closed
         past = object.__new__(Bandit)
         past.__dict__.update(self.__dict__)
         past._lock = threading.RLock()
-        fold = self._new_fold(until=as_moment(when))
+        fold = self._new_fold(until=as_microseconds(when, "when"))
         fold.begin(self.journal)
         fold.catch_up(self.journal)
         past._use(fold, self._baseline)

@@ -9,9 +9,10 @@ from typing import Any
 from belated.cli.text import wrapped
 from belated.events import Configured
 from belated.exceptions import InvalidInput
-from belated.expressions import POLICIES, Kind, as_span
+from belated.expressions import POLICIES, Kind
 from belated.journals.configuration import semantics_of
 from belated.rewards import DefaultAfter, Explicit, Reduce, Rewards, retention_us
+from belated.times import parse_duration
 
 
 def duration(text: str) -> timedelta:
@@ -21,7 +22,7 @@ def duration(text: str) -> timedelta:
     datetime.timedelta(seconds=5400)
     """
     try:
-        return as_span(text)
+        return parse_duration(text)
     except InvalidInput as error:
         raise argparse.ArgumentTypeError(str(error)) from None
 

@@ -6,7 +6,6 @@ name alone is a call without arguments.
 
 * ``simulations``: what is simulated, where dim and family come from the problem.
 * ``definitions``: what a bandit is made of; here dim and family are written.
-* ``durations``: time spans such as ``7d``.
 * ``registry``: policies of your own, by name.
 """
 
@@ -18,7 +17,6 @@ from belated.expressions.definitions import (
     as_semantics,
     as_whole_policy,
 )
-from belated.expressions.durations import as_span
 from belated.expressions.reader import Kind, label
 from belated.expressions.registry import load_modules, register
 from belated.expressions.simulations import (
@@ -43,7 +41,6 @@ __all__ = [
     "as_features",
     "as_policy",
     "as_semantics",
-    "as_span",
     "as_whole_policy",
     "label",
     "load_modules",

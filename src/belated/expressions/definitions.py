@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import datetime
-from typing import Any
 
 from belated import estimators, families
-from belated.expressions.durations import as_span
 from belated.expressions.reader import Kind, Reader, by_name
 from belated.expressions.registry import POLICY_NAMES
 from belated.features import Features, Hashed, PerArm, Shared
@@ -24,10 +22,6 @@ def timedelta(
     return datetime.timedelta(days=days, hours=hours, minutes=minutes, seconds=seconds)
 
 
-def _as_window(value: Any) -> Any:
-    return as_span(value) if isinstance(value, str) else value
-
-
 WHOLE_POLICIES = Kind(
     noun="policy",
     example="DelayedUCB(dim=20, family=Bernoulli())",
@@ -40,7 +34,6 @@ REWARDS = Kind(
     example="Explicit(window='7d')",
     names=by_name(Explicit, DefaultAfter),
     parts={"timedelta": timedelta},
-    reads={"window": _as_window},
 )
 FEATURES = Kind(
     noun="description of features",

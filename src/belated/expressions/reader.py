@@ -33,7 +33,6 @@ class Kind:
         names: what can be called.
         parts: what can stand inside besides.
         given: arguments that are not written, and where they come from.
-        reads: how the value of an argument with this name is read.
     """
 
     noun: str
@@ -41,7 +40,6 @@ class Kind:
     names: Mapping[str, Callable[..., Any]]
     parts: Mapping[str, Any] = field(default_factory=dict)
     given: Mapping[str, str] = field(default_factory=dict)
-    reads: Mapping[str, Callable[[Any], Any]] = field(default_factory=dict)
 
     @property
     def known(self) -> str:
@@ -167,8 +165,6 @@ class Reader:
         except TypeError as error:
             self.refuse(f"{name}: {error}; {takes}")
         try:
-            for argument in self._kind.reads.keys() & bound.arguments.keys():
-                bound.arguments[argument] = self._kind.reads[argument](bound.arguments[argument])
             return make(*bound.args, **bound.kwargs)
         except InvalidInput as error:
             self.refuse(str(error))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from belated.events import (
@@ -29,15 +28,6 @@ from belated.journals.log import Requests, Tail
 
 #: Gives the time in microseconds since 1970.
 Clock = Callable[[], int]
-
-
-def as_datetime(microseconds: int) -> datetime:
-    """A time of a clock, for people.
-
-    >>> str(as_datetime(1_700_000_000_000_000))
-    '2023-11-14 22:13:20+00:00'
-    """
-    return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=microseconds)
 
 
 def route(event: Event, partitions: int) -> int:

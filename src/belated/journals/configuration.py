@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
-from datetime import timedelta
 
 from belated.events import Configured
 from belated.exceptions import InvalidInput
 from belated.features import Features
 from belated.journals.log import UniqueLog
 from belated.rewards import DefaultAfter, Explicit, Rewards, retention_us
+from belated.times import format_duration, parse_duration
 
-_UNITS = {"d": 86_400_000_000, "h": 3_600_000_000, "m": 60_000_000, "s": 1_000_000, "us": 1}
 _REDUCE = ("latest", "sum", "max")
 
 
@@ -27,7 +25,7 @@ def settings_of(
         retention: how long decisions accept rewards, in microseconds; None: for ever.
         features: what makes rows, if anything does.
 
-    >>> settings_of("Greedy()", DefaultAfter(timedelta(minutes=90)), None, None)
+    >>> settings_of("Greedy()", DefaultAfter("90m"), None, None)
     {'policy': 'Greedy()', 'rewards': 'DefaultAfter', 'reduce': 'latest', 'window': '1h30m', \
 'default': '0.0'}
     """
@@ -38,10 +36,10 @@ def settings_of(
         "policy": str(policy),
         "rewards": type(rewards).__name__,
         "reduce": rewards.reduce,
-        "window": None if window is None else _span(window),
+        "window": None if window is None else format_duration(window),
         "default": repr(rewards.default) if isinstance(rewards, DefaultAfter) else None,
         "bounds": None if bounds is None else f"{bounds[0]!r}, {bounds[1]!r}",
-        "retention": None if retention is None else _span(retention),
+        "retention": None if retention is None else format_duration(retention),
         "features": None if features is None else type(features).__name__,
         "names": None if names is None else ", ".join(names),
         "actions": None if actions is None else ", ".join(map(str, actions)),
@@ -52,8 +50,8 @@ def settings_of(
 def semantics_of(settings: Mapping[str, str]) -> tuple[Rewards, int | None]:
     """What a missing reward means, and the retention in microseconds, as settings say it.
 
-    >>> settings = settings_of("Greedy()", Explicit(timedelta(days=7)), None, None)
-    >>> semantics_of(settings)[0] == Explicit(timedelta(days=7))
+    >>> settings = settings_of("Greedy()", Explicit("7d"), None, None)
+    >>> semantics_of(settings)[0] == Explicit("7d")
     True
 
     Raises:
@@ -65,7 +63,7 @@ def semantics_of(settings: Mapping[str, str]) -> tuple[Rewards, int | None]:
         bounds = settings.get("bounds")
         reduce = next(one for one in _REDUCE if one == settings["reduce"])
         limits = None if bounds is None else tuple(map(float, bounds.split(", ")))
-        span = None if window is None else _as_span(window)
+        span = None if window is None else parse_duration(window)
         rewards: Rewards
         if settings["rewards"] == "DefaultAfter":
             value = float(settings["default"])
@@ -74,7 +72,7 @@ def semantics_of(settings: Mapping[str, str]) -> tuple[Rewards, int | None]:
             rewards = Explicit(span, reduce=reduce, bounds=limits)  # type: ignore[arg-type]
         else:
             raise ValueError(settings["rewards"])
-        kept = None if retention is None else _as_span(retention)
+        kept = None if retention is None else parse_duration(retention)
     except (KeyError, ValueError, TypeError, StopIteration) as error:
         message = f"the journal's settings {dict(settings)!r} cannot be read ({error!r})"
         raise InvalidInput(f"{message}: upgrade belated, or give options", settings) from None
@@ -94,20 +92,3 @@ def configure(journal: UniqueLog, settings: Mapping[str, str], at: int) -> bool:
         return False
     journal.append([Configured(at, dict(settings))])
     return True
-
-
-def _span(microseconds: int) -> str:
-    """A time span as people write it, to the microsecond."""
-    parts = []
-    for unit, size in _UNITS.items():
-        count, microseconds = divmod(microseconds, size)
-        if count:
-            parts.append(f"{count}{unit}")
-    return "".join(parts)
-
-
-def _as_span(text: str) -> timedelta:
-    if not re.fullmatch(r"(\d+(d|h|m|s|us))+", text, re.ASCII):
-        raise ValueError(text)
-    found = re.findall(r"(\d+)(d|h|us|m|s)", text)
-    return timedelta(microseconds=sum(int(count) * _UNITS[unit] for count, unit in found))

@@ -12,7 +12,6 @@ from hashlib import blake2b
 from belated.events import Erased, Record
 from belated.exceptions import BelatedError, HistoryChanged, InvalidInput, JournalMismatch
 from belated.journals import Journal, Snapshot, UniqueLog
-from belated.journals.arrivals import as_datetime
 from belated.journals.chain import PIECE, Chain, chain_behind
 from belated.journals.log import EMPTY
 from belated.journals.snapshots import warn_discarded
@@ -25,6 +24,7 @@ from belated.ledger.undone import Undone
 from belated.policies import Policy
 from belated.published import PublishedModel
 from belated.rewards import Rewards
+from belated.times import as_datetime
 from belated.tuning import USUAL, Tuning
 
 #: Pieces of a snapshot, beside the chain: the mode, and the model it froze.

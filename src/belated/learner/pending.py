@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
+from datetime import datetime
 
 from belated.learner.fold import Fold
+from belated.times import as_datetime
 
 
 class Pending:
@@ -26,14 +28,15 @@ class Pending:
         return self.count
 
     @property
-    def oldest(self) -> int | None:
-        """When the journal took the oldest, in microseconds since 1970."""
-        return min((recorded for _, recorded in self._all()), default=None)
+    def oldest(self) -> datetime | None:
+        """When the journal took the oldest; None if nothing is pending."""
+        oldest = min((recorded for _, recorded in self._all()), default=None)
+        return None if oldest is None else as_datetime(oldest)
 
-    def __iter__(self) -> Iterator[tuple[str, int]]:
+    def __iter__(self) -> Iterator[tuple[str, datetime]]:
         """The key of each, as 32 hex digits (an id made by the bandit is its own key), and when."""
         for key, recorded in self._all():
-            yield key.hex(), recorded
+            yield key.hex(), as_datetime(recorded)
 
     def _all(self) -> list[tuple[bytes, int]]:
         with self._lock:

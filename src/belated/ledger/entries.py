@@ -8,6 +8,7 @@ before it.
 
 from __future__ import annotations
 
+from datetime import datetime
 from enum import IntEnum
 
 import msgspec
@@ -16,6 +17,7 @@ from belated.events import Activation, Decision, Record, Reward, Void, decode, e
 from belated.exceptions import UnknownEvent
 from belated.ledger.requests import KeptRequest
 from belated.rewards import Rewards, reduced
+from belated.times import as_datetime
 
 #: Beyond any time that fits into a column.
 LONG = 1 << 63
@@ -38,20 +40,30 @@ class ReportedReward(msgspec.Struct, gc=False, array_like=True):
     """The reward that counts of one part, as it was reported, and when the journal took it.
 
     Attributes:
-        recorded: when the journal took it.
-        at: when it happened.
+        recorded_us: when the journal took it, in microseconds since 1970.
+        at_us: when it happened.
         value: the reward.
         part: its name.
         revision: the highest of this part.
         conflict: whether another value was reported for this part and revision.
     """
 
-    recorded: int
-    at: int
+    recorded_us: int
+    at_us: int
     value: float
     part: str = ""
     revision: int = 0
     conflict: bool = False
+
+    @property
+    def recorded(self) -> datetime:
+        """When the journal took it."""
+        return as_datetime(self.recorded_us)
+
+    @property
+    def at(self) -> datetime:
+        """When it happened."""
+        return as_datetime(self.at_us)
 
 
 class Facts(msgspec.Struct, gc=False, array_like=True):
@@ -108,9 +120,9 @@ class DecisionStatus(msgspec.Struct, frozen=True):
         value: what it is learned with, None if it is not.
         late: whether its reward came after the window.
         conflict: whether two rewards or two decisions contradict each other.
-        recorded: when the journal took it, in microseconds since 1970.
+        recorded_us: when the journal took it, in microseconds since 1970.
         position: where it is in its partition of the journal, from 1 on; 0 if it is not known.
-        due: when its window ends, None if it has none.
+        due_us: when its window ends, in microseconds since 1970; None if it has none.
         reported: the reward that counts of each part.
     """
 
@@ -120,11 +132,21 @@ class DecisionStatus(msgspec.Struct, frozen=True):
     value: float | None = None
     late: bool = False
     conflict: bool = False
-    recorded: int | None = None
+    recorded_us: int | None = None
     position: int = 0
-    due: int | None = None
+    due_us: int | None = None
     reported: list[ReportedReward] = []
     request: KeptRequest | None = None
+
+    @property
+    def recorded(self) -> datetime | None:
+        """When the journal took it; None if it is not known."""
+        return None if self.recorded_us is None else as_datetime(self.recorded_us)
+
+    @property
+    def due(self) -> datetime | None:
+        """When its window ends; None if it has none."""
+        return None if self.due_us is None else as_datetime(self.due_us)
 
 
 def judge(facts: Facts, watermark: int, rewards: Rewards) -> Verdict:
@@ -146,7 +168,7 @@ def judge(facts: Facts, watermark: int, rewards: Rewards) -> Verdict:
         return Verdict(State.VOIDED, conflict=rival)
     due = due_of(facts, rewards)
     if facts.rewarded is not None:
-        values = {part: (one.at, one.value) for part, one in facts.parts.items()}
+        values = {part: (one.at_us, one.value) for part, one in facts.parts.items()}
         conflict = rival or any(one.conflict for one in facts.parts.values())
         late = due is not None and facts.rewarded > due
         return Verdict(State.REWARDED, reduced(values, rewards.reduce), late, conflict)
@@ -192,7 +214,7 @@ def take_reward(facts: Facts, reward: Reward, recorded: int) -> str:
     if meaning == "conflict":
         facts.parts[reward.part].conflict = True
     elif meaning in ("rewarded", "revised"):
-        at = held_time(reward.at)
+        at = held_time(reward.at_us)
         one = ReportedReward(recorded, at, reward.value, reward.part, reward.revision)
         facts.parts[reward.part] = one
         if facts.rewarded is None:

@@ -91,7 +91,7 @@ class EntryStore:
             del self._facts[number]  # the columns hold it all
             rows, i = self._rows, number - self._rows.base
             for one in facts.parts.values():
-                rows.told_recorded[i], rows.told_at[i] = one.recorded, one.at
+                rows.told_recorded[i], rows.told_at[i] = one.recorded_us, one.at_us
 
     def _apply(self, number: int, verdict: Verdict) -> None:
         rows, i = self._rows, number - self._rows.base
@@ -144,9 +144,9 @@ class EntryStore:
             value=rows.value[i] if ROLE[rows.state[i]] == OBSERVED else None,
             late=bool(rows.flags[i] & LATE),
             conflict=bool(rows.flags[i] & CONFLICT),
-            recorded=rows.recorded[i],
+            recorded_us=rows.recorded[i],
             position=rows.position[i],
-            due=due_of(facts, self.rewards),
+            due_us=due_of(facts, self.rewards),
             reported=list(facts.parts.values()),
         )
 

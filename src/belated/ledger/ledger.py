@@ -147,7 +147,7 @@ class Ledger(EntryStore):
     # --- decisions -----------------------------------------------------------------------------
 
     def _decided(self, decision: Decision, record: Record) -> str:
-        id, at, recorded = decision.id, decision.at, record.recorded
+        id, at, recorded = decision.id, decision.at_us, record.recorded
         fresh = self._fresh
         key, crc = key_of(id), crc32(encode(decision))
         if key in fresh or self._index.find(key) >= 0:
@@ -181,7 +181,7 @@ class Ledger(EntryStore):
         live = decision.activated
         state = PENDING if live else DORMANT
         flags = ACTIVATED | EXPECTED if live else 0
-        self._rows.append(state, flags, recorded, record.position, held_time(decision.at), crc)
+        self._rows.append(state, flags, recorded, record.position, held_time(decision.at_us), crc)
         self.counts[state] += 1
         self.changes.enter(number, decision, live)
         if self._soonest == math.inf:  # nothing was to come; see again
@@ -215,7 +215,7 @@ class Ledger(EntryStore):
     def _decided_again(self, number: int, decision: Decision, crc: int) -> str:
         """The first decision under an id counts."""
         rows, i = self._rows, number - self._rows.base
-        if (held_time(decision.at), crc) == (rows.at[i], rows.crc[i]):
+        if (held_time(decision.at_us), crc) == (rows.at[i], rows.crc[i]):
             return "duplicate"
         facts = self._facts_of(number)
         if not facts.rival:
@@ -235,12 +235,12 @@ class Ledger(EntryStore):
             or fresh.told_recorded != NONE
             or reward.part
             or reward.revision
-            or not 0 <= reward.at < LONG
+            or not 0 <= reward.at_us < LONG
             or recorded > fresh.recorded + self._patience
         ):
             return self._told(reward, recorded, key)
         fresh.state, fresh.value = REWARDED, reward.value
-        fresh.told_recorded, fresh.told_at = recorded, reward.at
+        fresh.told_recorded, fresh.told_at = recorded, reward.at_us
         self.counts[PENDING] -= 1
         self.counts[REWARDED] += 1
         self.changes.learn(fresh.number, reward.value)
@@ -278,7 +278,7 @@ class Ledger(EntryStore):
             if told == NONE and rows.state[i] == PENDING:
                 rows.state[i] = REWARDED
                 rows.value[i] = reward.value
-                rows.told_recorded[i], rows.told_at[i] = recorded, held_time(reward.at)
+                rows.told_recorded[i], rows.told_at[i] = recorded, held_time(reward.at_us)
                 self.counts[PENDING] -= 1
                 self.counts[REWARDED] += 1
                 self.changes.learn(number, reward.value)

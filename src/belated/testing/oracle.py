@@ -283,7 +283,7 @@ class Oracle:
             counted.append(tied[0])
             contradicted = contradicted or len({one.value for one in tied}) > 1
         if self.rewards.reduce == "latest":
-            return max(counted, key=lambda one: (one.at, one.part)).value, contradicted
+            return max(counted, key=lambda one: (one.at_us, one.part)).value, contradicted
         if self.rewards.reduce == "max":
             return max(one.value for one in counted), contradicted
         total = math.fsum(one.value for one in counted)

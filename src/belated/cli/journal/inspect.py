@@ -88,7 +88,7 @@ def describe(journal: Journal, bandit: StoredBandit) -> dict[str, Any]:
         "bandit": bandit.name,
         "identity": bandit.identity,
         "configured": None if said is None else said.settings,
-        "configured_at": None if said is None else said.at,
+        "configured_at": None if said is None else said.at_us,
         "partitions": bandit.partitions,
         "records": sum(part["records"] for part in parts),
         "trimmed": sum(one.position for one in starts),

@@ -92,7 +92,13 @@ def _line_class(kind: Any) -> type[Line]:
     if kind is Decision:
         fields.append(("request", bytes | None, None))
     made = msgspec.defstruct(
-        f"{kind.__name__}Line", fields, bases=(Line,), tag=kind_of(kind), kw_only=True, frozen=True
+        f"{kind.__name__}Line",
+        fields,
+        bases=(Line,),
+        tag=kind_of(kind),
+        kw_only=True,
+        frozen=True,
+        rename={"at_us": "at"},  # as the other times of a line, which have no suffix either
     )
     return cast("type[Line]", made)
 

@@ -38,7 +38,7 @@ from msgspec.structs import replace
 
 from belated.events import Decision, Opaque, Record, Retracted, Reward, Settled
 from belated.exceptions import InvalidInput
-from belated.journals.arrivals import as_datetime
+from belated.times import as_datetime
 
 #: Reporter, start and end of what was retracted.
 Span = tuple[str, int, int]

@@ -7,7 +7,6 @@ those rewards, and publish a model that never saw them. ``--restore`` takes it b
 from __future__ import annotations
 
 import argparse
-from datetime import datetime
 
 from belated.cli.actor import actor, add_reason
 from belated.cli.journal.address import add_address, ends_of, opened, pages, starts_of
@@ -15,8 +14,8 @@ from belated.cli.progress import Progress
 from belated.cli.text import moment, several
 from belated.events import Retracted, Reward
 from belated.exceptions import InvalidInput
-from belated.inputs import as_moment
 from belated.journals import Journal
+from belated.times import as_microseconds
 
 EXAMPLE = "belated journal retract $JOURNAL --key crm --from 2026-03-01T00Z --reason bad"
 
@@ -95,6 +94,6 @@ def _count(journal: Journal, key: str, start: int, end: int) -> int:
 
 def _time(text: str) -> int:
     try:
-        return as_moment(datetime.fromisoformat(text))
-    except (ValueError, InvalidInput) as error:
-        raise argparse.ArgumentTypeError(f"{text!r} is no time: {error}") from None
+        return as_microseconds(text, "the time")
+    except InvalidInput as error:
+        raise argparse.ArgumentTypeError(str(error)) from None

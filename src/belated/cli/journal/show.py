@@ -81,7 +81,7 @@ def tell(
         "value": telling.value,
         "late": entry is not None and entry.late,
         "conflict": entry is not None and entry.conflict,
-        "due": None if entry is None else entry.due,
+        "due": None if entry is None else entry.due_us,
         "watermark": telling.watermark,
         "records": [_told(*told) for told in telling.records],
         "request": None if telling.request is None else KeptRequest.read(telling.request).to_dict(),

@@ -25,7 +25,7 @@ from belated.journals import Journal, StoredBandit
 from belated.journals.log import EMPTY
 from belated.learner import Fold
 from belated.learner.trimming import last_to_drop, make_bases, trim
-from belated.rewards import as_duration
+from belated.times import as_duration, duration_us
 
 EXAMPLE = 'belated journal trim sqlite:///offers.db --older-than 90d --reason "policy"'
 
@@ -57,7 +57,7 @@ def run(options: argparse.Namespace) -> int:
         if retention is None:
             message = f"{bandit.name} has no retention: its decisions take rewards for ever"
             raise InvalidInput(f"{message}, and their records are needed; give it one first")
-        age = as_duration(options.older_than, "--older-than")
+        age = duration_us(as_duration(options.older_than, "--older-than"))
         if age < retention:
             message = f"--older-than is {span(age)}, and decisions take rewards for "
             raise InvalidInput(f"{message}{span(retention)} (the retention): give at least that")

@@ -52,7 +52,7 @@ def run(options: argparse.Namespace) -> int:
         before = journal.mode()
         was = "learn" if before is None else before.mode
         if options.mode is None:
-            since = "" if before is None else f" (since {moment(before.at)}{_reason(before)})"
+            since = "" if before is None else f" (since {moment(before.at_us)}{_reason(before)})"
             print(f"{options.bandit}: {was}: {_MEANING.get(was, 'as a newer release says')}{since}")
             return 0
         change = ModeChanged(time.time_ns() // 1000, options.mode, options.reason, actor())

@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from datetime import datetime
 
 from belated.exceptions import JournalClosed
-from belated.journals.arrivals import Clock, as_datetime
+from belated.journals.arrivals import Clock
 from belated.journals.shelf import KeyHistory, LiveKey
+from belated.times import as_datetime
 
 
 class Keys:

@@ -112,7 +112,7 @@ class RewardTokens:
 
     def of(self, decision: Decision) -> str:
         """The token of a decision: the same each time it is asked for."""
-        ends = -(-(decision.at + self._lifetime) // 1_000_000)
+        ends = -(-(decision.at_us + self._lifetime) // 1_000_000)
         payload = _PAYLOAD.pack(_FORM, ends >> 8 & 0xFFFFFFFF, ends & 0xFF, *self._range)
         return self._sign(self._signer, payload, decision.id).decode()
 

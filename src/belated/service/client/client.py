@@ -15,7 +15,7 @@ import numpy as np
 from belated.exceptions import InvalidInput, ServiceError
 from belated.features import Actions, as_actions
 from belated.ids import check_id, new_id
-from belated.inputs import as_event_time, as_numbers, as_reward, as_rows
+from belated.inputs import as_numbers, as_reward, as_rows
 from belated.journals.steady_clock import system_clock
 from belated.ledger.receipts import Receipt
 from belated.rewards import check_part
@@ -34,6 +34,7 @@ from belated.service.wire.schemas import (
     RewardBody,
     RewardsBody,
 )
+from belated.times import Moment, as_microseconds
 
 T = TypeVar("T")
 Said = TypeVar("Said", bound=RewardBody)
@@ -138,7 +139,7 @@ class Client:
         id: str,
         value: float,
         *,
-        at: int | None = None,
+        at: Moment | None = None,
         part: str = "",
         revision: int = 0,
         token: str | None = None,
@@ -151,14 +152,15 @@ class Client:
         Args:
             id: of the decision.
             value: the reward.
-            at: when it happened, in microseconds since 1970; now if None.
+            at: when it happened: a datetime with its zone, or ISO 8601; now if None.
             part: of the reward, where it comes in several.
             revision: of this part: a higher one replaces it.
             token: that came with the decision, where there is no key; it alone allows neither a
                 time, nor a part or revision.
         """
         check_part(part, revision)
-        body = _timed(RewardBody(as_reward(value), at, part, revision, token))
+        moment = None if at is None else as_microseconds(at)
+        body = _timed(RewardBody(as_reward(value), moment, part, revision, token))
         return self._tell("PUT", f"{_place(id)}/reward", body)
 
     def observe_many(self, rewards: Iterable[tuple[str, float] | NamedReward]) -> list[Receipt]:
@@ -175,11 +177,11 @@ class Client:
             receipts += [Receipt(one.id, "accepted") for one in some]
         return receipts
 
-    def activate(self, id: str, *, at: int | None = None) -> Receipt:
+    def activate(self, id: str, *, at: Moment | None = None) -> Receipt:
         """The decision took effect: its window starts."""
         return self._tell("PUT", f"{_place(id)}/activation", query={"at": _time(at)})
 
-    def void(self, id: str, *, at: int | None = None) -> Receipt:
+    def void(self, id: str, *, at: Moment | None = None) -> Receipt:
         """The decision was never carried out: nothing is learned from it."""
         return self._tell("DELETE", _place(id), query={"at": _time(at)})
 
@@ -323,8 +325,8 @@ def _timed(reward: Said) -> Said:
     return msgspec.structs.replace(reward, at=_time(reward.at))
 
 
-def _time(at: int | None) -> int:
-    return system_clock() if at is None else as_event_time(at)
+def _time(at: Moment | None) -> int:
+    return system_clock() if at is None else as_microseconds(at)
 
 
 def _place(id: str) -> str:

@@ -190,7 +190,7 @@ def _switch(call: Call) -> DeferredResponse:
 
 
 def _switched(event: ModeChanged) -> Switch:
-    return Switch(event.mode, event.reason, event.at)
+    return Switch(event.mode, event.reason, event.at_us)
 
 
 def _as_it_is(content: Any) -> Any:

@@ -253,8 +253,8 @@ class LearningService:
         for record in islice(rewards, SAMPLED):
             assert isinstance(record.event, Reward)
             entry = ledger.entry(record.event.id)
-            if entry is not None and entry.recorded is not None:
-                self.delays.add((record.recorded - entry.recorded) / 1e6)
+            if entry is not None and entry.recorded_us is not None:
+                self.delays.add((record.recorded - entry.recorded_us) / 1e6)
 
     def _settle(self, fold: Fold) -> int:
         now = self._now()

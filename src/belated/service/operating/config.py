@@ -16,7 +16,6 @@ from belated.exceptions import InvalidConfig, InvalidInput
 from belated.expressions import (
     as_features,
     as_semantics,
-    as_span,
     as_whole_policy,
     load_modules,
 )
@@ -31,6 +30,7 @@ from belated.service.operating.toml_tables import ConfigErrors, TomlTable
 from belated.service.serving.definition import Definition
 from belated.service.serving.spools import LIMIT, SpoolFolder
 from belated.service.wire.schemas import MAX_BODY_BYTES
+from belated.times import parse_duration
 
 T = TypeVar("T")
 
@@ -287,7 +287,7 @@ def _action(value: Any) -> int | str:
 
 
 def _span(value: Any) -> timedelta:
-    return as_span(_text(value))
+    return parse_duration(_text(value))
 
 
 def _seconds(value: Any) -> float:

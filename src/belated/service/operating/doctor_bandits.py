@@ -7,11 +7,11 @@ from collections.abc import Iterator, Sequence
 
 from belated.exceptions import BelatedError
 from belated.journals import Store, StoredBandit
-from belated.journals.arrivals import as_datetime
 from belated.published import PublishedModel
 from belated.service.operating.findings import Finding, ok, warning, wrong
 from belated.service.serving.definition import Definition
 from belated.service.serving.served_bandit import MAX_MODEL_AGE
+from belated.times import as_datetime
 
 #: Seconds by which clocks may differ.
 CLOCKS = 1.0

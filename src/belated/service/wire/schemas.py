@@ -120,7 +120,7 @@ class Decided(msgspec.Struct, frozen=True, omit_defaults=True):
             event.propensity,
             event.mean,
             event.model,
-            event.at,
+            event.at_us,
             token,
         )
 
@@ -221,8 +221,10 @@ class Happened(msgspec.Struct, frozen=True, omit_defaults=True):
         kind = kind_of(event)
         if isinstance(event, Reward):
             value = event.value if math.isfinite(event.value) else None
-            return cls(kind, record.recorded, event.at, status, value, event.part, event.revision)
-        return cls(kind, record.recorded, event.at, status)
+            return cls(
+                kind, record.recorded, event.at_us, status, value, event.part, event.revision
+            )
+        return cls(kind, record.recorded, event.at_us, status)
 
 
 class Offered(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -298,7 +300,7 @@ class DecisionDetails(msgspec.Struct, frozen=True, omit_defaults=True):
             late=entry is not None and entry.late,
             conflict=entry is not None and entry.conflict,
             forgotten=telling.forgotten,
-            due=None if entry is None else entry.due,
+            due=None if entry is None else entry.due_us,
             records=[Happened.of(*told) for told in telling.records],
             request=None if kept is None else Offered.of(KeptRequest.read(kept)),
         )

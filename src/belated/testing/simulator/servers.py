@@ -239,7 +239,7 @@ class DeciderServer(Server):
             reward = reported_reward(
                 what.id,
                 what.value,
-                what.at,
+                what.at_us,
                 what.part,
                 what.revision,
                 min_reward=min_reward,

@@ -1,0 +1,157 @@
+"""Times and durations: as people write them, and as whole microseconds inside."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import numpy as np
+
+from belated.exceptions import InvalidInput
+
+#: A time as callers give it: a datetime with its zone (a pandas Timestamp is one), ISO 8601, or
+#: whole microseconds since 1970.
+Moment = datetime | str | int
+#: A duration as callers give it: a timedelta, or text such as "7d" or "1h30m".
+Duration = timedelta | str
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND = timedelta(microseconds=1)
+_FIRST = datetime.min.replace(tzinfo=UTC)
+_LAST = datetime.max.replace(tzinfo=UTC)
+_UNITS = {"d": 86_400_000_000, "h": 3_600_000_000, "m": 60_000_000, "s": 1_000_000, "us": 1}
+
+#: From 2000 to 2262 a number can only be microseconds: seconds and milliseconds of our days are
+#: less, nanoseconds more.
+MIN_MICROSECONDS = 946_684_800_000_000
+MAX_MICROSECONDS = 9_223_372_036_854_775
+
+
+def as_datetime(microseconds: int) -> datetime:
+    """A time in UTC; one that no datetime can hold becomes the nearest that it can.
+
+    >>> str(as_datetime(1_700_000_000_000_000))
+    '2023-11-14 22:13:20+00:00'
+    """
+    try:
+        return _EPOCH + timedelta(microseconds=microseconds)
+    except OverflowError:  # whatever a caller's clock said
+        return _FIRST if microseconds < 0 else _LAST
+
+
+def as_microseconds(when: Any, name: str = "at") -> int:
+    """A time that a caller gave, in microseconds since 1970.
+
+    >>> as_microseconds(datetime(1970, 1, 2, tzinfo=UTC))
+    86400000000
+    >>> as_microseconds("2026-11-16T12:00:00+01:00")
+    1794826800000000
+    >>> as_microseconds(1_700_000_000)
+    Traceback (most recent call last):
+    belated.exceptions.InvalidInput: at is 1700000000, which looks like seconds since 1970: pass \
+a datetime, datetime.fromtimestamp(1700000000, tz=UTC)
+    """
+    if isinstance(when, str):
+        when = _from_text(when, name)
+    if isinstance(when, datetime):
+        return _from_datetime(when, name)
+    if isinstance(when, int | np.integer) and not isinstance(when, bool):
+        return _from_number(int(when), name)
+    if isinstance(when, np.datetime64):
+        message = f"{name} is {when!r}, which has no time zone"
+        raise InvalidInput(f"{message}: pass pandas.Timestamp(..., tz='UTC'), or a datetime", when)
+    if isinstance(when, float):
+        _refuse_seconds(when, name)
+    message = f"{name} is {when!r}: a datetime with its time zone was expected, or ISO 8601 text"
+    raise InvalidInput(f"{message} such as '2026-11-16T12:00:00Z'", when)
+
+
+def _from_text(text: str, name: str) -> datetime:
+    try:
+        return datetime.fromisoformat(text)
+    except ValueError:
+        message = f"{name} is {text!r}: ISO 8601 was expected, such as '2026-11-16T12:00:00Z'"
+        raise InvalidInput(message, text) from None
+
+
+def _from_datetime(when: datetime, name: str) -> int:
+    if when != when:  # NaT of pandas
+        raise InvalidInput(f"{name} is {when!r}: pass a time, or leave it out for now", when)
+    if when.utcoffset() is None:
+        message = f"{name} is {when.isoformat()}, which has no time zone: pass one in UTC,"
+        raise InvalidInput(f"{message} datetime.now(UTC) or .replace(tzinfo=UTC)", when)
+    return (when - _EPOCH) // _MICROSECOND
+
+
+def _from_number(number: int, name: str) -> int:
+    if MIN_MICROSECONDS <= number <= MAX_MICROSECONDS:
+        return number
+    _refuse_seconds(number, name)
+    raise InvalidInput(
+        f"{name} is {number}: a number is read as microseconds since 1970, which this cannot be; "
+        "pass a datetime with its time zone",
+        number,
+    )
+
+
+def _refuse_seconds(number: float, name: str) -> None:
+    """Say which unit it seems to be: from 2000 to 2262 the ranges do not overlap."""
+    for size, unit in ((1, "nanoseconds"), (1_000_000, "milliseconds"), (1_000_000_000, "seconds")):
+        if MIN_MICROSECONDS <= number * size / 1_000 <= MAX_MICROSECONDS:
+            seconds = {"seconds": "", "milliseconds": " / 1e3", "nanoseconds": " / 1e9"}[unit]
+            raise InvalidInput(
+                f"{name} is {number}, which looks like {unit} since 1970: pass a datetime,"
+                f" datetime.fromtimestamp({number}{seconds}, tz=UTC)",
+                number,
+            )
+
+
+def as_duration(value: Any, name: str) -> timedelta:
+    """A duration above zero.
+
+    >>> as_duration("1h30m", "window")
+    datetime.timedelta(seconds=5400)
+    """
+    span = parse_duration(value, name) if isinstance(value, str) else value
+    if not isinstance(span, timedelta):
+        message = f"{name} is {value!r}: a duration was expected, '7d' or timedelta(days=7)"
+        raise InvalidInput(message, value)
+    if span < _MICROSECOND:
+        raise InvalidInput(f"{name} is {value!r}: a duration above 0 was expected", value)
+    return span
+
+
+def duration_us(span: timedelta) -> int:
+    """A duration in microseconds."""
+    return span // _MICROSECOND
+
+
+def parse_duration(text: str, name: str = "the duration") -> timedelta:
+    """A duration from whole numbers with their units: d, h, m, s and us.
+
+    >>> parse_duration("7d")
+    datetime.timedelta(days=7)
+    """
+    if not re.fullmatch(r"(\d+(d|h|m|s|us))+", text, re.ASCII):
+        message = f"{name} is {text!r}: 7d, 12h, 30m or 45s was expected"
+        raise InvalidInput(message, text)
+    try:
+        found = re.findall(r"(\d+)(d|h|m|s|us)", text)
+        return timedelta(microseconds=sum(int(count) * _UNITS[unit] for count, unit in found))
+    except (OverflowError, ValueError):  # the latter beyond 4,300 digits
+        raise InvalidInput(f"{name} is {text!r}, which is too long", text) from None
+
+
+def format_duration(microseconds: int) -> str:
+    """A duration as :func:`parse_duration` reads it, to the microsecond.
+
+    >>> format_duration(5_400_000_000)
+    '1h30m'
+    """
+    parts = []
+    for unit, size in _UNITS.items():
+        count, microseconds = divmod(microseconds, size)
+        if count:
+            parts.append(f"{count}{unit}")
+    return "".join(parts)
