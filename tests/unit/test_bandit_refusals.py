@@ -241,7 +241,7 @@ BAD_ROWS: list[tuple[Any, str]] = [
     ([["1.0", "0.0"]], "real numbers"),
     (np.array([["1.0", "0.0"]]), "real numbers"),
     ([[1j, 0.0]], "real numbers"),
-    (None, "real numbers"),
+    (None, "rows is None: pass one row"),
     ({"age": 3}, "real numbers"),
 ]
 
@@ -263,12 +263,20 @@ def test_actions_are_one_for_each_row(bandit: Bandit, actions: Any, match: str) 
 
 
 def test_features_need_actions() -> None:
-    """Which are offered must be said, in a retry too."""
-    made = Bandit(policy=UCB, rewards=Explicit(), features=PerArm(["blue", "red"]))
-    made.decide(None, ["blue", "red"], id="a")
+    """Which are offered must be said, in a retry too; unless the features know all of them."""
+    made = Bandit(policy=UCB, rewards=Explicit(), features=Shared(action=["price"]))
+    made.decide(None, {"blue": [1.0], "red": [2.0]}, id="a")
     assert_refused(made, lambda: made.decide(None), "which ones are offered")
     assert_refused(made, lambda: made.decide(None, id="a"), "which ones are offered")
+    made = Bandit(policy=UCB, rewards=Explicit(), features=PerArm(["blue", "red"]))
+    decision = made.decide(None, id="a")
+    assert decision == made.decide(None, ["blue", "red"], id="a")
     assert_refused(made, lambda: made.decide(None, ["green"]), "has no block")
+
+
+def test_a_decision_without_rows(bandit: Bandit) -> None:
+    """Rows are needed without features, and the error says what else would do."""
+    assert_refused(bandit, bandit.decide, "one row per action.*features")
 
 
 BAD_IDS: list[tuple[Any, str]] = [

@@ -2,31 +2,26 @@
 
 from __future__ import annotations
 
-import os
 import threading
-import warnings
-import weakref
-from collections.abc import Callable, Sequence
-from functools import partial
-from types import TracebackType
-from typing import Any, Self
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
-from belated.decider import MODES, UNIFORM, Decider, Made, Mode, ParsedRequest
-from belated.decider.requests import check_same, parse_request, rows_of
-from belated.events import Activation, Decision, ModeChanged, Void
-from belated.exceptions import FallbackWarning, InvalidInput, ReadOnly, RewardConflict
-from belated.features import Actions, Features
+from belated.bandit.deciding import Deciding
+from belated.decider import MODES, UNIFORM, Decider, Mode
+from belated.decider.batches import OneReward, split_rewards
+from belated.events import Activation, ModeChanged, Reward, Void
+from belated.exceptions import InvalidInput, RewardConflict
+from belated.features import Features
 from belated.ids import check_id
-from belated.inputs import Row
 from belated.journals import Journal, MemoryJournal, open_journal
 from belated.journals.arrivals import route
 from belated.journals.configuration import configure, settings_of
 from belated.journals.identity import identify
 from belated.journals.steady_clock import system_clock
 from belated.kernels import Kernels
-from belated.learner import Fold, FoldView, Follower, LiveModel
+from belated.learner import Fold, Follower, LiveModel
 from belated.ledger.receipts import Receipt
 from belated.ledger.requests import Keep, check_keep
 from belated.policies import Policy
@@ -35,7 +30,7 @@ from belated.times import Duration, Moment, as_microseconds
 from belated.tuning import USUAL, Tuning
 
 
-class Bandit(FoldView):
+class Bandit(Deciding):
     """Decides, learns from rewards whenever they come, and keeps every fact in its journal.
 
     Opening a journal that has records resumes where they end. Several processes may hold the same
@@ -102,9 +97,6 @@ class Bandit(FoldView):
         self.retention = retention
         self._retention = retention_us(retention, rewards)
         self._keep = check_keep(keep_requests)
-        self._parse = partial(
-            parse_request, dim=policy.dim, features=features, keeps=self._keep != 0.0
-        )
         self._clock = clock or system_clock
         if journal is None:
             journal = MemoryJournal(clock=clock)
@@ -128,7 +120,7 @@ class Bandit(FoldView):
         else:  # neither a restart nor a second process repeats draws
             entropy = None if seed is None else [seed, *found]
             self._rng = np.random.default_rng(entropy)
-        _open_bandits.add(self)
+        self._survive_forks()
 
     def _new_fold(self, until: int | None = None) -> Fold:
         return Fold(
@@ -154,92 +146,6 @@ class Bandit(FoldView):
         )
         self._follower = Follower(fold, self.journal, self._clock, self._decider)
         self._obey()
-
-    # --- deciding ------------------------------------------------------------------------------
-
-    def decide(
-        self,
-        rows: Any,
-        actions: Actions | None = None,
-        *,
-        id: str | None = None,
-        activated: bool = True,
-    ) -> Decision:
-        """Choose an action; the choice is durable before this returns.
-
-        Args:
-            rows: one row per action; or the context, if the bandit has features.
-            actions: the actions, in the order of the rows; needed if the bandit has features.
-            id: your own decision id. The same id again returns the same decision.
-            activated: False if the window starts only with :meth:`activate`.
-
-        Raises:
-            BanditOff: the bandit's mode is ``off``.
-        """
-        with self._lock:
-            self._check_open()
-            if id is not None:
-                check_id(id)
-                self._follower.look()  # another process may have used it
-                known = self._known(id)
-                if known is not None:
-                    return self._again(known, rows, actions)
-            request, table = self._parse(rows, actions, id=id, activated=activated)
-            (event,), kept = self._choose([request], table)
-            status = self._follower.append_one(event, only=id, request=kept.get(0))
-            if status == "conflict":  # another process was faster
-                return self._again(self.journal.decisions([event.id])[event.id], rows, actions)
-            return event
-
-    def decide_many(self, requests: Sequence[Any], *, activated: bool = True) -> list[Decision]:
-        """Choose for many requests, each as if those before it were pending; one append for all.
-
-        Args:
-            requests: rows for each; or (context, actions) for each, if the bandit has features.
-            activated: False if the window starts only with :meth:`activate`.
-        """
-        with self._lock:
-            self._check_open()
-            parsed, tables = [], []
-            for request in requests:
-                rows, actions = request if self.features is not None else (request, None)
-                one, table = self._parse(rows, actions, activated=activated)
-                parsed.append(one)
-                tables.append(table)
-            if not parsed:
-                return []
-            made, kept = self._choose(parsed, np.concatenate(tables))
-            self._follower.append(made, kept)
-            return made
-
-    def _choose(self, requests: Sequence[ParsedRequest], table: Row) -> Made:
-        decider = self._decider
-        if decider.mode == "off":  # it may have been switched on elsewhere
-            self._read_new()
-        if self._fold.mode != decider.mode:
-            self._obey()
-        made = decider.choose(requests, table, now=self._clock(), rng=self._rng, hold=False)
-        if decider.failure is not None:
-            message = f"the policy could not choose ({decider.failure}): the baseline decided"
-            decider.failure = None
-            warnings.warn(message, FallbackWarning, stacklevel=4)
-        return made
-
-    def _obey(self) -> None:
-        """Decide as the journal says; a mode of a newer release changes nothing."""
-        for mode in MODES:
-            if mode == self._fold.mode:
-                self._decider.change_mode(mode)
-
-    def _known(self, id: str) -> Decision | None:
-        """The decision that was made under an id, here or elsewhere."""
-        status = self._fold.entry(id)
-        return self._decider.unapplied.find(id) if status is None else self._decision(status)
-
-    def _again(self, known: Decision, rows: Any, actions: Actions | None) -> Decision:
-        """A retry gets the decision that was made; another decision under its id is refused."""
-        check_same(known, rows_of(rows, actions, self.policy.dim, self.features))
-        return known
 
     # --- rewards -------------------------------------------------------------------------------
 
@@ -281,6 +187,70 @@ class Bandit(FoldView):
                 return Receipt(id, meaning)
             return Receipt(id, self._follower.append_one(event))
 
+    def observe_many(self, rewards: Any) -> list[Receipt]:
+        """Report many rewards with one append; returns a receipt for each, in their order.
+
+        All are checked before any is appended. A value that differs from one that is known, in the
+        journal or before it in the same call, is not appended: its receipt says ``conflict``, and
+        the others count.
+
+        Args:
+            rewards: (id, value) pairs; or mappings with the keys id and value, and if need be at,
+                part and revision, as in :meth:`observe`; or a frame of pandas or polars with such
+                columns.
+
+        Raises:
+            InvalidInput: one of them cannot be a reward of this bandit; nothing was appended.
+
+        >>> from belated import Bernoulli, DelayedUCB, Explicit
+        >>> bandit = Bandit(policy=DelayedUCB(dim=2, family=Bernoulli()), rewards=Explicit())
+        >>> first, second = bandit.decide_many([[[1.0, 0.0], [0.0, 1.0]]] * 2)
+        >>> receipts = bandit.observe_many([(first.id, 1.0), (second.id, 0.0), (first.id, 0.0)])
+        >>> [receipt.status for receipt in receipts]
+        ['rewarded', 'rewarded', 'conflict']
+        """
+        given = split_rewards(rewards)
+        with self._lock:
+            self._check_open()
+            events = [self._reported(n, one) for n, one in enumerate(given)]
+            seen: dict[tuple[str, str, int], float] = {}
+            statuses, new = [], []
+            for event in events:
+                part = event.id, event.part, event.revision
+                if part in seen:
+                    status = "duplicate" if event.value == seen[part] else "conflict"
+                else:
+                    status = self._fold.ledgers[route(event, self.journal.partitions)].meaning(
+                        event
+                    )
+                if status in ("conflict", "duplicate"):  # the journal has another, or the same
+                    self._follower.refused[status] += 1
+                else:
+                    if status in ("rewarded", "revised"):
+                        seen[part] = event.value
+                    new.append(event)
+                    status = ""  # the fold says
+                statuses.append(status)
+            meant = iter(self._follower.append_rewards(new) if new else ())
+            return [
+                Receipt(event.id, status or next(meant))
+                for event, status in zip(events, statuses, strict=True)
+            ]
+
+    def _reported(self, n: int, one: OneReward) -> Reward:
+        try:
+            return reported_reward(
+                one.id,
+                one.value,
+                self._time(one.at),
+                one.part,
+                one.revision,
+                min_reward=self._fold.min_reward,
+                max_reward=self._fold.max_reward,
+            )
+        except InvalidInput as error:
+            raise InvalidInput(f"rewards[{n}]: {error}", error.value) from None
+
     def activate(self, id: str, *, at: Moment | None = None) -> Receipt:
         """Report that a decision took effect: its window starts."""
         return self._append(Activation(check_id(id), self._time(at)))
@@ -296,18 +266,6 @@ class Bandit(FoldView):
 
     def _time(self, at: Moment | None) -> int:
         return self._clock() if at is None else as_microseconds(at)
-
-    def settle(self) -> int:
-        """Settle all that is due by now; returns how many decisions that were."""
-        with self._lock:
-            self._check_open()
-            self._follower.catch_up()
-            before = self._fold.counts
-            due = [self._follower.due(p) for p in range(self.journal.partitions)]
-            if any(due):
-                self._follower.append([event for events in due for event in events])
-            after = self._fold.counts
-            return sum(before[state] - after[state] for state in ("dormant", "pending"))
 
     def change_mode(self, mode: Mode, reason: str = "") -> None:
         """Decide in another way from now on, in every process that holds this bandit.
@@ -339,56 +297,3 @@ class Bandit(FoldView):
         past._use(fold, self._baseline)
         past._read_only = True
         return past
-
-    # --- staying in step -----------------------------------------------------------------------
-
-    def sync(self) -> int:
-        """Fold what others wrote, and settle what is due; returns how many records that were."""
-        with self._lock:
-            self._check_open()
-            before = self._fold.version
-            self.settle()
-            return self._fold.version - before
-
-    def save(self) -> None:
-        """Store a snapshot, so that the next opening is quick."""
-        with self._lock:
-            self._check_open()
-            self._follower.save()
-
-    def close(self) -> None:
-        """Save a snapshot and close the journal."""
-        with self._lock:
-            if not self._read_only:
-                self._follower.try_to_save()
-                self._read_only = True
-                self.journal.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
-
-    def _check_open(self) -> None:
-        if self._read_only:
-            raise ReadOnly("this bandit is closed, or a view of the past: it takes no events")
-
-
-_open_bandits: weakref.WeakSet[Bandit] = weakref.WeakSet()
-
-
-def _after_fork() -> None:
-    """In the child: draw other numbers than the parent, and wait for none of its threads."""
-    for bandit in _open_bandits:
-        bandit._rng = np.random.default_rng()
-        bandit._lock = threading.RLock()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork)

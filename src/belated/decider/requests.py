@@ -50,7 +50,7 @@ def parse_request(
 
     Args:
         rows: one row per action; or the context, if there are features.
-        actions: the actions, in the order of the rows.
+        actions: the actions, in the order of the rows; None: all that the features know.
         dim: width of a row.
         features: from a context and actions to rows, if there are any.
         id: the caller's decision id.
@@ -59,6 +59,7 @@ def parse_request(
     """
     if type(activated) is not bool:
         raise InvalidInput(f"activated is {activated!r}: True or False was expected", activated)
+    actions = offered(actions, features)
     table = rows_of(rows, actions, dim, features)
     count = len(table)
     if not count:
@@ -71,10 +72,21 @@ def parse_request(
 def rows_of(rows: Any, actions: Actions | None, dim: int, features: Features | None) -> Row:
     """Return the rows as float32: a replay sees the same numbers."""
     if features is None:
+        if rows is None:
+            message = "rows is None: pass one row per action, or give the bandit features"
+            raise InvalidInput(f"{message}, as Bandit.of([...]) does", rows)
         return as_rows(rows, dim)
+    actions = offered(actions, features)
     if actions is None:
         raise InvalidInput("actions are missing: which ones are offered?", actions)
     return features.rows(rows, actions)
+
+
+def offered(actions: Actions | None, features: Features | None) -> Actions | None:
+    """Return the actions that are offered: all that the features know, if none are named."""
+    if actions is None:
+        return getattr(features, "actions", None)  # those of PerArm
+    return actions
 
 
 def check_same(known: Decision, rows: Row) -> None:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import warnings
 from collections import Counter
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Collection, Sequence
+from contextlib import nullcontext, suppress
 from typing import Protocol, TypeVar
 
-from belated.events import Decision, Event, Record, Settled
+from belated.events import Decision, Event, Record, Reward, Settled
 from belated.exceptions import (
     HistoryChanged,
     HistoryTrimmed,
@@ -85,21 +85,59 @@ class Follower:
         self.behind = False
         self._snapshot_at = fold.version + fold.tuning.snapshot_every
 
-    def append(self, events: Sequence[Event], requests: Requests | None = None) -> None:
-        """Append, then fold everything new."""
+    def append(
+        self,
+        events: Sequence[Event],
+        requests: Requests | None = None,
+        *,
+        only: Collection[str] = (),
+    ) -> dict[str, Decision]:
+        """Append, then fold everything new.
+
+        Args:
+            events: to append.
+            requests: what decisions among them were chosen from, by their places.
+            only: ids under which no second decision is to be made.
+
+        Returns:
+            The decisions that stand under some of these ids in place of those given.
+        """
         if self.behind:
             self.follow()
-        positions = self.journal.append(events, requests=requests)
+        standing: dict[str, Decision] = {}
+        if only:
+            positions, standing = self.journal.append_unique(events, only, requests)
+        else:
+            positions = self.journal.append(events, requests=requests)
         if self.behind or not all(positions):
             self._accept(events)
-            return
+            return standing
         try:
             self.catch_up()
         except JournalUnavailable:  # but they are durable
             self._accept(events)
-            return
+            return standing
         self._holder.release_all()  # positions say that nothing waits in a spool any longer
         self._save_in_passing()
+        return standing
+
+    def append_rewards(self, rewards: Sequence[Reward]) -> list[str]:
+        """Append rewards at once, and with them whatever is due; returns what each meant."""
+        if self.behind:
+            self.follow()
+        partitions = [route(reward, self._partitions) for reward in rewards]
+        due = [event for partition in sorted({*partitions}) for event in self.due(partition)]
+        positions = self.journal.append([*due, *rewards])[len(due) :]
+        if self.behind or not all(positions):
+            return [self._accept(rewards)] * len(rewards)
+        places = list(zip(partitions, positions, strict=True))
+        try:
+            meant = self._or_anew(lambda: self._fold_own(places))
+        except JournalUnavailable:  # but they are durable
+            return [self._accept(rewards)] * len(rewards)
+        self._holder.release_all()
+        self._save_in_passing()
+        return [self._status(meant.get(place, "")) for place in places]
 
     def append_one(
         self, event: Event, *, only: str | None = None, request: bytes | None = None
@@ -125,16 +163,21 @@ class Follower:
         if self.behind or not positions[-1]:
             return self._accept([event])
         try:
-            status = self._or_anew(lambda: self._fold_own(partition, positions))
+            places = [(partition, position) for position in positions]
+            meant = self._or_anew(lambda: self._fold_own(places))
         except JournalUnavailable:  # but the event is durable
             return self._accept([event])
-        if not status:  # the journal had the event already, and so had the fold
-            status = "duplicate"
-            self.refused[status] += not contested
+        status = "conflict" if contested else self._status(meant.get(places[-1], ""))
         if self._holder.holds:
             self._holder.release_all()
         self._save_in_passing()
-        return "conflict" if contested else status
+        return status
+
+    def _status(self, meant: str) -> str:
+        """What an event meant that was appended; the journal may have had it, and so the fold."""
+        if not meant:
+            self.refused["duplicate"] += 1
+        return meant or "duplicate"
 
     def due(self, partition: int) -> list[Event]:
         """Return what settles a partition, if anything is due."""
@@ -241,35 +284,39 @@ class Follower:
     def _fold_part(self) -> None:
         self.behind = not self._fold_some()
 
-    def _fold_own(self, partition: int, positions: Sequence[int]) -> str:
-        """Fold all up to one's own events; returns what the last meant."""
-        status = self._fold_to(partition, positions)
+    def _fold_own(self, places: Sequence[tuple[int, int]]) -> dict[tuple[int, int], str]:
+        """Fold all up to one's own events; returns what they meant, by partition and position."""
+        meant = dict.fromkeys(places, "")
+        last: dict[int, int] = {}
+        for partition, position in places:
+            last[partition] = max(position, last.get(partition, 0))
+        for partition, position in last.items():
+            self._fold_to(partition, position, meant)
         if self._partitions > 1:
             self.fold.catch_up(self.journal)
-        return status
+        return meant
 
-    def _fold_to(self, partition: int, positions: Sequence[int]) -> str:
-        """Fold a partition up to some events; returns what the last meant, if it was new."""
-        fold, last, status = self.fold, max(positions), ""
+    def _fold_to(self, partition: int, last: int, meant: dict[tuple[int, int], str]) -> None:
+        """Fold a partition up to a position; notes what the events meant that are asked for."""
+        fold = self.fold
         while True:
             page = fold.read(self.journal, partition, fold.tuning.page)
-            if len(page) > len(positions) and fold.is_much(len(page)):  # others were busy
-                with fold.learner.bulk():
-                    status = self._take_page(page, positions[-1]) or status
-            else:
-                status = self._take_page(page, positions[-1]) or status
+            # One event, and what is due before it, is a step of its own.
+            bulk = len(page) > 2 and fold.is_much(len(page))
+            with fold.learner.bulk() if bulk else nullcontext():
+                self._take_page(page, meant)
             if fold.positions[partition] >= last:
-                return status
+                return
             if not page:  # what was appended is gone again
                 raise HistoryChanged(partition, last)
 
-    def _take_page(self, page: Sequence[Record], own: int) -> str:
-        take, status = self._take if self._holder.holds else self.fold.take, ""
+    def _take_page(self, page: Sequence[Record], meant: dict[tuple[int, int], str]) -> None:
+        take = self._take if self._holder.holds else self.fold.take
         for record in page:
             meaning = take(record)
-            if record.position == own:
-                status = meaning
-        return status
+            place = record.partition, record.position
+            if place in meant:
+                meant[place] = meaning
 
     def _fold_some(self) -> bool:
         """Fold some of what is new; returns whether that was all."""

@@ -18,8 +18,8 @@ class Receipt(msgspec.Struct, frozen=True, gc=False):
 
     * ``duplicate``: the same was reported before;
     * ``superseded``: a higher revision of this part is known;
-    * ``conflict``: another process reported another value for this part and revision at the same
-      time, and that one was committed first.
+    * ``conflict``: another value was committed before for this part and revision. ``observe``
+      raises instead if it sees that in time; ``observe_many`` does not append it.
 
     Never learned from:
 

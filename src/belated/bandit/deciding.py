@@ -1,0 +1,166 @@
+"""Deciding, for one request or many."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from belated.bandit.lifecycle import Lifecycle
+from belated.decider import MODES, Decider, Made, ParsedRequest
+from belated.decider.batches import split_requests
+from belated.decider.requests import check_same, parse_request, rows_of
+from belated.events import Decision
+from belated.exceptions import FallbackWarning
+from belated.features import Actions, Features
+from belated.ids import check_id
+from belated.inputs import Row
+from belated.ledger.requests import Keep
+from belated.policies import Policy
+
+
+class Deciding(Lifecycle):
+    """How a :class:`~belated.Bandit` decides."""
+
+    policy: Policy
+    features: Features | None
+    _clock: Callable[[], int]
+    _decider: Decider
+    _keep: Keep
+
+    def decide(
+        self,
+        rows: Any = None,
+        actions: Actions | None = None,
+        *,
+        id: str | None = None,
+        activated: bool = True,
+    ) -> Decision:
+        """Choose an action; the choice is durable before this returns.
+
+        Args:
+            rows: one row per action; or the context, if the bandit has features.
+            actions: the actions, in the order of the rows. If the bandit has features that know
+                all actions (:class:`~belated.PerArm`), None stands for those.
+            id: your own decision id. The same id again returns the same decision.
+            activated: False if the window starts only with :meth:`activate`.
+
+        Raises:
+            BanditOff: the bandit's mode is ``off``.
+        """
+        with self._lock:
+            self._check_open()
+            if id is not None:
+                check_id(id)
+                self._follower.look()  # another process may have used it
+                known = self._known(id)
+                if known is not None:
+                    return self._again(known, rows, actions)
+            request, table = self._parse(rows, actions, id, activated)
+            (event,), kept = self._choose([request], table)
+            status = self._follower.append_one(event, only=id, request=kept.get(0))
+            if status == "conflict":  # another process was faster
+                return self._again(self.journal.decisions([event.id])[event.id], rows, actions)
+            return event
+
+    def decide_many(
+        self,
+        requests: Any,
+        actions: Actions | None = None,
+        *,
+        ids: Any = None,
+        activated: bool = True,
+    ) -> list[Decision]:
+        """Choose for many requests, each as if those before it were pending; one append for all.
+
+        All requests are checked before anything is decided.
+
+        Args:
+            requests: a list of row tables. If the bandit has features: a list of contexts; or a
+                frame of pandas or polars, one context per line; or a list of (context, actions)
+                pairs.
+            actions: the actions of all requests, as in :meth:`decide`.
+            ids: your own decision id for each request: a list, or the name of a column of the
+                frame. The same id again returns the same decision.
+            activated: False if the windows start only with :meth:`activate`.
+
+        >>> from datetime import timedelta
+        >>> from belated import Bandit, Bernoulli, DefaultAfter, DelayedUCB, PerArm
+        >>> features = PerArm(["mail", "call"], context=["visits"])
+        >>> policy = DelayedUCB(features.dim, Bernoulli())
+        >>> week = DefaultAfter(timedelta(days=7))
+        >>> bandit = Bandit(policy=policy, rewards=week, features=features, seed=7)
+        >>> customers = [{"visits": 0.1}, {"visits": 0.9}]
+        >>> decisions = bandit.decide_many(customers, ["mail", "call"], ids=["c1", "c2"])
+        >>> [decision.id for decision in decisions]
+        ['c1', 'c2']
+        """
+        asked = split_requests(requests, actions, ids, features=self.features is not None)
+        with self._lock:
+            self._check_open()
+            answers: dict[int, Decision] = {}
+            parsed, tables, places = [], [], []
+            if ids is not None:
+                self._follower.look()  # another process may have used them
+            for place, (rows, offered, id) in enumerate(asked):
+                known = None if id is None else self._known(id)
+                if known is not None:
+                    answers[place] = self._again(known, rows, offered)
+                    continue
+                one, table = self._parse(rows, offered, id, activated)
+                parsed.append(one)
+                tables.append(table)
+                places.append(place)
+            if parsed:
+                made, kept = self._choose(parsed, np.concatenate(tables))
+                named = [one.id for one in parsed if one.id is not None]
+                standing = self._follower.append(made, kept, only=named)
+                for place, event in zip(places, made, strict=True):
+                    other = standing.get(event.id)  # another process was faster
+                    rows, offered, _ = asked[place]
+                    answers[place] = event if other is None else self._again(other, rows, offered)
+            return [answers[place] for place in range(len(asked))]
+
+    def _parse(
+        self, rows: Any, actions: Actions | None, id: str | None, activated: bool
+    ) -> tuple[ParsedRequest, Row]:
+        return parse_request(
+            rows,
+            actions,
+            dim=self.policy.dim,
+            features=self.features,
+            id=id,
+            activated=activated,
+            keeps=self._keep != 0.0,
+        )
+
+    def _choose(self, requests: Sequence[ParsedRequest], table: Row) -> Made:
+        decider = self._decider
+        if decider.mode == "off":  # it may have been switched on elsewhere
+            self._read_new()
+        if self._fold.mode != decider.mode:
+            self._obey()
+        made = decider.choose(requests, table, now=self._clock(), rng=self._rng, hold=False)
+        if decider.failure is not None:
+            message = f"the policy could not choose ({decider.failure}): the baseline decided"
+            decider.failure = None
+            warnings.warn(message, FallbackWarning, stacklevel=4)
+        return made
+
+    def _obey(self) -> None:
+        """Decide as the journal says; a mode of a newer release changes nothing."""
+        for mode in MODES:
+            if mode == self._fold.mode:
+                self._decider.change_mode(mode)
+
+    def _known(self, id: str) -> Decision | None:
+        """The decision that was made under an id, here or elsewhere."""
+        status = self._fold.entry(id)
+        return self._decider.unapplied.find(id) if status is None else self._decision(status)
+
+    def _again(self, known: Decision, rows: Any, actions: Actions | None) -> Decision:
+        """A retry gets the decision that was made; another decision under its id is refused."""
+        check_same(known, rows_of(rows, actions, self.policy.dim, self.features))
+        return known

@@ -1,0 +1,193 @@
+"""The shapes in which many requests or rewards come: read alike, and refused with a cure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from belated.decider.batches import OneReward, split_requests, split_rewards
+from belated.exceptions import InvalidInput
+from belated.features.frames import frame_records, is_frame
+
+COLORS = ["blue", "red"]
+LINES: dict[str, list[Any]] = {"age": [41, 18], "city": ["Oslo", None]}
+
+
+def pandas_frame(columns: dict[str, list[Any]]) -> Any:
+    """A frame of pandas."""
+    return pd.DataFrame(columns)
+
+
+def polars_frame(columns: dict[str, list[Any]]) -> Any:
+    """A frame of polars."""
+    return pytest.importorskip("polars").DataFrame(columns, strict=False)
+
+
+Frame = Callable[[dict[str, list[Any]]], Any]
+
+
+@pytest.fixture(params=[pandas_frame, polars_frame])
+def frame(request: pytest.FixtureRequest) -> Frame:
+    """Makes a frame of columns."""
+    make: Frame = request.param
+    return make
+
+
+def test_a_frame_is_read_line_by_line(frame: Frame) -> None:
+    """Names and plain values; what is missing is None, whatever the library has for it."""
+    records = frame_records(frame(LINES))
+    assert records == [{"age": 41, "city": "Oslo"}, {"age": 18, "city": None}]
+    assert type(records[0]["age"]) is int
+    assert frame_records(frame({"age": []})) == []
+
+
+def test_what_pandas_has_for_a_missing_value_is_none() -> None:
+    """NaN, NaT and NA."""
+    made = pd.DataFrame(
+        {
+            "a": pd.array([1, None], dtype="Int64"),
+            "b": [1.5, float("nan")],
+            "c": [pd.Timestamp(0), pd.NaT],
+        }
+    )
+    assert list(frame_records(made)[1].values()) == [None, None, None]
+
+
+@pytest.mark.parametrize("other", [None, [], {}, {"columns": 1}, np.eye(2), pd.Series([1.0])])
+def test_what_is_no_frame(other: Any) -> None:
+    """A list, a mapping, an array or a column."""
+    assert not is_frame(other)
+
+
+def test_columns_need_names_of_their_own() -> None:
+    """Numbers are not names, and of two columns with one name neither is meant."""
+    with pytest.raises(InvalidInput, match=r"rename\(columns=str\)"):
+        frame_records(pd.DataFrame([[1, 2]]))
+    with pytest.raises(InvalidInput, match="two columns named 'a'"):
+        frame_records(pd.DataFrame([[1, 2]], columns=["a", "a"]))
+
+
+# --- requests ----------------------------------------------------------------------------------
+
+
+def test_contexts_in_a_frame_are_contexts_in_a_list(frame: Frame) -> None:
+    """One request per line, with the actions common to all."""
+    contexts = [{"age": 41, "city": "Oslo"}, {"age": 18, "city": None}]
+    listed = split_requests(contexts, COLORS, features=True)
+    assert split_requests(frame(LINES), COLORS, features=True) == listed
+    assert [one.rows for one in listed] == contexts
+    assert all(one.actions == COLORS and one.id is None for one in listed)
+
+
+@pytest.mark.parametrize("features", [True, None])
+def test_pairs_bring_their_own_actions(features: bool | None) -> None:
+    """With mappings, numbers or no context; the client cannot know whether there are features."""
+    pairs: list[Any] = [
+        ({"age": 41}, COLORS),
+        (None, {"red": {"price": 1.0}}),
+        ([0.5, 1.0], COLORS),
+    ]
+    found = split_requests(pairs, features=features)
+    assert [(one.rows, one.actions) for one in found] == pairs
+
+
+@pytest.mark.parametrize("features", [True, None])
+def test_two_numbers_of_a_context_are_no_pair(features: bool | None) -> None:
+    """A context may be a plain sequence of numbers."""
+    (found,) = split_requests([(0.5, 1.0)], COLORS, features=features)
+    assert found.rows == (0.5, 1.0)
+
+
+@pytest.mark.parametrize("features", [False, None])
+def test_two_rows_are_no_pair(features: bool | None) -> None:
+    """A table of two rows may come as a tuple; tables may come as one array."""
+    (found,) = split_requests([([1.0, 0.0], [0.0, 1.0])], features=features)
+    assert found.rows == ([1.0, 0.0], [0.0, 1.0])
+    tables = np.ones((3, 2, 4))
+    assert len(split_requests(tables, COLORS, features=features)) == 3
+
+
+def test_ids_come_as_a_list_or_a_column(frame: Frame) -> None:
+    """A column that is named is not part of the contexts."""
+    lines = frame(LINES | {"order": ["a", "b"]})
+    for ids in (["a", "b"], np.array(["a", "b"]), lines["order"]):
+        assert [one.id for one in split_requests(frame(LINES), COLORS, ids)] == ["a", "b"]
+    named = split_requests(lines, COLORS, "order")
+    assert named == split_requests(frame(LINES), COLORS, ["a", "b"])
+
+
+@pytest.mark.parametrize(
+    ("requests", "ids", "match"),
+    [
+        ({"age": 41}, None, "a list of row tables, contexts"),
+        ("rows", None, "a list of row tables, contexts"),
+        (None, None, "a list of row tables, contexts"),
+        ([{"age": 41}], ["a", "b"], "2 entries for 1 requests"),
+        ([{"age": 41}], "a", "ids is 'a': a list of decision ids"),
+        ([{"age": 41}], [17], r"ids\[0\] is 17: text was expected"),
+        ([{"age": 41}, {"age": 3}], ["a", None], r"ids\[1\] is None"),
+        ([{"age": 41}, {"age": 3}], ["a", "a"], "'a' twice"),
+        ([({"age": 41}, COLORS)], None, "leave one out"),
+        (pd.DataFrame(LINES), "order", "no such column, but age, city"),
+    ],
+)
+def test_requests_that_are_refused(requests: Any, ids: Any, match: str) -> None:
+    """The error says what was expected."""
+    with pytest.raises(InvalidInput, match=match):
+        split_requests(requests, COLORS, ids, features=True)
+
+
+def test_a_frame_needs_features() -> None:
+    """Without them nobody knows how its columns become rows."""
+    with pytest.raises(InvalidInput, match="pass features="):
+        split_requests(pd.DataFrame(LINES), features=False)
+
+
+def test_a_lazy_frame_must_be_collected() -> None:
+    """It has no lines yet."""
+    lazy = pytest.importorskip("polars").LazyFrame(LINES)
+    with pytest.raises(InvalidInput, match=r"call collect\(\)"):
+        split_requests(lazy, COLORS)
+
+
+# --- rewards -----------------------------------------------------------------------------------
+
+
+def test_rewards_come_as_pairs_records_or_a_frame(frame: Frame) -> None:
+    """Read alike; what a line leaves out is what ``observe`` assumes."""
+    moment = datetime(2026, 1, 8, tzinfo=UTC)
+    expected = [OneReward("a", 1.0), OneReward("b", 0.0, moment, "sale", 2)]
+    records = [{"id": "a", "value": 1.0}, expected[1]._asdict()]
+    assert split_rewards(records) == expected
+    assert split_rewards(iter([("a", 1.0), records[1]])) == expected
+    columns: dict[str, list[Any]] = {
+        "id": ["a", "b"],
+        "value": [1.0, 0.0],
+        "at": [None, moment],
+        "part": [None, "sale"],
+        "revision": [None, 2],  # a column of floats in pandas, as one is missing
+    }
+    assert split_rewards(frame(columns)) == expected
+
+
+@pytest.mark.parametrize(
+    ("rewards", "match"),
+    [
+        ({"id": "a", "value": 1.0}, "a list of"),
+        ([{"id": "a", "value": 1.0, "time": 3}], "the key 'time': known are id, value, at"),
+        ([{"id": "a"}], "has no value"),
+        (pd.DataFrame({"id": ["a"], "value": [float("nan")]}), "has no value"),
+        (["a"], r"a reward is 'a': an \(id, value\) pair"),
+        ([("a", 1.0, 3)], "pair"),
+        (None, "a list of"),
+    ],
+)
+def test_rewards_that_are_refused(rewards: Any, match: str) -> None:
+    """The error says what was expected."""
+    with pytest.raises(InvalidInput, match=match):
+        split_rewards(rewards)
