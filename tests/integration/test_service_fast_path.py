@@ -44,6 +44,7 @@ def reward(id: str, body: bytes = b'{"value":1}', *headers: str) -> bytes:
     return request(body, *headers, start=f"PUT {PATH}/{id}/reward HTTP/1.1")
 
 
+SHOP = "https://shop.example"
 LAST = request(b"", "Connection: close", start="GET /livez HTTP/1.1")
 NAMED = b'{"rows":[[1,0],[0,1]],"id":"order-1"}'
 BATCH = b'{"requests": [{"rows":[[1,0]]},{"rows":[[0,1]]}]}'
@@ -87,6 +88,25 @@ CASES = {
     "a header that is none": request(OFFER, "What is this"),
     "an upgrade": request(OFFER, "Connection: upgrade, close", "Upgrade: websocket"),
 }
+ASKING = ("Access-Control-Request-Method: POST", "Access-Control-Request-Headers: content-type")
+CASES |= {
+    "of a listed page": request(OFFER, f"Origin: {SHOP}"),
+    "wrong, of a listed page": request(b"{}", f"Origin: {SHOP}"),
+    "compressed, of a listed page": request(OFFER, f"Origin: {SHOP}", "Content-Encoding: gzip"),
+    "too large, of a listed page": request(b" " * (LIMIT + 1), f"Origin: {SHOP}"),
+    "of another page": request(OFFER, "Origin: https://evil.example", "Content-Type: text/plain"),
+    "of a hidden page": request(OFFER, "Origin: null"),
+    "a reward by POST": request(b'{"value":1}', start=f"POST {PATH}/order-1/reward HTTP/1.1"),
+    "a listed page asks first": request(
+        b"", f"Origin: {SHOP}", *ASKING, start=f"OPTIONS {PATH} HTTP/1.1"
+    ),
+    "another page asks first": request(
+        b"", "Origin: https://evil.example", *ASKING, start=f"OPTIONS {PATH} HTTP/1.1"
+    ),
+    "a listed page switches": request(
+        b'{"mode":"off"}', f"Origin: {SHOP}", start=f"PUT /v1/{NAME}/mode HTTP/1.1"
+    ),
+}
 #: The parser itself ends these: what is sent after that may take the answer with it.
 ENDED = ("a path that is no text", "a header that is none", "an upgrade")
 
@@ -94,14 +114,16 @@ ENDED = ("a path that is no text", "a header that is none", "an upgrade")
 @pytest.fixture(scope="module")
 def fast(store: Store) -> Iterator[Serving]:
     """As `belated serve` has it."""
-    with served(create_app([OFFERS], store, max_body_bytes=LIMIT)) as found:
+    with served(create_app([OFFERS], store, max_body_bytes=LIMIT, cors=[SHOP])) as found:
         yield found
 
 
 @pytest.fixture(scope="module")
 def plain(store: Store) -> Iterator[Serving]:
     """As any server of ASGI has it."""
-    with served(create_app([OFFERS], store, max_body_bytes=LIMIT), HttpToolsProtocol) as found:
+    with served(
+        create_app([OFFERS], store, max_body_bytes=LIMIT, cors=[SHOP]), HttpToolsProtocol
+    ) as found:
         yield found
 
 

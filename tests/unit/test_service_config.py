@@ -61,6 +61,7 @@ class TestWhatIsRead:
             spool_dir = "/var/lib/belated/spool"
             spool_max_bytes = 4096
             drain = "5s"
+            cors = ["https://shop.example", "http://localhost:3000"]
             [bandits.treatments]
             policy = "DelayedThompson(dim=4, family=Bernoulli, draws=16)"
             rewards = "DefaultAfter(timedelta(hours=12), value=0.5, bounds=(0, 1))"
@@ -79,6 +80,7 @@ class TestWhatIsRead:
         assert config.server == Server(
             "::", 0, False, 4096, 60.0, "keys",
             SpoolFolder(Path("/var/lib/belated/spool"), 4096), 5.0,
+            ("https://shop.example", "http://localhost:3000"),
         )  # fmt: skip
         treatments, offers = config.bandits
         assert (treatments.name, offers.name) == ("treatments", "offers")
@@ -100,6 +102,27 @@ class TestWhatIsRead:
         assert mistake.startswith("belated.toml, line 4: server.host: on '0.0.0.0' others can ask")
         (mistake,) = mistakes(STORE + '[server]\nauth = "none"\n' + OFFERS)
         assert mistake.endswith("""server.auth: "keys" or "off" was expected, not 'none'""")
+
+    @pytest.mark.parametrize(
+        ("written", "why"),
+        [
+            ('"https://shop.example"', "a list of origins was expected, such as"),
+            ('["*"]', "'*' would let every page on the web send requests: list the origins"),
+            ('["https://shop.example", 7]', "7 is not an origin: write scheme://host or"),
+            ('["shop.example"]', "'shop.example' is not an origin"),
+            ('["null"]', "'null' is not an origin"),
+            ('["https://shop.example/"]', "is not an origin: write scheme://host or"),
+            ('["https://Shop.example"]', "in lower case and without a path"),
+            ('["https://me@shop.example"]', "is not an origin"),
+            ('["https://shop.example:443"]', "do not send: write 'https://shop.example'"),
+            ('["http://[::1]:80"]', "do not send: write 'http://[::1]'"),
+        ],
+    )
+    def test_an_origin_is_written_as_browsers_send_it(self, written: str, why: str) -> None:
+        """Else no page would ever match it, and nobody would know why."""
+        (mistake,) = mistakes(f"{STORE}[server]\ncors = {written}\n{OFFERS}")
+        assert mistake.startswith("belated.toml, line 4: server.cors: ")
+        assert why in mistake
 
     def test_tokens(self) -> None:
         """What signs them is in the environment, and asked for by a service alone."""

@@ -43,6 +43,7 @@ def run(options: argparse.Namespace) -> int:
         max_body_bytes=server.max_body_bytes,
         auth=auth_at(host, server.auth),
         token_keys=config.token_keys(),
+        cors=server.cors,
         spools=server.spool,
     )
     port = server.port if options.port is None else options.port

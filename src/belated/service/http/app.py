@@ -22,11 +22,13 @@ from belated.service.http.asgi_io import (
     Send,
     answer,
     answer_bytes,
+    answer_empty,
     answer_problem,
     body_of,
     check_plain,
     last,
 )
+from belated.service.http.cors import NO_HEADERS, Cors, wanted_method
 from belated.service.http.openapi import document
 from belated.service.http.parsing import rewards_in
 from belated.service.http.problems import ProblemError, headers_of, problem_of
@@ -52,6 +54,7 @@ def create_app(
     max_body_bytes: int = MAX_BODY_BYTES,
     auth: Auth = "off",
     token_keys: TokenSecrets | None = None,
+    cors: Sequence[str] = (),
     spools: Spools | None = None,
     clock: Callable[[], int] = system_clock,
     seed: int | None = None,
@@ -66,6 +69,8 @@ def create_app(
         max_body_bytes: how many bytes a request may have.
         auth: ``"keys"`` if every request must come with a key, ``"off"`` if anyone may ask.
         token_keys: that sign the tokens of rewards, for bandits that make them.
+        cors: origins whose pages may send requests from a browser, such as
+            ``"https://shop.example"``; requests of other pages are refused.
         spools: where events wait while the database is away; None to refuse them then.
         clock: gives microseconds since 1970.
         seed: of the choices.
@@ -78,6 +83,7 @@ def create_app(
         max_body_bytes=max_body_bytes,
         auth=auth,
         token_keys=token_keys,
+        cors=cors,
         spools=spools,
         runtime=ThreadRuntime(clock),
         seed=seed,
@@ -97,6 +103,7 @@ class Service:
         max_body_bytes: int,
         auth: Auth,
         token_keys: TokenSecrets | None,
+        cors: Sequence[str],
         spools: Spools | None,
         runtime: Runtime,
         seed: int | None,
@@ -108,6 +115,8 @@ class Service:
         self._store = store
         #: How many bytes a request may have.
         self.max_body_bytes = max_body_bytes
+        #: Knows the pages that may ask.
+        self.cors = Cors(cors)
         self._auth = auth
         #: Knows the keys; None where anyone may ask.
         self.authorizer: Authorizer | None = None
@@ -149,12 +158,19 @@ class Service:
 
     async def _request(self, scope: Scope, receive: Receive, send: Send) -> None:
         route: Route | None = None
-        headers = scope["headers"]
+        headers, more = scope["headers"], NO_HEADERS
         try:
             # The raw path: in the other one a slash within an id cannot be told from one between.
             raw = scope.get("raw_path") or quote(scope["path"]).encode()
             if raw.startswith(b"/v1/"):
+                if (wanted := wanted_method(scope["method"], headers)) is not None:
+                    _, allowed, _ = self.find(wanted, raw)
+                    more = self.cors.preflight(allowed, headers)
+                    self.count(None, 204)
+                    await answer_empty(send, more)
+                    return
                 name, route, id = self.find(scope["method"], raw)
+                more = self.cors.admit(route, headers)
                 key = self.admit(name, route, headers)
                 body = await body_of(receive, self.max_body_bytes)
                 query = scope.get("query_string", b"")
@@ -167,13 +183,14 @@ class Service:
                     self.authorizer.authorize(headers, route.scope, None)
                 status, content = route.handler(self)
         except Exception as error:
-            await answer_problem(send, *self.refused(route, error))
+            problem, why = self.refused(route, error)
+            await answer_problem(send, problem, {**why, **more})
             return
         self.count(route, status)
         if isinstance(content, bytes):
-            await answer_bytes(send, status, route.content.encode(), content)
+            await answer_bytes(send, status, route.content.encode(), content, more)
         else:
-            await answer(send, status, content)
+            await answer(send, status, content, more)
 
     # The steps of a request for a bandit, whichever way it comes.
 

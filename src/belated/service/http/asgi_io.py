@@ -57,22 +57,27 @@ def too_large(limit: int) -> ProblemError:
     return ProblemError(413, "Too large", f"a body may have {limit:,} bytes")
 
 
-async def answer(send: Send, status: int, content: object) -> None:
+async def answer(send: Send, status: int, content: object, headers: Mapping[str, str]) -> None:
     """Send JSON."""
-    await _send(send, status, JSON, encode(content))
+    await answer_bytes(send, status, JSON, encode(content), headers)
 
 
-async def answer_bytes(send: Send, status: int, kind: bytes, data: bytes) -> None:
-    """Send bytes of some content type."""
-    await _send(send, status, kind, data)
-
-
-async def answer_problem(
-    send: Send, problem: Problem, headers: Mapping[str, str] | None = None
-) -> None:
+async def answer_problem(send: Send, problem: Problem, headers: Mapping[str, str]) -> None:
     """Send a problem."""
-    more = [(name.encode(), value.encode()) for name, value in (headers or {}).items()]
-    await _send(send, problem.status, PROBLEM, encode(problem), *more)
+    await answer_bytes(send, problem.status, PROBLEM, encode(problem), headers)
+
+
+async def answer_bytes(
+    send: Send, status: int, kind: bytes, data: bytes, headers: Mapping[str, str]
+) -> None:
+    """Send bytes of some content type."""
+    length = str(len(data)).encode()
+    await _send(send, status, headers, data, (b"content-type", kind), (b"content-length", length))
+
+
+async def answer_empty(send: Send, headers: Mapping[str, str]) -> None:
+    """Send nothing but headers."""
+    await _send(send, 204, headers, b"")
 
 
 def last(send: Send) -> Send:
@@ -87,8 +92,8 @@ def last(send: Send) -> Send:
 
 
 async def _send(
-    send: Send, status: int, kind: bytes, data: bytes, *more: tuple[bytes, bytes]
+    send: Send, status: int, headers: Mapping[str, str], data: bytes, *more: tuple[bytes, bytes]
 ) -> None:
-    headers = [(b"content-type", kind), (b"content-length", str(len(data)).encode()), *more]
-    await send({"type": "http.response.start", "status": status, "headers": headers})
+    named = [*more, *((name.encode(), value.encode()) for name, value in headers.items())]
+    await send({"type": "http.response.start", "status": status, "headers": named})
     await send({"type": "http.response.body", "body": data})

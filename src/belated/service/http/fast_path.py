@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import threading
 from asyncio import Future, TimerHandle
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any, ClassVar
 
 from uvicorn.config import Config
@@ -18,6 +18,7 @@ from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
 from belated.service.http.app import Service
 from belated.service.http.asgi_io import JSON, PROBLEM, encode, too_large
+from belated.service.http.cors import NO_HEADERS
 from belated.service.http.routes import Route
 
 
@@ -125,6 +126,7 @@ class _FastRequest:
         "_connection",
         "_id",
         "_key",
+        "_more",
         "_name",
         "_render",
         "_route",
@@ -142,16 +144,18 @@ class _FastRequest:
         self._connection = connection
         self._route: Route | None = None
         self._body = bytearray()
+        self._more = NO_HEADERS
         self.keep_alive = keep_alive
         self.response_complete = False
         self.disconnected = False
 
     def begin(self, method: str, path: bytes) -> None:
         """See what is asked, and whether that is allowed."""
-        service = self._connection.service
+        service, headers = self._connection.service, self._connection.headers
         try:
             self._name, self._route, self._id = service.find(method, path)
-            self._key = service.admit(self._name, self._route, self._connection.headers)
+            self._more = service.cors.admit(self._route, headers)
+            self._key = service.admit(self._name, self._route, headers)
         except Exception as error:
             self._refuse(error)
 
@@ -198,11 +202,10 @@ class _FastRequest:
 
     def _refuse(self, error: Exception) -> None:
         problem, headers = self._connection.service.refused(self._route, error)
-        self._answer(problem.status, PROBLEM, encode(problem), headers)
+        self._more = {**headers, **self._more}
+        self._answer(problem.status, PROBLEM, encode(problem))
 
-    def _answer(
-        self, status: int, kind: bytes, data: bytes, more: Mapping[str, str] | None = None
-    ) -> None:
+    def _answer(self, status: int, kind: bytes, data: bytes) -> None:
         """All in one piece, which is one call of the system instead of two."""
         connection = self._connection
         self.response_complete = True
@@ -213,7 +216,7 @@ class _FastRequest:
         parts = [STATUS_LINE[status]]
         for name, value in connection.server_state.default_headers:
             parts += (name, b": ", value, b"\r\n")
-        for also, text in (more or {}).items():
+        for also, text in self._more.items():
             parts.append(f"{also}: {text}\r\n".encode("latin-1"))
         if not self.keep_alive:
             parts.append(b"connection: close\r\n")

@@ -20,7 +20,11 @@ _REF = "#/components/schemas/{name}"
 _PROBLEMS = {
     400: ("Malformed", "The request is no JSON, or holds text that is not UTF-8."),
     401: ("Unauthorized", "There is no key, or it does not work."),
-    403: ("Forbidden", "The key is not for this, or the token is not for this reward."),
+    403: (
+        "Forbidden",
+        "The key is not for this, the token is not for this reward, or a browser sends it for a "
+        "page whose origin is not listed.",
+    ),
     404: ("NotFound", "There is no such bandit."),
     413: ("TooLarge", "The body is too large."),
     415: ("Compressed", "The body is compressed: send it as it is."),
@@ -29,8 +33,7 @@ _PROBLEMS = {
     500: ("Failed", "Something went wrong in the service."),
     503: ("Away", "The journal cannot be reached now. It is safe to try again, after a second."),
 }
-_OF_KEYS = frozenset({401, 403, 429})
-_OF_TOKENS = frozenset({403})
+_OF_KEYS = frozenset({401, 429})
 _ATTRIBUTE = re.compile(r"^    (\w+): (.+\n?(?:     .*\n?)*)", re.MULTILINE)
 _PARAMETERS = {
     "bandit": "The name of the bandit.",
@@ -64,7 +67,7 @@ def describe(routes: Sequence[Route], *, keys: bool, tokens: bool) -> dict[str, 
     paths: dict[str, dict[str, Any]] = {}
     refusals: set[int] = set()  # of all routes
     for route in routes:
-        refused = _refusals(route, keys, tokens)
+        refused = _refusals(route, keys)
         refusals |= refused
         operation = _operation(route, routes, refused)
         if keys:
@@ -102,16 +105,14 @@ def describe(routes: Sequence[Route], *, keys: bool, tokens: bool) -> dict[str, 
     return found
 
 
-def _refusals(route: Route, keys: bool, tokens: bool) -> set[int]:
+def _refusals(route: Route, keys: bool) -> set[int]:
     """The statuses of the problems that can come of asking for this."""
     found: set[int] = set()
     if "{bandit}" in route.path:
         takes = route.body is not None or "{id}" in route.path
         found |= _PROBLEMS.keys() - _OF_KEYS - (set() if takes else {422})
     if keys and route.scope is not None:
-        found |= _OF_KEYS
-    if tokens and route.scope == "reward":
-        found |= _OF_TOKENS
+        found |= _OF_KEYS | {403}
     return found
 
 

@@ -141,6 +141,11 @@ def _reward(call: Call) -> DeferredResponse:
     return DeferredResponse(call.bandit.report(rewards), partial(_accepted, call.id))
 
 
+def _post_reward(call: Call) -> DeferredResponse:
+    """The same by POST, the only method that ``navigator.sendBeacon`` has."""
+    return _reward(call)
+
+
 def _accepted(id: str, _: Any) -> Accepted:
     return Accepted(id)
 
@@ -235,6 +240,10 @@ BANDIT_ROUTES = (
     Route(
         "PUT", f"{_DECISIONS}/{{id}}/reward", _reward, "Report the reward of a decision", Accepted,
         202, RewardBody, scope="reward",
+    ),
+    Route(
+        "POST", f"{_DECISIONS}/{{id}}/reward", _post_reward,
+        "The same by POST, for navigator.sendBeacon", Accepted, 202, RewardBody, scope="reward",
     ),
     Route(
         "POST", "/v1/{bandit}/rewards/batch", _reward_many, "Report many rewards", ManyAccepted,

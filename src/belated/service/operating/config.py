@@ -24,6 +24,7 @@ from belated.journals import Store, open_store
 from belated.ledger.requests import Keep, check_keep
 from belated.rewards import check_default, check_semantics, retention_us
 from belated.service.access.authorizer import Auth, auth_at
+from belated.service.access.origins import as_origin
 from belated.service.access.tokens import TokenMode, TokenSecrets
 from belated.service.learning.lease import SECONDS
 from belated.service.operating.toml_tables import ConfigErrors, TomlTable
@@ -53,6 +54,7 @@ class Server:
         auth: whether every request must come with a key; None if it is not said.
         spool: where events wait while the database is away; None to refuse them then.
         drain: for how many seconds it goes on, not ready any more, when it is told to stop.
+        cors: the origins whose pages may send requests from a browser.
     """
 
     host: str = "127.0.0.1"
@@ -63,6 +65,7 @@ class Server:
     auth: Auth | None = None
     spool: SpoolFolder | None = None
     drain: float = 0.0
+    cors: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -186,6 +189,7 @@ def _server(table: TomlTable) -> Server:
         max_body_bytes=table.take("max_body_bytes", _whole(1, 1 << 30), usual.max_body_bytes),
         lease=table.take("lease_ttl", _seconds, usual.lease),
         auth=table.take("auth", _auth, usual.auth),
+        cors=table.take("cors", _origins, usual.cors),
         spool=_spool(table),
         drain=table.take("drain", _drain, usual.drain),
     )
@@ -303,6 +307,13 @@ def _auth(value: Any) -> Auth:
     if value == "off":
         return "off"
     raise InvalidInput(f'"keys" or "off" was expected, not {value!r}', value)
+
+
+def _origins(value: Any) -> tuple[str, ...]:
+    if not isinstance(value, list):
+        message = f'a list of origins was expected, such as ["https://shop.example"], not {value!r}'
+        raise InvalidInput(message, value)
+    return tuple(map(as_origin, value))
 
 
 def _token_mode(value: Any) -> TokenMode:

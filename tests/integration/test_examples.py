@@ -1,0 +1,111 @@
+"""The programs in `examples/`, run as their users run them."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import httpx
+import pytest
+
+from belated.service import Client
+from tests.integration.chromium import Chromium
+from tests.integration.processes import Process, later
+from tests.integration.serving import free_port
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+
+
+@contextmanager
+def running(*command: str, **environment: str) -> Iterator[None]:
+    """A program, which is ended afterwards."""
+    process = subprocess.Popen([sys.executable, *command], env=os.environ | environment)
+    try:
+        yield
+    finally:
+        process.kill()
+        process.wait(30)
+
+
+class Shop:
+    """The shop of `examples/browser` and its service.
+
+    Attributes:
+        origin: of its pages.
+        reader: a client that may look at decisions.
+    """
+
+    def __init__(self, service: Process, port: int, key: str) -> None:
+        self.origin = f"http://127.0.0.1:{port}"
+        self.service = f"http://127.0.0.1:{service.heard('serving')['port']}"
+        self.reader = Client(self.service, bandit="banners", key=key)
+        self._headers = {"authorization": f"Bearer {key}"}
+
+    def answered(self, status: int) -> bool:
+        """Whether a question of a browser was answered so."""
+        told = httpx.get(f"{self.service}/metrics", headers=self._headers).text
+        return (
+            f'belated_http_requests_total{{method="other",route="other",status="{status}"}}' in told
+        )
+
+
+@pytest.fixture
+def shop(tmp_path: Path) -> Iterator[Shop]:
+    """Both, started as the docstring of shop.py says."""
+    port = free_port()
+    text = (EXAMPLES / "browser" / "belated.toml").read_text(encoding="utf-8")
+    text = text.replace(":///", f":///{tmp_path}/").replace(":8000", f":{port}")
+    config = tmp_path / "belated.toml"
+    config.write_text(text, encoding="utf-8")
+
+    def key(name: str, scope: str) -> str:
+        command = [sys.executable, "-m", "belated", "keys", "create", name, "--bandit", "*"]
+        made = subprocess.run(
+            [*command, "--scope", scope], cwd=tmp_path, capture_output=True, text=True, check=True
+        )
+        return made.stdout.strip()
+
+    keys = key("shop", "decide"), key("operator", "read")
+    secret = "k1:" + "A" * 43 + "="
+    service = Process(
+        tmp_path / "log", "serve", str(config), "--port", "0", BELATED_TOKEN_KEYS=secret
+    )
+    try:
+        found = Shop(service, port, keys[1])
+        program = str(EXAMPLES / "browser" / "shop.py")
+        with running(program, found.service, str(port), SHOP_KEY=keys[0]), found.reader:
+            later(lambda: _answers(found.origin))
+            yield found
+    finally:
+        service.kill()
+
+
+def _answers(url: str) -> bool:
+    try:
+        return httpx.get(f"{url}/thanks").is_success
+    except httpx.TransportError:
+        return False
+
+
+def test_a_click_is_reported_from_another_origin(shop: Shop, tmp_path: Path) -> None:
+    """By a beacon, which is delivered though the click leads to another page."""
+    with Chromium(tmp_path / "profile") as browser:
+        browser.open(shop.origin)
+        id = browser.run("reward.url").split("/")[-2]
+        assert shop.reader.entry(id).state == "pending"
+        browser.run("document.getElementById('banner').click()")
+        later(lambda: shop.reader.entry(id).state == "rewarded")
+        assert shop.reader.entry(id).value == 1.0
+        assert shop.answered(204)
+
+        # The same page under an origin that is not listed: the browser asks, and sends nothing.
+        assert not shop.answered(403)
+        browser.open(shop.origin.replace("127.0.0.1", "localhost"))
+        id = browser.run("reward.url").split("/")[-2]
+        browser.run("document.getElementById('banner').click()")
+        later(lambda: shop.answered(403))
+        assert shop.reader.entry(id).state == "pending"

@@ -1,0 +1,158 @@
+"""Requests that browsers send for pages: those of listed origins pass, all others are refused."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import httpx
+import pytest
+
+from belated import Bernoulli, DelayedUCB, Explicit
+from belated.journals import Store
+from belated.service import Definition, create_app
+from belated.service.access.tokens import TokenSecrets
+from belated.service.http.routes import BANDIT_ROUTES, Route
+from tests.integration.asking import Asking
+from tests.integration.keyrings import Made, known
+from tests.integration.serving import Serving, served
+
+SHOP, EVIL = "https://shop.example", "https://evil.example"
+NAME = "for-pages"
+OFFERS = Definition(NAME, DelayedUCB(2, Bernoulli()), Explicit())
+OFFER = {"rows": [[1.0, 0.0], [0.0, 1.0]]}
+ALLOWED = {
+    "access-control-allow-origin": SHOP,
+    "access-control-allow-credentials": "true",
+    "vary": "origin",
+}
+
+
+@pytest.fixture(scope="module")
+def serving(store: Store) -> Iterator[Serving]:
+    """A service that anyone may ask, and pages of the shop."""
+    with served(create_app([OFFERS], store, cors=[SHOP])) as found:
+        yield found
+
+
+@pytest.fixture
+def asking(serving: Serving, store: Store) -> Iterator[Asking]:
+    """Requests to it."""
+    with httpx.Client(base_url=serving.url) as http, store.journal(NAME) as journal:
+        yield Asking(http, journal, NAME)
+
+
+def about_pages(response: httpx.Response) -> dict[str, str]:
+    """The headers of an answer that are for browsers."""
+    names = [name for name in response.headers if name.startswith("access-control-")]
+    return {name: response.headers[name] for name in (*names, "vary") if name in response.headers}
+
+
+def preflight(asking: Asking, route: Route, origin: str) -> httpx.Response:
+    """What a browser asks before it sends a request."""
+    path = route.path.format(bandit=NAME, id="a1")
+    asked = {
+        "origin": origin,
+        "access-control-request-method": route.method,
+        "access-control-request-headers": "authorization,content-type",
+    }
+    return asking.http.options(path, headers=asked)
+
+
+@pytest.mark.parametrize("route", BANDIT_ROUTES, ids=lambda route: f"{route.method} {route.path}")
+def test_a_browser_asks_first(asking: Asking, route: Route) -> None:
+    """It may send what decides and reports, for a listed page, and need not ask again soon."""
+    response = preflight(asking, route, SHOP)
+    if route.scope in ("decide", "reward"):
+        assert (response.status_code, response.content) == (204, b"")
+        assert "content-length" not in response.headers
+        assert about_pages(response) == {
+            **ALLOWED,
+            "access-control-allow-methods": route.method,
+            "access-control-allow-headers": "authorization, content-type",
+            "access-control-max-age": "7200",
+        }
+    else:
+        assert response.status_code == 403
+        assert about_pages(response) == {}
+    for origin in (EVIL, "null", SHOP + ".evil.example", SHOP.upper()):
+        response = preflight(asking, route, origin)
+        assert response.status_code == 403
+        assert about_pages(response) == {}
+
+
+def test_a_listed_page_may_read_every_answer(asking: Asking) -> None:
+    """Of what was done, and of what is wrong with a request."""
+    decided = asking.send("POST", "/decisions", OFFER, origin=SHOP)
+    reward = f"/decisions/{decided.json()['id']}/reward"
+    answers = [
+        decided,
+        asking.send("POST", reward, {"value": 1}, origin=SHOP),
+        asking.send("PUT", reward, {"value": 1}, origin=SHOP),
+        asking.send("POST", reward, {"value": 7}, origin=SHOP),
+        asking.send("POST", "/decisions", b"{", origin=SHOP),
+    ]
+    assert [one.status_code for one in answers] == [201, 202, 202, 422, 400]
+    assert [about_pages(one) for one in answers] == [ALLOWED] * 5
+
+
+@pytest.mark.parametrize("route", BANDIT_ROUTES, ids=lambda route: f"{route.method} {route.path}")
+@pytest.mark.parametrize("origin", [EVIL, "null", "http://shop.example"])
+@pytest.mark.parametrize(
+    "kind",
+    ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data", "application/json"],
+)
+def test_another_page_does_nothing(asking: Asking, route: Route, origin: str, kind: str) -> None:
+    """Not even without asking first, as browsers let every page with the first three types.
+
+    The Host is that of the page where its name was made to lead here.
+    """
+    path = route.path.format(bandit="", id="a1").removeprefix("/v1/")
+    body = OFFER if route.scope == "decide" else {"value": 1}
+    detail = asking.refused(
+        lambda: asking.send(
+            route.method, path, body, origin=origin, content_type=kind, host="evil.example:8080"
+        ),
+        403,
+    )
+    assert "server.cors" in detail
+
+
+def test_programs_send_no_origin_and_any_content_type(asking: Asking) -> None:
+    """Such as `curl -d`, which says that it sends a form."""
+    form = "application/x-www-form-urlencoded"
+    for answer in (
+        asking.send("POST", "/decisions", OFFER, content_type=form),
+        asking.send("POST", "/decisions", OFFER),
+    ):
+        assert answer.status_code == 201
+        assert about_pages(answer) == {}
+
+
+def test_what_browsers_ask_is_counted(serving: Serving, asking: Asking) -> None:
+    """Under one name, whatever is asked about."""
+    before = asking.http.get("/metrics").text
+    preflight(asking, BANDIT_ROUTES[0], SHOP)
+    assert 'method="other",route="other",status="204"' in asking.http.get("/metrics").text
+    assert before.count("OPTIONS") == 0
+    plain = asking.http.options(f"/v1/{NAME}/decisions")  # not a browser's question
+    assert plain.status_code == 405
+
+
+def test_a_page_without_a_key_is_told_so(store: Store) -> None:
+    """It may read that, too; and with a token it reports, with a key it decides."""
+    secrets = TokenSecrets({"k1": bytes(range(32))})
+    guarded = Definition("guarded-pages", DelayedUCB(2, Bernoulli()), Explicit(), tokens="enforce")
+    app = create_app([guarded], store, auth="keys", token_keys=secrets, cors=[SHOP])
+    with served(app) as serving, httpx.Client(base_url=serving.url) as http:
+        made: Made = known(store, serving.url)
+        path = "/v1/guarded-pages/decisions"
+        refused = http.post(path, json=OFFER, headers={"origin": SHOP})
+        assert (refused.status_code, about_pages(refused)) == (401, ALLOWED)
+        decided = http.post(path, json=OFFER, headers={**made.header, "origin": SHOP}).json()
+        place = f"{path}/{decided['id']}/reward"
+        reported = http.post(
+            place, json={"value": 1, "token": decided["token"]}, headers={"origin": SHOP}
+        )
+        assert (reported.status_code, about_pages(reported)) == (202, ALLOWED)
+        forged = http.post(place, json={"value": 1, "token": "no"}, headers={"origin": SHOP})
+        assert (forged.status_code, about_pages(forged)) == (403, ALLOWED)
