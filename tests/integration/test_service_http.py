@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import threading
 from collections.abc import Iterator
@@ -18,12 +19,12 @@ from belated import Bernoulli, DelayedThompson, DelayedUCB, Explicit, Gaussian, 
 from belated.events import Decision, Record, encode
 from belated.exceptions import InvalidInput, ServiceError, ServiceUnavailable
 from belated.journals import Store
-from belated.service import Client, Definition, create_app
-from belated.service.client.transport import Transport
+from belated.service import AsyncClient, Client, Definition, create_app
+from belated.service.client.transport import BlockingNetwork, Transport
+from belated.service.client.verbs import Verbs
 from belated.service.http.app import AROUND, Service
 from belated.service.http.routes import BANDIT_ROUTES
 from belated.service.wire.problem import Problem
-from belated.service.wire.schemas import NamedReward
 from tests.integration.postgres_server import PostgresServer
 from tests.integration.serving import Serving, free_port, served
 from tests.waiting import eventually
@@ -224,7 +225,7 @@ def test_what_was_told_is_learned(serving: Serving) -> None:
         client.observe_many([(one.id, 1.0) for one in decisions[:6]])
         eventually(lambda: (client.state().observations, client.state().pending) == (6, 2))
         assert client.state().bandit == "shared"
-        last = NamedReward(0.0, part="basket", id=decisions[6].id)
+        last = {"id": decisions[6].id, "value": 0.0, "part": "basket"}
         assert client.observe_many([last])[0].status == "accepted"
         eventually(lambda: client.state().observations == 7)
 
@@ -377,7 +378,7 @@ WRONG: list[tuple[str, str, bytes | dict[str, Any], int]] = [
     ("GET", "/v1/rows/", b"", 404),
     ("GET", "/v1/rows/something", b"", 404),
     ("GET", "/v1/rows/decisions/x/reward/more", b"", 404),
-    ("POST", "/v1/rows/decisions/x/reward", {"value": 1}, 405),
+    ("PATCH", "/v1/rows/decisions/x/reward", {"value": 1}, 405),
     ("PATCH", "/v1/rows", b"", 405),
     ("POST", "/livez", b"", 405),
 ]
@@ -473,15 +474,14 @@ class Losing(httpx.HTTPTransport):
 
 def test_a_lost_answer_costs_nothing(serving: Serving, client: Client, store: Store) -> None:
     """The retry gets the decision that was made; what the journal has twice is the same."""
-    calls = Transport(
-        serving.url, timeout=5.0, retries=2, transport=Losing(2), sleep=lambda seconds: None
-    )
-    client._calls.close()
-    client._calls = calls
+    losing = Losing(2)
+    http = httpx.Client(base_url=serving.url, transport=losing)
+    network = BlockingNetwork(http, sleep=lambda seconds: None)
+    client._verbs = Verbs("rows", Transport(serving.url, network, retries=2))
     decision = client.decide(ROWS)
-    calls._http._transport.lost = 2  # type: ignore[attr-defined]
+    losing.lost = 2
     client.observe(decision.id, 1.0)
-    calls._http._transport.lost = 1  # type: ignore[attr-defined]
+    losing.lost = 1
     many = client.decide_many([ROWS, ROWS])
     with store.journal("rows") as journal:
         records = journal.records_of([decision.id])
@@ -495,6 +495,31 @@ def test_a_lost_answer_costs_nothing(serving: Serving, client: Client, store: St
 def different(records: list[Record]) -> list[Any]:
     """Their events, each once."""
     return list({encode(one.event): one.event for one in records}.values())
+
+
+def test_the_verbs_awaited(serving: Serving) -> None:
+    """Many at once over one client; what was decided and reported is there."""
+
+    async def shop() -> None:
+        async with AsyncClient(serving.url, bandit="rows") as client:
+            made = await asyncio.gather(*(client.decide(ROWS, ["a", "b", "c"]) for _ in range(20)))
+            assert len({one.id for one in made}) == 20
+            ids = [f"awaited {n}" for n in range(3)]
+            many = await client.decide_many([ROWS] * 3, ids=ids)
+            assert [one.id for one in many] == ids
+            assert await client.decide_many([ROWS] * 3, ids=ids) == many
+            rewards = [(one.id, 1.0) for one in (*made, *many)]
+            receipts = await client.observe_many(rewards)
+            assert [(one.id, one.status) for one in receipts] == [
+                (id, "accepted") for id, _ in rewards
+            ]
+            assert (await client.void(made[0].id)).status == "accepted"
+            assert (await client.entry(many[2].id)).state == "rewarded"
+            assert (await client.state()).bandit == "rows"
+            with pytest.raises(InvalidInput, match="outside"):
+                await client.observe(made[0].id, 7.0)
+
+    asyncio.run(shop())
 
 
 # --- outages -------------------------------------------------------------------------------------

@@ -18,7 +18,6 @@ from belated.service.access.tokens import TokenSecrets
 from belated.service.http.app import AROUND
 from belated.service.http.routes import BANDIT_ROUTES
 from belated.service.wire.problem import Problem
-from belated.service.wire.schemas import NamedReward
 from tests.integration.keyrings import Made, known
 from tests.integration.serving import Serving, served
 
@@ -152,14 +151,14 @@ def test_each_reward_of_many_has_its_token(guarded: Serving, key: Made) -> None:
     """All or none: one bad token, and nothing is taken."""
     with Client(guarded.url, bandit="enforce tokens", key=key.key) as server:
         made = server.decide_many([ROWS] * 3)
-        rewards = [NamedReward(1.0, token=one.token, id=one.id) for one in made]
-        with Client(guarded.url, bandit="enforce tokens") as browser:
-            with pytest.raises(ServiceError, match="403"):
-                browser.observe_many([*rewards[:2], NamedReward(1.0, token=FORGED, id=made[2].id)])
-            with pytest.raises(ServiceError, match="401"):
-                browser.observe_many([*rewards[:2], NamedReward(1.0, id=made[2].id)])
-            assert {server.entry(one.id).state for one in made} == {"pending"}
-            assert len(browser.observe_many(rewards)) == 3
+        rewards = [{"id": one.id, "value": 1.0, "token": one.token} for one in made]
+        path = f"{guarded.url}/v1/enforce tokens/rewards/batch"
+        for token, status in ((FORGED, 403), (None, 401)):
+            bad = {**rewards[2], "token": token}
+            answer = httpx.post(path, json={"rewards": [*rewards[:2], bad]})
+            assert answer.status_code == status
+        assert {server.entry(one.id).state for one in made} == {"pending"}
+        assert httpx.post(path, json={"rewards": rewards}).json() == {"accepted": 3}
         assert {server.entry(one.id).state for one in made} == {"rewarded"}
         # With a key none is needed, but one that is there must be good.
         assert server.observe(made[0].id, 1.0).status == "accepted"

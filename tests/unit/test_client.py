@@ -1,4 +1,4 @@
-"""The client's rules for trying again.
+"""The clients' rules for trying again: those of the one that blocks and of the one for asyncio.
 
 The server is a mock (`httpx.MockTransport`), and so is the sleep: when a request is lost, refused
 or late, and for how long the client waits then, cannot be timed with a real one. What the service
@@ -7,6 +7,8 @@ itself does is in tests/integration/test_service_http.py.
 
 from __future__ import annotations
 
+import asyncio
+import inspect
 import subprocess
 import sys
 from collections.abc import Callable
@@ -22,17 +24,39 @@ import pytest
 from belated.exceptions import InvalidInput, ServiceError, ServiceUnavailable
 from belated.ids import key_of
 from belated.ledger.receipts import Receipt
-from belated.service import Client
-from belated.service.client.transport import Transport
+from belated.service import AsyncClient, Client
+from belated.service.client.transport import AsyncNetwork, BlockingNetwork, Transport
+from belated.service.client.verbs import Verbs
 from belated.service.wire.problem import Problem
-from belated.service.wire.schemas import Decided, DecisionRequest, DecisionRequests, NamedReward
+from belated.service.wire.schemas import MAX_BODY_BYTES, Decided, DecisionRequest, DecisionRequests
 
 Answer = httpx.Response | Exception
 ROWS = np.array([[1.0, 0.0], [0.0, 1.0]])
 
 
+@pytest.fixture(autouse=True, params=[Client, AsyncClient])
+def kind(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> type:
+    """Every test is run with each client."""
+    monkeypatch.setattr(Mock, "kind", request.param)
+    found: type = request.param
+    return found
+
+
+class Awaited:
+    """An :class:`AsyncClient` whose verbs are awaited here."""
+
+    def __init__(self, client: AsyncClient) -> None:
+        self._client = client
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        verb = getattr(self._client, name)
+        return lambda *arguments, **named: asyncio.run(verb(*arguments, **named))
+
+
 class Mock:
     """A service that answers as told, and notes what it is asked and how long it is waited for."""
+
+    kind: type = Client
 
     def __init__(self, *answers: Answer) -> None:
         self.answers = list(answers)
@@ -45,22 +69,24 @@ class Mock:
         answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
         if isinstance(answer, Exception):
             raise answer
-        return answer
+        # Another one each time: a client keeps what it has read in it.
+        return httpx.Response(answer.status_code, content=answer.content, headers=answer.headers)
 
-    def calls(self, retries: int = 3) -> Transport:
-        """Calls that end here."""
-        return Transport(
-            "http://mock",
-            timeout=1.0,
-            retries=retries,
-            transport=httpx.MockTransport(self.handle),
-            sleep=self.waits.append,
-        )
+    async def sleep(self, seconds: float) -> None:
+        """Note it."""
+        self.waits.append(seconds)
 
     def client(self, retries: int = 3) -> Client:
         """A client whose calls end here."""
-        client = Client("http://mock", bandit="offers")
-        client._calls = self.calls(retries)
+        here, url = httpx.MockTransport(self.handle), "http://mock"
+        if self.kind is AsyncClient:
+            awaited = AsyncNetwork(httpx.AsyncClient(base_url=url, transport=here), self.sleep)
+            waits = AsyncClient(url, bandit="offers")
+            waits._transport = Transport(url, awaited, retries=retries)
+            return Awaited(waits)  # type: ignore[return-value]  # it looks like one
+        blocking = BlockingNetwork(httpx.Client(base_url=url, transport=here), self.waits.append)
+        client = Client(url, bandit="offers")
+        client._verbs = Verbs("offers", Transport(url, blocking, retries=retries))
         return client
 
     def bodies(self, kind: Any) -> list[Any]:
@@ -216,6 +242,44 @@ def test_many_rewards_go_in_requests_of_a_thousand() -> None:
     assert len(told) == 500
     assert all(one["at"] > 0 for one in told)
     assert mock.client().observe_many([]) == []
+    mock.client().observe_many([{"id": "a", "value": 0.5, "part": "basket", "revision": 2}])
+    (told,) = msgspec.json.decode(mock.asked[3].content)["rewards"]
+    assert (told["id"], told["value"], told["part"], told["revision"]) == ("a", 0.5, "basket", 2)
+
+
+def test_many_requests_go_in_bodies_that_the_service_takes() -> None:
+    """At most a thousand in one, and no more bytes than it reads; in order, with their ids."""
+
+    def sizes(rows: np.ndarray[Any, Any], count: int) -> list[int]:
+        mock = Mock(answer(201, {"decisions": [DECIDED]}))
+        ids = [f"order {n}" for n in range(count)]
+        mock.client().decide_many([rows] * count, ids=ids)
+        sent = mock.bodies(DecisionRequests)
+        assert [one.id for body in sent for one in body.requests] == ids
+        assert max(len(one.content) for one in mock.asked) <= MAX_BODY_BYTES
+        return [len(body.requests) for body in sent]
+
+    assert sizes(ROWS, 2_500) == [1_000, 1_000, 500]
+    wide = sizes(np.ones((100, 100)), 40)  # 53 kB each
+    assert len(wide) == 3
+    assert sum(wide) == 40
+
+
+def test_requests_share_actions_or_have_their_own() -> None:
+    """Contexts with the same actions for all, or pairs."""
+    mock = Mock(answer(201, {"decisions": [DECIDED]}))
+    client = mock.client()
+    client.decide_many([{"age": 1}, {"age": 2}], ["red", "blue"])
+    client.decide_many([({"age": 1}, ["red"]), ({"age": 2}, ["blue"])], activated=False)
+    sent = [
+        [(one.context, one.actions) for one in body.requests]
+        for body in mock.bodies(DecisionRequests)
+    ]
+    assert sent == [
+        [({"age": 1}, ["red", "blue"]), ({"age": 2}, ["red", "blue"])],
+        [({"age": 1}, ["red"]), ({"age": 2}, ["blue"])],
+    ]
+    assert not any(one.activated for one in mock.bodies(DecisionRequests)[1].requests)
 
 
 def test_what_is_sent() -> None:
@@ -250,7 +314,10 @@ def test_what_is_sent() -> None:
         lambda client: client.observe("a", float("nan")),
         lambda client: client.observe("a", 1.0, revision=-1),
         lambda client: client.observe("a", 1.0, at=0.5),
-        lambda client: client.observe_many([NamedReward(float("inf"), id="")]),
+        lambda client: client.observe_many([("a", float("inf"))]),
+        lambda client: client.observe_many([{"id": "", "value": 1.0}]),
+        lambda client: client.observe_many([{"id": "a", "value": 1.0, "revision": -1}]),
+        lambda client: client.decide_many([ROWS, ROWS], ids=["a", ""]),
         lambda client: client.entry("x" * 129),
         lambda client: Client("http://mock", bandit=""),
         lambda client: Client("http://mock", bandit="a", retries=-1),
@@ -269,6 +336,52 @@ def test_an_address_that_is_none() -> None:
     """Said at the first call, and not tried again."""
     with Client("decisions:8080", bandit="a") as client, pytest.raises(InvalidInput, match="addr"):
         client.state()
+
+    async def awaited() -> None:
+        async with AsyncClient("decisions:8080", bandit="a") as client:
+            with pytest.raises(InvalidInput, match="addr"):
+                await client.state()
+
+    asyncio.run(awaited())
+
+
+def test_both_clients_have_the_same_verbs() -> None:
+    """With the same arguments and the same documentation; one of them to be awaited."""
+
+    def verbs(kind: type) -> dict[str, Any]:
+        return {name: one for name, one in inspect.getmembers(kind) if not name.startswith("_")}
+
+    assert verbs(Client).keys() == verbs(AsyncClient).keys() >= {"decide", "observe", "close"}
+    for name, verb in verbs(Client).items():
+        awaited = verbs(AsyncClient)[name]
+        assert inspect.signature(verb) == inspect.signature(awaited)
+        assert inspect.getdoc(verb) == inspect.getdoc(awaited)
+        assert inspect.iscoroutinefunction(awaited)
+        assert not inspect.iscoroutinefunction(verb)
+    assert inspect.signature(Client) == inspect.signature(AsyncClient)
+
+
+def test_many_awaited_calls_run_at_once() -> None:
+    """While one is waited for, others are sent."""
+    under_way, together = 0, 0
+
+    async def handle(request: httpx.Request) -> httpx.Response:
+        nonlocal under_way, together
+        under_way += 1
+        together = max(together, under_way)
+        await asyncio.sleep(0)
+        under_way -= 1
+        return answer(201, DECIDED)
+
+    async def decide() -> None:
+        async with AsyncClient("http://mock", bandit="offers") as client:
+            await client._transport.close()
+            http = httpx.AsyncClient(base_url="http://mock", transport=httpx.MockTransport(handle))
+            client._transport = Transport("http://mock", AsyncNetwork(http), retries=0)
+            await asyncio.gather(*(client.decide(ROWS) for _ in range(8)))
+
+    asyncio.run(decide())
+    assert together == 8
 
 
 def test_something_else_that_answers() -> None:

@@ -2,7 +2,8 @@
 
 *Deciders* (:func:`create_app`) hold the newest model, choose, and answer once every decision and
 reward is durable. One *learner* (:class:`LearningService`) at a time folds the journal and
-publishes models. One process can be both. :class:`Client` has the verbs of a bandit, over HTTP.
+publishes models. One process can be both. :class:`Client` and :class:`AsyncClient` have the verbs
+of a bandit, over HTTP.
 
 * ``wire``: what client and server send each other.
 * ``serving``: one bandit at one decider process.
@@ -10,18 +11,18 @@ publishes models. One process can be both. :class:`Client` has the verbs of a ba
 * ``access``: API keys and reward tokens.
 * ``http``: routes, problems and status codes; the only room that knows them.
 * ``operating``: configuration, logs, metrics, doctor.
-* ``client``: the client.
+* ``client``: the clients.
 * ``runtime``: time and threads, real ones; the fault simulator has others.
 """
 
 import logging
 
-from belated.service.client.client import Client
+from belated.service.client.client import AsyncClient, Client
 from belated.service.http.app import create_app
 from belated.service.learning.learning_service import LearningService
 from belated.service.serving.definition import Definition
 
-__all__ = ["Client", "Definition", "LearningService", "create_app"]
+__all__ = ["AsyncClient", "Client", "Definition", "LearningService", "create_app"]
 
 # Whoever starts a process says where its log goes (`operating.logs`); nobody else hears of it.
 logging.getLogger("belated.service").addHandler(logging.NullHandler())

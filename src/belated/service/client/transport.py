@@ -1,12 +1,19 @@
-"""Calls over HTTP that are tried again: everything the service takes may be sent twice."""
+"""Calls over HTTP that are tried again: everything the service takes may be sent twice.
+
+There is one implementation, a coroutine. What sends and waits is a *network*: one that gives way to
+an event loop, or one that blocks. A coroutine over the second never gives way, so it needs no event
+loop: its first step is its last.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import random
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
+from typing import Any, Protocol, Self
 
 import msgspec
 
@@ -27,6 +34,89 @@ _read_problem = msgspec.json.Decoder(Problem).decode
 _JSON = {"content-type": "application/json"}
 
 
+class Network(Protocol):
+    """Sends requests and waits."""
+
+    async def send(
+        self, method: str, path: str, content: bytes | None, query: dict[str, str] | None
+    ) -> httpx.Response:
+        """Send one request."""
+
+    async def sleep(self, seconds: float) -> None:
+        """Wait."""
+
+    async def close(self) -> None:
+        """Close all connections."""
+
+
+class BlockingNetwork:
+    """One that blocks.
+
+    Args:
+        http: what sends.
+        sleep: waits for so many seconds.
+    """
+
+    def __init__(self, http: httpx.Client, sleep: Callable[[float], None] = time.sleep) -> None:
+        self._http = http
+        self._sleep = sleep
+
+    @classmethod
+    def to(cls, url: str, *, timeout: float, headers: dict[str, str] | None) -> Self:
+        """One that leads to a service."""
+        return cls(httpx.Client(base_url=url, timeout=timeout, headers=headers))
+
+    async def send(
+        self, method: str, path: str, content: bytes | None, query: dict[str, str] | None
+    ) -> httpx.Response:
+        """Send one request."""
+        return self._http.request(method, path, content=content, params=query, headers=_JSON)
+
+    async def sleep(self, seconds: float) -> None:
+        """Wait."""
+        self._sleep(seconds)
+
+    async def close(self) -> None:
+        """Close all connections."""
+        self._http.close()
+
+
+class AsyncNetwork:
+    """One that gives way to the event loop.
+
+    Args:
+        http: what sends.
+        sleep: waits for so many seconds.
+    """
+
+    def __init__(
+        self,
+        http: httpx.AsyncClient,
+        sleep: Callable[[float], Coroutine[Any, Any, None]] = asyncio.sleep,
+    ) -> None:
+        self._http = http
+        self._sleep = sleep
+
+    @classmethod
+    def to(cls, url: str, *, timeout: float, headers: dict[str, str] | None) -> Self:
+        """One that leads to a service."""
+        return cls(httpx.AsyncClient(base_url=url, timeout=timeout, headers=headers))
+
+    async def send(
+        self, method: str, path: str, content: bytes | None, query: dict[str, str] | None
+    ) -> httpx.Response:
+        """Send one request."""
+        return await self._http.request(method, path, content=content, params=query, headers=_JSON)
+
+    async def sleep(self, seconds: float) -> None:
+        """Wait."""
+        await self._sleep(seconds)
+
+    async def close(self) -> None:
+        """Close all connections."""
+        await self._http.aclose()
+
+
 class Transport:
     """Sends requests; those that fail for want of a server are sent again.
 
@@ -35,38 +125,27 @@ class Transport:
     (``Retry-After``). One that asks for more than ``MOST_WAIT`` seconds is not waited for.
 
     Args:
-        url: where the service is.
-        timeout: seconds to wait for a connection, and then for each part of the answer.
+        url: where the service is, for messages.
+        network: sends and waits.
         retries: how many further tries there are.
-        headers: to be sent with every request.
-        transport: to be used instead of the network.
-        sleep: waits for so many seconds.
     """
 
-    def __init__(
-        self,
-        url: str,
-        *,
-        timeout: float,
-        retries: int,
-        headers: dict[str, str] | None = None,
-        transport: httpx.BaseTransport | None = None,
-        sleep: Callable[[float], None] = time.sleep,
-    ) -> None:
+    def __init__(self, url: str, network: Network, *, retries: int) -> None:
+        if type(retries) is not int or retries < 0:
+            message = f"retries is {retries!r}: a whole number of at least 0 was expected"
+            raise InvalidInput(message, retries)
+        self._url = url
+        self._network = network
         self._retries = retries
-        self._sleep = sleep
-        self._http = httpx.Client(
-            base_url=url, timeout=timeout, headers=headers, transport=transport
-        )
 
-    def call(
+    async def call(
         self,
         method: str,
         path: str,
         body: bytes | None = None,
         *,
         again: bytes | None = None,
-        query: dict[str, int] | None = None,
+        query: dict[str, str] | None = None,
     ) -> bytes:
         """Send a request until it is answered; returns the body of the answer.
 
@@ -87,15 +166,13 @@ class Transport:
             wait = random.uniform(0.0, min(MOST_WAIT, FIRST_WAIT * 2**attempt))
             failed: ServiceUnavailable
             try:
-                response = self._http.request(
-                    method, path, content=content, params=query, headers=_JSON
-                )
+                response = await self._network.send(method, path, content, query)
             except (httpx.UnsupportedProtocol, httpx.InvalidURL) as error:
-                message = f"{self._http.base_url} is no address of a service: {error}"
-                raise InvalidInput(message, str(self._http.base_url)) from None
+                message = f"{self._url} is no address of a service: {error}"
+                raise InvalidInput(message, self._url) from None
             except httpx.TransportError as error:
                 what = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
-                failed = ServiceUnavailable(f"{self._http.base_url} cannot be reached: {what}")
+                failed = ServiceUnavailable(f"{self._url} cannot be reached: {what}")
                 failed.__cause__ = error
             else:
                 if response.is_success:
@@ -103,16 +180,16 @@ class Transport:
                 if response.status_code not in AGAIN:
                     raise _error_of(response)
                 problem = _problem_of(response)
-                failed = ServiceUnavailable(f"{self._http.base_url}: {_told(problem)}", problem)
+                failed = ServiceUnavailable(f"{self._url}: {_told(problem)}", problem)
                 wait = max(wait, _seconds(response.headers.get("retry-after")))
             if attempt == self._retries or wait > MOST_WAIT:
                 raise failed
-            self._sleep(wait)
+            await self._network.sleep(wait)
         raise AssertionError("the last try returns or raises")
 
-    def close(self) -> None:
+    async def close(self) -> None:
         """Close all connections."""
-        self._http.close()
+        await self._network.close()
 
 
 def _error_of(response: httpx.Response) -> Exception:
