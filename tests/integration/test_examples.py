@@ -6,16 +6,20 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from datetime import timedelta
 from pathlib import Path
 
 import httpx
 import pytest
 
-from belated.service import Client
+from belated import Bernoulli, DefaultAfter, DelayedUCB, PerArm
+from belated.journals import open_journal
+from belated.service import Client, Definition, create_app
 from tests.integration.chromium import Chromium
 from tests.integration.processes import Process, later
-from tests.integration.serving import free_port
+from tests.integration.serving import Serving, free_port
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
@@ -78,7 +82,7 @@ def shop(tmp_path: Path) -> Iterator[Shop]:
         found = Shop(service, port, keys[1])
         program = str(EXAMPLES / "browser" / "shop.py")
         with running(program, found.service, str(port), SHOP_KEY=keys[0]), found.reader:
-            later(lambda: _answers(found.origin))
+            later(lambda: _answers(f"{found.origin}/thanks"))
             yield found
     finally:
         service.kill()
@@ -86,9 +90,70 @@ def shop(tmp_path: Path) -> Iterator[Shop]:
 
 def _answers(url: str) -> bool:
     try:
-        return httpx.get(f"{url}/thanks").is_success
+        return httpx.get(url).is_success
     except httpx.TransportError:
         return False
+
+
+@contextmanager
+def web_shop(module: str, **environment: str) -> Iterator[httpx.Client]:
+    """One of the web applications, behind uvicorn."""
+    pytest.importorskip("fastapi")
+    port = free_port()
+    command = ["-m", "uvicorn", f"{module}:app", "--app-dir", str(EXAMPLES), "--port", str(port)]
+    url = f"http://127.0.0.1:{port}"
+    with running(*command, **environment), httpx.Client(base_url=url) as http:
+        later(lambda: _answers(f"{url}/openapi.json"))
+        yield http
+
+
+def shown(http: httpx.Client) -> tuple[str | None, str]:
+    """The id and the banner of a page."""
+    answer = http.get("/banner", params={"returning": True})
+    assert answer.status_code == 200, answer.text
+    found = answer.json()
+    assert found["banner"] in ("books", "music", "toys")
+    return found["id"], found["banner"]
+
+
+def test_a_shop_that_decides_itself(tmp_path: Path) -> None:
+    """What it decided and was told is in its journal."""
+    journal = f"sqlite:///{tmp_path}/shop.db"
+    with web_shop("fastapi_sync", JOURNAL=journal) as http:
+        with ThreadPoolExecutor(8) as visitors:
+            pages = list(visitors.map(lambda _: shown(http), range(40)))
+        assert len({id for id, _ in pages}) == 40
+        id = pages[0][0]
+        told = [http.post(f"/clicks/{id}").json() for _ in range(2)]
+        assert told == [{"id": id, "status": "rewarded"}, {"id": id, "status": "duplicate"}]
+    with open_journal(journal) as kept:
+        events = [type(record.event).__name__ for record in kept.read(0, 0, 100)]
+    assert (events.count("Decision"), events.count("Reward")) == (40, 1)
+
+
+def test_a_shop_that_asks_a_service(tmp_path: Path) -> None:
+    """It decides and reports there; if the service is gone, pages have a banner all the same."""
+    features = PerArm(["books", "music", "toys"], context=["returning"])
+    banners = Definition(
+        "banners", DelayedUCB(6, Bernoulli()), DefaultAfter(timedelta(hours=1)), features
+    )
+    service = Serving()
+    service.start(create_app([banners], f"sqlite:///{tmp_path}/belated.db"))
+    try:
+        with web_shop("fastapi_async", DECISIONS_URL=service.url) as http:
+            with ThreadPoolExecutor(8) as visitors:
+                pages = list(visitors.map(lambda _: shown(http), range(40)))
+            assert len({id for id, _ in pages}) == 40
+            id = pages[0][0]
+            for _ in range(2):
+                assert http.post(f"/clicks/{id}").json() == {"id": id, "status": "accepted"}
+            with Client(service.url, bandit="banners") as client:
+                assert client.entry(str(id)).value == 1.0
+            service.stop()
+            assert shown(http) == (None, "books")
+            assert http.post(f"/clicks/{id}").status_code == 503
+    finally:
+        service.stop()
 
 
 def test_a_click_is_reported_from_another_origin(shop: Shop, tmp_path: Path) -> None:

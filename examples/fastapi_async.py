@@ -1,0 +1,54 @@
+"""A web shop on FastAPI that asks a decision service, without blocking the event loop.
+
+    pip install 'belated[client]' fastapi uvicorn
+    DECISIONS_URL=http://localhost:8080 uvicorn fastapi_async:app
+
+    curl 'localhost:8000/banner?returning=true'
+    curl -X POST localhost:8000/clicks/ID
+
+The service has a bandit named ``banners`` that reads ``returning`` from the context; if it asks for
+an API key, set ``SHOP_KEY``.
+"""
+
+import os
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from fastapi import FastAPI, HTTPException
+
+from belated.exceptions import ServiceUnavailable
+from belated.service import AsyncClient
+
+BANNERS = ["books", "music", "toys"]
+
+
+@asynccontextmanager
+async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+    """One client for all requests: it keeps its connections."""
+    url, key = os.environ["DECISIONS_URL"], os.environ.get("SHOP_KEY")
+    async with AsyncClient(url, bandit="banners", key=key, timeout=0.5, retries=1) as client:
+        app.state.client = client
+        yield
+
+
+app = FastAPI(lifespan=lifespan)
+
+
+@app.get("/banner")
+async def banner(returning: bool = False) -> dict[str, str | float | None]:
+    """Choose a banner; the page keeps the id and sends it back with a click."""
+    try:
+        decision = await app.state.client.decide({"returning": float(returning)}, BANNERS)
+    except ServiceUnavailable:  # a page must not wait: nothing is learned from this one
+        return {"id": None, "banner": BANNERS[0], "propensity": None}
+    return {"id": decision.id, "banner": decision.action, "propensity": decision.propensity}
+
+
+@app.post("/clicks/{id}")
+async def click(id: str) -> dict[str, str]:
+    """Report a click, now or next week; a second one changes nothing."""
+    try:
+        receipt = await app.state.client.observe(id, 1.0)
+    except ServiceUnavailable as error:
+        raise HTTPException(503, "try again later", {"Retry-After": "1"}) from error
+    return {"id": receipt.id, "status": receipt.status}

@@ -1,0 +1,53 @@
+"""A web shop on FastAPI that decides in its own process.
+
+    pip install belated fastapi uvicorn
+    uvicorn fastapi_sync:app
+
+    curl 'localhost:8000/banner?returning=true'
+    curl -X POST localhost:8000/clicks/ID
+
+FastAPI runs endpoints written with ``def`` in threads, and threads may share a bandit: each call is
+durable when it returns. Several worker processes may open one file, too.
+"""
+
+import os
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import timedelta
+
+from fastapi import FastAPI
+
+from belated import Bandit, Bernoulli, DefaultAfter, DelayedUCB, PerArm
+
+BANNERS = ["books", "music", "toys"]
+FEATURES = PerArm(BANNERS, context=["returning"])
+
+
+@asynccontextmanager
+async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+    """Open the bandit when the shop starts, and close it when it stops."""
+    with Bandit(
+        policy=DelayedUCB(dim=FEATURES.dim, family=Bernoulli()),
+        features=FEATURES,
+        rewards=DefaultAfter(timedelta(hours=1)),  # no click within an hour: 0
+        journal=os.environ.get("JOURNAL", "sqlite:///shop.db"),
+    ) as bandit:
+        app.state.bandit = bandit
+        yield
+
+
+app = FastAPI(lifespan=lifespan)
+
+
+@app.get("/banner")
+def banner(returning: bool = False) -> dict[str, str | float]:
+    """Choose a banner; the page keeps the id and sends it back with a click."""
+    decision = app.state.bandit.decide({"returning": float(returning)}, BANNERS)
+    return {"id": decision.id, "banner": decision.action, "propensity": decision.propensity}
+
+
+@app.post("/clicks/{id}")
+def click(id: str) -> dict[str, str]:
+    """Report a click, now or next week; a second one changes nothing."""
+    receipt = app.state.bandit.observe(id, 1.0)
+    return {"id": receipt.id, "status": receipt.status}
