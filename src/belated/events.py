@@ -20,6 +20,7 @@ import numpy as np
 
 from belated.exceptions import CorruptEvent, UnknownEvent
 from belated.inputs import Row
+from belated.results import Result
 from belated.times import as_datetime
 
 #: The first byte of every event. A new field means a new number; a new kind has one of its own.
@@ -53,7 +54,7 @@ class _Timed(_Event, frozen=True):
         return as_datetime(self.at_us)  # type: ignore[attr-defined]
 
 
-class Decision(_Timed, tag=1, frozen=True):
+class Decision(_Timed, Result, tag=1, frozen=True):
     """An action was chosen; everything its reward will need is here.
 
     Attributes:
@@ -92,6 +93,27 @@ class Decision(_Timed, tag=1, frozen=True):
     group: str = ""
     overall: float | None = None
     means: tuple[float, ...] = ()
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the decision as plain data, its time as ISO 8601."""
+        return {
+            "id": self.id,
+            "at": self.at.isoformat(),
+            "action": self.action,
+            "index": self.index,
+            "propensity": self.propensity,
+            "mean": self.mean,
+            "model": self.model,
+            "x": self.x.tolist(),
+            "activated": self.activated,
+            "source": self.source,
+        }
+
+    def __repr__(self) -> str:
+        return (
+            f"Decision(id={self.id!r}, action={self.action!r}, mean={self.mean:.4g},"
+            f" propensity={self.propensity:.4g}, at={self.at.isoformat()!r})"
+        )
 
 
 class Activation(_Timed, tag=2, frozen=True):

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from belated.bandit.deciding import Deciding
+from belated.bandit.summary import as_html, in_a_line
 from belated.decider import MODES, UNIFORM, Decider, Mode
 from belated.decider.batches import OneReward, split_rewards
 from belated.events import Activation, ModeChanged, Reward, Void
@@ -146,6 +147,12 @@ class Bandit(Deciding):
         )
         self._follower = Follower(fold, self.journal, self._clock, self._decider)
         self._obey()
+
+    def __repr__(self) -> str:
+        return f"<{in_a_line(self)}>"
+
+    def _repr_html_(self) -> str:
+        return as_html(self)
 
     # --- rewards -------------------------------------------------------------------------------
 

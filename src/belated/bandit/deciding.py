@@ -12,6 +12,7 @@ from belated.bandit.lifecycle import Lifecycle
 from belated.decider import MODES, Decider, Made, ParsedRequest
 from belated.decider.batches import split_requests
 from belated.decider.requests import check_same, parse_request, rows_of
+from belated.decider.scores import Scores
 from belated.events import Decision
 from belated.exceptions import FallbackWarning
 from belated.features import Actions, Features
@@ -122,6 +123,27 @@ class Deciding(Lifecycle):
                     rows, offered, _ = asked[place]
                     answers[place] = event if other is None else self._again(other, rows, offered)
             return [answers[place] for place in range(len(asked))]
+
+    def score(self, rows: Any = None, actions: Actions | None = None) -> Scores:
+        """Return what the bandit would choose now, and why, without deciding.
+
+        Args:
+            rows: as in :meth:`decide`.
+            actions: as in :meth:`decide`.
+
+        >>> from belated import Bandit, Bernoulli, DefaultAfter, DelayedUCB
+        >>> bandit = Bandit(policy=DelayedUCB(2, Bernoulli()), rewards=DefaultAfter("7d"), seed=7)
+        >>> red = bandit.score([[1.0, 0.0], [0.0, 1.0]], ["red", "blue"]).actions[0]
+        >>> red.action, red.mean, round(red.high, 2)
+        ('red', 0.5, 0.88)
+        >>> bandit.pending.count
+        0
+        """
+        with self._lock:
+            self._read_new()
+            self._obey()
+            request, table = self._parse(rows, actions, None, True)
+            return self._decider.score(request, table, rng=np.random.default_rng())
 
     def _parse(
         self, rows: Any, actions: Actions | None, id: str | None, activated: bool

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Sequence
+from copy import copy
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -12,6 +13,7 @@ import numpy as np
 from belated.decider.baselines import UNIFORM, choose_baseline
 from belated.decider.modes import Mode
 from belated.decider.requests import ParsedRequest
+from belated.decider.scores import Scores, scores_of
 from belated.decider.unapplied import NOT_DURABLE, SPOOLED, Unapplied, UnappliedDecisions
 from belated.events import Decision, Source
 from belated.exceptions import BanditOff, PolicyFailure
@@ -160,6 +162,27 @@ class Decider:
                 counts = counts and requests[0].activated and self._count(choices[0], table)
         made = self._decide(requests, table, choices, source, now, counts and hold, hold)
         return Made(made, self._keep(requests, table, choices, made))
+
+    def score(self, request: ParsedRequest, table: Row, *, rng: np.random.Generator) -> Scores:
+        """Return what would be chosen now, and why; nothing is decided, and no state changes.
+
+        Args:
+            request: of one decision.
+            table: its checked rows.
+            rng: of its own: a draw that is used here is not used for a decision.
+
+        Raises:
+            BanditOff: the bandit is switched off.
+        """
+        if self.mode == "off":
+            raise BanditOff()
+        model = copy(self.model)
+        model.derived = dict(model.derived)
+        if self.mode == "baseline":
+            [choice] = self._choose_baseline([request], table, rng)
+        else:
+            choice = self.policy.choose(model, table.astype(np.float64), rng)
+        return scores_of(model, table.astype(np.float64), request.actions, choice)
 
     def hold(self, decision: Decision) -> None:
         """Count a decision that waits in a spool as pending until a model has read it."""

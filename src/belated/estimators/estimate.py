@@ -6,21 +6,26 @@ import math
 import warnings
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Protocol
+from typing import Any, Protocol
+
+import numpy as np
 
 from belated.exceptions import ScaleWarning
 from belated.families import Family
 from belated.inputs import Matrix, Vector
 from belated.models import Model, root_of
 from belated.priors import Prior
+from belated.results import Result, frame_of, html_table
 from belated.statistics import Information, Seen
 
+#: Two-sided 95 % of a normal law, in standard deviations.
+Z = 1.959964
 #: The lengths of rows, and the prior standard deviations of xᵀθ, that make sense.
 SENSIBLE = (1e-3, 1e3)
 
 
 @dataclass(frozen=True, eq=False)
-class Estimate:
+class Estimate(Result):
     """The posterior of θ given what has arrived, as a normal distribution.
 
     Attributes:
@@ -32,6 +37,7 @@ class Estimate:
         iterations: passes over the observations.
         prior: the prior used, with its estimated precision if it was adaptive.
         dispersion: φ, estimated where the family asks for it.
+        names: what the coefficients belong to, if features say it.
     """
 
     theta: Vector
@@ -42,12 +48,43 @@ class Estimate:
     iterations: int
     prior: Prior
     dispersion: float
+    names: tuple[str, ...] | None = None
 
     @cached_property
     def covariance(self) -> Matrix:
         """The inverse of the precision."""
         root = root_of(self.precision)
         return root @ root.T
+
+    def coefficients(self) -> list[dict[str, Any]]:
+        """Return each coefficient with its name, standard deviation and 95 % interval."""
+        names = self.names or tuple(f"x[{n}]" for n in range(len(self.mean)))
+        deviations = np.sqrt(np.diag(self.covariance))
+        return [
+            {"name": name, "mean": mean, "sd": sd, "low": mean - Z * sd, "high": mean + Z * sd}
+            for name, mean, sd in zip(names, self.mean.tolist(), deviations.tolist(), strict=True)
+        ]
+
+    def frame(self) -> Any:
+        """Return the coefficients as a DataFrame of pandas, by name."""
+        return frame_of(self.coefficients(), "name")
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the coefficients and how they came about as plain data."""
+        return {
+            "n": self.n,
+            "converged": self.converged,
+            "dispersion": self.dispersion,
+            "coefficients": self.coefficients(),
+        }
+
+    def __repr__(self) -> str:
+        return f"Estimate(n={self.n}, dim={len(self.theta)}, converged={self.converged})"
+
+    def _repr_html_(self) -> str:
+        rows: list[list[object]] = [list(one.values()) for one in self.coefficients()]
+        title = f"Estimate from {self.n:,} rewards"
+        return html_table(title, ["name", "mean", "sd", "low", "high"], rows)
 
     def model(self, family: Family, *, pending: Information | None = None) -> Model:
         """The model that starts from this estimate, with the information still outstanding."""

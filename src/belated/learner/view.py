@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from dataclasses import replace
 from threading import RLock
 
 import msgspec
@@ -10,6 +11,7 @@ import msgspec
 from belated.estimators import Estimate
 from belated.events import Decision
 from belated.exceptions import JournalUnavailable
+from belated.features import Features
 from belated.ids import check_id, key_of, partition_of
 from belated.journals import Journal
 from belated.learner.fold import Fold
@@ -26,6 +28,7 @@ class FoldView:
     """
 
     journal: Journal
+    features: Features | None
     _fold: Fold
     _follower: Follower
     _lock: RLock
@@ -50,7 +53,24 @@ class FoldView:
         """A converged fit of all that has arrived: a function of the set of rewards alone."""
         with self._lock:
             self._read_new()
-            return self._fold.learner.estimate
+            estimate = self._fold.learner.estimate
+            names = None if self.features is None else self.features.names
+            return estimate if names is None else replace(estimate, names=tuple(names))
+
+    @property
+    def mean_reward(self) -> float | None:
+        """Mean of all rewards and defaults learned so far; None before the first.
+
+        What is pending is not in it, so it is too high while only good outcomes have arrived.
+        """
+        with self._lock:
+            self._read_new()
+            seen = self._fold.learner.observed
+            total = sum(
+                float(y.sum() if counted is None else y[counted].sum())
+                for _, y, counted in seen.chunks(1 << 16)
+            )
+            return total / seen.n if seen.n else None
 
     @property
     def decision_counts(self) -> dict[str, int]:

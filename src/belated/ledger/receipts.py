@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 
+from belated.results import Result
 
-class Receipt(msgspec.Struct, frozen=True, gc=False):
+
+class Receipt(msgspec.Struct, Result, frozen=True, gc=False):
     """An event is durable; this is what was known of it then.
 
     Learned from:
@@ -45,3 +49,7 @@ class Receipt(msgspec.Struct, frozen=True, gc=False):
 
     id: str
     status: str
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the receipt as plain data."""
+        return {"id": self.id, "status": self.status}

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +20,7 @@ from belated.inputs import Vector, as_rounds
 from belated.kernels import Kernels
 from belated.learner import DecisionWindow, Learner
 from belated.policies import Choice, Policy
+from belated.results import Result
 from belated.simulation.environments import Environment
 
 #: Rounds, and rewards, before anything is said about delays.
@@ -26,7 +28,7 @@ ENOUGH = 500
 
 
 @dataclass(frozen=True, eq=False)
-class Trace:
+class Trace(Result):
     """What happened, round by round.
 
     Attributes:
@@ -46,6 +48,22 @@ class Trace:
     rewards: Vector
     propensities: Vector
     learner: Learner
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return each round as plain data; the delay of a reward that never comes is None."""
+        return {
+            "regret": self.regret.tolist(),
+            "pending": self.pending.tolist(),
+            "delay": [None if one == NEVER else one for one in self.delay.tolist()],
+            "actions": self.actions.tolist(),
+            "rewards": self.rewards.tolist(),
+            "propensities": self.propensities.tolist(),
+        }
+
+    def __repr__(self) -> str:
+        rounds, regret = len(self.actions), self.regret[-1] if len(self.regret) else 0.0
+        pending = self.pending.max(initial=0)
+        return f"Trace({rounds:,} rounds, regret {regret:.4g}, at most {pending:,} pending)"
 
 
 def simulate(

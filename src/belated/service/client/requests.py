@@ -13,7 +13,7 @@ import numpy as np
 from belated.exceptions import InvalidInput
 from belated.features import Actions, as_actions
 from belated.ids import check_id, new_id
-from belated.inputs import as_event_time, as_numbers, as_reward, as_rows
+from belated.inputs import as_numbers, as_reward, as_rows
 from belated.journals.steady_clock import system_clock
 from belated.rewards import check_part
 from belated.service.wire.schemas import (
@@ -23,6 +23,7 @@ from belated.service.wire.schemas import (
     NamedReward,
     RewardBody,
 )
+from belated.times import as_microseconds
 
 T = TypeVar("T")
 Reported = TypeVar("Reported", bound=RewardBody)
@@ -86,7 +87,7 @@ def _timed(reward: Reported) -> Reported:
 
 def event_time(at: int | None) -> int:
     """When something happened; now if the caller does not say, so that every try has one time."""
-    return system_clock() if at is None else as_event_time(at)
+    return system_clock() if at is None else as_microseconds(at)
 
 
 class OneRequest(NamedTuple):

@@ -1,0 +1,66 @@
+"""Results that can be passed on: to JSON, to a web framework, to a notebook."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from html import escape
+from typing import Any
+
+from belated.exceptions import MissingExtra
+
+
+class Result:
+    """What a call returns, as plain data.
+
+    ``to_dict()`` holds text, numbers, lists and dicts only: ``json.dumps`` and msgspec take it as
+    it is. ``dict(result)`` is the same. Pydantic takes a result as a field, FastAPI as a response.
+    """
+
+    __slots__ = ()
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the result as plain data."""
+        raise NotImplementedError
+
+    def __iter__(self) -> Iterator[tuple[str, Any]]:
+        """Names and values, as in a model of pydantic."""
+        return iter(self.to_dict().items())
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: Any, handler: Any) -> Any:
+        """An instance passes; it is written as ``to_dict()`` says."""
+        from pydantic_core import core_schema  # whoever calls this has it
+
+        return core_schema.is_instance_schema(
+            cls,
+            serialization=core_schema.plain_serializer_function_ser_schema(
+                cls.to_dict, return_schema=core_schema.dict_schema()
+            ),
+        )
+
+
+def frame_of(lines: list[dict[str, Any]], index: str) -> Any:
+    """Return a DataFrame of pandas, which is needed for nothing else.
+
+    Raises:
+        MissingExtra: pandas is not installed.
+    """
+    try:
+        import pandas as pd
+    except ImportError:
+        raise MissingExtra("a data frame", "experiments") from None
+    return pd.DataFrame(lines).set_index(index)
+
+
+def html_table(title: str, head: list[str], rows: list[list[object]]) -> str:
+    """A small table for a notebook; numbers with four digits.
+
+    >>> html_table("Scores", ["action", "mean"], [["blue", 0.123456]])
+    '<b>Scores</b><table><tr><th>action</th><th>mean</th></tr><tr><td>blue</td>\
+<td>0.1235</td></tr></table>'
+    """
+    lines = [f"<tr>{''.join(f'<th>{escape(name)}</th>' for name in head)}</tr>"]
+    for row in rows:
+        cells = (f"{one:.4g}" if isinstance(one, float) else str(one) for one in row)
+        lines.append(f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in cells)}</tr>")
+    return f"<b>{escape(title)}</b><table>{''.join(lines)}</table>"
