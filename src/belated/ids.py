@@ -71,7 +71,7 @@ def new_id(now_us: int, slot: int | None = None) -> str:
 
 
 def check_id(id: Any, what: str = "the id") -> str:
-    """The id itself, where it can be one: text of 1 to 128 bytes of UTF-8 without NUL.
+    """The id itself, or that of a decision: text of 1 to 128 bytes of UTF-8 without NUL.
 
     >>> check_id("order-17")
     'order-17'
@@ -82,7 +82,10 @@ def check_id(id: Any, what: str = "the id") -> str:
     if type(id) is str and 0 < len(id) <= MAX_ID_BYTES and id.isascii() and "\0" not in id:
         return id
     if not isinstance(id, str):
-        raise InvalidInput(f"{what} is {id!r}: text was expected, as in str({id!r})", id)
+        if isinstance(getattr(id, "id", None), str):  # the decision itself was passed
+            return check_id(id.id, what)
+        example = "decision.id" if id is None else f"decision.id, or {str(id)!r}"
+        raise InvalidInput(f"{what} is {id!r}: text was expected, such as {example}", id)
     if not id:
         raise InvalidInput(f"{what} is empty: text of 1 to {MAX_ID_BYTES} bytes was expected", id)
     try:

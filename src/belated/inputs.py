@@ -47,10 +47,19 @@ def as_rows(rows: Any, dim: int) -> Row:
     (2, 2)
     """
     given = as_numbers(rows, "rows")
-    if given.shape[1:] != (dim,):
-        message = f"rows has shape {given.shape}: a table of rows of {dim} numbers was expected"
-        raise InvalidInput(message, rows)
+    if given.ndim != 2 or given.shape[1] != dim:
+        raise InvalidInput(_wrong_shape(given.shape, dim), rows)
     return _bounded(given, "rows")
+
+
+def _wrong_shape(shape: tuple[int, ...], dim: int) -> str:
+    if 0 in shape:
+        return f"rows is empty: pass at least one row of {dim} numbers, one per action"
+    if len(shape) == 2:
+        return f"rows have {shape[1]} features; expected {dim} (policy.dim)"
+    if shape == (dim,):
+        return f"rows is one row of {dim} numbers: pass a list of rows, one per action"
+    return f"rows has shape {shape}: pass a list of rows of {dim} numbers, one per action"
 
 
 def as_reward(y: Any) -> float:
@@ -64,19 +73,21 @@ def as_reward(y: Any) -> float:
     try:
         value = math.nan if isinstance(y, str | bytes | np.complexfloating) else float(y)
     except (TypeError, ValueError, OverflowError):
-        raise InvalidInput(f"the reward {y!r} is not a number", y) from None
+        raise InvalidInput(f"the reward is {y!r}: a number was expected", y) from None
     if not abs(value) <= MAX_REWARD:
-        raise InvalidInput(f"the reward is {y!r}: a number of at most {MAX_REWARD:g} in size", y)
+        message = f"the reward is {y!r}: a number of at most {MAX_REWARD:g} in size was expected"
+        raise InvalidInput(message, y)
     return value
 
 
 def outside(value: float, least: float, most: float) -> InvalidInput:
     """What is to be said of a reward that is not between the two.
 
-    >>> outside(2.0, 0.0, 1.0)
-    InvalidInput('the reward 2.0 is outside [0, 1]')
+    >>> str(outside(2.0, 0.0, 1.0))[:32]
+    'the reward 2.0 is outside [0, 1]'
     """
-    return InvalidInput(f"the reward {value} is outside [{least:g}, {most:g}]", value)
+    message = f"the reward {value} is outside [{least:g}, {most:g}]"
+    return InvalidInput(f"{message}: scale it, or use a family or bounds that allow it", value)
 
 
 def as_rewards(y: Any, count: int) -> Vector:
@@ -90,6 +101,22 @@ def as_rewards(y: Any, count: int) -> Vector:
         message = f"y[{at}] is {rewards[at]}: at most {MAX_REWARD:g} in size, and finite"
         raise InvalidInput(message, float(rewards[at]))
     return rewards
+
+
+def check_made(value: Any, name: str, *, needs: str, example: str) -> None:
+    """Refuse a class, a name or anything else where an object of some kind is needed.
+
+    Args:
+        value: what was given.
+        name: of the argument.
+        needs: a method that all objects of this kind have.
+        example: what to pass.
+    """
+    if isinstance(value, type):
+        message = f"{name} is the class {value.__name__}: pass an instance, such as {example}"
+        raise InvalidInput(message, value)
+    if not hasattr(value, needs):
+        raise InvalidInput(f"{name} is {value!r}: pass {example}", value)
 
 
 def as_positive(value: Any, name: str) -> float:

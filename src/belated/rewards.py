@@ -114,7 +114,10 @@ class DefaultAfter(_Semantics):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.window is None:
-            raise InvalidInput("DefaultAfter needs a window: when is silence an answer?", None)
+            raise InvalidInput(
+                "DefaultAfter: window is None; pass how long to wait for a reward, such as '7d'",
+                None,
+            )
         object.__setattr__(self, "value", as_reward(self.value))
         if not self.min_reward <= self.value <= self.max_reward:
             raise InvalidInput(f"value is {self.value!r}: outside its own bounds", self.value)
@@ -140,7 +143,9 @@ class ConversionsOnly(_Semantics):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.window is None:
-            raise InvalidInput("ConversionsOnly needs a window", None)
+            raise InvalidInput(
+                "ConversionsOnly: window is None; pass how long to wait, such as '7d'", None
+            )
 
 
 Rewards = Explicit | DefaultAfter | ConversionsOnly
@@ -177,7 +182,8 @@ def check_semantics(rewards: Any) -> None:
             rewards,
         )
     if not isinstance(rewards, Rewards):
-        message = f"rewards is {rewards!r}: Explicit(...) or DefaultAfter(...) was expected"
+        given = f"the class {rewards.__name__}" if isinstance(rewards, type) else repr(rewards)
+        message = f"rewards is {given}: pass DefaultAfter('7d'), or Explicit()"
         raise InvalidInput(message, rewards)
 
 
@@ -202,7 +208,7 @@ def retention_us(retention: object, rewards: Rewards) -> int | None:
 
 
 def reported_reward(
-    id: str,
+    id: Any,
     value: Any,
     at: int,
     part: Any,
@@ -227,7 +233,7 @@ def reported_reward(
     Raises:
         InvalidInput: one of them is not what it should be.
     """
-    check_id(id)
+    id = check_id(id)
     value = as_reward(value)
     if not min_reward <= value <= max_reward:
         raise outside(value, min_reward, max_reward)

@@ -211,7 +211,7 @@ class TestPolicies:
             ("DelayedUCB(family=None)", "it comes from the environment"),
             ("DelayedUCB(estimator=3)", "it cannot be written on a command line"),
             ("DelayedUCB(alpha=-1)", "alpha is -1"),
-            ("DelayedUCB(alpha='x')", "DelayedUCB: '>=' not supported"),
+            ("DelayedUCB(alpha='x')", "alpha is 'x': a finite number of at least 0"),
             (
                 "DelayedUCB(beta=1)",
                 "no argument beta; it takes ridge, pending_weight, metric, floor, alpha",

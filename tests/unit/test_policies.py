@@ -111,8 +111,8 @@ WRONG: list[tuple[Callable[[], Policy], str]] = [
     (lambda: DelayedUCB(2, B, metric="other"), "metric is 'other'"),  # type: ignore[arg-type]
     (lambda: DelayedUCB(2, B, alpha=-0.2), r"alpha is -0\.2"),
     (lambda: DelayedUCB(2, B, alpha=math.nan), "alpha is nan"),
-    (lambda: DelayedUCB(2, B, missing_weight=-0.7), r"missing_weight -0\.7"),
-    (lambda: BlindUCB(2, B, missing_weight=math.nan), "missing_weight nan"),
+    (lambda: DelayedUCB(2, B, missing_weight=-0.7), r"missing_weight is -0\.7"),
+    (lambda: BlindUCB(2, B, missing_weight=math.nan), "missing_weight is nan"),
     (lambda: DelayedThompson(2, B, scale=-0.3), r"scale=-0\.3"),
     (lambda: DelayedThompson(2, B, scale=math.nan), "scale=nan"),
     (lambda: DelayedThompson(2, B, draws=1), "draws=1"),

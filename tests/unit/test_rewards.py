@@ -52,7 +52,7 @@ def test_only_explicit_rewards_may_be_waited_for_for_ever() -> None:
     """Elsewhere silence has to mean something at some time."""
     assert Explicit().window_us is None
     for kind in (DefaultAfter, ConversionsOnly):
-        with pytest.raises(InvalidInput, match="needs a window"):
+        with pytest.raises(InvalidInput, match="window is None; pass how long to wait"):
             kind(None)
 
 

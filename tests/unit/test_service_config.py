@@ -214,15 +214,15 @@ class TestMistakes:
         [
             ("policy = 'DelayedUCB(dim=20)'", "missing a required argument: 'family'; it takes"),
             ("policy = 'DelayedUCB(family=Bernoulli())'", "missing a required argument: 'dim'"),
-            ("policy = 'DelayedUCB(dim=20, family=5)'", "family is 5: Bernoulli() was expected"),
-            ("policy = 'DelayedUCB(2, Poisson(), estimator=1)'", "estimator is 1: Laplace()"),
+            ("policy = 'DelayedUCB(dim=20, family=5)'", "family is 5: pass Bernoulli()"),
+            ("policy = 'DelayedUCB(2, Poisson(), estimator=1)'", "estimator is 1: pass Laplace()"),
             ("policy = 'DelayedUCB(2, Poisson(), prior=1)'", "prior is not an argument here"),
             ("policy = 'DelayedUBC(2, Poisson())'", "there is no DelayedUBC, but DelayedUCB"),
             ("policy = 3", "policy: a text in quotes was expected, not 3"),
             ("policy = \"open('/etc/passwd')\"", "there is no open"),
             ("rewards = \"Explicit(window='7 days')\"", "window is '7 days': 7d, 12h, 30m"),
             ("rewards = 'Explicit(window=7)'", "window is 7: a duration was expected"),
-            ("rewards = 'DefaultAfter()'", "DefaultAfter needs a window"),
+            ("rewards = 'DefaultAfter()'", "DefaultAfter: window is None; pass how long to wait"),
             (
                 "rewards = \"DefaultAfter('1h', value=2)\"",
                 "the default value 2.0 is outside [0,",

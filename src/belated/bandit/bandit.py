@@ -8,15 +8,16 @@ from typing import Any
 
 import numpy as np
 
+from belated.bandit.arguments import check_clock, check_policy, generator_of, opened
 from belated.bandit.deciding import Deciding
 from belated.bandit.summary import as_html, in_a_line
 from belated.decider import MODES, UNIFORM, Decider, Mode
 from belated.decider.batches import OneReward, split_rewards
-from belated.events import Activation, ModeChanged, Reward, Void
+from belated.events import Activation, Decision, ModeChanged, Reward, Void
 from belated.exceptions import InvalidInput, RewardConflict
 from belated.features import Features
 from belated.ids import check_id
-from belated.journals import Journal, MemoryJournal, open_journal
+from belated.journals import Journal, MemoryJournal
 from belated.journals.arrivals import route
 from belated.journals.configuration import configure, settings_of
 from belated.journals.identity import identify
@@ -26,7 +27,7 @@ from belated.learner import Fold, Follower, LiveModel
 from belated.ledger.receipts import Receipt
 from belated.ledger.requests import Keep, check_keep
 from belated.policies import Policy
-from belated.rewards import Rewards, check_default, check_semantics, reported_reward, retention_us
+from belated.rewards import Rewards, reported_reward, retention_us
 from belated.times import Duration, Moment, as_microseconds
 from belated.tuning import USUAL, Tuning
 
@@ -73,8 +74,8 @@ class Bandit(Deciding):
 
     def __init__(
         self,
-        *,
         policy: Policy,
+        *,
         rewards: Rewards | None = None,
         journal: Journal | str | None = None,
         features: Features | None = None,
@@ -86,22 +87,15 @@ class Bandit(Deciding):
         kernels: Kernels | None = None,
         tuning: Tuning = USUAL,
     ) -> None:
-        check_semantics(rewards)
-        assert rewards is not None
-        if features is not None and features.dim != policy.dim:
-            message = f"features of {features.dim} numbers and a policy for rows of {policy.dim}"
-            raise InvalidInput(message, features)
-        check_default(rewards, policy.family.support)
+        policy, rewards = check_policy(policy, rewards, features)
         self.policy = policy
         self.rewards = rewards
         self.features = features
         self.retention = retention
         self._retention = retention_us(retention, rewards)
         self._keep = check_keep(keep_requests)
-        self._clock = clock or system_clock
-        if journal is None:
-            journal = MemoryJournal(clock=clock)
-        self.journal: Journal = open_journal(journal) if isinstance(journal, str) else journal
+        self._clock = system_clock if clock is None else check_clock(clock)
+        self.journal = MemoryJournal(clock=clock) if journal is None else opened(journal)
         self._kernels = kernels
         self._tuning = tuning
         fold = self._new_fold()
@@ -116,11 +110,7 @@ class Bandit(Deciding):
         self._lock = threading.RLock()
         self._read_only = False
         self._use(fold, baseline)
-        if isinstance(seed, np.random.Generator):
-            self._rng = seed
-        else:  # neither a restart nor a second process repeats draws
-            entropy = None if seed is None else [seed, *found]
-            self._rng = np.random.default_rng(entropy)
+        self._rng = generator_of(seed, found)
         self._survive_forks()
 
     def _new_fold(self, until: int | None = None) -> Fold:
@@ -158,7 +148,7 @@ class Bandit(Deciding):
 
     def observe(
         self,
-        id: str,
+        id: str | Decision,
         value: float,
         *,
         at: Moment | None = None,
@@ -170,7 +160,7 @@ class Bandit(Deciding):
         Retries are safe. A higher revision of a part replaces it.
 
         Args:
-            id: decision id.
+            id: decision id, or the decision itself.
             value: the reward.
             at: when it happened: a datetime with its zone, or ISO 8601; now if None.
             part: of the reward, if it comes in several.
@@ -190,9 +180,9 @@ class Bandit(Deciding):
             if meaning in ("conflict", "duplicate"):  # the journal has another, or the same
                 self._follower.refused[meaning] += 1
                 if meaning == "conflict":
-                    raise RewardConflict(id, event.value, part, revision)
-                return Receipt(id, meaning)
-            return Receipt(id, self._follower.append_one(event))
+                    raise RewardConflict(event.id, event.value, part, revision)
+                return Receipt(event.id, meaning)
+            return Receipt(event.id, self._follower.append_one(event))
 
     def observe_many(self, rewards: Any) -> list[Receipt]:
         """Report many rewards with one append; returns a receipt for each, in their order.
@@ -258,11 +248,11 @@ class Bandit(Deciding):
         except InvalidInput as error:
             raise InvalidInput(f"rewards[{n}]: {error}", error.value) from None
 
-    def activate(self, id: str, *, at: Moment | None = None) -> Receipt:
+    def activate(self, id: str | Decision, *, at: Moment | None = None) -> Receipt:
         """Report that a decision took effect: its window starts."""
         return self._append(Activation(check_id(id), self._time(at)))
 
-    def void(self, id: str, *, at: Moment | None = None) -> Receipt:
+    def void(self, id: str | Decision, *, at: Moment | None = None) -> Receipt:
         """Report that a decision was never carried out: nothing is learned from it."""
         return self._append(Void(check_id(id), self._time(at)))
 

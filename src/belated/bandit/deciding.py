@@ -54,7 +54,7 @@ class Deciding(Lifecycle):
         with self._lock:
             self._check_open()
             if id is not None:
-                check_id(id)
+                id = check_id(id)
                 self._follower.look()  # another process may have used it
                 known = self._known(id)
                 if known is not None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -11,6 +11,7 @@ import numpy as np
 from belated.events import Decision
 from belated.exceptions import InvalidInput
 from belated.features import Actions, Features, action_names
+from belated.features.records import shown
 from belated.inputs import Row, as_rows
 from belated.ledger.requests import pack_context
 
@@ -75,6 +76,12 @@ def rows_of(rows: Any, actions: Actions | None, dim: int, features: Features | N
         if rows is None:
             message = "rows is None: pass one row per action, or give the bandit features"
             raise InvalidInput(f"{message}, as Bandit.of([...]) does", rows)
+        if isinstance(rows, Mapping):
+            message = f"rows is {shown(rows)}, and this bandit has no features to read a context"
+            raise InvalidInput(f"{message}: pass features=PerArm(...) to the bandit", rows)
+        if isinstance(rows, Sequence) and rows and all(isinstance(one, str) for one in rows):
+            message = f"rows is {shown(rows)}, which are names: pass one row of numbers per action"
+            raise InvalidInput(f"{message}, or make the bandit with Bandit.of([...])", rows)
         return as_rows(rows, dim)
     actions = offered(actions, features)
     if actions is None:

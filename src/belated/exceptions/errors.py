@@ -101,10 +101,10 @@ class RewardConflict(BelatedError, ValueError):
     _arguments = ("id", "value", "part", "revision")
 
     def __init__(self, id: str, value: float, part: str = "", revision: int = 0) -> None:
-        what = f"part {part!r} of the reward" if part else "the reward"
+        of_part = f", part {part!r}," if part else ""
         super().__init__(
-            f"{what} of {id!r} is known with another value than {value} in revision {revision}:"
-            " to correct it, report a higher revision"
+            f"reward {value} for {id!r}{of_part} differs from the stored value at revision"
+            f" {revision}; to correct it, send a higher revision"
         )
         self.id = id
         self.value = value

@@ -93,9 +93,7 @@ class OwnerFenced(JournalError, RuntimeError):
 
     def __init__(self, partition: int | None) -> None:
         what = "the bandit" if partition is None else f"partition {partition}"
-        super().__init__(
-            f"another owns {what} by now: stop, or acquire it anew and load its snapshot"
-        )
+        super().__init__(f"{what} has a new owner; stop, or acquire it again and reload")
         self.partition = partition
 
 

@@ -111,12 +111,12 @@ class FoldView:
                 else:
                     self._follower.catch_up()
 
-    def entry(self, id: str) -> DecisionStatus:
+    def entry(self, id: str | Decision) -> DecisionStatus:
         """All that is known of one decision.
 
         Of one whose record was trimmed, what it has come to is known, and not what it was.
         """
-        check_id(id)
+        id = check_id(id)
         with self._lock:
             self._read_new()
             status = self._fold.entry(id)

@@ -10,8 +10,7 @@ from typing import Any
 import numpy as np
 from scipy.linalg import solve, svdvals
 
-from belated.exceptions import InvalidInput
-from belated.inputs import Matrix, Vector
+from belated.inputs import Matrix, Vector, as_nonnegative
 from belated.kernels import TIE
 from belated.models import Model
 from belated.policies.policy import Choice, Policy
@@ -61,9 +60,8 @@ class DelayedUCB(Policy):
         super().__post_init__()
         if self.alpha is None:
             object.__setattr__(self, "alpha", 0.85 if self.randomized else 0.95)
-        if not (self.alpha is not None and self.alpha >= 0.0 and self.missing_weight >= 0.0):
-            message = f"alpha is {self.alpha!r} and missing_weight {self.missing_weight!r}"
-            raise InvalidInput(f"{message}: neither may be below 0", self.alpha)
+        as_nonnegative(self.alpha, "alpha")
+        as_nonnegative(self.missing_weight, "missing_weight")
 
     @property
     def needs_counted(self) -> bool:

@@ -13,7 +13,7 @@ import numpy as np
 from belated.estimators import Estimator, Laplace
 from belated.exceptions import InvalidInput
 from belated.families import Family
-from belated.inputs import Matrix, Vector, as_dim
+from belated.inputs import Matrix, Vector, as_dim, check_made
 from belated.models import Model
 from belated.policies.fingerprint import fingerprint
 from belated.priors import Prior
@@ -82,6 +82,8 @@ class Policy:
 
     def __post_init__(self) -> None:
         as_dim(self.dim)
+        check_made(self.family, "family", needs="support", example="Bernoulli()")
+        check_made(self.estimator, "estimator", needs="fit", example="Laplace()")
         as_share(self.pending_weight, "pending_weight")
         as_share(self.floor, "floor")
         if self.metric not in ("hessian", "gram"):
@@ -174,5 +176,5 @@ class Policy:
 
 def as_share(value: float, name: str) -> None:
     """Refuse what is not a probability."""
-    if not 0.0 <= value <= 1.0:
+    if not isinstance(value, int | float | np.number) or not 0.0 <= value <= 1.0:
         raise InvalidInput(f"{name} is {value!r}: a number from 0 to 1 was expected", value)

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from belated.delays import NEVER, DelayProcess
 from belated.exceptions import DelayWarning, InvalidInput
 from belated.features import warn_missing_intercept
-from belated.inputs import Vector, as_rounds
+from belated.inputs import Vector, as_rounds, check_made
 from belated.kernels import Kernels
 from belated.learner import DecisionWindow, Learner
 from belated.policies import Choice, Policy
@@ -97,8 +97,11 @@ def simulate(
     >>> trace.pending[:8]
     array([0, 1, 2, 3, 4, 5, 5, 5])
     """
+    check_made(policy, "policy", needs="choose", example="DelayedUCB(world.dim, Bernoulli())")
+    check_made(environment, "environment", needs="rounds", example="environments.fixed(seed=3)")
+    check_made(delay, "delay", needs="sample", example="delays.Geometric(mean=100)")
     if policy.dim != environment.dim:
-        message = f"a policy for rows of {policy.dim} in an environment with {environment.dim}"
+        message = f"policy.dim is {policy.dim} but environment.dim is {environment.dim}"
         raise InvalidInput(message, policy)
     horizon = as_rounds(horizon, "horizon")
     window = None if window is None else as_rounds(window, "window")

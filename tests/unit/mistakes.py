@@ -1,0 +1,141 @@
+"""Mistakes of a first hour, and what is said of each; run it to print the table of the docs."""
+
+from __future__ import annotations
+
+import tempfile
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+import belated
+from belated import Bandit, Bernoulli, DefaultAfter, DelayedUCB, PerArm, delays, environments
+from belated.estimators import Laplace
+from belated.exceptions import BelatedError
+from belated.journals import SQLiteJournal
+
+ROWS = [[1.0, 0.0], [0.0, 1.0]]
+
+#: What somebody writes. In it ``bandit`` takes rows, and ``shop`` a context with an age.
+MISTAKES = """\
+Bandit(policy)
+Bandit(DelayedUCB, rewards=week)
+Bandit("ucb", rewards=week)
+Bandit(policy, rewards=DefaultAfter)
+Bandit(policy, rewards="7d")
+Bandit(policy, rewards=week, features=PerArm)
+Bandit(policy, rewards=week, features=["age"])
+Bandit(policy, rewards=week, features=features)
+Bandit(policy, rewards=week, journal="offers.db")
+Bandit(policy, rewards=week, journal=Path("offers.db"))
+Bandit(policy, rewards=week, journal=SQLiteJournal)
+Bandit(policy, rewards=week, journal="mysql://host/shop")
+Bandit(policy, rewards=week, retention=30)
+Bandit(policy, rewards=week, retention="1d")
+Bandit(policy, rewards=week, seed="seven")
+Bandit(policy, rewards=week, clock=5)
+Bandit(policy, rewards=week, clock=lambda: 1794830400.5)
+Bandit(policy, rewards=week, keep_requests="none")
+Bandit(policy, rewards=DefaultAfter("7d", value=-1.0))
+Bandit(policy, rewards=week, journal=f"{file}").close(); Bandit(wider, rewards=week, journal=file)
+DelayedUCB(2, "bernoulli")
+DelayedUCB(2, Bernoulli)
+DelayedUCB(["age", "price"], Bernoulli())
+DelayedUCB(2, Bernoulli(), alpha="high")
+DelayedUCB(2, Bernoulli(), floor=5)
+DelayedUCB(2, Bernoulli(), ridge=-1)
+DelayedUCB(2, Bernoulli(), estimator=Laplace)
+Gaussian(-1)
+DefaultAfter()
+DefaultAfter(7)
+Explicit("7 days")
+bandit.decide()
+bandit.decide([1.0, 0.0])
+bandit.decide(["red", "blue"])
+bandit.decide({"age": 0.4}, ["red", "blue"])
+bandit.decide([[1.0, 2.0, 3.0]])
+bandit.decide([])
+bandit.decide([[float("nan"), 1.0]])
+bandit.decide(rows, ["red"])
+bandit.decide(rows, id=17)
+shop.decide({"age": "old"}, ["red", "blue"])
+shop.decide({}, ["red", "blue"])
+shop.decide({"age": 0.4}, "red")
+shop.decide({"age": 0.4}, ["green"])
+bandit.decide_many(frame)
+bandit.decide_many(rows)
+bandit.observe(1, 1.0)
+bandit.observe(None, 1.0)
+bandit.observe("order-17", "yes")
+bandit.observe("order-17", None)
+bandit.observe("order-17", 2.0)
+bandit.observe("order-17", 1.0, at=1794830400)
+bandit.observe("order-17", 1.0, at=datetime(2026, 11, 16, 12))
+bandit.observe("order-17", 1.0, at="yesterday")
+bandit.decide(rows, id="a"); bandit.observe("a", 1.0); bandit.observe("a", 0.0)
+bandit.close(); bandit.observe("order-17", 1.0)
+bandit.observe_many({"order-17": 1.0})
+bandit.observe_many(frame)
+bandit.as_of(datetime(2026, 11, 16, 12))
+bandit.change_mode("pause")
+simulate("ucb", world, delay, horizon=100)
+simulate(policy, world, delay, horizon=100)
+simulate(DelayedUCB(10, Bernoulli()), world, 5, horizon=100)
+simulate(DelayedUCB(10, Bernoulli()), world, delay, horizon=1e3)
+""".splitlines()
+
+
+def bandit() -> Bandit:
+    """A bandit that takes rows."""
+    return Bandit(DelayedUCB(2, Bernoulli()), rewards=DefaultAfter("7d"), seed=1)
+
+
+def said_of(mistake: str) -> str:
+    """Make a mistake, and return what the library says of it."""
+    features = PerArm(["red", "blue"], context=["age"])
+    week, policy = DefaultAfter("7d"), DelayedUCB(features.dim, Bernoulli())
+    with tempfile.TemporaryDirectory() as folder:
+        names: dict[str, Any] = vars(belated) | {
+            "Laplace": Laplace,
+            "Path": Path,
+            "SQLiteJournal": SQLiteJournal,
+            "bandit": bandit(),
+            "datetime": datetime,
+            "delay": delays.Constant(1),
+            "features": features,
+            "file": f"sqlite:///{folder}/offers.db",
+            "frame": pd.DataFrame({"decision": ["a"], "reward": [1.0]}),
+            "policy": DelayedUCB(2, Bernoulli()),
+            "rows": ROWS,
+            "shop": Bandit(policy, rewards=week, features=features),
+            "week": week,
+            "wider": DelayedUCB(3, Bernoulli()),
+            "world": environments.fixed(seed=1),
+        }
+        try:
+            exec(mistake, names)
+        except BelatedError as error:
+            return f"{type(error).__name__}: {error}"
+    raise AssertionError(f"nothing is said of {mistake}")
+
+
+def table() -> str:
+    """The page of the docs."""
+    lines = [
+        "# Common mistakes, and what the errors say",
+        "",
+        "Every error says what happened, with the value, and what to do. Here `bandit` takes",
+        "rows of two numbers, and `shop` has features: a context with the number `age`.",
+        "`python -m tests.unit.mistakes > docs/reference/mistakes.md` writes this page, and a test",
+        "keeps it true.",
+        "",
+        "| you write | belated says |",
+        "|---|---|",
+    ]
+    lines += [f"| `{mistake}` | `{said_of(mistake)}` |" for mistake in MISTAKES]
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    print(table())
