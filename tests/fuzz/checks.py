@@ -19,6 +19,7 @@ UNSAYABLE = re.compile(
             r"the id .* was used for another decision",
             r"an id stands twice in this request",
             r"which is more than a day ahead of now",
+            r"which is before the year 2000",
             r"the (id|part) .* has \d+ bytes or more",  # a schema counts characters
             r"the action .* is offered twice",  # 1 and 1.0 are one number, and then two texts
             r"Expected `int.*`, got `float`",  # for a schema 1.0 is a whole number

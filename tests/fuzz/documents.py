@@ -81,6 +81,6 @@ def _marked(schema: Any) -> Any:
         return [_marked(one) for one in schema]
     if not isinstance(schema, dict):
         return schema
-    if schema.get("type") == "string":
+    if schema.get("type") == "string" and schema.get("format") != "date-time":
         return {"anyOf": [schema, _MARKED]}
     return {name: _marked(one) for name, one in schema.items()}

@@ -60,6 +60,9 @@ CASES = {
     "an activation with a time": request(
         b"", start=f"PUT {PATH}/order-1/activation?at=1700000000000000 HTTP/1.1"
     ),
+    "a void with a time": request(
+        b"", start=f"DELETE {PATH}/order-1?at=2026-01-31T12:00:00%2B01:00 HTTP/1.1"
+    ),
     "what goes around": request(b"", start="GET /livez HTTP/1.1"),
     "in chunks": request(
         b"b\r\n" + OFFER[:11] + b"\r\nb\r\n" + OFFER[11:] + b"\r\n0\r\n\r\n",

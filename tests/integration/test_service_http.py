@@ -7,7 +7,7 @@ import base64
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import httpx
@@ -30,7 +30,7 @@ from tests.integration.serving import Serving, free_port, served
 from tests.waiting import eventually
 
 DIM = 4
-AT = 1_700_000_000_000_000
+AT = datetime(2023, 11, 14, 22, 13, 20, tzinfo=UTC)
 ROWS = np.round(np.random.default_rng(0).uniform(-1, 1, (3, DIM)), 3)
 SHARED = Shared(context=["age"], action=["price"])
 
@@ -251,7 +251,10 @@ def test_what_the_store_recognises_is_told(http: httpx.Client, store: Store) -> 
     id = http.post("/v1/rows/decisions", json={"rows": ROWS.tolist()}).json()["id"]
     before = told()
     for _ in range(3):
-        assert http.delete(f"/v1/rows/decisions/{id}", params={"at": AT}).status_code == 202
+        assert (
+            http.delete(f"/v1/rows/decisions/{id}", params={"at": AT.isoformat()}).status_code
+            == 202
+        )
     if store.name == "postgresql":
         assert before is not None
         assert told() == before + 2
@@ -488,7 +491,7 @@ def test_a_lost_answer_costs_nothing(serving: Serving, client: Client, store: St
         others = journal.records_of([one.id for one in many])
     assert [type(event).__name__ for event in different(records)] == ["Decision", "Reward"]
     assert isinstance(records[0].event, Decision)
-    assert (records[0].event.index, records[0].event.at_us) == (decision.index, decision.at)
+    assert (records[0].event.index, records[0].event.at) == (decision.index, decision.at)
     assert sorted(one.id for one in different(others)) == sorted(one.id for one in many)
 
 

@@ -121,7 +121,7 @@ def test_what_is_refused_leaves_nothing(guarded: Serving, key: Made, store: Stor
         (403, {"value": 2, "token": first.token}),
         (403, {"value": 1, "token": first.token, "part": "x"}),
         (403, {"value": 1, "token": first.token, "revision": 1}),
-        (403, {"value": 1, "token": first.token, "at": first.at}),
+        (403, {"value": 1, "token": first.token, "at": first.at.isoformat()}),
         (403, {"value": 1, "token": ""}),
         (422, {"value": 1, "token": "x" * 257}),
         (422, {"value": 1, "token": 7}),

@@ -12,13 +12,14 @@ import inspect
 import subprocess
 import sys
 from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, timezone
 from email.utils import format_datetime
 from typing import Any
 
 import httpx
 import msgspec
 import numpy as np
+import pandas
 import pytest
 
 from belated.exceptions import InvalidInput, ServiceError, ServiceUnavailable
@@ -29,6 +30,7 @@ from belated.service.client.transport import AsyncNetwork, BlockingNetwork, Tran
 from belated.service.client.verbs import Verbs
 from belated.service.wire.problem import Problem
 from belated.service.wire.schemas import MAX_BODY_BYTES, Decided, DecisionRequest, DecisionRequests
+from belated.times import Moment
 
 Answer = httpx.Response | Exception
 ROWS = np.array([[1.0, 0.0], [0.0, 1.0]])
@@ -101,7 +103,7 @@ def answer(status: int, content: object = None, **headers: str) -> httpx.Respons
     return httpx.Response(status, content=data, headers=names)
 
 
-DECIDED = Decided("a1", "red", 0, 0.5, 0.1, 7, 5)
+DECIDED = Decided("a1", "red", 0, 0.5, 0.1, 7, datetime(2026, 11, 16, tzinfo=UTC))
 AWAY = Problem("Try again", 503, "the journal cannot be reached now")
 
 
@@ -240,7 +242,7 @@ def test_many_rewards_go_in_requests_of_a_thousand() -> None:
     assert [one.id for one in receipts] == [f"r{n}" for n in range(2_500)]
     told = msgspec.json.decode(mock.asked[2].content)["rewards"]
     assert len(told) == 500
-    assert all(one["at"] > 0 for one in told)
+    assert all(datetime.fromisoformat(one["at"]).tzinfo for one in told)
     assert mock.client().observe_many([]) == []
     mock.client().observe_many([{"id": "a", "value": 0.5, "part": "basket", "revision": 2}])
     (told,) = msgspec.json.decode(mock.asked[3].content)["rewards"]
@@ -263,6 +265,52 @@ def test_many_requests_go_in_bodies_that_the_service_takes() -> None:
     wide = sizes(np.ones((100, 100)), 40)  # 53 kB each
     assert len(wide) == 3
     assert sum(wide) == 40
+
+
+@pytest.mark.parametrize(
+    "at",
+    [
+        datetime(2026, 11, 16, 12, tzinfo=UTC),
+        datetime(2026, 11, 16, 13, tzinfo=timezone(timedelta(hours=1))),
+        "2026-11-16T13:00:00+01:00",
+        pandas.Timestamp("2026-11-16 12:00", tz="UTC"),
+        1_794_830_400_000_000,
+    ],
+)
+def test_a_time_is_sent_as_rfc_3339(at: Moment) -> None:
+    """However it is given, in UTC."""
+    mock = Mock(answer(202, {"id": "a", "status": "accepted", "accepted": 1}))
+    client = mock.client()
+    client.observe("a", 1.0, at=at)
+    client.observe_many([{"id": "a", "value": 1.0, "at": at}])
+    client.void("a", at=at)
+    one, many, void = mock.asked
+    sent = [msgspec.json.decode(one.content), *msgspec.json.decode(many.content)["rewards"]]
+    assert [it["at"] for it in sent] == ["2026-11-16T12:00:00Z"] * 2
+    assert void.url.params["at"] == "2026-11-16T12:00:00+00:00"
+
+
+def test_frames_are_sent_line_by_line() -> None:
+    """Contexts with their ids, and rewards with their times."""
+    mock = Mock(answer(201, {"decisions": [DECIDED], "accepted": 2}))
+    client = mock.client()
+    visitors = pandas.DataFrame({"order": ["a", "b"], "age": [41, 18]})
+    client.decide_many(visitors, ["red", "blue"], ids="order")
+    (body,) = mock.bodies(DecisionRequests)
+    assert [(one.id, one.context) for one in body.requests] == [
+        ("a", {"age": 41}),
+        ("b", {"age": 18}),
+    ]
+    night = pandas.DataFrame(
+        {
+            "id": ["a", "b"],
+            "value": [1.0, 0.0],
+            "at": pandas.to_datetime([1, 2], unit="D", utc=True, origin="2026-01-01"),
+        }
+    )
+    assert [one.id for one in client.observe_many(night)] == ["a", "b"]
+    told = msgspec.json.decode(mock.asked[1].content)["rewards"]
+    assert [one["at"] for one in told] == ["2026-01-02T00:00:00Z", "2026-01-03T00:00:00Z"]
 
 
 def test_requests_share_actions_or_have_their_own() -> None:
@@ -330,6 +378,19 @@ def test_what_is_wrong_is_not_sent(wrong: Callable[[Client], object]) -> None:
         wrong(mock.client())
     if mock.asked:
         assert str(caught.value) == "refused"
+
+
+def test_the_one_of_many_that_is_wrong_is_named() -> None:
+    """And none is sent."""
+    mock = Mock(answer(201, {"decisions": []}))
+    client = mock.client()
+    with pytest.raises(InvalidInput, match=r"^rewards\[1\]: the reward is 'x'"):
+        client.observe_many([("a", 1.0), ("b", "x")])
+    with pytest.raises(InvalidInput, match=r"^rewards\[0\]: at is 5"):
+        client.observe_many([{"id": "a", "value": 1.0, "at": 5}])
+    with pytest.raises(InvalidInput, match=r"^requests\[1\]: rows\[0, 1\] is nan"):
+        client.decide_many([ROWS, [[1.0, np.nan]]])
+    assert mock.asked == []
 
 
 def test_an_address_that_is_none() -> None:

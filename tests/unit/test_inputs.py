@@ -89,7 +89,7 @@ def test_a_single_number_is_no_row() -> None:
 @pytest.mark.parametrize("rows", [[1.0, 2.0], [[1.0]], [[[1.0, 2.0]]], 5.0, [], [[1.0, 2.0, 3.0]]])
 def test_a_table_of_the_wrong_shape_is_refused(rows: Any) -> None:
     """A table has two axes and the right number of columns."""
-    with pytest.raises(InvalidInput, match="^rows ") as caught:
+    with pytest.raises(InvalidInput, match=r"^rows ") as caught:
         as_rows(rows, dim=2)
     assert caught.value.value is rows
 

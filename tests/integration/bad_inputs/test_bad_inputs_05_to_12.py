@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 import time
 from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -180,30 +181,51 @@ def test_bad_input_09_what_belongs_elsewhere_cannot_be_sent(asking: Asking) -> N
         asking.refused(lambda: asking.send("PUT", f"{place}?{query}"), 422)  # noqa: B023
 
 
-@pytest.mark.parametrize("at", [946_684_800_000_000, 1_262_304_000_000_000])
-def test_bad_input_09_a_time_of_the_client_decides_nothing(asking: Asking, at: int) -> None:
+@pytest.mark.parametrize(
+    ("at", "told"),
+    [
+        (946_684_800_000_000, "2000-01-01T00:00:00Z"),
+        (1_262_304_000_000_001, "2010-01-01T00:00:00.000001Z"),
+        ("2000-01-01T00:00:00Z", "2000-01-01T00:00:00Z"),
+        ("2010-01-01T05:30:00.5+05:30", "2010-01-01T00:00:00.500000Z"),
+    ],
+)
+def test_bad_input_09_a_time_of_the_client_decides_nothing(
+    asking: Asking, at: int | str, told: str
+) -> None:
     """2000 and 2010 are kept: windows follow the journal's own clock."""
     id = asking.decide({"rows": [ROW], "activated": False}).json()["id"]
-    assert asking.send("PUT", f"/decisions/{id}/activation?at={at}").status_code == 202
+    written = str(at).replace("+", "%2B")
+    assert asking.send("PUT", f"/decisions/{id}/activation?at={written}").status_code == 202
     assert asking.reward({"value": 1, "at": at}, id).status_code == 202
     story = asking.story(id)
     assert (story["state"], story.get("late", False)) == ("rewarded", False)
-    assert [one["at"] for one in story["records"][1:]] == [at, at]
-    assert all(abs(one["recorded"] - story["decision"]["at"]) < 60e6 for one in story["records"])
+    assert [one["at"] for one in story["records"][1:]] == [told, told]
+    made = datetime.fromisoformat(story["decision"]["at"])
+    for one in story["records"]:
+        assert abs(datetime.fromisoformat(one["recorded"]) - made) < timedelta(minutes=1)
 
 
 #: 1970, seconds, milliseconds, in 2100, and at the end of time.
-NEVER = [-1, 0, 1, 1_700_000_000, 1_700_000_000_000, 4_102_444_800_000_000, 1 << 62]
-NEVER += [2**63 - 1, 2**63]
+NEVER: list[float | str] = [-1, 0, 1, 1_700_000_000, 1_700_000_000_000, 4_102_444_800_000_000]
+NEVER += [1 << 62, 2**63 - 1, 2**63, 1.5]
+#: The same as text, without a zone, as a date alone, and in other words.
+NEVER += ["1999-12-31T23:59:59Z", "2100-01-01T00:00:00Z", "0001-01-01T00:00:00Z"]
+NEVER += ["2026-11-16T12:00:00", "2026-11-16", "20261116T120000Z", "12:00", "yesterday", ""]
 IN_TEN_DAYS = pytest.param(time.time_ns() // 1_000 + 10 * 86_400_000_000, id="in ten days")
 
 
-@pytest.mark.parametrize("at", [*NEVER, IN_TEN_DAYS, 1.5])
-def test_bad_input_09_a_time_that_cannot_be(asking: Asking, at: float) -> None:
-    """With a reward, an activation or a void."""
-    asking.refused(lambda: asking.reward({"value": 1, "at": at}), 422)
+@pytest.mark.parametrize("at", [*NEVER, IN_TEN_DAYS])
+def test_bad_input_09_a_time_that_cannot_be(asking: Asking, at: float | str) -> None:
+    """With a reward, an activation or a void; what to send is said."""
+    details = [
+        asking.refused(lambda: asking.reward({"value": 1, "at": at}), 422),
+        asking.refused(lambda: asking.reward_many({"id": "a", "value": 1, "at": at}), 422),
+    ]
     for method, path in (("PUT", "/decisions/x/activation"), ("DELETE", "/decisions/x")):
-        asking.refused(lambda: asking.send(method, f"{path}?at={at}"), 422)  # noqa: B023
+        details.append(asking.refused(lambda: asking.send(method, f"{path}?at={at}"), 422))  # noqa: B023
+    for detail in details:
+        assert re.search("send RFC 3339|more than a day ahead|before the year 2000", detail)
 
 
 # --- 10. actions ---------------------------------------------------------------------------------

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, NamedTuple, TypeVar
+from contextlib import contextmanager
+from datetime import datetime
+from typing import Any, TypeVar
 from urllib.parse import quote
 
 import msgspec
 import numpy as np
 
+from belated.decider.batches import split_requests, split_rewards
 from belated.exceptions import InvalidInput
 from belated.features import Actions, as_actions
 from belated.ids import check_id, new_id
@@ -23,10 +26,9 @@ from belated.service.wire.schemas import (
     NamedReward,
     RewardBody,
 )
-from belated.times import as_microseconds
+from belated.times import Moment, as_datetime, as_microseconds
 
 T = TypeVar("T")
-Reported = TypeVar("Reported", bound=RewardBody)
 
 #: Bytes of a body that are not those of its requests or rewards, at most.
 _AROUND = 64
@@ -57,75 +59,46 @@ def decision_request(
     return DecisionRequest(packed, dim, **common)
 
 
+def decision_requests(
+    requests: Any, actions: Actions | None, ids: Any, activated: bool
+) -> list[DecisionRequest]:
+    """Return many of them; an error names the one that is wrong."""
+    found = []
+    for n, one in enumerate(split_requests(requests, actions, ids)):
+        with _named(f"requests[{n}]"):
+            found.append(decision_request(*one, activated))
+    return found
+
+
 def sent_again(request: DecisionRequest) -> DecisionRequest:
     """The same request, for a further try."""
     return msgspec.structs.replace(request, first_attempt=False)
 
 
 def reward_body(
-    value: float, at: int | None, part: str, revision: int, token: str | None
+    value: float, at: Moment | None, part: str, revision: int, token: str | None
 ) -> RewardBody:
     """Return a reward; its id is in the path."""
     check_part(part, revision)
-    return _timed(RewardBody(as_reward(value), at, part, revision, token))
+    # Under a token alone it is for the service to say when.
+    moment = None if at is None and token is not None else event_time(at)
+    return RewardBody(as_reward(value), moment, part, revision, token)
 
 
-def named_reward(
-    id: str, value: float, at: int | None = None, part: str = "", revision: int = 0
-) -> NamedReward:
-    """Return a reward with its decision id."""
-    check_part(part, revision)
-    return _timed(NamedReward(as_reward(value), at, part, revision, id=check_id(id)))
-
-
-def _timed(reward: Reported) -> Reported:
-    """With the time of now if it has none; under a token that is for the service to say."""
-    if reward.at is None and reward.token is not None:
-        return reward
-    return msgspec.structs.replace(reward, at=event_time(reward.at))
-
-
-def event_time(at: int | None) -> int:
-    """When something happened; now if the caller does not say, so that every try has one time."""
-    return system_clock() if at is None else as_microseconds(at)
-
-
-class OneRequest(NamedTuple):
-    """One decision request of several."""
-
-    rows: Any
-    actions: Actions | None
-    id: str | None
-
-
-def split_requests(requests: Any, actions: Actions | None, ids: Any) -> list[OneRequest]:
-    """Return decision requests one by one."""
+def named_rewards(rewards: Any) -> list[NamedReward]:
+    """Return rewards with their decision ids; an error names the one that is wrong."""
     found = []
-    for n, request in enumerate(requests):
-        rows, some = _divided(request)
-        found.append(OneRequest(rows, some or actions, None if ids is None else ids[n]))
+    for n, (id, value, at, part, revision) in enumerate(split_rewards(rewards)):
+        with _named(f"rewards[{n}]"):
+            check_part(part, revision)
+            moment = event_time(at)
+            found.append(NamedReward(as_reward(value), moment, part, revision, id=check_id(id)))
     return found
 
 
-def split_rewards(rewards: Any) -> list[tuple[Any, ...]]:
-    """Return rewards one by one."""
-    names = ("id", "value", "at", "part", "revision")
-    usual = (None, None, None, "", 0)
-    return [
-        tuple(one.get(name, value) for name, value in zip(names, usual, strict=True))
-        if isinstance(one, Mapping)
-        else one
-        for one in rewards
-    ]
-
-
-def _divided(request: Any) -> tuple[Any, Actions | None]:
-    """The rows of an offer; or its context and its actions, which are no numbers."""
-    if isinstance(request, tuple) and len(request) == 2:
-        context, actions = request
-        if isinstance(context, Mapping | None) or any(isinstance(one, str) for one in actions):
-            return context, actions
-    return request, None
+def event_time(at: Moment | None) -> datetime:
+    """When something happened; now if the caller does not say, so that every try has one time."""
+    return as_datetime(system_clock() if at is None else as_microseconds(at))
 
 
 def batches(values: Iterable[T]) -> Iterator[list[T]]:
@@ -152,6 +125,15 @@ def batches(values: Iterable[T]) -> Iterator[list[T]]:
 def quoted(text: str) -> str:
     """A part of a path; "." and ".." would otherwise mean another place."""
     return text.replace(".", "%2E") if text in (".", "..") else quote(text, safe="")
+
+
+@contextmanager
+def _named(place: str) -> Iterator[None]:
+    """Say in an error where it is."""
+    try:
+        yield
+    except InvalidInput as error:
+        raise InvalidInput(f"{place}: {error}", error.value) from None
 
 
 def _named_actions(actions: Actions) -> list[int | str] | dict[str, Any]:

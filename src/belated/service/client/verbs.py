@@ -14,14 +14,13 @@ from belated.ledger.receipts import Receipt
 from belated.service.client.requests import (
     batches,
     decision_request,
+    decision_requests,
     encode,
     event_time,
-    named_reward,
+    named_rewards,
     quoted,
     reward_body,
     sent_again,
-    split_requests,
-    split_rewards,
 )
 from belated.service.wire.schemas import (
     Accepted,
@@ -33,6 +32,7 @@ from belated.service.wire.schemas import (
     ManyDecided,
     RewardsBody,
 )
+from belated.times import Moment
 
 if TYPE_CHECKING:  # it needs httpx
     from belated.service.client.transport import Transport
@@ -96,15 +96,11 @@ class Verbs:
             requests: row tables; or, if the bandit has features, contexts, (context, actions)
                 pairs, or a frame of pandas or polars with one context per line.
             actions: the actions of all requests, unless they come in pairs.
-            ids: your own decision id for each.
+            ids: your own decision id for each; or the name of a column of the frame.
             activated: False if the window starts only with :meth:`activate`.
         """
-        made = [
-            decision_request(one.rows, one.actions, one.id, activated)
-            for one in split_requests(requests, actions, ids)
-        ]
         found: list[Decided] = []
-        for some in batches(made):
+        for some in batches(decision_requests(requests, actions, ids, activated)):
             again = DecisionRequests(list(map(sent_again, some)))
             body = DecisionRequests(some)
             answer = await self._ask("POST", "decisions/batch", body, ManyDecided, again=again)
@@ -118,7 +114,7 @@ class Verbs:
         id: str,
         value: float,
         *,
-        at: int | None = None,
+        at: Moment | None = None,
         part: str = "",
         revision: int = 0,
         token: str | None = None,
@@ -131,7 +127,7 @@ class Verbs:
         Args:
             id: decision id.
             value: the reward.
-            at: when it happened, in microseconds since 1970; now if None.
+            at: when it happened: a datetime with its zone, or ISO 8601; now if None.
             part: of the reward, if it comes in several.
             revision: of this part: a higher one replaces it.
             token: that came with the decision, if there is no key; it alone allows neither a
@@ -148,16 +144,16 @@ class Verbs:
                 part and revision; or a frame of pandas or polars with such columns.
         """
         receipts: list[Receipt] = []
-        for some in batches([named_reward(*one) for one in split_rewards(rewards)]):
+        for some in batches(named_rewards(rewards)):
             await self._ask("POST", "rewards/batch", RewardsBody(some), ManyAccepted)
             receipts += [Receipt(one.id, "accepted") for one in some]
         return receipts
 
-    async def activate(self, id: str, *, at: int | None = None) -> Receipt:
+    async def activate(self, id: str, *, at: Moment | None = None) -> Receipt:
         """Report that a decision took effect: its window starts."""
         return await self._tell("PUT", f"{_place(id)}/activation", query=_query(at))
 
-    async def void(self, id: str, *, at: int | None = None) -> Receipt:
+    async def void(self, id: str, *, at: Moment | None = None) -> Receipt:
         """Report that a decision was never carried out: nothing is learned from it."""
         return await self._tell("DELETE", _place(id), query=_query(at))
 
@@ -218,5 +214,5 @@ def _place(id: str) -> str:
     return f"decisions/{quoted(check_id(id))}"
 
 
-def _query(at: int | None) -> dict[str, str]:
-    return {"at": str(event_time(at))}
+def _query(at: Moment | None) -> dict[str, str]:
+    return {"at": event_time(at).isoformat()}

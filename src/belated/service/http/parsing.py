@@ -6,6 +6,7 @@ import base64
 import binascii
 import struct
 from collections.abc import Sequence
+from datetime import datetime
 
 from belated.decider import ParsedRequest
 from belated.events import Reward
@@ -18,6 +19,9 @@ from belated.rewards import reported_reward
 from belated.service.serving.definition import Definition
 from belated.service.serving.served_bandit import ServedBandit
 from belated.service.wire.schemas import MAX_ACTIONS, DecisionRequest, RewardBody, RewardsBody
+from belated.times import MIN_MICROSECONDS, as_datetime, as_microseconds
+
+_DAY = 86_400_000_000
 
 
 def parse_request(request: DecisionRequest, definition: Definition) -> tuple[ParsedRequest, bytes]:
@@ -60,12 +64,13 @@ def parse_rewards(
     Raises:
         InvalidInput: one of them cannot be a reward of this bandit.
     """
+    now = bandit.now()
     min_reward, max_reward = bandit.reward_range
     return [
         reported_reward(
             id,
             one.value,
-            bandit.event_time(one.at),
+            now if one.at is None else event_time(one.at, now),
             one.part,
             one.revision,
             min_reward=min_reward,
@@ -74,6 +79,23 @@ def parse_rewards(
         )
         for id, one in rewards
     ]
+
+
+def event_time(at: datetime | int, now: int) -> int:
+    """When something happened, as the caller says, in microseconds since 1970.
+
+    Raises:
+        InvalidInput: it was before the year 2000; or more than a day ahead, by which a caller's
+            clock may be wrong.
+    """
+    moment = as_microseconds(at)
+    if moment > now + _DAY:
+        ahead = f"more than a day ahead of now, {as_datetime(now).isoformat()}"
+        raise InvalidInput(f"at is {as_datetime(moment).isoformat()}, which is {ahead}", at)
+    if moment < MIN_MICROSECONDS:
+        message = f"at is {as_datetime(moment).isoformat()}, which is before the year 2000"
+        raise InvalidInput(f"{message}: leave at out for now", at)
+    return moment
 
 
 def rewards_in(id: str, body: RewardBody | RewardsBody) -> list[tuple[str, RewardBody]]:

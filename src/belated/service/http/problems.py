@@ -18,6 +18,7 @@ from belated.exceptions import (
     UnknownBandit,
 )
 from belated.service.wire.problem import Problem
+from belated.service.wire.schemas import MOMENT_HINT
 
 #: The longest detail, in characters.
 LONGEST = 300
@@ -43,7 +44,11 @@ def problem_of(error: Exception) -> Problem:
     """The problem that an error is to a client; nothing of the inside is told."""
     if isinstance(error, ProblemError):
         return error.problem
-    if isinstance(error, msgspec.ValidationError | InvalidInput):
+    if isinstance(error, msgspec.ValidationError):
+        told = str(error)
+        hint = f": {MOMENT_HINT}" if told.endswith(".at`") else ""
+        return Problem("Invalid request", 422, _short(told + hint))
+    if isinstance(error, InvalidInput):
         return Problem("Invalid request", 422, _short(str(error)))
     if isinstance(error, msgspec.DecodeError):
         return Problem("Malformed JSON", 400, str(error))

@@ -5,6 +5,7 @@ One table for all of it, so that the document and what is served cannot disagree
 
 from __future__ import annotations
 
+import re
 from asyncio import Future
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
@@ -19,10 +20,11 @@ from belated.exceptions import InvalidInput
 from belated.ids import check_id
 from belated.service.access.keys import KeyScope
 from belated.service.access.tokens import RewardTokens
-from belated.service.http.parsing import parse_request, parse_rewards, rewards_in
+from belated.service.http.parsing import event_time, parse_request, parse_rewards, rewards_in
 from belated.service.http.problems import ProblemError
 from belated.service.serving.served_bandit import ServedBandit
 from belated.service.wire.schemas import (
+    MOMENT_HINT,
     Accepted,
     BanditState,
     Decided,
@@ -31,8 +33,8 @@ from belated.service.wire.schemas import (
     DecisionRequests,
     ManyAccepted,
     ManyDecided,
-    Microseconds,
     ModeBody,
+    Moment,
     RewardBody,
     RewardsBody,
     Switch,
@@ -195,7 +197,7 @@ def _switch(call: Call) -> DeferredResponse:
 
 
 def _switched(event: ModeChanged) -> Switch:
-    return Switch(event.mode, event.reason, event.at_us)
+    return Switch(event.mode, event.reason, event.at)
 
 
 def _as_it_is(content: Any) -> Any:
@@ -212,20 +214,23 @@ def _at(call: Call) -> int:
     if given.keys() - {"at"}:
         raise InvalidInput(f"{sorted(given)} in the query: nothing but at can be there")
     if not given:
-        return call.bandit.event_time(None)
+        return call.bandit.now()
     if len(given["at"]) > 1:
         raise InvalidInput("at stands in the query more than once")
+    (text,) = given["at"]
     try:
-        at = _read_at(msgspec.json.encode(given["at"][0]))
-    except msgspec.ValidationError as error:
-        raise InvalidInput(f"at in the query: {error}") from None
-    return call.bandit.event_time(at)
+        at = _read_at(text.encode() if _NUMBER.fullmatch(text) else msgspec.json.encode(text))
+    except msgspec.DecodeError as error:
+        message = f"at in the query: {error}: {MOMENT_HINT}, and write + as %2B"
+        raise InvalidInput(message) from None
+    return event_time(at, call.bandit.now())
 
 
-_read_at = msgspec.json.Decoder(Microseconds, strict=False).decode
+_NUMBER = re.compile(r"-?[0-9]+(\.[0-9]+)?")
+_read_at: Callable[[bytes], Any] = msgspec.json.Decoder(Moment).decode
 
 _DECISIONS = "/v1/{bandit}/decisions"
-_AT = {"at": Microseconds}
+_AT = {"at": Moment}
 
 #: What can be asked of a bandit. Whoever decides also says whether that was carried out.
 BANDIT_ROUTES = (

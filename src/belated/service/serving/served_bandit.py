@@ -51,8 +51,6 @@ MAX_LOADING = 0.01
 MAX_MODEL_AGE = 600.0
 #: Seconds between two log lines about a policy that fails.
 FALLBACK_LOG_SECONDS = 60.0
-#: How far ahead of the clock an event may have happened, in microseconds.
-DAY = 86_400_000_000
 
 log = logging.getLogger("belated.service")
 
@@ -241,18 +239,6 @@ class ServedBandit:
     def reward_range(self) -> tuple[float, float]:
         """The least and the greatest reward that is accepted."""
         return self._min_reward, self._max_reward
-
-    def event_time(self, at: int | None) -> int:
-        """When something happened: as the caller says, or now; in microseconds since 1970.
-
-        A caller's clock may be wrong; by a day at most it is not worth a refusal.
-        """
-        now = self._runtime.clock()
-        if at is None:
-            return now
-        if at > now + DAY:
-            raise InvalidInput(f"at is {at}, which is more than a day ahead of now, {now}", at)
-        return at
 
     # --- how it stands ---------------------------------------------------------------------------
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from datetime import datetime
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -11,6 +12,7 @@ from belated.events import Activation, Decision, Record, Reward, Void, kind_of
 from belated.features.records import MAX_ID
 from belated.inputs import MAX_ENTRY, MAX_REWARD
 from belated.ledger import DecisionHistory, KeptRequest
+from belated.times import MAX_MICROSECONDS, MIN_MICROSECONDS, as_datetime
 
 #: How many decision requests, or rewards, may be in one request; more would make others wait.
 MAX_BATCH = 1_000
@@ -19,8 +21,6 @@ MAX_BATCH = 1_000
 MAX_BODY_BYTES = 1 << 20
 #: How many actions may be in one decision request.
 MAX_ACTIONS = 1_000
-#: The year 2000: what is less was meant in seconds or milliseconds.
-_EARLIEST = 946_684_800_000_000
 
 # What stands in `extra_json_schema` is for readers of the document: others check it.
 _NO_NUL = {"pattern": "^[^\\u0000]*$"}
@@ -50,9 +50,18 @@ Records = Annotated[
 Value = Annotated[
     float, msgspec.Meta(extra_json_schema={"minimum": -MAX_REWARD, "maximum": MAX_REWARD})
 ]
-Microseconds = Annotated[
-    int, msgspec.Meta(ge=_EARLIEST, le=(1 << 63) - 1, description="microseconds since 1970")
-]
+#: A time that is sent. A number can only be microseconds: others are seconds or milliseconds.
+Moment = (
+    Annotated[datetime, msgspec.Meta(tz=True, description="RFC 3339, such as 2026-11-16T12:00:00Z")]
+    | Annotated[
+        int,
+        msgspec.Meta(
+            ge=MIN_MICROSECONDS, le=MAX_MICROSECONDS, description="microseconds since 1970"
+        ),
+    ]
+)
+#: What is said of another one.
+MOMENT_HINT = "send RFC 3339 with its offset, such as 2026-11-16T12:00:00Z"
 
 
 class DecisionRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -107,7 +116,7 @@ class Decided(msgspec.Struct, frozen=True, omit_defaults=True):
     propensity: float
     mean: float
     model: int
-    at: int
+    at: datetime
     token: str | None = None
 
     @classmethod
@@ -120,7 +129,7 @@ class Decided(msgspec.Struct, frozen=True, omit_defaults=True):
             event.propensity,
             event.mean,
             event.model,
-            event.at_us,
+            event.at,
             token,
         )
 
@@ -144,7 +153,7 @@ class RewardBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_d
     """
 
     value: Value
-    at: Microseconds | None = None
+    at: Moment | None = None
     part: Annotated[str, msgspec.Meta(max_length=128, extra_json_schema=_NO_NUL)] = ""
     revision: Annotated[int, msgspec.Meta(ge=0, le=(1 << 63) - 1)] = 0
     token: Annotated[str, msgspec.Meta(max_length=256)] | None = None
@@ -206,8 +215,8 @@ class Happened(msgspec.Struct, frozen=True, omit_defaults=True):
     """
 
     kind: str
-    recorded: int
-    at: int
+    recorded: datetime
+    at: datetime
     status: str
     value: float | None = None
     part: str = ""
@@ -218,13 +227,11 @@ class Happened(msgspec.Struct, frozen=True, omit_defaults=True):
         """What is told of a record."""
         event = record.event
         assert isinstance(event, Decision | Activation | Reward | Void)
-        kind = kind_of(event)
+        kind, recorded = kind_of(event), as_datetime(record.recorded)
         if isinstance(event, Reward):
             value = event.value if math.isfinite(event.value) else None
-            return cls(
-                kind, record.recorded, event.at_us, status, value, event.part, event.revision
-            )
-        return cls(kind, record.recorded, event.at_us, status)
+            return cls(kind, recorded, event.at, status, value, event.part, event.revision)
+        return cls(kind, recorded, event.at, status)
 
 
 class Offered(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -276,7 +283,7 @@ class DecisionDetails(msgspec.Struct, frozen=True, omit_defaults=True):
     late: bool = False
     conflict: bool = False
     forgotten: bool = False
-    due: int | None = None
+    due: datetime | None = None
     records: list[Happened] = []
     request: Offered | None = None
 
@@ -300,7 +307,7 @@ class DecisionDetails(msgspec.Struct, frozen=True, omit_defaults=True):
             late=entry is not None and entry.late,
             conflict=entry is not None and entry.conflict,
             forgotten=telling.forgotten,
-            due=None if entry is None else entry.due_us,
+            due=None if entry is None else entry.due,
             records=[Happened.of(*told) for told in telling.records],
             request=None if kept is None else Offered.of(KeptRequest.read(kept)),
         )
@@ -365,9 +372,9 @@ class Switch(msgspec.Struct, frozen=True):
     Attributes:
         mode: as asked for.
         reason: likewise.
-        at: when it was switched, in microseconds since 1970.
+        at: when it was switched.
     """
 
     mode: str
     reason: str
-    at: int
+    at: datetime
