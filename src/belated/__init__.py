@@ -4,7 +4,7 @@ from belated import delays, theory
 from belated.bandit import Bandit
 from belated.events import Decision
 from belated.families import Bernoulli, Gaussian, Poisson
-from belated.features import Hashed, PerArm, Shared
+from belated.features import Category, Flag, Hashed, Number, PerArm, Shared
 from belated.ledger.receipts import Receipt
 from belated.policies import (
     BlindThompson,
@@ -28,6 +28,7 @@ __all__ = [
     "Bernoulli",
     "BlindThompson",
     "BlindUCB",
+    "Category",
     "ConversionsOnly",
     "Decision",
     "DefaultAfter",
@@ -35,9 +36,11 @@ __all__ = [
     "DelayedUCB",
     "EpsilonGreedy",
     "Explicit",
+    "Flag",
     "Gaussian",
     "Greedy",
     "Hashed",
+    "Number",
     "PerArm",
     "Poisson",
     "Receipt",

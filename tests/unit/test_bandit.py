@@ -139,7 +139,7 @@ def test_the_journal_says_what_the_bandit_is(clock: ManualClock) -> None:
         "reduce": "latest",
         "window": "7d",
         "retention": "90d5s",
-        "features": "PerArm",
+        "features": "PerArm(actions=('blue', 'red'), context=('age',), intercept=True)",
         "names": "blue: intercept, blue: age, red: intercept, red: age",
         "actions": "blue, red",
     }

@@ -9,7 +9,16 @@ from pathlib import Path
 
 import pytest
 
-from belated import Bernoulli, DefaultAfter, DelayedThompson, DelayedUCB, Explicit, PerArm
+from belated import (
+    Bernoulli,
+    DefaultAfter,
+    DelayedThompson,
+    DelayedUCB,
+    Explicit,
+    Flag,
+    Number,
+    PerArm,
+)
 from belated.cli.main import main
 from belated.exceptions import InvalidConfig, InvalidInput
 from belated.service.operating.config import Server, parse_config, read_config
@@ -44,6 +53,14 @@ class TestWhatIsRead:
         assert offers.policy == DelayedUCB(20, Bernoulli())
         assert offers.rewards == Explicit(timedelta(days=7))
         assert (offers.features, offers.retention, offers.partitions) == (None, None, None)
+
+    def test_features_bring_the_usual_policy(self) -> None:
+        """Their width needs no counting; fields may be encoded."""
+        features = PerArm(["red", "blue"], context={"age": Number(18, 90), "member": Flag()})
+        text = f'[bandits.offers]\nfeatures = "{features!r}"\nrewards = "Explicit()"\n'
+        (offers,) = parse_config(STORE + text).bandits
+        assert offers.features == features
+        assert offers.policy == DelayedUCB(6, Bernoulli())
 
     def test_all_that_can_be_written(self) -> None:
         """Every key, and two bandits in their order."""
@@ -235,7 +252,7 @@ class TestMistakes:
             ("partitions = 8192", "partitions: a whole number from 1 to 4,096 was expected"),
             ("features = 'Hashed(8)'", "features: they give rows of 8 numbers, and the policy is"),
             ("features = 'Shard(action=3)'", "there is no Shard, but Shared"),
-            ("windows = '7d'", "windows: there is no such key: policy, rewards, features, "),
+            ("windows = '7d'", "windows: there is no such key: features, policy, rewards, "),
         ],
     )
     def test_of_a_bandit(self, line: str, expected: str) -> None:

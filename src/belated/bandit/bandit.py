@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, Self
 
 import numpy as np
 
@@ -15,7 +15,8 @@ from belated.decider import MODES, UNIFORM, Decider, Mode
 from belated.decider.batches import OneReward, split_rewards
 from belated.events import Activation, Decision, ModeChanged, Reward, Void
 from belated.exceptions import InvalidInput, RewardConflict
-from belated.features import Features
+from belated.families import Bernoulli, Family
+from belated.features import Features, PerArm
 from belated.ids import check_id
 from belated.journals import Journal, MemoryJournal
 from belated.journals.arrivals import route
@@ -26,7 +27,7 @@ from belated.kernels import Kernels
 from belated.learner import Fold, Follower, LiveModel
 from belated.ledger.receipts import Receipt
 from belated.ledger.requests import Keep, check_keep
-from belated.policies import Policy
+from belated.policies import DelayedUCB, Policy
 from belated.rewards import Rewards, reported_reward, retention_us
 from belated.times import Duration, Moment, as_microseconds
 from belated.tuning import USUAL, Tuning
@@ -112,6 +113,33 @@ class Bandit(Deciding):
         self._use(fold, baseline)
         self._rng = generator_of(seed, found)
         self._survive_forks()
+
+    @classmethod
+    def of(
+        cls,
+        actions: Sequence[int | str] | Features,
+        *,
+        rewards: Rewards | None = None,
+        family: Family | None = None,
+        **settings: Any,
+    ) -> Self:
+        """A bandit with the usual policy, :class:`~belated.DelayedUCB`.
+
+        Args:
+            actions: the actions, if there is no context; or features.
+            rewards: what a missing reward means.
+            family: of the rewards; :class:`~belated.Bernoulli` if None: from 0 to 1.
+            **settings: the other arguments of :class:`Bandit`.
+
+        >>> from belated import DefaultAfter
+        >>> bandit = Bandit.of(["blue", "red"], rewards=DefaultAfter("7d"))
+        >>> decision = bandit.decide()
+        >>> bandit.observe(decision.id, 1.0).status
+        'rewarded'
+        """
+        features = actions if isinstance(actions, Features) else PerArm(actions)
+        policy = DelayedUCB(features.dim, Bernoulli() if family is None else family)
+        return cls(policy=policy, rewards=rewards, features=features, **settings)
 
     def _new_fold(self, until: int | None = None) -> Fold:
         return Fold(

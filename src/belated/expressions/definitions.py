@@ -7,7 +7,7 @@ import datetime
 from belated import estimators, families
 from belated.expressions.reader import Kind, Reader, by_name
 from belated.expressions.registry import POLICY_NAMES
-from belated.features import Features, Hashed, PerArm, Shared
+from belated.features import Category, Features, Flag, Hashed, Number, PerArm, Shared
 from belated.policies import Policy
 from belated.rewards import DefaultAfter, Explicit, Rewards
 
@@ -37,8 +37,9 @@ REWARDS = Kind(
 )
 FEATURES = Kind(
     noun="description of features",
-    example="PerArm(['blue', 'red'], context=['age'])",
+    example="PerArm(['blue', 'red'], context={'age': Number(18, 90)})",
     names=by_name(PerArm, Shared, Hashed),
+    parts=by_name(Number, Category, Flag),
 )
 
 
@@ -63,9 +64,9 @@ def as_semantics(text: str) -> Rewards:
 
 
 def as_features(text: str) -> Features:
-    """From records to rows.
+    """From records to rows; ``repr`` of the features is such a text.
 
-    >>> as_features("PerArm(['blue', 'red'], context=['age'])").dim
+    >>> as_features("PerArm(['blue', 'red'], context={'age': Number(18, 90)})").dim
     4
     """
     features: Features = Reader(FEATURES, text).made()

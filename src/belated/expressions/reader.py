@@ -1,6 +1,7 @@
 """Reads a text like Python, and never runs it.
 
-Only names that are known can be called, with numbers, texts, lists and further such calls. A name
+Only names that are known can be called, with numbers, texts, lists, mappings and further such
+calls. A name
 alone is a call without arguments.
 """
 
@@ -138,11 +139,25 @@ class Reader:
                 return -value
             case ast.List() | ast.Tuple():
                 return [self._value(one) for one in node.elts]
+            case ast.Dict(keys=keys, values=values):
+                return self._mapping(keys, values)
             case ast.Name(id=name) if not callable(self._kind.parts.get(name, callable)):
                 return self._kind.parts[name]
             case ast.Call() | ast.Name():
                 return self._called(node, {**self._kind.names, **self._kind.parts})
-        self.refuse(f"{shortened(ast.unparse(node))} is no number, text, list or known name")
+        self.refuse(
+            f"{shortened(ast.unparse(node))} is no number, text, list, mapping or known name"
+        )
+
+    def _mapping(self, keys: list[ast.expr | None], values: list[ast.expr]) -> dict[str, Any]:
+        found: dict[str, Any] = {}
+        for key, value in zip(keys, values, strict=True):
+            if not isinstance(key, ast.Constant) or not isinstance(key.value, str):
+                self.refuse("the keys of a mapping are texts")
+            if key.value in found:
+                self.refuse(f"{key.value!r} is written twice")
+            found[key.value] = self._value(value)
+        return found
 
     def _called(self, node: ast.Call | ast.Name, names: Mapping[str, Any]) -> Any:
         function = node.func if isinstance(node, ast.Call) else node

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from belated.exceptions import InvalidInput
+from belated.features.frames import is_missing
 from belated.features.records import is_number, shown
 from belated.inputs import MAX_ENTRY
 
@@ -25,6 +26,7 @@ class Columns:
     """
 
     def __init__(self, spec: Sequence[str] | int, what: str) -> None:
+        self.what = what
         if isinstance(spec, int | np.integer) and not isinstance(spec, bool):
             if spec < 0:
                 raise InvalidInput(
@@ -44,6 +46,11 @@ class Columns:
 
     def _pick_few(self, record: Mapping[str, Any]) -> tuple[Any, ...]:
         return tuple(record[name] for name in self.names)
+
+    @property
+    def description(self) -> tuple[str, ...] | int:
+        """All that the numbers depend on, for comparisons and fingerprints."""
+        return self.spec
 
     def numbers(self, record: Any, who: str) -> NDArray[Any]:
         """The numbers of one record: real, as many as there are columns, not yet bounded."""
@@ -103,7 +110,19 @@ class Columns:
     def _refuse_number(self, at: int, value: Any, who: str) -> NoReturn:
         which = f"number {at}" if isinstance(self.spec, int) else repr(self.names[at])
         expected = f"a finite number of at most {MAX_ENTRY:g} was expected"
-        raise InvalidInput(f"{which} of {who} is {shown(value)}: {expected}", value)
+        hint = "" if isinstance(self.spec, int) else _hint(self.what, self.names[at], value)
+        raise InvalidInput(f"{which} of {who} is {shown(value)}: {expected}{hint}", value)
+
+
+def _hint(what: str, name: str, value: Any) -> str:
+    """What to do about a value that is no number, where it may have a meaning."""
+    if isinstance(value, str):
+        encoder = f"Category([{shown(value)}, ...])"
+    elif is_missing(value):
+        encoder = "Number(low, high)"
+    else:
+        return ""
+    return f"; to have it encoded, write {what}={{{name!r}: {encoder}, ...}}"
 
 
 def _as_names(spec: Any, what: str) -> tuple[str, ...]:

@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from belated.exceptions import InvalidInput
 from belated.features.columns import Columns
+from belated.features.encoded import EncodedColumns, Fields, columns_of
+from belated.features.fitting import LIMIT, fitted
 from belated.features.protocol import Features, digests, fingerprint_of
 from belated.features.records import Actions, Context, as_actions, as_ids
 from belated.inputs import Row, as_row
@@ -28,15 +31,18 @@ class PerArm:
 
     Args:
         actions: the ids of all actions there are so far, in the order of their blocks.
-        context: the numbers read from the context: their names, or how many.
+        context: the fields read from the context: how each is encoded, as in
+            ``{"age": Number(18, 90), "country": Category(["AT", "DE"]), "member": Flag()}``. For
+            numbers that you have scaled: their names, or how many.
         intercept: whether a block begins with a 1.
 
-    >>> features = PerArm(["blue", "red"], context=["age"])
+    >>> from belated.features import Number
+    >>> features = PerArm(["blue", "red"], context={"age": Number(18, 90)})
     >>> features.names
     ['blue: intercept', 'blue: age', 'red: intercept', 'red: age']
-    >>> features.rows({"age": 4.0}, ["red", "blue"])
-    array([[0., 0., 1., 4.],
-           [1., 4., 0., 0.]], dtype=float32)
+    >>> features.rows({"age": 72}, ["red", "blue"])
+    array([[0. , 0. , 1. , 0.5],
+           [1. , 0.5, 0. , 0. ]], dtype=float32)
 
     Actions that come later get their blocks at the end, so that older rows stay valid with zeros
     after them:
@@ -48,19 +54,20 @@ class PerArm:
 
     actions: Sequence[int | str]
     _: KW_ONLY
-    context: Sequence[str] | int = ()
+    context: Fields = field(default=(), compare=False)  # _description has its order too
     intercept: bool = True
 
     #: The width of a row.
     dim: int = field(init=False, repr=False, compare=False)
-    _columns: Columns = field(init=False, repr=False, compare=False)
+    _description: object = field(init=False, repr=False)
+    _columns: Columns | EncodedColumns = field(init=False, repr=False, compare=False)
     _places: dict[int | str, int] = field(init=False, repr=False, compare=False)
     _offers: dict[tuple[int | str, ...], NDArray[np.intp]] = field(
         init=False, repr=False, compare=False
     )
 
     def __post_init__(self) -> None:
-        columns = Columns(self.context, "context")
+        columns = columns_of(self.context, "context")
         ids = as_actions(self.actions)
         if not self.intercept and columns.width == 0:
             message = f"context is {self.context!r}: a block needs numbers, or an intercept"
@@ -69,6 +76,7 @@ class PerArm:
         _set(self, "context", columns.spec)
         _set(self, "intercept", bool(self.intercept))
         _set(self, "dim", len(ids) * (self.intercept + columns.width))
+        _set(self, "_description", columns.description)
         _set(self, "_columns", columns)
         _set(self, "_places", {id: at for at, id in enumerate(ids)})
         _set(self, "_offers", {})
@@ -92,7 +100,7 @@ class PerArm:
     @cached_property
     def _lineage(self) -> list[str]:
         # The fingerprints with the first action alone, the first two, and so on up to all.
-        block = ("PerArm", self.context, self.intercept)
+        block = ("PerArm", self._description, self.intercept)
         return list(digests([block, *self.actions]))[1:]
 
     def extends(self, older: Features | str) -> bool:
@@ -103,6 +111,24 @@ class PerArm:
         """The same with blocks at the end for new actions; those already known keep theirs."""
         new = [id for id in as_ids(actions, "actions") if id not in self._places]
         return PerArm([*self.actions, *new], context=self.context, intercept=self.intercept)
+
+    def fit(self, sample: Any, *, limit: int = LIMIT) -> PerArm:
+        """The same, with the fields that ``context`` names encoded as a sample suggests.
+
+        Text becomes a :class:`Category` of the values that occur, True and False a :class:`Flag`,
+        numbers a :class:`Number` from the sample's 1% to its 99% quantile.
+
+        Args:
+            sample: contexts: a list of mappings, or a frame of pandas or polars.
+            limit: values of a category with a column of their own; if there are more, the most
+                frequent have one, and the others share some.
+
+        >>> sample = [{"age": 20, "country": "AT"}, {"age": 60, "country": "DE"}]
+        >>> PerArm(["mail", "call"], context=["age", "country"]).fit(sample).context
+        {'age': Number(low=20.4, high=59.6), 'country': Category(values=('AT', 'DE'), others=1)}
+        """
+        context = fitted(self.context, sample, "context", limit)
+        return PerArm(self.actions, context=context, intercept=self.intercept)
 
     def rows(self, context: Context, actions: Actions) -> Row:
         """One row for each action."""

@@ -12,6 +12,8 @@ from numpy.typing import NDArray
 
 from belated.exceptions import InvalidInput
 from belated.features.columns import Columns
+from belated.features.encoded import EncodedColumns, Fields, columns_of
+from belated.features.fitting import LIMIT, fitted
 from belated.features.protocol import Features, digest, fingerprint_of
 from belated.features.records import Actions, Context, as_actions, shown
 from belated.inputs import MAX_ENTRY, Row, as_rows
@@ -25,8 +27,9 @@ class Shared:
     former with each of the latter. Products are what lets the context change which action is best.
 
     Args:
-        context: the numbers read from the context: their names, or how many.
-        action: the numbers read from an action's record, in the same way.
+        context: the fields read from the context: how each is encoded, as for
+            :class:`PerArm`; or, for numbers that you have scaled, their names or how many.
+        action: the fields read from an action's record, in the same way.
         intercept: whether rows begin with a 1.
         interactions: whether they end with the products.
 
@@ -38,20 +41,21 @@ class Shared:
            [1. , 4. , 2. , 8. ]], dtype=float32)
     """
 
-    context: Sequence[str] | int = ()
-    action: Sequence[str] | int
+    context: Fields = field(default=(), compare=False)  # _description has their order too
+    action: Fields = field(compare=False)
     intercept: bool = True
     interactions: bool = True
 
     #: The width of a row.
     dim: int = field(init=False, repr=False, compare=False)
-    _context: Columns = field(init=False, repr=False, compare=False)
-    _action: Columns = field(init=False, repr=False, compare=False)
+    _description: tuple[object, object] = field(init=False, repr=False)
+    _context: Columns | EncodedColumns = field(init=False, repr=False, compare=False)
+    _action: Columns | EncodedColumns = field(init=False, repr=False, compare=False)
     _left: NDArray[np.intp] = field(init=False, repr=False, compare=False)
     _right: NDArray[np.intp] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        context, action = Columns(self.context, "context"), Columns(self.action, "action")
+        context, action = columns_of(self.context, "context"), columns_of(self.action, "action")
         if action.width == 0:
             message = f"action is {self.action!r}: without a number the rows would all be the same"
             raise InvalidInput(message, self.action)
@@ -65,6 +69,7 @@ class Shared:
         _set(self, "intercept", bool(self.intercept))
         _set(self, "interactions", bool(self.interactions))
         _set(self, "dim", len(factors))
+        _set(self, "_description", (context.description, action.description))
         _set(self, "_context", context)
         _set(self, "_action", action)
         _set(self, "_left", left)
@@ -80,11 +85,32 @@ class Shared:
     @cached_property
     def fingerprint(self) -> str:
         """A digest of the names and options."""
-        return digest("Shared", self.context, self.action, self.intercept, self.interactions)
+        return digest("Shared", *self._description, self.intercept, self.interactions)
 
     def extends(self, older: Features | str) -> bool:
         """Whether ``older`` is the same: a new column would stand in old rows, and not be zero."""
         return fingerprint_of(older) == self.fingerprint
+
+    def fit(self, contexts: Any = None, actions: Any = None, *, limit: int = LIMIT) -> Shared:
+        """The same, with the fields that are named encoded as samples suggest.
+
+        Args:
+            contexts: a list of mappings, or a frame of pandas or polars; not needed if ``context``
+                says how each field is encoded.
+            actions: records of actions, in the same way, or a mapping of ids to records.
+            limit: as in :meth:`PerArm.fit`.
+
+        >>> features = Shared(action=["brand"]).fit(actions={1: {"brand": "A"}, 2: {"brand": "B"}})
+        >>> features.action
+        {'brand': Category(values=('A', 'B'), others=1)}
+        """
+        records = list(actions.values()) if isinstance(actions, Mapping) else actions
+        return Shared(
+            context=fitted(self.context, contexts, "context", limit),
+            action=fitted(self.action, records, "action", limit),
+            intercept=self.intercept,
+            interactions=self.interactions,
+        )
 
     def rows(self, context: Context, actions: Actions) -> Row:
         """One row for each action; ``actions`` maps ids to records."""

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from belated.events import Configured
 from belated.exceptions import InvalidInput
-from belated.features import Features
+from belated.features import Features, Hashed, PerArm, Shared
 from belated.journals.log import UniqueLog
 from belated.rewards import DefaultAfter, Explicit, Rewards, retention_us
 from belated.times import format_duration, parse_duration
@@ -40,11 +40,17 @@ def settings_of(
         "default": repr(rewards.default) if isinstance(rewards, DefaultAfter) else None,
         "bounds": None if bounds is None else f"{bounds[0]!r}, {bounds[1]!r}",
         "retention": None if retention is None else format_duration(retention),
-        "features": None if features is None else type(features).__name__,
+        "features": None if features is None else _written(features),
         "names": None if names is None else ", ".join(names),
         "actions": None if actions is None else ", ".join(map(str, actions)),
     }
     return {name: value for name, value in found.items() if value is not None}
+
+
+def _written(features: Features) -> str:
+    """Features as a service's file has them; of your own, which may print anything, their name."""
+    ours = isinstance(features, PerArm | Shared | Hashed)
+    return repr(features) if ours else type(features).__name__
 
 
 def semantics_of(settings: Mapping[str, str]) -> tuple[Rewards, int | None]:

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from datetime import datetime
 
 from belated.decider import ParsedRequest
+from belated.decider.requests import offered
 from belated.events import Reward
 from belated.exceptions import InvalidInput
 from belated.features import action_names
@@ -31,6 +32,7 @@ def parse_request(request: DecisionRequest, definition: Definition) -> tuple[Par
         InvalidInput: it is not a request that this bandit can decide.
     """
     features, dim, context = definition.features, definition.policy.dim, None
+    actions = offered(request.actions, features)
     if request.id is not None:
         check_id(request.id)
     if features is None:
@@ -38,13 +40,13 @@ def parse_request(request: DecisionRequest, definition: Definition) -> tuple[Par
             raise InvalidInput("this bandit has no features: send rows instead of a context")
         rows = _packed_rows(request, dim)
     else:
-        if (request.rows, request.dim) != (None, None) or request.actions is None:
+        if (request.rows, request.dim) != (None, None) or actions is None:
             raise InvalidInput("this bandit has features: send a context and actions, no rows")
-        rows = features.rows(request.context, request.actions).tobytes()
+        rows = features.rows(request.context, actions).tobytes()
         if definition.keep_requests != 0.0:
-            context = pack_context(request.context, request.actions)
+            context = pack_context(request.context, actions)
     count = len(rows) // (4 * dim)
-    names = None if request.actions is None else action_names(request.actions, count)
+    names = None if actions is None else action_names(actions, count)
     parsed = ParsedRequest(
         count, names, request.id, request.first_attempt, request.activated, context
     )

@@ -19,9 +19,11 @@ from belated.expressions import (
     as_whole_policy,
     load_modules,
 )
+from belated.families import Bernoulli
 from belated.ids import check_partitions
 from belated.journals import Store, open_store
 from belated.ledger.requests import Keep, check_keep
+from belated.policies import DelayedUCB
 from belated.rewards import check_default, check_semantics, retention_us
 from belated.service.access.authorizer import Auth, auth_at
 from belated.service.access.origins import as_origin
@@ -218,9 +220,13 @@ def _bandits(tables: TomlTable, *, makes_tokens: bool) -> tuple[Definition, ...]
 def _definition(name: str, table: TomlTable, makes_tokens: bool) -> Definition | None:
     if not _NAME.fullmatch(name):
         table.refuse(None, f"{name!r} is no name for a bandit: letters, digits and -._~ only")
-    policy = table.take("policy", _written(as_whole_policy), example='"DelayedUCB(dim=20, …)"')
-    rewards = table.take("rewards", _written(as_semantics), example="\"Explicit(window='7d')\"")
     features = table.take("features", _written(as_features), None)
+    if features is None:
+        policy = table.take("policy", _written(as_whole_policy), example='"DelayedUCB(dim=20, …)"')
+    else:
+        usual = DelayedUCB(features.dim, Bernoulli())
+        policy = table.take("policy", _written(as_whole_policy), usual)
+    rewards = table.take("rewards", _written(as_semantics), example="\"Explicit(window='7d')\"")
     span = table.take("retention", _span, None)
     partitions = table.take("partitions", _partitions, None)
     tokens = table.take("tokens", _token_mode, _OFF)

@@ -1,0 +1,105 @@
+"""CPU time of decide_many and observe_many, as a ratio to a loop of decide and observe.
+
+1,000 requests with features (PerArm, 8 actions, 5 fields), from a list of contexts and from a frame
+of pandas, into a MemoryJournal and into SQLite; then 1,000 rewards. Both policies, on a bandit that
+has learned from 2,000 rewards before. Each time is the least of several repeats.
+
+Run: python benchmarks/batches.py [--repeats 5]
+"""
+
+from __future__ import annotations
+
+import os
+
+os.environ["OPENBLAS_NUM_THREADS"] = "1"
+
+import argparse
+import tempfile
+import time
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from belated import Bandit, Bernoulli, DefaultAfter, DelayedThompson, DelayedUCB, Number, PerArm
+from belated.policies import Policy
+
+COUNT = 1_000
+ACTIONS = [f"a{n}" for n in range(8)]
+PLAIN = PerArm(ACTIONS, context=[f"x{n}" for n in range(5)])
+ENCODED = PerArm(ACTIONS, context={f"x{n}": Number(-1, 1) for n in range(5)})
+
+
+def seconds(work: Callable[[], Any]) -> tuple[float, Any]:
+    start = time.process_time()
+    found = work()
+    return time.process_time() - start, found
+
+
+def opened(policy: type[Policy], features: PerArm, journal: str | None) -> Bandit:
+    """A bandit that has learned something."""
+    rng = np.random.default_rng(0)
+    bandit = Bandit(
+        policy=policy(features.dim, Bernoulli()),
+        rewards=DefaultAfter(timedelta(days=7)),
+        features=features,
+        journal=journal,
+        seed=0,
+    )
+    made = bandit.decide_many(contexts(2 * COUNT, rng))
+    bandit.observe_many((one.id, float(rng.random() < 0.3)) for one in made)
+    return bandit
+
+
+def contexts(count: int, rng: np.random.Generator) -> list[dict[str, float]]:
+    names = [f"x{n}" for n in range(5)]
+    return [dict(zip(names, line, strict=True)) for line in rng.uniform(-1, 1, (count, 5)).tolist()]
+
+
+def measure(policy: type[Policy], features: PerArm, folder: str | None) -> list[float]:
+    """Seconds of decide, decide_many, decide_many of a frame, observe and observe_many."""
+    given = contexts(COUNT, np.random.default_rng(1))
+    frame = pd.DataFrame(given)
+    journals = [None if folder is None else f"sqlite:///{folder}/{n}.db?bandit=b" for n in range(3)]
+    one, many, framed = (opened(policy, features, journal) for journal in journals)
+    single, first = seconds(lambda: [one.decide(context) for context in given])
+    batch, second = seconds(lambda: many.decide_many(given))
+    frames, _ = seconds(lambda: framed.decide_many(frame))
+    told, _ = seconds(lambda: [one.observe(made.id, 1.0) for made in first])
+    told_many, _ = seconds(lambda: many.observe_many([(made.id, 1.0) for made in second]))
+    for bandit in (one, many, framed):
+        bandit.close()
+    return [single, batch, frames, told, told_many]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--repeats", type=int, default=5)
+    arguments = parser.parse_args()
+    print(
+        f"CPU µs each of {COUNT:,} (least of {arguments.repeats}); in brackets: ratio to the loop"
+    )
+    for policy in (DelayedUCB, DelayedThompson):
+        for label, features in (("numbers", PLAIN), ("encoded", ENCODED)):
+            for store in ("memory", "sqlite"):
+                runs = []
+                for _ in range(arguments.repeats + 1):  # the first compiles and warms
+                    with tempfile.TemporaryDirectory() as folder:
+                        place = None if store == "memory" else str(Path(folder))
+                        runs.append(measure(policy, features, place))
+                least = np.min(runs[1:], axis=0) / COUNT * 1e6
+                single, batch, frames, told, many = least.tolist()
+                print(
+                    f"{policy.__name__:<16} {label:<8} {store:<7}"
+                    f" decide {single:6.0f}, many {batch:5.0f} ({batch / single:.2f}),"
+                    f" frame {frames:5.0f} ({frames / single:.2f});"
+                    f" observe {told:6.0f}, many {many:5.0f} ({many / told:.2f})",
+                    flush=True,
+                )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,181 @@
+"""How one field of a record becomes numbers of about the same size: scaled, or one-hot."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Sequence
+from dataclasses import KW_ONLY, dataclass, field
+from typing import Any
+
+import numpy as np
+
+from belated.exceptions import InvalidInput
+from belated.features.frames import is_missing
+from belated.features.records import shown
+
+
+class Encoder:
+    """How one field becomes numbers, none above 1 in size: see the three below."""
+
+    @property
+    def labels(self) -> list[str]:
+        """What follows the name of the field in the names of its columns: one for each."""
+        return [""]
+
+    @property
+    def description(self) -> tuple[Any, ...]:
+        """All that the numbers depend on."""
+        raise NotImplementedError
+
+    def encode(self, value: Any) -> list[float]:
+        """Return the numbers of a value; zeros if it is missing."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class Number(Encoder):
+    """A number, scaled from its range to -1 … 1; beyond the range it counts as the nearer end.
+
+    A missing value (None or NaN) counts as the middle, 0.
+
+    Args:
+        low: a value below which few are.
+        high: a value above which few are.
+
+    >>> Number(18, 90).encode(54), Number(18, 90).encode(120), Number(18, 90).encode(None)
+    ([0.0], [1.0], [0.0])
+    """
+
+    low: float
+    high: float
+
+    def __post_init__(self) -> None:
+        low, high = _as_float(self.low), _as_float(self.high)
+        if not (low < high and math.isfinite(high - low)):
+            message = f"Number({self.low!r}, {self.high!r}): two numbers, the lower first"
+            raise InvalidInput(f"{message}, were expected", (self.low, self.high))
+        _set(self, "low", low)
+        _set(self, "high", high)
+
+    @property
+    def description(self) -> tuple[Any, ...]:
+        """The range."""
+        return "Number", self.low, self.high
+
+    def encode(self, value: Any) -> list[float]:
+        """Return the scaled number."""
+        if is_missing(value):
+            return [0.0]
+        number = _as_float(value)
+        if number != number:
+            raise InvalidInput(f"{shown(value)}: a number was expected, or None", value)
+        scaled = (2.0 * number - self.low - self.high) / (self.high - self.low)
+        return [max(-1.0, min(scaled, 1.0))]
+
+
+@dataclass(frozen=True)
+class Category(Encoder):
+    """One of several values, one-hot: a column for each that is listed, and one for all others.
+
+    Values are compared as text, so 17 and "17" are the same. A missing value (None or NaN) has a 1
+    in no column.
+
+    Args:
+        values: those with a column of their own.
+        others: columns that all other values share; which of them is drawn by a hash of the value.
+
+    >>> Category(["AT", "DE"]).encode("DE"), Category(["AT", "DE"]).encode("FR")
+    ([0.0, 1.0, 0.0], [0.0, 0.0, 1.0])
+    """
+
+    values: Sequence[str | int]
+    _: KW_ONLY
+    others: int = 1
+
+    _places: dict[str, int] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        if isinstance(self.values, str | bytes) or not isinstance(self.values, Sequence):
+            message = f"Category({self.values!r}): a list of values was expected"
+            raise InvalidInput(f"{message}, as in Category(['AT', 'DE'])", self.values)
+        if type(self.others) is not int or self.others < 1:
+            message = f"others is {self.others!r}: a whole number of at least 1 was expected"
+            raise InvalidInput(message, self.others)
+        values = tuple(map(as_text, self.values))
+        if len(set(values)) != len(values):
+            raise InvalidInput(f"Category({self.values!r}) names a value twice", self.values)
+        _set(self, "values", values)
+        _set(self, "_places", {value: at for at, value in enumerate(values)})
+
+    @property
+    def labels(self) -> list[str]:
+        """What follows the name of the field in the names of its columns."""
+        others = ["=other"] if self.others == 1 else [f"=other {n}" for n in range(self.others)]
+        return [f"={value}" for value in self.values] + others
+
+    @property
+    def description(self) -> tuple[Any, ...]:
+        """The values, in their order, and the columns of the others."""
+        return "Category", self.values, self.others
+
+    def encode(self, value: Any) -> list[float]:
+        """Return zeros, and at most one 1."""
+        found = [0.0] * (len(self.values) + self.others)
+        if not is_missing(value):
+            text = value if type(value) is str else as_text(value)
+            at = self._places.get(text)
+            found[len(self.values) + self._drawn(text) if at is None else at] = 1.0
+        return found
+
+    def _drawn(self, text: str) -> int:
+        if self.others == 1:
+            return 0
+        digest = hashlib.blake2b(
+            text.encode("utf-8", "surrogatepass"), digest_size=8, person=b"belated.category"
+        ).digest()
+        return int.from_bytes(digest, "little") % self.others
+
+
+@dataclass(frozen=True)
+class Flag(Encoder):
+    """True or False, as 1 or -1. A missing value (None or NaN) counts as 0.
+
+    >>> Flag().encode(True), Flag().encode(False), Flag().encode(None)
+    ([1.0], [-1.0], [0.0])
+    """
+
+    @property
+    def description(self) -> tuple[Any, ...]:
+        """Nothing but the kind."""
+        return ("Flag",)
+
+    def encode(self, value: Any) -> list[float]:
+        """Return 1, -1 or 0."""
+        if is_missing(value):
+            return [0.0]
+        if isinstance(value, bool | np.bool_ | int | float | np.number) and value in (0, 1):
+            return [1.0 if value else -1.0]
+        raise InvalidInput(f"{shown(value)}: True or False was expected, or None", value)
+
+
+def _as_float(value: Any) -> float:
+    """A number, or nan for what is none."""
+    try:
+        return math.nan if isinstance(value, str | bytes) else float(value)
+    except (TypeError, ValueError, OverflowError):
+        return math.nan
+
+
+def as_text(value: Any) -> str:
+    """A value of a category: what is not text is written as Python writes it."""
+    if isinstance(value, str):
+        return str.__str__(value)
+    if isinstance(value, bool | np.bool_ | int | np.integer):
+        return str(value)
+    if isinstance(value, float | np.floating) and float(value).is_integer():
+        return str(int(value))  # a column of whole numbers with gaps has become one of floats
+    raise InvalidInput(f"{shown(value)}: text or a whole number was expected, or None", value)
+
+
+_set = object.__setattr__

@@ -1,0 +1,63 @@
+"""What to do about rows that are much longer or shorter than 1."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from belated.features.columns import Columns
+from belated.features.fitting import number_between
+from belated.features.per_arm import PerArm
+from belated.features.shared import Shared
+from belated.inputs import Row
+
+#: Fields that the advice names.
+SHOWN = 8
+
+
+def scaling_advice(rows: Row, features: Any = None) -> str:
+    """Say how to get rows of a length of about 1, with the numbers that were observed.
+
+    Args:
+        rows: some that were chosen, one below the other.
+        features: what made them, if anything did.
+
+    >>> features = PerArm(["mail", "call"], context=["age", "income"])
+    >>> contexts = [{"age": 20, "income": 9_000.0}, {"age": 70, "income": 90_000.0}]
+    >>> rows = np.concatenate([features.rows(context, ["mail"]) for context in contexts])
+    >>> print(scaling_advice(rows, features))  # doctest: +NORMALIZE_WHITESPACE
+    use PerArm(..., context={'age': Number(20.5, 69.5), 'income': Number(9800.0, 89200.0)}), or
+    features.fit(sample), with a new journal
+    >>> scaling_advice(rows)
+    'divide your rows by about 64,000'
+    """
+    found: dict[str, str] = {}
+    if isinstance(features, PerArm) and _has_names(features._columns):
+        blocks = rows.reshape(len(rows), -1, features.block)
+        chosen = blocks[np.arange(len(rows)), np.abs(blocks).max(axis=2).argmax(axis=1)]
+        found["context"] = _written(features._columns, chosen[:, features.intercept :])
+    elif isinstance(features, Shared):
+        start = int(features.intercept)
+        for what, columns in (("context", features._context), ("action", features._action)):
+            if _has_names(columns):
+                found[what] = _written(columns, rows[:, start : start + columns.width])
+            start += columns.width
+    if found:
+        arguments = ", ".join(f"{what}={fields}" for what, fields in found.items())
+        name = type(features).__name__
+        return f"use {name}(..., {arguments}), or features.fit(sample), with a new journal"
+    length = float(np.sqrt(np.square(rows.astype(np.float64)).sum(axis=1).mean()))
+    return f"divide your rows by about {float(f'{length:.2g}'):,.6g}"
+
+
+def _has_names(columns: Any) -> bool:
+    return isinstance(columns, Columns) and bool(columns.names)
+
+
+def _written(columns: Any, numbers: Row) -> str:
+    fields = []
+    for name, values in zip(columns.names[:SHOWN], numbers.T, strict=False):
+        one = number_between(values.astype(np.float64))
+        fields.append(f"{name!r}: Number({one.low!r}, {one.high!r})")
+    return "{" + ", ".join(fields) + (", ..." if len(columns.names) > SHOWN else "") + "}"

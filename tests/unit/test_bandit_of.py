@@ -1,0 +1,138 @@
+"""A bandit in three lines, without contexts and with records of all kinds."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from belated import (
+    Bandit,
+    Bernoulli,
+    Category,
+    DefaultAfter,
+    DelayedUCB,
+    Explicit,
+    Flag,
+    Gaussian,
+    Number,
+    PerArm,
+)
+from belated.exceptions import InvalidInput, JournalMismatch
+from belated.expressions import as_features
+from belated.journals import MemoryJournal
+from belated.learner.fold import Fold, same_sums
+from belated.testing import ManualClock
+
+WEEK = DefaultAfter(timedelta(days=7))
+COLORS = ["blue", "red"]
+
+
+def test_three_lines() -> None:
+    """Decide without arguments, report, and the better action wins."""
+    bandit = Bandit.of(COLORS, rewards=Explicit(), seed=1)
+    rng = np.random.default_rng(1)
+    chosen = []
+    for _ in range(300):
+        decision = bandit.decide()
+        chosen.append(decision.action)
+        bandit.observe(
+            decision.id, float(rng.random() < (0.2 if decision.action == "blue" else 0.7))
+        )
+    assert set(chosen[:10]) == set(COLORS)
+    assert chosen[-100:].count("red") > 80
+
+
+def test_what_it_is_made_of() -> None:
+    """The usual policy, a column for each action; families and settings may be given."""
+    bandit = Bandit.of(COLORS, rewards=WEEK)
+    assert bandit.policy == DelayedUCB(2, Bernoulli())
+    assert bandit.features == PerArm(COLORS)
+    features = PerArm(COLORS, context={"age": Number(18, 90)})
+    other = Bandit.of(features, rewards=Explicit(), family=Gaussian(), baseline="red")
+    assert other.policy == DelayedUCB(4, Gaussian())
+    assert other.decide({"age": 41}).action in COLORS
+    with pytest.raises(InvalidInput, match="rewards is missing"):
+        Bandit.of(COLORS)
+
+
+def test_actions_may_be_named_or_not() -> None:
+    """All, some of them, or none; alone and in batches."""
+    bandit = Bandit.of(COLORS, rewards=WEEK)
+    assert bandit.decide(None, COLORS).action in COLORS
+    assert bandit.decide(None, ["red"]).action == "red"
+    made = bandit.decide_many([None] * 4)
+    assert {one.action for one in made} == set(COLORS)
+    assert bandit.entry(made[0].id).request.actions == COLORS  # type: ignore[union-attr]
+
+
+def test_it_survives_reopening(tmp_path: Path) -> None:
+    """With its journal's address; other actions at the end are new ones."""
+    address = f"sqlite:///{tmp_path}/colors.db?bandit=colors"
+    with Bandit.of(COLORS, rewards=WEEK, journal=address) as bandit:
+        first = bandit.decide(id="a")
+        bandit.observe("a", 1.0)
+        digest = bandit.digest
+    with Bandit.of(COLORS, rewards=WEEK, journal=address) as again:
+        assert again.digest == digest
+        assert again.decide(id="a") == first
+    with Bandit.of([*COLORS, "green"], rewards=WEEK, journal=address) as larger:
+        assert larger.decide(None, ["green"]).action == "green"
+        assert larger.digest != digest
+    with pytest.raises(JournalMismatch):
+        Bandit.of(["red", "blue"], rewards=WEEK, journal=address)
+
+
+def test_the_past_can_be_seen() -> None:
+    """As of a moment before the reward."""
+    clock = ManualClock()
+    bandit = Bandit.of(COLORS, rewards=WEEK, clock=clock, journal=MemoryJournal(clock=clock))
+    decision = bandit.decide()
+    before = clock.now
+    clock.now += 60_000_000
+    bandit.observe(decision.id, 1.0)
+    past = bandit.as_of(before)
+    assert past.pending.count == 1
+    assert bandit.pending.count == 0
+
+
+CONTEXT = {"age": Number(18, 90), "country": Category(["AT", "DE"]), "member": Flag()}
+
+
+def record(n: int) -> dict[str, Any]:
+    """A context of all kinds, with gaps and unknown values."""
+    return {
+        "age": None if n % 11 == 0 else 18 + n % 80,
+        "country": [None, "AT", "DE", "FR"][n % 4],
+        "member": n % 3 == 0,
+    }
+
+
+def test_a_replay_of_encoded_contexts_is_exact(tmp_path: Path) -> None:
+    """Digest and sums; with features read from what the journal says of itself, too."""
+    address = f"sqlite:///{tmp_path}/people.db?bandit=people"
+    features = PerArm(COLORS, context=CONTEXT)
+    with Bandit.of(features, rewards=WEEK, journal=address, seed=3) as bandit:
+        made = bandit.decide_many([record(n) for n in range(200)])
+        bandit.observe_many((one.id, n % 2) for n, one in enumerate(made))
+        configured = bandit.journal.configured()
+        assert configured is not None
+        written = as_features(configured.settings["features"])
+        anew = Fold(bandit.policy, WEEK)
+        anew.catch_up(bandit.journal)
+        assert anew.digest == bandit.digest
+        assert same_sums(anew, bandit._fold, 0.0)
+        digest = bandit.digest
+        for one in made[:20]:  # the request that was kept gives the same row again
+            kept = bandit.entry(one.id).request
+            assert kept is not None
+            assert kept.actions is not None
+            assert (written.rows(kept.context, kept.actions)[one.index] == one.x).all()
+    with Bandit.of(written, rewards=WEEK, journal=address) as again:
+        assert again.digest == digest
+    other = PerArm(COLORS, context={**CONTEXT, "age": Number(18, 91)})
+    with pytest.raises(JournalMismatch, match="other features"):
+        Bandit.of(other, rewards=WEEK, journal=address)
