@@ -1,10 +1,13 @@
 """Contextual bandits for rewards that come late."""
 
+from typing import TYPE_CHECKING
+
 from belated import delays, theory
 from belated.bandit import Bandit
 from belated.events import Decision
 from belated.families import Bernoulli, Gaussian, Poisson
 from belated.features import Category, Flag, Hashed, Number, PerArm, Shared
+from belated.journals import MemoryJournal, PostgresJournal, SpoolJournal, SQLiteJournal
 from belated.ledger.receipts import Receipt
 from belated.policies import (
     BlindThompson,
@@ -20,8 +23,43 @@ from belated.policies import (
     paper_ducb,
 )
 from belated.rewards import ConversionsOnly, DefaultAfter, Explicit
-from belated.simulation import environments, simulate
-from belated.simulation.sweeps import simulate_many
+
+if TYPE_CHECKING:
+    from belated.simulation import environments, simulate
+    from belated.simulation.sweeps import simulate_many
+
+    __version__: str
+else:
+    #: What a program that decides does not need is imported when it is asked for.
+    _LATER = {
+        "environments": "belated.simulation",
+        "simulate": "belated.simulation",
+        "simulate_many": "belated.simulation.sweeps",
+    }
+
+    def __getattr__(name):
+        from importlib import import_module
+
+        if name == "__version__":
+            value = _version()
+        elif name in _LATER:
+            value = getattr(import_module(_LATER[name]), name)
+        else:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        globals()[name] = value
+        return value
+
+    def _version():
+        from importlib.metadata import PackageNotFoundError, version
+
+        try:
+            return version(__name__)
+        except PackageNotFoundError:  # run from its sources
+            return "0"
+
+    def __dir__():
+        return sorted({*globals(), *__all__})
+
 
 __all__ = [
     "Bandit",
@@ -40,11 +78,15 @@ __all__ = [
     "Gaussian",
     "Greedy",
     "Hashed",
+    "MemoryJournal",
     "Number",
     "PerArm",
     "Poisson",
+    "PostgresJournal",
     "Receipt",
+    "SQLiteJournal",
     "Shared",
+    "SpoolJournal",
     "Uniform",
     "WaitForWindow",
     "delays",

@@ -21,12 +21,11 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, Protocol
 
 import numpy as np
-from scipy.special import gammaln
 
 from belated import kernels
 from belated.exceptions import InvalidInput
 from belated.inputs import Vector, as_positive
-from belated.kernels import MAX_ETA
+from belated.kernels import MAX_ETA, special
 
 
 @dataclass(frozen=True)
@@ -250,7 +249,7 @@ class Poisson:
 
     def log_likelihood(self, y: Vector, eta: Vector, dispersion: float = 1.0) -> Vector:
         """Y η - e^η - log y!."""
-        constant = gammaln(np.asarray(y, dtype=np.float64) + 1.0)
+        constant = special.gammaln(np.asarray(y, dtype=np.float64) + 1.0)
         return np.asarray(np.multiply(y, eta) - self.cumulant(eta) - constant)
 
     def sample(self, eta: Vector, rng: np.random.Generator, dispersion: float = 1.0) -> Vector:

@@ -16,15 +16,13 @@ from collections.abc import Hashable, Sequence
 from typing import Any
 
 import numpy as np
-from scipy.linalg import eigh
-from scipy.linalg.blas import ddot
-from scipy.linalg.lapack import dpotrf, dtrtri
 
 from belated.exceptions import InvalidInput
 from belated.families import Family, Gaussian
 from belated.inputs import MAX_REWARD, Matrix, Row, Vector, as_reward
 from belated.kernels import LEFT, MAX_WEIGHT, Kernels, best, finite, plain
 from belated.kernels.blocks import diagonal_blocks
+from belated.kernels.lapack import ddot, dpotrf, dtrtri
 from belated.priors import Prior
 from belated.statistics import Information
 
@@ -59,7 +57,7 @@ def _root(precision: Matrix) -> Matrix:
     floor = np.finfo(float).eps * len(precision)
     diagonal = np.diag(precision)
     scale = 1.0 / np.sqrt(np.maximum(diagonal, floor * diagonal.max()))
-    values, vectors = eigh(precision * scale[:, None] * scale)
+    values, vectors = np.linalg.eigh(precision * scale[:, None] * scale)
     values = np.maximum(values, floor * values[-1])
     return np.ascontiguousarray(scale[:, None] * vectors / np.sqrt(values))
 
@@ -122,9 +120,9 @@ class Model:
         self._cap = math.inf if isinstance(family, Gaussian) else STEP
         self._least = max(family.support.lower, -MAX_REWARD)
         self._most = min(family.support.upper, MAX_REWARD)
-        # Compiled kernels know the built-in families by number; any other runs in plain Python.
+        # Kernels know the built-in families by number; any other runs in plain Python.
         self._kernels = plain() if family.number is None else kernels or best()
-        self._family = family if self._kernels is plain() else family.number
+        self._family = family if family.number is None else family.number
 
     @property
     def dim(self) -> int:
@@ -241,7 +239,7 @@ class Model:
 
     def add_pending(self, x: Any, weight: float) -> None:
         """A decision for this row is pending; its weight was frozen at the choice."""
-        row = np.asarray(x, np.float64)
+        row = np.asarray(x, np.float64, order="C")
         if row.shape != self._shape:
             self._row(x)
         q = self._kernels.count(self.decided, row, weight)
@@ -293,7 +291,7 @@ class Model:
         """The reward of a pending decision came; returns the weight its row now has."""
         if not self._least <= y <= self._most:
             self.family.support.check(as_reward(y))
-        row = np.asarray(x, np.float64)
+        row = np.asarray(x, np.float64, order="C")
         if row.shape != self._shape:
             self._row(x)
         weight = self._kernels.learn(
@@ -345,7 +343,7 @@ class Model:
             raise _not_finite(x)
 
     def _row(self, x: Any) -> Vector:
-        row = np.asarray(x, np.float64)
+        row = np.asarray(x, np.float64, order="C")
         if row.shape != self.theta.shape:
             message = f"the row has shape {row.shape}: {self.dim} numbers were expected"
             raise InvalidInput(message, x)

@@ -96,7 +96,7 @@ def said_of(mistake: str) -> str:
     features = PerArm(["red", "blue"], context=["age"])
     week, policy = DefaultAfter("7d"), DelayedUCB(features.dim, Bernoulli())
     with tempfile.TemporaryDirectory() as folder:
-        names: dict[str, Any] = vars(belated) | {
+        names: dict[str, Any] = {name: getattr(belated, name) for name in belated.__all__} | {
             "Laplace": Laplace,
             "Path": Path,
             "SQLiteJournal": SQLiteJournal,

@@ -43,3 +43,11 @@ def test_every_process_reads_the_same_file(config: Config, compose: dict[str, An
     for name in ("service", "learner"):
         assert "./belated.toml:/etc/belated/belated.toml:ro" in compose["services"][name]["volumes"]
         assert compose["services"][name]["command"][1] == "belated.toml"
+
+
+def test_the_image_has_compiled_kernels() -> None:
+    """Compiled by the user who runs them, for any processor: else each container compiles anew."""
+    dockerfile = (DEPLOY / "Dockerfile").read_text(encoding="utf-8")
+    steps = ("NUMBA_CACHE_DIR=", "NUMBA_CPU_NAME=generic", "USER belated", "RUN belated warm")
+    places = [dockerfile.index(step) for step in steps]
+    assert places == sorted(places)

@@ -12,6 +12,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
+from belated import __version__
 from belated.cli.journal import (
     erase,
     export,
@@ -25,7 +26,7 @@ from belated.cli.journal import (
 )
 from belated.cli.keys import create, revoke
 from belated.cli.keys import list as list_keys
-from belated.cli.service import doctor, init, learn, mode, schema, serve
+from belated.cli.service import doctor, init, learn, mode, schema, serve, warm
 from belated.cli.simulation import bounds, compare, simulate
 from belated.exceptions import BelatedError
 
@@ -66,11 +67,12 @@ class _Parser(argparse.ArgumentParser):
 
 def _parser() -> argparse.ArgumentParser:
     parser = _Parser(prog="belated", description="Contextual bandits for rewards that come late.")
+    parser.add_argument("--version", action="version", version=f"belated {__version__}")
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
     for command in (simulate, compare, bounds):
         _add(commands, command)
     _add_group(commands, "journal", JOURNAL, "look into a journal, verify it, move it")
-    for command in (init, serve, learn, mode, doctor, schema):
+    for command in (init, serve, learn, mode, doctor, schema, warm):
         _add(commands, command)
     _add_group(commands, "keys", KEYS, "make, list and revoke the API keys of a service")
     return parser

@@ -18,8 +18,7 @@ from belated.decider.unapplied import NOT_DURABLE, SPOOLED, Unapplied, Unapplied
 from belated.events import Decision, Source
 from belated.exceptions import BanditOff, PolicyFailure
 from belated.ids import key_of, partition_of
-from belated.inputs import Matrix, Row, Vector
-from belated.kernels import Kernels
+from belated.inputs import Row, Vector
 from belated.ledger.requests import Keep, keep_request
 from belated.models import Model
 from belated.policies import Policy
@@ -383,16 +382,6 @@ class Decider:
         if not self._repaired:  # it takes a while
             self._repaired = True
             self._source.repair(self.unapplied)
-
-
-def warm_up(policy: Policy, kernels: Kernels | None = None) -> None:
-    """Compile the kernels now, so that no caller waits for it."""
-    model = Model(policy.start, policy.family, kernels=kernels)
-    rows: Matrix = np.zeros((2, policy.dim))
-    policy.choose_all(model, rows, [2], [True], np.random.default_rng(0))
-    model.add_all_pending(rows, np.array([0.25, 0.25]))
-    model.add_pending(rows[0], 0.25)
-    model.remove_pending(rows[0], 0.25)
 
 
 def _ends(requests: Sequence[ParsedRequest]) -> list[int]:

@@ -13,12 +13,12 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import erfc, erfcinv, gamma, gammaincc, ndtr, ndtri
 
 from belated.delays.process import Independent, Parameters
 from belated.delays.whole import as_uniforms, mean_of, rounded_down, rounded_up, tail_at
 from belated.exceptions import InvalidInput
 from belated.inputs import Vector, as_positive
+from belated.kernels import special
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,10 +88,11 @@ class Weibull(Independent):
     def mean(self) -> float:
         """The sum of the tail."""
         k, b = self.shape, self.scale
-        whole = b * gamma(1.0 + 1.0 / k)
+        whole = b * special.gamma(1.0 + 1.0 / k)
         with np.errstate(over="ignore"):
             return mean_of(
-                self.tail, lambda i: whole * gammaincc(1.0 / k, np.power((i - 1.0) / b, k))
+                self.tail,
+                lambda i: whole * special.gammaincc(1.0 / k, np.power((i - 1.0) / b, k)),
             )
 
     def tail(self, i: Any) -> Vector:
@@ -146,11 +147,11 @@ class HalfNormal(Independent):
 
     def tail(self, i: Any) -> Vector:
         """2 Q((i - 1)/s), with Q the upper tail of the standard normal."""
-        return tail_at(i, lambda i: erfc((i - 1.0) / (self.scale * math.sqrt(2.0))))
+        return tail_at(i, lambda i: special.erfc((i - 1.0) / (self.scale * math.sqrt(2.0))))
 
     def quantile(self, u: Any) -> NDArray[np.int64]:
         """⌈s Q⁻¹((1 - u)/2)⌉."""
-        return rounded_up(self.scale * math.sqrt(2.0) * erfcinv(1.0 - as_uniforms(u)))
+        return rounded_up(self.scale * math.sqrt(2.0) * special.erfcinv(1.0 - as_uniforms(u)))
 
     def params(self) -> Parameters:
         """A Gaussian tail: q = 1 and σ = s."""
@@ -188,18 +189,18 @@ class Lognormal(Independent):
         def integral(i: float) -> float:
             x = i - 1.0
             z = math.log(x / self.median) / self.sigma
-            return float(math.exp(logarithm) * ndtr(self.sigma - z) - x * ndtr(-z))
+            return float(math.exp(logarithm) * special.ndtr(self.sigma - z) - x * special.ndtr(-z))
 
         return mean_of(self.tail, integral)
 
     def tail(self, i: Any) -> Vector:
         """Q(log((i - 1)/m)/s), with Q the upper tail of the standard normal."""
-        return tail_at(i, lambda i: ndtr(-np.log((i - 1.0) / self.median) / self.sigma))
+        return tail_at(i, lambda i: special.ndtr(-np.log((i - 1.0) / self.median) / self.sigma))
 
     @np.errstate(over="ignore")
     def quantile(self, u: Any) -> NDArray[np.int64]:
         """⌈m e^(s Q⁻¹(1 - u))⌉."""
-        return rounded_up(self.median * np.exp(-self.sigma * ndtri(1.0 - as_uniforms(u))))
+        return rounded_up(self.median * np.exp(-self.sigma * special.ndtri(1.0 - as_uniforms(u))))
 
     def params(self) -> Parameters:
         """No assumption of the paper's on the tail holds."""

@@ -14,7 +14,6 @@ import math
 from collections.abc import Callable
 
 import numpy as np
-from scipy.linalg import eigh
 
 from belated.inputs import Matrix, Vector
 from belated.kernels.blocks import diagonal_blocks
@@ -35,7 +34,7 @@ def fitted_ridge(information: Matrix, pull: Vector) -> float:
     0.464
     """
     blocks = diagonal_blocks(information)
-    spectra = [eigh(information[at, at]) for at in blocks]
+    spectra = [np.linalg.eigh(information[at, at]) for at in blocks]
     values = np.maximum(np.concatenate([values for values, _ in spectra]), 0.0)
     parts = [pull[at] @ vectors for at, (_, vectors) in zip(blocks, spectra, strict=True)]
     squares = np.square(np.concatenate(parts))

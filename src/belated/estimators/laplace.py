@@ -7,7 +7,6 @@ import warnings
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.linalg.lapack import dposv
 
 from belated.estimators.empirical import fitted_ridge
 from belated.estimators.estimate import Estimate, warn_of_scale
@@ -16,6 +15,7 @@ from belated.exceptions import ConvergenceWarning, InvalidInput
 from belated.families import Family, Gaussian
 from belated.inputs import Matrix, Vector
 from belated.kernels.blocks import add_gram, diagonal_blocks
+from belated.kernels.lapack import dposv
 from belated.models import root_of
 from belated.priors import Prior
 from belated.statistics import Seen

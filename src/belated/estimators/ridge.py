@@ -6,13 +6,13 @@ import warnings
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.linalg import cho_factor, cho_solve
 
 from belated.estimators.empirical import fitted_ridge
 from belated.estimators.estimate import Estimate, warn_of_scale
 from belated.exceptions import ConvergenceWarning, InvalidInput
 from belated.families import Family, Gaussian
 from belated.inputs import Matrix, Vector
+from belated.kernels.lapack import dposv
 from belated.models import root_of
 from belated.priors import Prior
 from belated.statistics import Moments, Seen
@@ -88,11 +88,11 @@ class Ridge:
 def _solve(moments: Moments, prior: Prior, dispersion: float) -> tuple[Vector, Matrix]:
     precision = prior.precision + moments.gram / dispersion
     right = prior.precision @ prior.mean + moments.cross / dispersion
-    try:
-        return cho_solve(cho_factor(precision), right), precision
-    except np.linalg.LinAlgError:  # rounding: a direction of the prior is lost beside the data
+    _, theta, failed = dposv(precision, right)
+    if failed:  # rounding: a direction of the prior is lost beside the data
         root = root_of(precision)
-        return root @ (right @ root), precision
+        theta = root @ (right @ root)
+    return theta, precision
 
 
 def _first_guess(moments: Moments) -> float:

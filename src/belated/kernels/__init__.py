@@ -1,11 +1,13 @@
 """The inner loops, written once: they run as NumPy and BLAS, or compiled where numba is installed.
 
-numba costs half a second to import, so it is loaded by the first call of :func:`best`, never by
+numba costs half a second to import, so the first call of :func:`best` has a thread load it, never
 ``import belated``. Plain and compiled kernels are the same functions: only the *primitives* they
 call differ, because BLAS and a compiler are fast at different things.
 """
 
-from belated.kernels.sets import Kernels, best, compiled, plain
+from belated.kernels.arrival import best, complete
+from belated.kernels.compiler import compiled
+from belated.kernels.sets import Kernels, plain
 from belated.kernels.source import (
     LEFT,
     MAX_ETA,
@@ -36,6 +38,7 @@ __all__ = [
     "bernoulli_link",
     "best",
     "compiled",
+    "complete",
     "count",
     "finite",
     "gaussian_link",

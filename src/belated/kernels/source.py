@@ -13,9 +13,9 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg.blas import daxpy, ddot, dgemm, dgemv, dger
 
 from belated.inputs import Matrix, Row, Vector
+from belated.kernels.lapack import daxpy, ddot, dgemm, dgemv, dger
 
 #: Scores closer than this, relative to their size, are ties.
 TIE = 1e-12
@@ -88,8 +88,9 @@ def winners(rows: Matrix, means: Vector, pool: Row) -> NDArray[np.int64]:
 
 
 def link(family: Any, eta: float) -> tuple[float, float]:
-    """Mean and slope of a family; compiled code knows the built-in ones by their number."""
-    both: tuple[float, float] = family.mean_and_slope(eta)
+    """Mean and slope of a family; the built-in ones go by their number, as in compiled code."""
+    both: tuple[float, float]
+    both = LINKS[family](eta) if type(family) is int else family.mean_and_slope(eta)
     return both
 
 
@@ -252,6 +253,10 @@ def poisson_link(eta: float) -> tuple[float, float]:
     """e^η twice, held at ±700."""
     mean = math.exp(max(-MAX_ETA, min(eta, MAX_ETA)))
     return mean, mean
+
+
+#: By the number of their family.
+LINKS = (gaussian_link, bernoulli_link, poisson_link)
 
 
 # --- kernels: one source ---------------------------------------------------------------------

@@ -15,12 +15,12 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
-from scipy.linalg.lapack import dpotrf
 
 from belated.estimators import Estimate, Laplace
 from belated.families import Gaussian
 from belated.inputs import Matrix, Vector
 from belated.kernels import MAX_WEIGHT, Kernels
+from belated.kernels.lapack import dpotrf
 from belated.models import Model, root_of
 from belated.policies.policy import Policy
 from belated.statistics import Information, Joined, Observations, Seen

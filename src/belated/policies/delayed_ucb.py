@@ -8,7 +8,6 @@ from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 import numpy as np
-from scipy.linalg import solve, svdvals
 
 from belated.inputs import Matrix, Vector, as_nonnegative
 from belated.kernels import TIE
@@ -162,6 +161,6 @@ def spectral_inflation(model: Model) -> float:
     inflation, at = model.derived.get("spectral inflation", (1.0, -math.inf))
     if abs(decisions - at) >= SPECTRAL_EVERY:
         arrived = model.observed if model.counted is None else model.counted
-        inflation = max(1.0, float(svdvals(solve(model.decided, arrived))[0]))
+        inflation = max(1.0, float(np.linalg.norm(np.linalg.solve(model.decided, arrived), 2)))
         model.derived["spectral inflation"] = inflation, decisions
     return float(inflation)

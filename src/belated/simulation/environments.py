@@ -14,11 +14,11 @@ from typing import Any, Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import ndtri, pdtr, pdtrik
 
 from belated.exceptions import InvalidInput, MissingExtra
 from belated.families import Bernoulli, Family, Gaussian, Poisson
 from belated.inputs import Matrix, Vector
+from belated.kernels import special
 
 #: Rounds whose contexts are drawn together.
 TOGETHER = 512
@@ -51,15 +51,19 @@ def reward_of(family: Family, mean: float, u: float) -> float:
     if isinstance(family, Bernoulli):
         return 1.0 if u < mean else 0.0
     if isinstance(family, Gaussian):
-        return mean + math.sqrt(family.dispersion or 1.0) * float(ndtri(max(u, 1e-300)))
+        return mean + math.sqrt(family.dispersion or 1.0) * _normal_quantile(u)
     if isinstance(family, Poisson):
         if mean > 1e9:  # where counting one by one makes no difference any more
-            return float(max(0.0, round(mean + math.sqrt(mean) * float(ndtri(max(u, 1e-300))))))
-        count = math.ceil(pdtrik(u, mean))
-        return float(count - 1 if count >= 1 and pdtr(count - 1, mean) >= u else count)
+            return float(max(0.0, round(mean + math.sqrt(mean) * _normal_quantile(u))))
+        count = math.ceil(special.pdtrik(u, mean))
+        return float(count - 1 if count >= 1 and special.pdtr(count - 1, mean) >= u else count)
     raise InvalidInput(
         f"no rewards can be drawn for {family}: give the environment its own", family
     )
+
+
+def _normal_quantile(u: float) -> float:
+    return float(special.ndtri(max(u, 1e-300)))
 
 
 @dataclass(frozen=True, eq=False)

@@ -17,7 +17,7 @@ from belated.delays import NEVER, DelayProcess
 from belated.exceptions import DelayWarning, InvalidInput
 from belated.features import warn_missing_intercept
 from belated.inputs import Vector, as_rounds, check_made
-from belated.kernels import Kernels
+from belated.kernels import Kernels, complete
 from belated.learner import DecisionWindow, Learner
 from belated.policies import Choice, Policy
 from belated.results import Result
@@ -89,7 +89,8 @@ def simulate(
         seed: of all randomness.
         window: rounds after which a decision without a reward counts as explored no longer; its
             reward is learned all the same when it comes.
-        kernels: to use instead of the best available.
+        kernels: to use instead of the best available. A run never changes them: those that are
+            compiled only after it has begun are for the next one.
 
     >>> from belated import Bernoulli, DelayedUCB, delays, environments
     >>> world = environments.fixed(seed=3)
@@ -110,7 +111,7 @@ def simulate(
     )
     uniform = luck.random(horizon).tolist()
     calendar = _Calendar(delay, horizon, waits, window)
-    learner = Learner(policy, kernels=kernels)
+    learner = Learner(policy, kernels=kernels or complete())
     model = learner.model
     regret: list[float] = []
     pending: list[int] = []

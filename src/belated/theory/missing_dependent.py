@@ -9,11 +9,10 @@ from __future__ import annotations
 
 import math
 
-from scipy.special import zeta
-
 from belated.delays.whole import as_rounds
 from belated.exceptions import InvalidInput
 from belated.inputs import as_nonnegative, as_positive
+from belated.kernels import special
 from belated.theory.levels import log_level, log_rounds, per_round
 
 
@@ -133,7 +132,7 @@ def random_terms(
     """The terms of Proposition 4.2; Theorem 5 has the root of each."""
     scale = as_nonnegative(sigma_r, "sigma_r")
     # 1/c of the paper is the sum of all i^-(1+q).
-    spread = scale * float(zeta(1.0 + as_positive(q_r, "q_r")))
+    spread = scale * float(special.zeta(1.0 + as_positive(q_r, "q_r")))
     rounds = spread * math.sqrt(2.0 * log_rounds(horizon))
     root = spread * math.sqrt(2.0 * (math.log1p(2.0 * scale * scale) + log_level(delta)))
     return math.ceil(as_nonnegative(mu, "mu")), rounds, root  # (26), (27) for whole μ

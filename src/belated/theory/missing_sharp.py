@@ -14,11 +14,11 @@ import math
 from collections.abc import Callable
 
 import numpy as np
-from scipy.special import lambertw
 
 from belated.delays.whole import as_rounds
 from belated.exceptions import InvalidInput
 from belated.inputs import Vector, as_nonnegative, as_probability
+from belated.kernels import special
 from belated.theory.levels import log_level, per_round
 
 #: P(D ≥ i) of a delay, for an array of whole numbers i, such as ``Geometric(mean=5).tail``.
@@ -54,7 +54,7 @@ def missing_bennett(mean: float, *, delta: float) -> float:
         return 0.0
     m = max(m, TINY)
     # v = 1 + u solves v (log v - 1) = L/m - 1, which is W(z) e^W(z) = z for v = e^(1 + W).
-    return m * math.exp(1.0 + float(lambertw((log / m - 1.0) / math.e).real))
+    return m * math.exp(1.0 + float(special.lambertw((log / m - 1.0) / math.e).real))
 
 
 def missing_max_bennett(mean: float, *, horizon: int, delta: float) -> float:

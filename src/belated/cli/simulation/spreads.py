@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from scipy.special import stdtrit
+
+from belated.kernels import special
 
 #: How often chance alone goes beyond what is called hardly chance.
 CHANCE = 0.05
@@ -63,4 +64,4 @@ def hardly_chance(seeds: int) -> float:
     >>> round(hardly_chance(10), 2)
     2.26
     """
-    return float(stdtrit(seeds - 1, 1.0 - 0.5 * CHANCE))
+    return float(special.stdtrit(seeds - 1, 1.0 - 0.5 * CHANCE))

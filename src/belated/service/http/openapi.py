@@ -5,11 +5,11 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Iterable, Sequence
-from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 import msgspec
 
+from belated import __version__
 from belated.service.access.keys import SCOPES
 from belated.service.http.routes import Route
 from belated.service.wire.problem import Problem
@@ -81,7 +81,7 @@ def describe(routes: Sequence[Route], *, keys: bool, tokens: bool) -> dict[str, 
             "description": "Whatever is sent again is safe: a retry changes nothing. "
             "Of a key that stands twice in an object the last counts.",
             "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
-            "version": _version(),
+            "version": __version__,
         },
         "paths": paths,
         "components": {
@@ -216,10 +216,3 @@ def _explain(schema: dict[str, Any], kind: type) -> None:
         for name, said in _ATTRIBUTE.findall(attributes):
             if name in schema.get("properties", {}):
                 schema["properties"][name]["description"] = " ".join(said.split())
-
-
-def _version() -> str:
-    try:
-        return version("belated")
-    except PackageNotFoundError:
-        return "0"

@@ -16,7 +16,6 @@ from typing import Any
 import numpy as np
 
 from belated.decider import MODES, Decider, LoadedModel, Mode, ParsedRequest, check_same
-from belated.decider.decider import warm_up
 from belated.events import Activation, Decision, Event, ModeChanged, Reward, Void
 from belated.exceptions import (
     BanditOff,
@@ -115,7 +114,6 @@ class ServedBandit:
             keep_requests=definition.keep_requests,
             tuning=tuning,
         )
-        warm_up(policy, kernels)
         self._spool: SpoolJournal | None = None
         self._recovery: Recovery | None = None
         if spools is not None:

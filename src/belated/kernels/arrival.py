@@ -1,0 +1,132 @@
+"""Compiled kernels arrive while plain ones answer.
+
+To compile takes half a minute and would hold up other threads: a child process does it, and fills
+numba's cache. A thread here loads one kernel after the other from there, and puts it in the place
+of the plain one. Only a fork and the end of the process wait for it, while a kernel is loaded.
+"""
+
+from __future__ import annotations
+
+import atexit
+import logging
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from dataclasses import replace
+from importlib.util import find_spec
+
+from belated.kernels.compiler import LOCK, NAMES, NotCached, cache_folder, load_kernel
+from belated.kernels.sets import Kernels, plain
+
+log = logging.getLogger("belated.kernels")
+
+#: Seconds before numba is loaded: a process that ends sooner has no use for it.
+SETTLED = 1.0
+
+
+def best() -> Kernels:
+    """The compiled kernels as far as they have arrived, else the plain ones.
+
+    The set changes while they arrive. If numba is installed, the first call has them made.
+    """
+    _arrival.start()
+    return _arrival.kernels
+
+
+def complete() -> Kernels:
+    """The compiled kernels if all have arrived, else the plain ones: a set that does not change."""
+    _arrival.start()
+    return _arrival.complete
+
+
+class _Arrival:
+    """The kernels of this process, and the thread that replaces them."""
+
+    def __init__(self) -> None:
+        self.kernels = replace(plain())
+        self.complete = plain()
+        self._begin()
+        atexit.register(self._stop)
+        if hasattr(os, "register_at_fork"):
+            os.register_at_fork(
+                before=LOCK.acquire, after_in_parent=LOCK.release, after_in_child=self._after_fork
+            )
+
+    def _begin(self) -> None:
+        self._once = threading.Lock()
+        self._stopped = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._child: subprocess.Popen[str] | None = None
+
+    def start(self) -> None:
+        if self._once.acquire(blocking=False) and find_spec("numba"):
+            self._thread = threading.Thread(target=self._run, name="belated-kernels", daemon=True)
+            self._thread.start()
+
+    def _run(self) -> None:
+        if self._stopped.wait(SETTLED):
+            return
+        try:
+            missing = [name for name in NAMES if not self._load(name)]
+            if missing:
+                for name in self._compiled_elsewhere():
+                    self._load(name)
+                missing = [name for name in missing if not self._load(name)]
+            if not missing:
+                self.complete = replace(self.kernels)
+            elif not self._stopped.is_set():
+                raise RuntimeError(f"{', '.join(missing)} could not be compiled")
+        except Exception as error:  # plain kernels do the same
+            log.warning("belated goes on with plain kernels, try `belated warm`: %s", error)
+
+    def _load(self, name: str) -> bool:
+        if self._stopped.is_set():
+            return False
+        try:
+            setattr(self.kernels, name, load_kernel(name))
+        except NotCached:
+            return False
+        return True
+
+    def _compiled_elsewhere(self) -> Iterator[str]:
+        """Have a child fill the cache; yields the name of each kernel that is there."""
+        if cache_folder() is None:
+            raise RuntimeError("numba may write to no folder, set NUMBA_CACHE_DIR")
+        if self._stopped.is_set() or getattr(sys, "frozen", False):  # the executable is no Python
+            return
+        from multiprocessing import spawn
+
+        with subprocess.Popen(
+            [os.fsdecode(spawn.get_executable()), "-P", "-m", "belated.kernels"],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+            env=os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+        ) as self._child:
+            if self._stopped.is_set():
+                self._child.kill()
+            assert self._child.stdout is not None
+            for line in self._child.stdout:
+                yield line.strip()
+
+    def _stop(self) -> None:
+        """The process ends: machine code must not be loaded while it is taken down."""
+        self._stopped.set()
+        if self._child is not None:
+            self._child.kill()  # what it has compiled is in the cache
+        if self._thread is not None:
+            self._thread.join()
+
+    def _after_fork(self) -> None:
+        """In a child there is no such thread: whoever asks next starts it."""
+        LOCK.release()
+        if self.complete is plain():
+            self._begin()
+        else:
+            self._thread = self._child = None
+
+
+_arrival = _Arrival()

@@ -1,0 +1,177 @@
+"""Compiled kernels arrive in the background: mostly tried in new processes, which have none."""
+
+from __future__ import annotations
+
+import logging
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from belated import Bernoulli, DelayedUCB, kernels
+from belated.kernels import arrival
+from belated.kernels.compiler import NAMES, NotCached, cache_folder, compile_kernel, load_kernel
+from belated.models import Model
+from tests.command_line import Command
+
+pytest.importorskip("numba")
+
+DECIDE = """
+import os, sys, time
+from datetime import timedelta
+import numpy as np
+from belated import Bandit, Bernoulli, DelayedUCB, Explicit, kernels
+from belated.kernels import arrival
+
+def decide():
+    bandit = Bandit(policy=DelayedUCB(3, Bernoulli()), rewards=Explicit(timedelta(days=1)), seed=0)
+    return bandit, [bandit.decide(np.eye(3)).propensity for _ in range(5)]
+
+def wait():
+    start = time.monotonic()
+    while kernels.complete() is kernels.plain() and time.monotonic() - start < 300:
+        time.sleep(0.01)
+
+"""
+
+
+def run(code: str, cache: Path | None = None) -> list[str]:
+    """What a new process prints that decides, by word; with a cache of its own if one is given."""
+    environment = dict(os.environ)
+    if cache is not None:
+        environment["NUMBA_CACHE_DIR"] = str(cache)
+    # From Python 3.12 on, a fork beside a thread is warned of.
+    command = [sys.executable, "-W", "ignore::DeprecationWarning", "-c", DECIDE + code]
+    ran = subprocess.run(
+        command, capture_output=True, text=True, env=environment, check=True, timeout=600
+    )
+    assert ran.stderr == ""
+    return ran.stdout.split()
+
+
+def test_the_first_decision_waits_for_nothing(tmp_path: Path) -> None:
+    """Plain kernels answer, and a process that ends at once has not even loaded numba."""
+    code = "decide(); print(kernels.complete() is kernels.plain(), 'numba' in sys.modules)"
+    assert run(code, tmp_path) == ["True", "False"]
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_kernels_in_the_cache_arrive_in_a_bandit_that_is_there() -> None:
+    """Nothing is compiled, and the model that decided with plain kernels has them all."""
+    kernels.compiled()
+    code = """
+bandit, _ = decide()
+arrival._Arrival._compiled_elsewhere = None
+wait()
+used = bandit._decider.model._kernels
+print(used is kernels.best(), all(hasattr(getattr(used, n), "signatures") for n in vars(used)))
+"""
+    assert run(code) == ["True", "True"]
+
+
+def test_the_end_of_a_process_ends_the_compiler(tmp_path: Path) -> None:
+    """It does not wait for it either, and nothing crashes."""
+    code = """
+decide()
+while arrival._arrival._child is None:
+    time.sleep(0.01)
+print(arrival._arrival._child.pid)
+"""
+    (pid,) = run(code, tmp_path)
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(pid), 0)
+
+
+def test_what_is_compiled_elsewhere_arrives(tmp_path: Path, full: bool) -> None:
+    """From an empty cache."""
+    if not full:
+        pytest.skip("full size only")
+    assert run("decide(); wait(); print(kernels.complete() is kernels.plain())", tmp_path) == [
+        "False"
+    ]
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
+@pytest.mark.parametrize("seconds", [0.0, 1.1, 1.5])
+def test_a_fork_does_not_hang(seconds: float) -> None:
+    """Whenever it comes: the child loads the kernels itself."""
+    kernels.compiled()
+    code = f"""
+decide()
+time.sleep({seconds})
+child = os.fork()
+if not child:
+    decide()
+    wait()
+    os._exit(kernels.complete() is kernels.plain())
+print(os.waitpid(child, 0)[1])
+"""
+    assert run(code) == ["0"]
+
+
+def test_without_a_folder_plain_kernels_stay(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """And the log says what to do."""
+
+    def missing(name: str) -> None:
+        raise NotCached(name)
+
+    monkeypatch.setattr(arrival, "load_kernel", missing)
+    monkeypatch.setattr(arrival, "cache_folder", lambda: None)
+    monkeypatch.setattr(arrival, "SETTLED", 0.0)
+    here = arrival._Arrival()
+    with caplog.at_level(logging.WARNING, "belated.kernels"):
+        here.start()
+        assert here._thread is not None
+        here._thread.join()
+    assert here.complete is kernels.plain()
+    assert here.kernels.upper is kernels.plain().upper
+    assert "NUMBA_CACHE_DIR" in caplog.text
+
+
+def test_a_kernel_that_is_not_in_the_cache_is_not_compiled(tmp_path: Path) -> None:
+    """It is refused."""
+    code = """
+from belated.kernels.compiler import NotCached, load_kernel
+try:
+    load_kernel("upper")
+except NotCached as refused:
+    print(refused)
+"""
+    assert run(code, tmp_path) == ["upper"]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_kernel_is_compiled_once(name: str) -> None:
+    """For one signature: a caller never waits for another."""
+    compile_kernel(name)
+    assert len(load_kernel(name).signatures) == 1  # type: ignore[attr-defined]  # numba's
+
+
+def test_a_compiled_model_takes_whatever_lies_in_memory() -> None:
+    """Rows that are strided, read-only, of other types: all go through one signature."""
+    policy = DelayedUCB(3, Bernoulli())
+    model = Model(policy.start, policy.family, kernels=kernels.compiled())
+    table = np.arange(18.0).reshape(3, 6) / 20.0
+    locked = np.eye(3)
+    locked.flags.writeable = False
+    for rows in (table[:, ::2], table[:, :3].T, locked, np.eye(3, dtype=np.float32), [[1, 0, 0]]):
+        index, _, _, weight = model.argmax_ucb(rows, 1)
+        row = rows[index]
+        model.score(rows)
+        model.add_pending(row, weight)
+        weight = model.learn(row, 1)
+        model.revise(row, 1, 0)
+        assert model.retract(row, 0, weight)
+
+
+def test_warm_says_what_it_did(capsys: pytest.CaptureFixture[str]) -> None:
+    """A line for each kernel, and where they are."""
+    kernels.compiled()
+    *each, last = Command("warm").said(capsys).splitlines()
+    assert [line.partition(": ")[0] for line in each] == list(NAMES)
+    assert last.endswith(f" found in {cache_folder()}")
