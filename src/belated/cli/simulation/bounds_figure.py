@@ -7,11 +7,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from belated.cli.simulation.figures import (
-    COLOURS,
     FOOT,
-    GREY,
     HEAD,
-    INK,
+    LIGHT,
     LINE,
     MARGIN,
     SMALL,
@@ -32,7 +30,7 @@ BEYOND = 10.0
 #: Decades that the axis has at least.
 LEAST_SPAN = 0.5
 #: What is planned with, what for delays that depend on one another, all others, the average.
-BEST, DEPENDENT, OTHER, AVERAGE = COLOURS[0], COLOURS[2], "#888888", COLOURS[1]
+BEST, DEPENDENT, OTHER, AVERAGE = LIGHT.colours[0], LIGHT.colours[2], "#888888", LIGHT.colours[1]
 
 
 def save(path: str, report: dict[str, Any]) -> None:
@@ -95,7 +93,7 @@ def _scale(axes: Any, rows: Sequence[Any], report: dict[str, Any], width: float)
     axes.xaxis.set_major_locator(LogLocator(subs=(1.0,) if span > 1.5 else (1.0, 2.0, 5.0)))
     axes.xaxis.set_major_formatter(plain)
     axes.xaxis.set_minor_formatter(NullFormatter())
-    axes.set_xlabel("rewards out at once", fontsize=SMALL, color=GREY)
+    axes.set_xlabel("rewards out at once", fontsize=SMALL, color=LIGHT.grey)
     axes.grid(axis="x", color="#dddddd", lw=0.6)
     axes.set_axisbelow(True)
     axes.tick_params(axis="y", length=0, labelleft=False)
@@ -113,7 +111,7 @@ def _key(figure: Any, left: float, top: float, rounds: int) -> None:
         dot = Line2D([left / WIDTH], [y], **_dot(filled, OTHER), transform=figure.transFigure)
         figure.add_artist(dot)
         at = (left + BESIDE) / WIDTH
-        figure.text(at, y, text, fontsize=SMALL, color=INK, va="center_baseline")
+        figure.text(at, y, text, fontsize=SMALL, color=LIGHT.ink, va="center_baseline")
         left += width_of([text]) + 4 * BESIDE
 
 
@@ -153,7 +151,7 @@ def _name(
         number - 0.5, number + 0.5, start, 1.0, color=_paper(colour), lw=0, zorder=0, clip_on=False
     )
     strong = {"fontsize": TEXT, "color": _ink(colour), "weight": _weight(colour)}
-    weak = {"fontsize": SMALL, "color": GREY}
+    weak = {"fontsize": SMALL, "color": LIGHT.grey}
     for text, down, style in ((row["name"], -0.2, strong), (row["reference"], 0.22, weak)):
         place = {"transform": axes.get_yaxis_transform(), "va": "center_baseline"}
         axes.text(start + gap, number + down, text, **place, **style)
@@ -189,7 +187,7 @@ def _number(axes: Any, at: tuple[float, float], text: str, beside: float, colour
 
 
 def _ink(colour: str) -> str:
-    return INK if colour == OTHER else colour
+    return LIGHT.ink if colour == OTHER else colour
 
 
 def _weight(colour: str) -> str:

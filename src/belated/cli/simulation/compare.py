@@ -17,6 +17,7 @@ import msgspec
 from belated.cli.options import add_expression, add_json, add_policy, add_runs, count
 from belated.cli.simulation.checks import check_extra, check_figure, check_place
 from belated.cli.simulation.compare_figure import save
+from belated.cli.simulation.figures import DARK, LIGHT
 from belated.cli.simulation.spreads import CHANCE, Spread, hardly_chance
 from belated.cli.text import several, table, wrapped
 from belated.exceptions import InvalidInput
@@ -64,6 +65,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--figure", metavar="FILE", help="draw the regret over the rounds: .png, .svg or .pdf"
     )
+    parser.add_argument("--title", metavar="TEXT", help="of the figure")
+    parser.add_argument("--dark", action="store_true", help="draw it for a dark page")
     parser.add_argument("--csv", metavar="FILE", help="write all runs, at 50 rounds each")
     parser.add_argument(
         "--resume",
@@ -101,7 +104,9 @@ def run(options: argparse.Namespace) -> int:
     if options.csv is not None:
         runs.to_csv(options.csv, index=False)
     if options.figure is not None:
-        save(options.figure, runs, list(policies), list(environments), list(delays))
+        theme = DARK if options.dark else LIGHT
+        names = list(policies), list(environments), list(delays)
+        save(options.figure, runs, *names, title=options.title, theme=theme)
     print(msgspec.json.encode(report).decode() if options.json else _text(report))
     return 0
 

@@ -9,15 +9,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from belated.cli.simulation.figures import (
-    COLOURS,
     FOOT,
-    GREY,
     HEAD,
-    INK,
+    LIGHT,
     MARGIN,
     SMALL,
     TEXT,
     WIDTH,
+    Theme,
     add_axes,
     add_head,
     drawn,
@@ -47,6 +46,9 @@ def save(
     policies: Sequence[str],
     environments: Sequence[str],
     delays: Sequence[str],
+    *,
+    title: str | None = None,
+    theme: Theme = LIGHT,
 ) -> None:
     """Draw the table of :func:`~belated.simulation.sweeps.simulate_many` into a file."""
     panels = [(environment, delay) for environment in environments for delay in delays]
@@ -62,29 +64,30 @@ def save(
     right = STUB + GAP + max(map(width_of, labels)) + MARGIN
     plot_width = WIDTH / columns - LEFT - right
 
-    with drawn(path, height) as figure:
-        _head(figure, runs)
+    with drawn(path, height, theme) as figure:
+        _head(figure, runs, title, theme)
         for number, (environment, delay) in enumerate(panels):
             row, column = divmod(number, columns)
             left = column * WIDTH / columns + LEFT
             top = HEAD + row * row_height + title_height
-            axes = add_axes(figure, left, top, plot_width, plot_height)
+            axes = add_axes(figure, left, top, plot_width, plot_height, theme)
             here = runs[(runs["environment"] == environment) & (runs["delay"] == delay)]
-            ends = _curves(axes, here, policies)
-            _frame(axes, titles[number], int(runs["round"].max()), columns)
+            ends = _curves(axes, here, policies, theme)
+            _frame(axes, titles[number], int(runs["round"].max()), columns, theme)
             if number + columns >= len(panels):
-                axes.set_xlabel("round", fontsize=SMALL, color=GREY)
-            _labels(axes, labels, ends, [one / plot_height for one in heights], plot_width)
+                axes.set_xlabel("round", fontsize=SMALL, color=theme.grey)
+            _labels(axes, labels, ends, [one / plot_height for one in heights], plot_width, theme)
 
 
-def _head(figure: Any, runs: pd.DataFrame) -> None:
+def _head(figure: Any, runs: pd.DataFrame, title: str | None, theme: Theme) -> None:
     rounds, seeds = int(runs["round"].max()), int(runs["seed"].nunique())
     about = f"mean of {seeds} seeds; bands: ± 2 standard errors" if seeds > 1 else "one seed"
-    title = f"Cumulative regret over {several(rounds, 'round')}"
-    add_head(figure, title, [f"{about}; lower is better"])
+    what = f"Cumulative regret over {several(rounds, 'round')}"
+    below = f"{about}; lower is better"
+    add_head(figure, title or what, [f"{what}, {below}" if title else below], theme)
 
 
-def _curves(axes: Any, here: pd.DataFrame, policies: Sequence[str]) -> list[float]:
+def _curves(axes: Any, here: pd.DataFrame, policies: Sequence[str], theme: Theme) -> list[float]:
     """Draw them; gives the height of each at its end, as a share of the axes."""
     ends, most = [], 0.0
     for number, policy in enumerate(policies):
@@ -94,7 +97,7 @@ def _curves(axes: Any, here: pd.DataFrame, policies: Sequence[str]) -> list[floa
         at = np.concatenate([[0], by_seed.index.to_numpy()])
         mean = np.concatenate([[0.0], by_seed.mean(axis=1).to_numpy()])
         band = np.concatenate([[0.0], 2 * by_seed.sem(axis=1).fillna(0.0).to_numpy()])
-        style = _style(number)
+        style = _style(number, theme)
         axes.plot(at, mean, lw=1.8, zorder=3, **style)
         axes.fill_between(at, mean - band, mean + band, color=style["color"], alpha=0.16, lw=0)
         ends.append(float(mean[-1]))
@@ -104,14 +107,16 @@ def _curves(axes: Any, here: pd.DataFrame, policies: Sequence[str]) -> list[floa
     return [end / top for end in ends]
 
 
-def _frame(axes: Any, title: list[str], rounds: int, columns: int) -> None:
+def _frame(axes: Any, title: list[str], rounds: int, columns: int, theme: Theme) -> None:
     from matplotlib.ticker import MaxNLocator
 
-    axes.set_title("\n".join(title), loc="left", fontsize=TEXT, color=INK, pad=6, parse_math=False)
+    axes.set_title(
+        "\n".join(title), loc="left", fontsize=TEXT, color=theme.ink, pad=6, parse_math=False
+    )
     axes.set_xlim(0, rounds)
     for axis, ticks in ((axes.xaxis, 5 if columns == 1 else 4), (axes.yaxis, 4)):
         axis.set_major_locator(MaxNLocator(ticks, steps=[1, 2, 2.5, 5, 10]))
-    axes.grid(axis="y", color="#dddddd", lw=0.6)
+    axes.grid(axis="y", color=theme.grid, lw=0.6)
 
 
 def _labels(
@@ -120,6 +125,7 @@ def _labels(
     ends: list[float],
     heights: list[float],
     plot_width: float,
+    theme: Theme,
 ) -> None:
     """The name of each policy at the end of its curve, moved apart where they would overlap."""
     places = spread_out(ends, heights)
@@ -131,7 +137,7 @@ def _labels(
             transform=axes.transAxes,
             clip_on=False,
             lw=1.4,
-            **_style(number),
+            **_style(number, theme),
         )
         axes.text(
             1.0 + stub + GAP / plot_width,
@@ -140,7 +146,7 @@ def _labels(
             transform=axes.transAxes,
             va="center",
             fontsize=SMALL,
-            color=INK,
+            color=theme.ink,
             linespacing=1.1,
             parse_math=False,
         )
@@ -177,10 +183,11 @@ def _within(middle: float, height: float) -> float:
     return max(0.5 * height, min(middle, 1.0 - 0.5 * height))
 
 
-def _style(number: int) -> dict[str, Any]:
+def _style(number: int, theme: Theme) -> dict[str, Any]:
+    count = len(theme.colours)
     return {
-        "color": COLOURS[number % len(COLOURS)],
-        "linestyle": DASHES[number // len(COLOURS) % len(DASHES)],
+        "color": theme.colours[number % count],
+        "linestyle": DASHES[number // count % len(DASHES)],
     }
 
 

@@ -8,14 +8,44 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 #: Endings of files that can be drawn.
 KINDS = (".png", ".svg", ".pdf")
-#: Okabe and Ito's palette, safe for colour-blind readers, without its yellow.
-COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#555555")
-INK, GREY, PALE = "#222222", "#666666", "#bbbbbb"
+
+
+@dataclass(frozen=True)
+class Theme:
+    """Colours for a page: of the paper, of text and lines, and of curves."""
+
+    paper: str
+    ink: str
+    grey: str
+    pale: str
+    grid: str
+    colours: tuple[str, ...]
+
+
+#: With Okabe and Ito's palette, safe for colour-blind readers, without its yellow.
+LIGHT = Theme(
+    paper="white",
+    ink="#222222",
+    grey="#666666",
+    pale="#bbbbbb",
+    grid="#dddddd",
+    colours=("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#555555"),
+)
+#: The same palette, its dark colours lighter.
+DARK = Theme(
+    paper="#0d1117",
+    ink="#e6edf3",
+    grey="#9aa4b0",
+    pale="#4a5360",
+    grid="#262d36",
+    colours=("#56B4E9", "#F08A3C", "#2FC79A", "#E09BC6", "#F0C05A", "#8FB8FF", "#BBBBBB"),
+)
 
 #: Inches, but for the sizes of text, which are in points.
 WIDTH, HEAD, FOOT, MARGIN = 8.0, 0.72, 0.5, 0.15
@@ -25,7 +55,7 @@ DPI = 200
 
 
 @contextmanager
-def drawn(path: str, height: float) -> Iterator[Any]:
+def drawn(path: str, height: float, theme: Theme = LIGHT) -> Iterator[Any]:
     """A figure that is written when it is done; the same picture gives the same file."""
     import matplotlib
     from matplotlib.figure import Figure
@@ -35,19 +65,21 @@ def drawn(path: str, height: float) -> Iterator[Any]:
         yield figure
         metadata = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}}
         ending = Path(path).suffix.lower()
-        figure.savefig(path, dpi=DPI, metadata=metadata.get(ending), facecolor="white")
+        figure.savefig(path, dpi=DPI, metadata=metadata.get(ending), facecolor=theme.paper)
 
 
-def add_head(figure: Any, title: str, about: Sequence[str]) -> None:
+def add_head(figure: Any, title: str, about: Sequence[str], theme: Theme = LIGHT) -> None:
     """The title, and lines below it."""
     left, height = MARGIN / WIDTH, figure.get_figheight()
-    figure.text(left, 1 - 0.3 / height, title, fontsize=LARGE, color=INK, weight="bold")
+    figure.text(left, 1 - 0.3 / height, title, fontsize=LARGE, color=theme.ink, weight="bold")
     for number, line in enumerate(about):
         at = 1 - (0.55 + number * SMALL * LINE / 72) / height
-        figure.text(left, at, line, fontsize=SMALL, color=GREY, parse_math=False)
+        figure.text(left, at, line, fontsize=SMALL, color=theme.grey, parse_math=False)
 
 
-def add_axes(figure: Any, left: float, top: float, width: float, height: float) -> Any:
+def add_axes(
+    figure: Any, left: float, top: float, width: float, height: float, theme: Theme = LIGHT
+) -> Any:
     """Axes, in inches from the left and from the top, with thin lines and small numbers."""
     from matplotlib.ticker import FuncFormatter
 
@@ -59,9 +91,10 @@ def add_axes(figure: Any, left: float, top: float, width: float, height: float) 
     axes = figure.add_axes(place)
     for axis in (axes.xaxis, axes.yaxis):
         axis.set_major_formatter(FuncFormatter(plain))
-    axes.tick_params(labelsize=SMALL, labelcolor=GREY, color=GREY, length=3)
+    axes.set_facecolor(theme.paper)
+    axes.tick_params(labelsize=SMALL, labelcolor=theme.grey, color=theme.grey, length=3)
     axes.spines[["top", "right"]].set_visible(False)
-    axes.spines[["left", "bottom"]].set_color(PALE)
+    axes.spines[["left", "bottom"]].set_color(theme.pale)
     return axes
 
 
