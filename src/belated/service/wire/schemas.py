@@ -52,7 +52,7 @@ Value = Annotated[
     float, msgspec.Meta(extra_json_schema={"minimum": -MAX_REWARD, "maximum": MAX_REWARD})
 ]
 #: A time that is sent. A number can only be microseconds: others are seconds or milliseconds.
-Moment = (
+EventTime = (
     Annotated[datetime, msgspec.Meta(tz=True, description="RFC 3339, such as 2026-11-16T12:00:00Z")]
     | Annotated[
         int,
@@ -62,7 +62,7 @@ Moment = (
     ]
 )
 #: What is said of another one.
-MOMENT_HINT = "send RFC 3339 with its offset, such as 2026-11-16T12:00:00Z"
+TIME_HINT = "send RFC 3339 with its offset, such as 2026-11-16T12:00:00Z"
 
 
 class DecisionRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -163,7 +163,7 @@ class RewardBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_d
     """
 
     value: Value
-    at: Moment | None = None
+    at: EventTime | None = None
     part: Annotated[str, msgspec.Meta(max_length=128, extra_json_schema=_NO_NUL)] = ""
     revision: Annotated[int, msgspec.Meta(ge=0, le=(1 << 63) - 1)] = 0
     token: Annotated[str, msgspec.Meta(max_length=256)] | None = None
