@@ -13,9 +13,11 @@ an API key, set ``SHOP_KEY``.
 import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import Any
 
 from fastapi import FastAPI, HTTPException
 
+from belated import Receipt
 from belated.exceptions import ServiceUnavailable
 from belated.service import AsyncClient
 
@@ -35,20 +37,19 @@ app = FastAPI(lifespan=lifespan)
 
 
 @app.get("/banner")
-async def banner(returning: bool = False) -> dict[str, str | float | None]:
+async def banner(returning: bool = False) -> dict[str, Any]:
     """Choose a banner; the page keeps the id and sends it back with a click."""
     try:
         decision = await app.state.client.decide({"returning": float(returning)}, BANNERS)
     except ServiceUnavailable:  # a page must not wait: nothing is learned from this one
-        return {"id": None, "banner": BANNERS[0], "propensity": None}
-    return {"id": decision.id, "banner": decision.action, "propensity": decision.propensity}
+        return {"id": None, "action": BANNERS[0]}
+    return decision.to_dict()
 
 
 @app.post("/clicks/{id}")
-async def click(id: str) -> dict[str, str]:
+async def click(id: str) -> Receipt:
     """Report a click, now or next week; a second one changes nothing."""
     try:
-        receipt = await app.state.client.observe(id, 1.0)
+        return await app.state.client.observe(id, 1.0)
     except ServiceUnavailable as error:
         raise HTTPException(503, "try again later", {"Retry-After": "1"}) from error
-    return {"id": receipt.id, "status": receipt.status}

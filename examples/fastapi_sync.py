@@ -17,7 +17,7 @@ from datetime import timedelta
 
 from fastapi import FastAPI
 
-from belated import Bandit, Bernoulli, DefaultAfter, DelayedUCB, PerArm
+from belated import Bandit, Bernoulli, Decision, DefaultAfter, DelayedUCB, PerArm, Receipt
 
 BANNERS = ["books", "music", "toys"]
 FEATURES = PerArm(BANNERS, context=["returning"])
@@ -40,14 +40,12 @@ app = FastAPI(lifespan=lifespan)
 
 
 @app.get("/banner")
-def banner(returning: bool = False) -> dict[str, str | float]:
+def banner(returning: bool = False) -> Decision:
     """Choose a banner; the page keeps the id and sends it back with a click."""
-    decision = app.state.bandit.decide({"returning": float(returning)}, BANNERS)
-    return {"id": decision.id, "banner": decision.action, "propensity": decision.propensity}
+    return app.state.bandit.decide({"returning": float(returning)}, BANNERS)
 
 
 @app.post("/clicks/{id}")
-def click(id: str) -> dict[str, str]:
+def click(id: str) -> Receipt:
     """Report a click, now or next week; a second one changes nothing."""
-    receipt = app.state.bandit.observe(id, 1.0)
-    return {"id": receipt.id, "status": receipt.status}
+    return app.state.bandit.observe(id, 1.0)

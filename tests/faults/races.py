@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from belated.events import Decision, Event, Opaque
+from belated.times import as_microseconds
 from tests.faults.service_load import BROKEN, GIVE_UP, Load
 
 _ROWS = [[1.0, 0.0], [0.0, 1.0], [0.5, 0.5], [-1.0, 0.3]]
@@ -91,7 +92,8 @@ class Races(Load):
             await asyncio.sleep(0.05)
 
     def _keep(self, found: Mapping[str, Any]) -> None:
-        self.told[found["id"]].append((found["action"], found["at"], found["propensity"]))
+        at = as_microseconds(found["at"])
+        self.told[found["id"]].append((found["action"], at, found["propensity"]))
 
 
 def _request(id: str, first_attempt: bool) -> dict[str, Any]:

@@ -112,8 +112,8 @@ def shown(http: httpx.Client) -> tuple[str | None, str]:
     answer = http.get("/banner", params={"returning": True})
     assert answer.status_code == 200, answer.text
     found = answer.json()
-    assert found["banner"] in ("books", "music", "toys")
-    return found["id"], found["banner"]
+    assert found["action"] in ("books", "music", "toys")
+    return found["id"], found["action"]
 
 
 def test_a_shop_that_decides_itself(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import json
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -498,6 +499,16 @@ def test_a_lost_answer_costs_nothing(serving: Serving, client: Client, store: St
 def different(records: list[Record]) -> list[Any]:
     """Their events, each once."""
     return list({encode(one.event): one.event for one in records}.values())
+
+
+def test_what_a_client_returns_can_be_passed_on(client: Client) -> None:
+    """As JSON, with the words in which the service said it."""
+    decision = client.decide(ROWS, ["a", "b", "c"])
+    assert json.loads(json.dumps(decision.to_dict())) == dict(decision)
+    assert datetime.fromisoformat(decision.to_dict()["at"]) == decision.at
+    story = json.loads(json.dumps(client.entry(decision.id).to_dict()))
+    assert story["decision"]["at"] == story["records"][0]["at"] == decision.to_dict()["at"]
+    assert client.state().to_dict()["bandit"] == "rows"
 
 
 def test_the_verbs_awaited(serving: Serving) -> None:

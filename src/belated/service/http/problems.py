@@ -18,7 +18,7 @@ from belated.exceptions import (
     UnknownBandit,
 )
 from belated.service.wire.problem import Problem
-from belated.service.wire.schemas import MOMENT_HINT
+from belated.service.wire.schemas import TIME_HINT
 
 #: The longest detail, in characters.
 LONGEST = 300
@@ -46,7 +46,7 @@ def problem_of(error: Exception) -> Problem:
         return error.problem
     if isinstance(error, msgspec.ValidationError):
         told = str(error)
-        hint = f": {MOMENT_HINT}" if told.endswith(".at`") else ""
+        hint = f": {TIME_HINT}" if told.endswith(".at`") else ""
         return Problem("Invalid request", 422, _short(told + hint))
     if isinstance(error, InvalidInput):
         return Problem("Invalid request", 422, _short(str(error)))

@@ -24,17 +24,17 @@ from belated.service.http.parsing import event_time, parse_request, parse_reward
 from belated.service.http.problems import ProblemError
 from belated.service.serving.served_bandit import ServedBandit
 from belated.service.wire.schemas import (
-    MOMENT_HINT,
+    TIME_HINT,
     Accepted,
     BanditState,
     Decided,
     DecisionDetails,
     DecisionRequest,
     DecisionRequests,
+    EventTime,
     ManyAccepted,
     ManyDecided,
     ModeBody,
-    Moment,
     RewardBody,
     RewardsBody,
     Switch,
@@ -221,16 +221,16 @@ def _at(call: Call) -> int:
     try:
         at = _read_at(text.encode() if _NUMBER.fullmatch(text) else msgspec.json.encode(text))
     except msgspec.DecodeError as error:
-        message = f"at in the query: {error}: {MOMENT_HINT}, and write + as %2B"
+        message = f"at in the query: {error}: {TIME_HINT}, and write + as %2B"
         raise InvalidInput(message) from None
     return event_time(at, call.bandit.now())
 
 
 _NUMBER = re.compile(r"-?[0-9]+(\.[0-9]+)?")
-_read_at: Callable[[bytes], Any] = msgspec.json.Decoder(Moment).decode
+_read_at: Callable[[bytes], Any] = msgspec.json.Decoder(EventTime).decode
 
 _DECISIONS = "/v1/{bandit}/decisions"
-_AT = {"at": Moment}
+_AT = {"at": EventTime}
 
 #: What can be asked of a bandit. Whoever decides also says whether that was carried out.
 BANDIT_ROUTES = (

@@ -12,6 +12,7 @@ from belated.events import Activation, Decision, Record, Reward, Void, kind_of
 from belated.features.records import MAX_ID
 from belated.inputs import MAX_ENTRY, MAX_REWARD
 from belated.ledger import DecisionHistory, KeptRequest
+from belated.results import Result
 from belated.times import MAX_MICROSECONDS, MIN_MICROSECONDS, as_datetime
 
 #: How many decision requests, or rewards, may be in one request; more would make others wait.
@@ -51,7 +52,7 @@ Value = Annotated[
     float, msgspec.Meta(extra_json_schema={"minimum": -MAX_REWARD, "maximum": MAX_REWARD})
 ]
 #: A time that is sent. A number can only be microseconds: others are seconds or milliseconds.
-Moment = (
+EventTime = (
     Annotated[datetime, msgspec.Meta(tz=True, description="RFC 3339, such as 2026-11-16T12:00:00Z")]
     | Annotated[
         int,
@@ -61,7 +62,7 @@ Moment = (
     ]
 )
 #: What is said of another one.
-MOMENT_HINT = "send RFC 3339 with its offset, such as 2026-11-16T12:00:00Z"
+TIME_HINT = "send RFC 3339 with its offset, such as 2026-11-16T12:00:00Z"
 
 
 class DecisionRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -96,7 +97,16 @@ class DecisionRequests(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     requests: Annotated[list[DecisionRequest], msgspec.Meta(min_length=1, max_length=MAX_BATCH)]
 
 
-class Decided(msgspec.Struct, frozen=True, omit_defaults=True):
+class Answer(Result, msgspec.Struct, frozen=True, omit_defaults=True):
+    """What a client returns."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it as plain data, as it was sent: times are text."""
+        found: dict[str, Any] = msgspec.to_builtins(self)
+        return found
+
+
+class Decided(Answer, frozen=True):
     """A decision, safely kept before it was answered.
 
     Attributes:
@@ -153,7 +163,7 @@ class RewardBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_d
     """
 
     value: Value
-    at: Moment | None = None
+    at: EventTime | None = None
     part: Annotated[str, msgspec.Meta(max_length=128, extra_json_schema=_NO_NUL)] = ""
     revision: Annotated[int, msgspec.Meta(ge=0, le=(1 << 63) - 1)] = 0
     token: Annotated[str, msgspec.Meta(max_length=256)] | None = None
@@ -259,7 +269,7 @@ class Offered(msgspec.Struct, frozen=True, omit_defaults=True):
         return cls(**request.to_dict())
 
 
-class DecisionDetails(msgspec.Struct, frozen=True, omit_defaults=True):
+class DecisionDetails(Answer, frozen=True):
     """All that is known of one decision, from the records of the journal.
 
     Attributes:
@@ -331,7 +341,7 @@ class Ready(msgspec.Struct, frozen=True):
     stale_bandits: list[str]
 
 
-class BanditState(msgspec.Struct, frozen=True):
+class BanditState(Answer, frozen=True):
     """How it stands with a bandit, by the model that chooses now.
 
     Attributes:
