@@ -152,4 +152,4 @@ WORLDS = {
 }
 POLICIES = {"DelayedUCB": usual}
 DELAYS = {"0": delays.Constant(0), "geo100": delays.Geometric(mean=100)}
-HORIZON = {"mixed": 3_000, "digits": 1_000}
+HORIZON = {"mixed": 3_000, "digits": 500}

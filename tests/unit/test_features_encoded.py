@@ -18,23 +18,23 @@ from belated.features.fitting import LIMIT, SHARED
 ACTIONS = ["mail", "call"]
 CONTEXT = {"age": Number(18, 90), "country": Category(["AT", "DE"]), "member": Flag()}
 FEATURES = PerArm(ACTIONS, context=CONTEXT)
-THIRD = 1 / math.sqrt(3)
 
 
 def block(context: dict[str, Any]) -> list[float]:
-    """The numbers of a context, as they were before the fields shared a length of 1."""
-    found = FEATURES.rows(context, ["mail"])[0, 1 : FEATURES.block] / np.float32(THIRD)
-    return [round(one, 5) for one in found.tolist()]
+    """The numbers of a context, as they were before three fields and a 1 shared a length of 1."""
+    first, *found = (2.0 * FEATURES.rows(context, ["mail"])[0, : FEATURES.block]).tolist()
+    assert first == 1.0
+    return [float(one) for one in found]
 
 
 @pytest.mark.parametrize(
     ("context", "expected"),
     [
         ({"age": 54, "country": "AT", "member": True}, [0, 1, 0, 0, 1]),
-        ({"age": 90.0, "country": "DE", "member": False}, [1, 0, 1, 0, -1]),
-        ({"age": np.float32(18), "country": "FR", "member": np.bool_(True)}, [-1, 0, 0, 1, 1]),
-        ({"age": 1_000_000, "country": "at", "member": 1}, [1, 0, 0, 1, 1]),
-        ({"age": -math.inf, "country": "", "member": 0.0}, [-1, 0, 0, 1, -1]),
+        ({"age": 90.0, "country": "DE", "member": False}, [2, 0, 1, 0, -1]),
+        ({"age": np.float32(18), "country": "FR", "member": np.bool_(True)}, [-2, 0, 0, 1, 1]),
+        ({"age": 1_000_000, "country": "at", "member": 1}, [2, 0, 0, 1, 1]),
+        ({"age": -math.inf, "country": "", "member": 0.0}, [-2, 0, 0, 1, -1]),
         ({"age": None, "country": None, "member": None}, [0, 0, 0, 0, 0]),
         ({"age": math.nan, "country": math.nan, "member": math.nan}, [0, 0, 0, 0, 0]),
         ({"age": pd.NA, "country": pd.NA, "member": pd.NA, "more": "x"}, [0, 0, 0, 0, 0]),
@@ -70,8 +70,8 @@ def test_rows_have_a_length_of_about_1(count: int) -> None:
     ]
     features = PerArm(ACTIONS, context=list(sample[0])).fit(sample)
     lengths = [np.linalg.norm(features.rows(one, ["call"])) for one in sample]
-    assert min(lengths) >= 1.0
-    assert max(lengths) <= math.sqrt(2.0) + 1e-6
+    assert 0.85 <= math.sqrt(np.mean(np.square(lengths))) <= 1.15
+    assert max(lengths) <= 2.0
 
 
 def test_values_of_a_category_are_compared_as_text() -> None:

@@ -25,6 +25,9 @@ class Columns:
         what: whose they are, "context" or "action".
     """
 
+    #: What an intercept beside the numbers is.
+    unit = 1.0
+
     def __init__(self, spec: Sequence[str] | int, what: str) -> None:
         self.what = what
         if isinstance(spec, int | np.integer) and not isinstance(spec, bool):

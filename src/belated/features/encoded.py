@@ -19,10 +19,11 @@ Fields = Mapping[str, Encoder] | Sequence[str] | int
 
 
 class EncodedColumns:
-    """The numbers of the fields of a record, of which all together have a length of at most 1.
+    """The numbers of the fields of a record, which together with ``unit`` have a length of about 1.
 
-    Each of m fields has a length of at most 1 and is divided by √m: so rows have the length for
-    which the policies' prior is made, however many fields there are.
+    Each of m fields has a typical length of 1, and so has an intercept; all are divided by
+    √(m + 1). So rows have the length for which the policies' prior is made, however many fields
+    there are.
 
     Args:
         spec: how each field is encoded, by its name.
@@ -40,7 +41,7 @@ class EncodedColumns:
         self.names = [name + label for name, one in self.spec.items() for label in one.labels]
         self.labels = [f"{what} {name}" for name in self.names]
         self.width = len(self.names)
-        self._weight = 1.0 / math.sqrt(max(1, len(self.spec)))
+        self.unit = 1.0 / math.sqrt(1 + len(self.spec))
         self._encoders = [(name, one.encode) for name, one in self.spec.items()]
 
     @property
@@ -63,7 +64,7 @@ class EncodedColumns:
                 found += encode(given[name])
             except InvalidInput as error:
                 raise InvalidInput(f"{name!r} of {who} is {error}", error.value) from None
-        return np.array(found) * self._weight
+        return np.array(found) * self.unit
 
     def table(self, ids: Sequence[int | str], records: Sequence[Any]) -> NDArray[Any]:
         """Return the numbers of several actions' records, one below the other."""

@@ -16,7 +16,7 @@ from belated.features.records import shown
 
 
 class Encoder:
-    """How one field becomes numbers, none above 1 in size: see the three below."""
+    """How one field becomes numbers, typically of length 1: see the three below."""
 
     @property
     def labels(self) -> list[str]:
@@ -35,16 +35,17 @@ class Encoder:
 
 @dataclass(frozen=True)
 class Number(Encoder):
-    """A number, scaled from its range to -1 … 1; beyond the range it counts as the nearer end.
+    """A number, scaled from its range to -2 … 2; beyond the range it counts as the nearer end.
 
-    A missing value (None or NaN) counts as the middle, 0.
+    So a typical number has the size 1, if its range is about four standard deviations wide. A
+    missing value (None or NaN) counts as the middle, 0.
 
     Args:
         low: a value below which few are.
         high: a value above which few are.
 
     >>> Number(18, 90).encode(54), Number(18, 90).encode(120), Number(18, 90).encode(None)
-    ([0.0], [1.0], [0.0])
+    ([0.0], [2.0], [0.0])
     """
 
     low: float
@@ -70,8 +71,8 @@ class Number(Encoder):
         number = _as_float(value)
         if number != number:
             raise InvalidInput(f"{shown(value)}: a number was expected, or None", value)
-        scaled = (2.0 * number - self.low - self.high) / (self.high - self.low)
-        return [max(-1.0, min(scaled, 1.0))]
+        scaled = 2.0 * (2.0 * number - self.low - self.high) / (self.high - self.low)
+        return [max(-2.0, min(scaled, 2.0))]
 
 
 @dataclass(frozen=True)

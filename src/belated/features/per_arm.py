@@ -27,7 +27,8 @@ class PerArm:
     """Each action its own block of θ: nothing is assumed to be alike between actions.
 
     The row of an action is 1 and the numbers of the context in the block of that action, and zero
-    elsewhere. Records of the actions themselves are not read.
+    elsewhere. If fields are encoded, a block is scaled to a length of about 1. Records of the
+    actions themselves are not read.
 
     Args:
         actions: the ids of all actions there are so far, in the order of their blocks.
@@ -40,9 +41,9 @@ class PerArm:
     >>> features = PerArm(["blue", "red"], context={"age": Number(18, 90)})
     >>> features.names
     ['blue: intercept', 'blue: age', 'red: intercept', 'red: age']
-    >>> features.rows({"age": 72}, ["red", "blue"])
-    array([[0. , 0. , 1. , 0.5],
-           [1. , 0.5, 0. , 0. ]], dtype=float32)
+    >>> features.rows({"age": 72}, ["red", "blue"]).round(2)
+    array([[0.  , 0.  , 0.71, 0.71],
+           [0.71, 0.71, 0.  , 0.  ]], dtype=float32)
 
     Actions that come later get their blocks at the end, so that older rows stay valid with zeros
     after them:
@@ -143,7 +144,7 @@ class PerArm:
             self._columns.check(numbers, "the context")
             raise
         block: Row = np.empty(self.block, dtype=np.float32)
-        block[0] = 1.0
+        block[0] = self._columns.unit
         block[self.intercept :] = z
         rows: Row = np.zeros((len(ids), self.dim), dtype=np.float32)
         rows.reshape(-1, self.block)[places] = block

@@ -25,6 +25,7 @@ class Shared:
 
     A row is 1, the numbers of the context, those of the action, and the product of each of the
     former with each of the latter. Products are what lets the context change which action is best.
+    If fields are encoded, context and action are scaled to a length of about 1 each, with the 1.
 
     Args:
         context: the fields read from the context: how each is encoded, as for
@@ -133,7 +134,8 @@ class Shared:
         right = np.empty((len(A), 1 + A.shape[1]), dtype=np.float32)
         # What float32 cannot hold becomes inf or nan here, and is refused by its name after.
         with np.errstate(over="ignore", invalid="ignore"):
-            left[0] = right[:, 0] = 1.0
+            left[0] = self._context.unit
+            right[:, 0] = self._action.unit
             left[1:] = z
             right[:, 1:] = A
             rows: Row = right.take(self._right, axis=1) * left.take(self._left)
