@@ -12,9 +12,10 @@ TOP = 8
 def in_a_line(bandit: FoldView) -> str:
     """Return its name and what it has done so far."""
     counts, mean = bandit.decision_counts, bandit.mean_reward
-    made, pending = f"{sum(counts.values()):,} decisions", f"{counts['pending']:,} pending"
+    total = sum(counts.values())
+    made = f"{total:,} decision{'' if total == 1 else 's'}"
     reward = "" if mean is None else f", mean reward {mean:.4g}"
-    return f"Bandit {bandit.journal.bandit!r}: {made}, {pending}{reward}"
+    return f"Bandit {bandit.journal.bandit!r}: {made}, {counts['pending']:,} pending{reward}"
 
 
 def as_html(bandit: FoldView) -> str:
