@@ -1,0 +1,73 @@
+"""From nothing to a first decision, a first decision over HTTP and a first picture.
+
+Builds the wheel, then for each goal makes a new environment, installs the wheel with the extras it
+needs from the package index that pip is set up with, without pip's cache, and does what the README
+says. Prints the seconds of each, installation included; then the same with the extra ``fast`` and
+nothing compiled.
+
+Run: python benchmarks/first_hour.py
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import time
+import venv
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+#: Of each goal: the extras, the seconds it may take, and what is run in the new environment.
+GOALS = {
+    "first decision": ((), 60, ["quickstart.py"]),
+    "first decision over HTTP": (("service",), 90, [str(ROOT / "tests/first_decision.py")]),
+    "first picture": (
+        ("experiments",),
+        60,
+        ["-m", "belated", "compare", "--delay", "Batched(500)", "--figure", "regret.png"],
+    ),
+}
+
+
+def main() -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        build = ["-m", "build", "--wheel", "--no-isolation", "--outdir", folder, str(ROOT)]
+        subprocess.run([sys.executable, *build], check=True, stdout=subprocess.DEVNULL)
+        [wheel] = Path(folder).glob("*.whl")
+        for more in ((), ("fast",)):
+            for goal, (extras, limit, command) in GOALS.items():
+                taken = reach(wheel, (*extras, *more), command)
+                install, whole = taken
+                name = f"{goal}, with [fast]" if more else goal
+                print(f"{name:42} {whole:5.1f} s, {install:.1f} of them to install (goal {limit})")
+
+
+def reach(wheel: Path, extras: tuple[str, ...], command: list[str]) -> tuple[float, float]:
+    """Seconds to install, and to have done what is asked for."""
+    with tempfile.TemporaryDirectory() as folder:
+        blocks = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.S)
+        lines = [
+            line[4:] for block in blocks[:2] for line in block.splitlines() if line[:1] in ">."
+        ]
+        Path(folder, "quickstart.py").write_text("\n".join(lines))
+        environment = {
+            k: v for k, v in os.environ.items() if k not in ("PYTHONPATH", "VIRTUAL_ENV")
+        }
+        environment["NUMBA_CACHE_DIR"] = f"{folder}/kernels"
+        start = time.monotonic()
+        venv.create(f"{folder}/venv", with_pip=True)
+        python = f"{folder}/venv/bin/python"
+        what = f"{wheel}[{','.join(extras)}]" if extras else str(wheel)
+        install = [python, "-m", "pip", "install", "--quiet", "--no-cache-dir", what]
+        subprocess.run(install, check=True, env=environment)
+        installed = time.monotonic() - start
+        quiet = subprocess.DEVNULL
+        subprocess.run([python, *command], cwd=folder, check=True, env=environment, stdout=quiet)
+        return installed, time.monotonic() - start
+
+
+if __name__ == "__main__":
+    main()
