@@ -316,6 +316,8 @@ class Learner:
         # An estimated prior is weaker than the policy's. It lets θ̂ be large; it is not a reason to
         # explore more, so the roots keep counting from the policy's own.
         weaker = self.policy.start.precision - estimate.prior.precision
+        if self.policy.family.dispersion is None and self.policy.start.is_ridge:
+            weaker /= estimate.dispersion  # a ridge is of θ/√φ
         self._observed = estimate.precision + weaker
         self.model.dispersion = estimate.dispersion
         if self._fits:
