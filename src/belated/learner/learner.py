@@ -15,10 +15,11 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
+from numpy.typing import NDArray
 
 from belated.estimators import Estimate, Laplace
 from belated.families import Gaussian
-from belated.inputs import Matrix, Vector
+from belated.inputs import Matrix, Row, Vector
 from belated.kernels import MAX_WEIGHT, Kernels
 from belated.kernels.lapack import dpotrf
 from belated.models import Model, root_of
@@ -206,6 +207,17 @@ class Learner:
         if not done:
             self.fit()
         return x
+
+    def rows(self, partition: int, handles: NDArray[np.int64]) -> Row:
+        """The rows that rewards were learned with, by their handles."""
+        came, *_ = self._came[partition]
+        first = self._given[partition] - len(came)
+        found = np.empty((len(handles), self.policy.dim), dtype=np.float32)
+        folded = handles < first
+        found[folded] = self.observations[partition].rows(handles[folded])
+        for i in np.flatnonzero(~folded):
+            found[i] = came[handles[i] - first]
+        return found
 
     @contextmanager
     def bulk(self) -> Iterator[None]:
