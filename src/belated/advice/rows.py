@@ -43,7 +43,8 @@ def scale(seen: Evidence) -> str | None:
     return (
         f"rows have a typical length of {length:.2g}, and their largest feature is {top.max():.3g}:"
         f" a prior precision of {seen.ridge:.2g} {effect}. Scale the features so that rows have a"
-        f" length of about 1, or use ridge={1 / length**2:.1g}"
+        " length of about 1 (belated.features.scaling_advice says how), or use"
+        f" ridge={1 / length**2:.1g}"
     )
 
 
