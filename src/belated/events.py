@@ -65,7 +65,11 @@ class Decision(_Timed, Result, tag=1, frozen=True):
         index: its place among the rows it was chosen from.
         x: its row, float32.
         mean: its predicted mean reward at the choice.
-        propensity: the probability with which it was chosen.
+        propensity: the probability with which it was chosen. Off-policy estimates need it to be
+            below 1 and not tiny: give the policy a ``floor``, or ``randomized=True``. A policy that
+            takes the greatest bound has 1, and says nothing of other actions; Thompson sampling
+            without a floor never shows its least likely ones, and an estimate that divides by
+            this is then biased.
         model: the version of the model that chose.
         activated: False if the outcome clock starts only with an :class:`Activation`.
         source: who chose: the ``policy``; a ``holdout``; the ``baseline``, as the mode said; or the

@@ -101,7 +101,9 @@ class Gaussian:
     """Real rewards with constant variance; the identity link.
 
     Args:
-        variance: of a reward around its mean, or "estimate" to learn it from the residuals.
+        variance: of a reward around its mean; "estimate" learns it from the residuals, so that
+            rewards may be in cents or in euros. Then ``ridge`` is a precision in units of the
+            noise: θ/√φ has the prior, not θ.
 
     >>> Gaussian(0.25).log_likelihood(np.array([1.0]), np.array([1.0]), dispersion=0.25).round(4)
     array([-0.2258])
@@ -111,7 +113,7 @@ class Gaussian:
     support: ClassVar[Interval] = Interval(-math.inf, math.inf)
     number: ClassVar[int] = 0
 
-    variance: float | Literal["estimate"] = 1.0
+    variance: float | Literal["estimate"] = "estimate"
 
     def __post_init__(self) -> None:
         if self.variance != "estimate":

@@ -82,6 +82,16 @@ class Prior:
         """The width of a row."""
         return len(self.mean)
 
+    @property
+    def is_ridge(self) -> bool:
+        """Whether it says no more than how far from zero θ may be, alike in all directions.
+
+        Where the variance of rewards is estimated, such a prior is of θ/√φ: it then means the same
+        in every unit of rewards. Any other prior is of θ.
+        """
+        size = self.precision[0, 0]
+        return not self.mean.any() and np.array_equal(self.precision, size * np.eye(self.dim))
+
     def with_ridge(self, ridge: float) -> Prior:
         """The same prior, with the precision estimated so far."""
         return Prior(self.mean, ridge * np.eye(self.dim), adaptive=True)

@@ -248,6 +248,14 @@ class Observations:
         row.flags.writeable = False  # stores that were merged share their rows
         return row, float(block.y[at])
 
+    def rows(self, handles: NDArray[np.int64]) -> Row:
+        """The rows under handles, of those that were removed too."""
+        found = np.empty((len(handles), self.dim), dtype=np.float32)
+        for index in np.unique(handles >> 16):
+            here = handles >> 16 == index
+            found[here] = self._blocks[index].rows[handles[here] & (BLOCK - 1)]
+        return found
+
     def since(self, handle: int) -> tuple[Row, Vector]:
         """Rows and rewards from a handle on, of those that count."""
         rows, rewards = [np.empty((0, self.dim), dtype=np.float32)], [np.empty(0)]

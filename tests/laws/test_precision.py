@@ -16,7 +16,6 @@ from belated.priors import Prior
 from belated.statistics import Observations
 
 # Rows near zero length and prior are out of scale, rightly; it is not what is tested here.
-pytestmark = pytest.mark.filterwarnings("ignore::belated.exceptions.ScaleWarning")
 
 FAMILIES: list[Family] = [Gaussian(), Gaussian(0.25), Bernoulli(), Poisson()]
 every_family = pytest.mark.parametrize("family", FAMILIES, ids=repr)

@@ -20,7 +20,7 @@ from belated.priors import Prior
 from tests.statistical.kept import Kept
 from tests.statistical.problems import sphere
 
-FAMILIES: list[Family] = [Gaussian(), Bernoulli(), Poisson()]
+FAMILIES: list[Family] = [Gaussian(1.0), Bernoulli(), Poisson()]
 KERNELS = pytest.mark.parametrize("chosen", [kernels.plain, kernels.best], ids=["plain", "best"])
 Chosen = Callable[[], kernels.Kernels]
 
@@ -162,7 +162,7 @@ def moved(model: Model) -> tuple[Vector, Matrix]:
 def test_a_gaussian_reward_of_a_long_row_is_taken_back_exactly(length: float) -> None:
     """θ̂ and the covariance are those before it to length² 1e-13, or a new fit is asked for."""
     rng = np.random.default_rng(1)
-    model = Model(Prior.ridge(3), Gaussian())
+    model = Model(Prior.ridge(3), Gaussian(1.0))
     for x in sphere(50, 3, rng):
         model.add_pending(x, 1.0)
         model.learn(x, float(rng.normal()))

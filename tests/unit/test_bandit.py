@@ -541,6 +541,7 @@ def test_closing_saves_and_closes(clock: ManualClock) -> None:
         DelayedUCB(2, Gaussian("estimate")),
     ],
 )
+@pytest.mark.filterwarnings("ignore::belated.exceptions.InterceptWarning")
 def test_replay_of_many_records_is_a_bulk(clock: ManualClock, policy: Policy) -> None:
     """More than a thousand records are folded with one fit, to the same estimate."""
     bandit = opened(clock, policy=policy, rewards=Explicit())

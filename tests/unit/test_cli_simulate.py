@@ -92,7 +92,7 @@ def test_warnings_are_notes(capsys: pytest.CaptureFixture[str]) -> None:
     assert "still without a reward" in text
     assert "Warning" not in text
     (note,) = json.loads(said(capsys, *lost, "--json"))["notes"]
-    assert "a window keeps them from counting" in note
+    assert "set a window" in note
     assert "note" not in said(capsys, *lost, "--window", "50")
 
 

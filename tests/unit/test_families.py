@@ -13,7 +13,7 @@ from belated.inputs import Vector
 
 #: Each family with the distribution of a reward at a linear predictor, as SciPy knows it.
 REGISTRY: list[tuple[Family, Callable[[Any], Any]]] = [
-    (Gaussian(), lambda eta: stats.norm(eta, 1.0)),
+    (Gaussian(1.0), lambda eta: stats.norm(eta, 1.0)),
     (Gaussian(0.25), lambda eta: stats.norm(eta, 0.5)),
     (Bernoulli(), lambda eta: stats.bernoulli(1.0 / (1.0 + np.exp(-eta)))),
     (Poisson(), lambda eta: stats.poisson(np.exp(eta))),
@@ -129,7 +129,7 @@ def test_poisson_is_held_beyond_700() -> None:
 @pytest.mark.parametrize(
     ("family", "lower", "upper"),
     [
-        (Gaussian(), -math.inf, math.inf),
+        (Gaussian(1.0), -math.inf, math.inf),
         (Bernoulli(), 0.0, 1.0),
         (Poisson(), 0.0, math.inf),
     ],
@@ -186,10 +186,10 @@ def test_a_variance_to_estimate_is_no_number() -> None:
 
 def test_families_are_values() -> None:
     """Equal parameters make equal, hashable families."""
-    assert Gaussian(0.25) == Gaussian(0.25) != Gaussian()
+    assert Gaussian(0.25) == Gaussian(0.25) != Gaussian(1.0)
     assert len({Bernoulli(), Bernoulli(), Poisson()}) == 2
     with pytest.raises(AttributeError):
-        Gaussian().variance = 2.0  # type: ignore[misc]
+        Gaussian(1.0).variance = 2.0  # type: ignore[misc]
 
 
 def test_an_interval_holds_its_ends() -> None:

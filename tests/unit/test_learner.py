@@ -396,7 +396,7 @@ def test_gaussian_rewards_of_unknown_variance_are_fitted() -> None:
     learner, fits, X, _ = learned(Gaussian("estimate"), 300, ridge=1.0)
     assert fits[:50] == list(range(1, 51))
     assert learner.model.dispersion == pytest.approx(0.09, rel=0.15)
-    precision = np.eye(4) + X[: fits[-1]].T @ X[: fits[-1]] / learner.model.dispersion
+    precision = (np.eye(4) + X[: fits[-1]].T @ X[: fits[-1]]) / learner.model.dispersion
     more = X[fits[-1] :]
     assert_root(learner.model.observed, precision + more.T @ more / learner.model.dispersion)
     assert learner.estimate.dispersion == pytest.approx(0.09, rel=0.15)

@@ -476,7 +476,7 @@ def test_the_inflation_is_never_below_one() -> None:
 
 def test_the_inflation_is_computed_now_and_then() -> None:
     """It is kept for fewer than 20 decisions and computed anew at 20, or after a fit."""
-    policy = DelayedUCB(3, Gaussian(), spectral=True)
+    policy = DelayedUCB(3, Gaussian(1.0), spectral=True)
     learner = Learner(policy)
     x = np.array([1.0, 0.0, 0.0])
     first = spectral_inflation(learner.model)
@@ -566,7 +566,7 @@ def pool_of(model: Model) -> Any:
 
 def test_a_pool_is_kept_until_decisions_have_grown_by_a_tenth() -> None:
     """Drawn at 100 decisions it serves until 111, and a new one is drawn at 112."""
-    policy = DelayedThompson(3, Gaussian())
+    policy = DelayedThompson(3, Gaussian(1.0))
     learner = busy(policy, decisions=100)
     model, rows = learner.model, rng(1).normal(size=(5, 3))
     policy.choose(model, rows, rng(2))
@@ -582,7 +582,7 @@ def test_a_pool_is_kept_until_decisions_have_grown_by_a_tenth() -> None:
 
 def test_rewards_do_not_make_a_pool_older() -> None:
     """A reward moves θ̂, and decisions are as many as before: the deviations stay."""
-    policy = DelayedThompson(3, Gaussian(), ridge=1.0)
+    policy = DelayedThompson(3, Gaussian(1.0), ridge=1.0)
     learner = Learner(policy)
     rows = rng(1).normal(size=(5, 3))
     for _ in range(50):
@@ -616,7 +616,7 @@ def test_two_policies_that_read_one_model_keep_apart_what_they_derive() -> None:
 
 def test_a_choice_is_that_of_the_current_theta() -> None:
     """With the pool kept, a θ̂ far in one direction decides alone."""
-    policy = DelayedThompson(3, Gaussian())
+    policy = DelayedThompson(3, Gaussian(1.0))
     model = busy(policy).model
     policy.choose(model, np.eye(3), rng())
     pool = pool_of(model)
@@ -630,7 +630,7 @@ def test_a_choice_is_that_of_the_current_theta() -> None:
 @pytest.mark.parametrize("pending", [0, 30])
 def test_a_pool_has_the_deviations_of_the_posterior(pending: int) -> None:
     """Scaled, and with pending decisions counted: the covariance of 40,000 draws, to 5 %."""
-    policy = DelayedThompson(3, Gaussian(), scale=0.7, draws=40_000)
+    policy = DelayedThompson(3, Gaussian(1.0), scale=0.7, draws=40_000)
     learner = busy(policy, decisions=20)
     for x in rng(7).normal(size=(pending, 3)):
         learner.add_pending(x, 1.0)
@@ -644,7 +644,7 @@ def test_a_pool_has_the_deviations_of_the_posterior(pending: int) -> None:
 
 def test_without_refresh_every_choice_has_a_pool_of_its_own() -> None:
     """refresh=0 draws anew at every choice, though nothing was decided in between."""
-    policy = BlindThompson(3, Gaussian(), refresh=0.0)
+    policy = BlindThompson(3, Gaussian(1.0), refresh=0.0)
     model = busy(policy).model
     pools = []
     source = rng()
@@ -656,7 +656,7 @@ def test_without_refresh_every_choice_has_a_pool_of_its_own() -> None:
 
 def test_without_refresh_lapsed_decisions_keep_no_pool() -> None:
     """refresh=0 draws anew also where fewer decisions count than at the last choice."""
-    policy = BlindThompson(3, Gaussian(), refresh=0.0)
+    policy = BlindThompson(3, Gaussian(1.0), refresh=0.0)
     learner = busy(policy)
     policy.choose(learner.model, np.eye(3), rng())
     pool = pool_of(learner.model)
@@ -683,8 +683,8 @@ def test_thompson_likes_what_is_uncertain() -> None:
 
     Of m - δ against m, with deviations s and 0, it is the normal quantile: P(N > δ/s).
     """
-    policy = DelayedThompson(2, Gaussian(), scale=1.0, draws=20_000)
-    model = Model(Prior.normal([1.0, 0.0], np.diag([1e12, 1.0])), Gaussian())
+    policy = DelayedThompson(2, Gaussian(1.0), scale=1.0, draws=20_000)
+    model = Model(Prior.normal([1.0, 0.0], np.diag([1e12, 1.0])), Gaussian(1.0))
     gap = float(-ndtri(0.2))
     rows = np.array([[gap, 0.0], [0.0, 1.0]])
     found = {}

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
 from belated import Bernoulli, DelayedUCB, Explicit
+from belated.advice import Adviser
 from belated.events import Decision, Record, Reward
 from belated.journals import MemoryJournal, SpoolStatus
 from belated.learner.fold import Fold
@@ -71,7 +72,8 @@ def learner() -> LearningService:
     ]
     fold.take_all(0, page)
     found.fold, found.lag, found.delays = fold, 0.01, Histogram(DELAYS)
-    found.history_changes, found.head = 0, "4:abc"
+    found.history_changes, found.head, found.adviser = 0, "4:abc", Adviser()
+    found.adviser.current = frozenset({"alike"})
     found.refold = Refold(MemoryJournal(), lambda: 0.0)
     found.lags, found.fits = Histogram(SECONDS), Histogram(SECONDS)
     found.lags.add(0.03)

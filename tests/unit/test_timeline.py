@@ -149,7 +149,7 @@ def test_pending_grows_by_one_less_the_arrivals(law: DelayProcess) -> None:
 @every_law
 def test_the_information_of_all_is_that_of_observed_and_pending(law: DelayProcess) -> None:
     """V = W + P in every round, from the rows chosen and the delays; Gaussian weights are 1."""
-    trace, seen = run(DelayedUCB(3, Gaussian(), ridge=1.0), law, 120)
+    trace, seen = run(DelayedUCB(3, Gaussian(1.0), ridge=1.0), law, 120)
     rows = [state.x for state in seen]
     for t, state in enumerate(seen, start=1):
         there = arrived_by(trace.delay, t)
@@ -176,7 +176,7 @@ def test_at_midnight_everything_has_arrived(period: int) -> None:
 @every_law
 def test_a_reward_is_used_from_the_round_after_it_came(law: DelayProcess) -> None:
     """Θ̂ of round t is the exact posterior mean of the rounds with s + D_s ≤ t - 1, and no other."""
-    trace, seen = run(DelayedUCB(3, Gaussian(), ridge=1.0), law, 120)
+    trace, seen = run(DelayedUCB(3, Gaussian(1.0), ridge=1.0), law, 120)
     rows = np.array([state.x for state in seen])
     for t, state in enumerate(seen, start=1):
         there = arrived_by(trace.delay, t)
@@ -212,7 +212,7 @@ def test_nothing_is_learned_where_no_reward_comes() -> None:
 
 def test_waiting_for_a_window_learns_at_its_end() -> None:
     """Θ̂ of round t is of the rounds with D_s ≤ w and s + w ≤ t - 1: none before, none later."""
-    policy = WaitForWindow(3, Gaussian(), window=6, ridge=1.0)
+    policy = WaitForWindow(3, Gaussian(1.0), window=6, ridge=1.0)
     trace, seen = run(policy, delays.Geometric(mean=5), 150)
     rows = np.array([state.x for state in seen])
     dropped = trace.delay > 6
@@ -238,7 +238,9 @@ def test_a_window_of_nothing_keeps_what_comes_at_once() -> None:
 
 def test_a_lapsed_decision_no_longer_counts_as_explored() -> None:
     """V of round t holds what arrived and what is pending since at most the window."""
-    trace, seen = run(DelayedUCB(3, Gaussian(), ridge=1.0), delays.Geometric(mean=8), 150, window=5)
+    trace, seen = run(
+        DelayedUCB(3, Gaussian(1.0), ridge=1.0), delays.Geometric(mean=8), 150, window=5
+    )
     rows = [state.x for state in seen]
     assert (trace.delay > 5).sum() > 30
     for t, state in enumerate(seen, start=1):
@@ -252,7 +254,7 @@ def test_a_lapsed_decision_no_longer_counts_as_explored() -> None:
 def test_a_reward_after_the_window_is_learned_all_the_same() -> None:
     """With window= θ̂ is that of everything that has arrived, however late."""
     law = delays.Geometric(mean=8)
-    trace, seen = run(DelayedUCB(3, Gaussian(), ridge=1.0), law, 150, window=5)
+    trace, seen = run(DelayedUCB(3, Gaussian(1.0), ridge=1.0), law, 150, window=5)
     rows = np.array([state.x for state in seen])
     for t, state in enumerate(seen, start=1):
         there = arrived_by(trace.delay, t)
@@ -266,7 +268,7 @@ def test_a_late_reward_is_of_a_decision_made_before() -> None:
     """With lapsed decisions whose rewards come later, as many decisions count as rounds."""
     for window in (None, 5):
         trace, _ = run(
-            DelayedUCB(3, Gaussian(), ridge=1.0), delays.Geometric(mean=8), 150, window=window
+            DelayedUCB(3, Gaussian(1.0), ridge=1.0), delays.Geometric(mean=8), 150, window=window
         )
         assert trace.learner.model.decisions == 150
 
@@ -309,6 +311,7 @@ def test_delays_may_depend_on_the_row() -> None:
     assert trace.pending[-1] == slow[:-1].sum() + (not slow[-2])
 
 
+@pytest.mark.filterwarnings("ignore::belated.exceptions.MissingRewardWarning")
 def test_given_delays_have_windows_too() -> None:
     """Slow rewards of RewardDependent lapse like any other."""
     law = delays.RewardDependent(zero_law=delays.Constant(0), one_law=delays.Constant(NEVER))

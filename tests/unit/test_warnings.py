@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from typing import Any
 
 import numpy as np
 import pytest
@@ -18,8 +19,8 @@ from belated import (
     simulate,
 )
 from belated.delays import NEVER, DelayProcess
-from belated.exceptions import DelayWarning, InterceptWarning
-from belated.simulation.rounds import ENOUGH, watch
+from belated.exceptions import DelayWarning, InterceptWarning, MissingRewardWarning, ScaleWarning
+from belated.simulation.environments import GLM
 
 ORDINARY: dict[str, DelayProcess] = {
     "none": delays.Constant(0),
@@ -70,10 +71,9 @@ def test_most_rewards_missing_at_the_end_is_warned_of() -> None:
     assert "window" in message
 
 
-def test_half_of_the_rewards_missing_is_not_most() -> None:
-    """A constant delay of half the rounds leaves half of them pending: silence; one more warns."""
-    assert said(delays.Constant(500)) == []
-    assert len(said(delays.Constant(501))) == 1
+def test_rewards_that_are_only_late_are_not_missing() -> None:
+    """A constant delay leaves most of them pending, and none is older than others took."""
+    assert said(delays.Constant(600)) == []
 
 
 def test_a_window_ends_the_warning() -> None:
@@ -109,11 +109,19 @@ def test_both_may_be_said_at_once() -> None:
     assert any("depend on the reward" in message for message in messages)
 
 
-def test_short_runs_say_nothing() -> None:
-    """Below 500 rounds nothing is known of delays."""
+def test_rewards_of_one_kind_alone_are_warned_of_soon() -> None:
+    """Successes that never come: what has come is alike, and most have nothing."""
     law = delays.RewardDependent(zero_law=delays.Constant(0), one_law=delays.Constant(NEVER))
-    assert said(law, horizon=ENOUGH - 1) == []
-    assert len(said(law, horizon=ENOUGH)) == 1
+    (message,) = said(law, horizon=200)
+    assert message.startswith("all rewards so far are 0")
+    assert said(law, horizon=40) == []
+
+
+def test_no_reward_at_all_is_warned_of_after_a_thousand_rounds() -> None:
+    """Nothing is known of the delay, so that little can be said, and late."""
+    assert said(delays.Constant(NEVER), horizon=999) == []
+    (message,) = said(delays.Constant(NEVER), horizon=1_000)
+    assert message.startswith("none of 1000 decisions has a reward")
 
 
 def test_rewards_of_other_families_are_watched_too() -> None:
@@ -129,40 +137,9 @@ def test_rewards_of_other_families_are_watched_too() -> None:
 def test_the_warning_points_at_who_simulates() -> None:
     """Its file is the caller's, not the library's."""
     world = environments.fixed(1, dim=4, n_arms=5, norm=2.0)
-    with pytest.warns(DelayWarning) as caught:
-        simulate(Uniform(4, Bernoulli()), world, delays.Constant(NEVER), horizon=600)
+    with pytest.warns(MissingRewardWarning) as caught:
+        simulate(Uniform(4, Bernoulli()), world, delays.Constant(NEVER), horizon=1_000)
     assert [warning.filename for warning in caught] == [__file__]
-
-
-@pytest.mark.parametrize(
-    ("correlation", "count", "warned"),
-    [
-        (0.0, 2_000, False),
-        (0.3, 2_000, True),
-        (-0.3, 2_000, True),
-        (0.17, 800, False),  # 4.8 standard errors
-        (0.18, 800, True),  # 5.1
-        (0.09, 40_000, False),
-        (0.11, 40_000, True),
-    ],
-)
-def test_a_correlation_must_be_plain_and_beyond_chance(
-    correlation: float, count: int, warned: bool
-) -> None:
-    """More than .1 with the logarithm of the delay, and more than five standard errors."""
-    rng = np.random.default_rng(0)
-    waits = np.floor(np.exp(2.0 + rng.normal(size=count))).astype(np.int64)
-    logs = np.log1p(waits.astype(float))
-    common = (logs - logs.mean()) / logs.std()
-    own = rng.normal(size=count)
-    own -= own.mean() + common * (own @ common) / count
-    rewards = correlation * common + np.sqrt(1.0 - correlation**2) * own / own.std()
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        # Rounds whose rewards are still out follow: all of these have come, and count alone.
-        late = np.append(waits, np.full(5_000, NEVER))
-        watch(late, np.append(rewards, np.zeros(5_000)), np.zeros(len(late), dtype=np.int64))
-    assert len(caught) == warned
 
 
 def test_clicks_learned_as_gaussian_without_an_intercept_are_warned_of() -> None:
@@ -170,6 +147,20 @@ def test_clicks_learned_as_gaussian_without_an_intercept_are_warned_of() -> None
     world = environments.fixed(1)
     with pytest.warns(InterceptWarning, match="intercept"):
         simulate(DelayedUCB(world.dim, Gaussian()), world, delays.Constant(0), horizon=200)
+
+
+@pytest.mark.parametrize("ridge", [1.0, "auto"])
+@pytest.mark.parametrize(("size", "warned"), [(1e-3, 1), (0.1, 0), (1.0, 0), (10.0, 0), (1e3, 1)])
+def test_rows_out_of_scale_are_warned_of(size: float, warned: int, ridge: Any) -> None:
+    """Those that are a thousand times as long as they should be, or as short."""
+    rng = np.random.default_rng(0)
+    rows = rng.normal(size=(10, 4))
+    rows *= size / np.linalg.norm(rows, axis=1)[:, None]
+    world = GLM(rng.normal(size=4) / size, 10, rows, family=Bernoulli())
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", ScaleWarning)
+        simulate(DelayedUCB(4, Bernoulli(), ridge=ridge), world, delays.Constant(0), horizon=300)
+    assert [one.category for one in caught] == warned * [ScaleWarning]
 
 
 def test_clicks_learned_as_gaussian_with_an_intercept_are_not() -> None:

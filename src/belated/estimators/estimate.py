@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import math
-import warnings
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Protocol
 
 import numpy as np
 
-from belated.exceptions import ScaleWarning
 from belated.families import Family
 from belated.inputs import Matrix, Vector
 from belated.models import Model, root_of
@@ -20,8 +17,6 @@ from belated.statistics import Information, Seen
 
 #: Two-sided 95 % of a normal law, in standard deviations.
 Z = 1.959964
-#: The lengths of rows, and the prior standard deviations of xᵀθ, that make sense.
-SENSIBLE = (1e-3, 1e3)
 
 
 @dataclass(frozen=True, eq=False)
@@ -115,21 +110,3 @@ class Estimator(Protocol):
         polish: bool = True,
     ) -> Estimate:
         """The estimate of these observations; unpolished is good enough to choose by."""
-
-
-def warn_of_scale(n: int, squared_length: float, prior: Prior) -> None:
-    """Warn if the prior says nothing sensible of rows with this mean squared length."""
-    if n == 0 or squared_length == 0.0 or prior.adaptive:
-        return
-    ridge = prior.precision.trace() / prior.dim
-    length = math.sqrt(squared_length)
-    deviation = length / math.sqrt(ridge)
-    if any(SENSIBLE[0] <= size <= SENSIBLE[1] for size in (length, deviation)):
-        return
-    effect = "is no prior at all" if deviation > 1 else "drowns what the rewards say"
-    warnings.warn(
-        f"rows have a typical length of {length:.2g}: a prior precision of {ridge:.2g} {effect}."
-        f" Scale the features to a length of about 1, or use ridge={1 / squared_length:.1g}",
-        ScaleWarning,
-        stacklevel=4,
-    )

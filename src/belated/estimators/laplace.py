@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from belated.estimators.empirical import fitted_ridge
-from belated.estimators.estimate import Estimate, warn_of_scale
+from belated.estimators.estimate import Estimate
 from belated.estimators.ridge import Ridge
 from belated.exceptions import ConvergenceWarning, InvalidInput
 from belated.families import Family, Gaussian
@@ -110,7 +110,6 @@ class Laplace:
                 ConvergenceWarning,
                 stacklevel=2,
             )
-        warn_of_scale(data.n, newton.squared_length, prior)
         mean = newton.corrected(theta, precision) if self.mean_correction else theta
         dispersion = newton.dispersion
         passes = newton.passes
@@ -132,7 +131,6 @@ class _Newton:
         self.family = family
         self.dispersion = dispersion
         self.passes = 0
-        self.squared_length = 0.0
         self._left = max_iterations
         self._polish = polish
         self._size = max(64, CHUNK // data.dim)
@@ -167,7 +165,7 @@ class _Newton:
         self.passes += 1
         away = theta - prior.mean
         pull = prior.precision @ away
-        value, squares = 0.0, 0.0
+        value = 0.0
         score = np.zeros(len(theta))
         information = np.zeros_like(prior.precision)
         # A trial far off may overflow; its value is then -inf and it is refused.
@@ -175,14 +173,10 @@ class _Newton:
             for rows, y, _ in self.data.chunks(self._size):
                 eta = rows @ theta
                 cumulant, mean, slope = self.family.cumulant_mean_slope(eta)
-                if self.passes == 1:
-                    squares += float(np.vdot(rows, rows))
                 value += float((y * eta - cumulant).sum())
                 score += (y - mean) @ rows
                 np.multiply(rows, np.sqrt(slope)[:, None], out=rows)  # the buffer is ours
                 add_gram(information, rows)
-        if self.passes == 1:
-            self.squared_length = squares / max(self.data.n, 1)
         value = value / self.dispersion - 0.5 * float(away @ pull)
         if not math.isfinite(value):
             value = -math.inf

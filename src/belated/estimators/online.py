@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from belated.estimators.estimate import Estimate, warn_of_scale
+from belated.estimators.estimate import Estimate
 from belated.exceptions import InvalidInput
 from belated.families import Family
 from belated.inputs import Vector
@@ -51,14 +51,12 @@ class Online:
         if data.dim != prior.dim:
             raise InvalidInput(f"rows of {data.dim} and a prior of {prior.dim} numbers", data)
         model = Model(prior, family)
-        precision, squares = prior.precision, 0.0
+        precision = prior.precision
         size = max(1000, 10 * data.dim)
         for rows, y, counted in data.chunks(size):
             chosen = range(len(rows)) if counted is None else np.flatnonzero(counted)
             weights = [model.learn(rows[i], float(y[i])) for i in chosen]
             precision = precision + Information.of(rows[chosen], weights).matrix
             model.renew(precision, precision)
-            squares += float(np.vdot(rows[chosen], rows[chosen]))
-        warn_of_scale(model.n, squares / max(model.n, 1), prior)
         theta = model.theta
         return Estimate(theta, theta, precision, model.n, False, 1, prior, model.dispersion)

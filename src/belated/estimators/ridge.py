@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from dataclasses import dataclass
 
 import numpy as np
 
 from belated.estimators.empirical import fitted_ridge
-from belated.estimators.estimate import Estimate, warn_of_scale
+from belated.estimators.estimate import Estimate
 from belated.exceptions import ConvergenceWarning, InvalidInput
 from belated.families import Family, Gaussian
 from belated.inputs import Matrix, Vector
@@ -25,14 +26,20 @@ LEAST_VARIANCE = 1e-9
 
 @dataclass(frozen=True)
 class Ridge:
-    """The exact posterior of Gaussian rewards; a fit costs O(d³) however many there are.
+    r"""The exact posterior of Gaussian rewards; a fit costs O(d³) however many there are.
 
-    A variance to be estimated is the residual sum of squares over the degrees of freedom left,
-    n - tr(H⁻¹ Σ x xᵀ/φ), iterated to its fixed point. Until n exceeds d it is the mean square of
-    the rewards, and 1 as long as all of them are zero.
+    A variance to be estimated is
+
+    .. math:: \hat\varphi = \frac{\sum (y - x^\top\hat\theta)^2 + \frac dn \overline{y^2}}
+        {n - \operatorname{tr}(H^{-1} \sum x x^\top/\varphi) + \frac dn},
+
+    the residual sum of squares over the degrees of freedom left, as if d/n further rewards had come
+    whose squares were like all others'. They keep few rewards, or equal ones, from looking like
+    rewards without noise, and soon count for nothing. As long as all rewards are zero it is 1. A
+    ridge is then of θ/√φ, so rewards in another unit give the same estimate in that unit.
 
     >>> moments = Moments.of([[1.0], [1.0]], [1.0, 3.0])
-    >>> estimate = Ridge().fit(moments, family=Gaussian(), prior=Prior.ridge(1))
+    >>> estimate = Ridge().fit(moments, family=Gaussian(1.0), prior=Prior.ridge(1))
     >>> estimate.theta.round(4), estimate.precision
     (array([1.3333]), array([[3.]]))
     """
@@ -56,21 +63,27 @@ class Ridge:
         moments = data if isinstance(data, Moments) else data.moments()
         if moments.dim != prior.dim:
             raise InvalidInput(f"rows of {moments.dim} and a prior of {prior.dim} numbers", data)
-        warn_of_scale(moments.n, moments.gram.trace() / max(moments.n, 1), prior)
         dispersion = family.dispersion or _first_guess(moments)
+        relative = family.dispersion is None and prior.is_ridge
+        unit = dispersion if relative else 1.0
         iterations, converged = 0, False
+        trail: list[float] = []
         while not converged and iterations < 200:
             iterations += 1
             if prior.adaptive and moments.n >= 5:
                 # cross/φ = H θ̂ whatever the ridge: the scalar fixed point is exact at once.
-                ridge = fitted_ridge(moments.gram / dispersion, moments.cross / dispersion)
+                pull = moments.cross / dispersion * math.sqrt(unit)
+                ridge = fitted_ridge(moments.gram / dispersion * unit, pull)
                 prior = prior.with_ridge(ridge)
-            theta, precision = _solve(moments, prior, dispersion)
+            theta, precision = _solve(moments, prior, unit, dispersion)
             before = dispersion
-            if family.dispersion is None and moments.n > moments.dim and moments.square > 0.0:
-                dispersion = _variance(moments, prior, theta, precision)
+            if family.dispersion is None and moments.square > 0.0:
+                dispersion = _variance(moments, prior.precision / unit, theta, precision)
             converged = abs(dispersion - before) <= 1e-12 * before
-        theta, precision = _solve(moments, prior, dispersion)
+            if not converged:
+                dispersion = _further(trail, dispersion)
+            unit = dispersion if relative else 1.0
+        theta, precision = _solve(moments, prior, unit, dispersion)
         values = np.linalg.eigvalsh(precision)
         converged = converged and values[0] * CONDITION >= values[-1]
         if not converged:
@@ -85,9 +98,10 @@ class Ridge:
         )
 
 
-def _solve(moments: Moments, prior: Prior, dispersion: float) -> tuple[Vector, Matrix]:
-    precision = prior.precision + moments.gram / dispersion
-    right = prior.precision @ prior.mean + moments.cross / dispersion
+def _solve(moments: Moments, prior: Prior, unit: float, dispersion: float) -> tuple[Vector, Matrix]:
+    """θ̂ and its precision; the prior is of θ/√unit."""
+    precision = prior.precision / unit + moments.gram / dispersion
+    right = prior.precision @ prior.mean / unit + moments.cross / dispersion
     _, theta, failed = dposv(precision, right)
     if failed:  # rounding: a direction of the prior is lost beside the data
         root = root_of(precision)
@@ -95,14 +109,28 @@ def _solve(moments: Moments, prior: Prior, dispersion: float) -> tuple[Vector, M
     return theta, precision
 
 
+def _further(trail: list[float], found: float) -> float:
+    """Where a sequence seems to go, after every third step (Aitken): ridge and φ creep together."""
+    trail.append(math.log(found))
+    if len(trail) < 3:
+        return found
+    first, second, third = trail
+    trail.clear()
+    before, last = second - first, third - second
+    if not 0.0 < last / (before or math.inf) < 1.0:  # it does not creep
+        return found
+    return math.exp(third + min(max(last**2 / (before - last), -1.0), 1.0))
+
+
 def _first_guess(moments: Moments) -> float:
     mean_square = moments.square / moments.n if moments.n else 0.0
     return mean_square if mean_square > 0.0 else 1.0
 
 
-def _variance(moments: Moments, prior: Prior, theta: Vector, precision: Matrix) -> float:
+def _variance(moments: Moments, prior: Matrix, theta: Vector, precision: Matrix) -> float:
     residual = moments.square - 2.0 * theta @ moments.cross + theta @ moments.gram @ theta
     root = root_of(precision)
-    used = moments.dim - float(np.vdot(root, prior.precision @ root))
-    least = LEAST_VARIANCE * _first_guess(moments)
-    return max(float(residual) / (moments.n - used), least)
+    used = moments.dim - float(np.vdot(root, prior @ root))
+    guess, worth = _first_guess(moments), moments.dim / moments.n
+    variance = (float(residual) + worth * guess) / (moments.n - used + worth)
+    return max(variance, LEAST_VARIANCE * guess)

@@ -40,11 +40,14 @@
     ├── ClockWarning                      the clock has jumped ahead; stamps go on as if it had not
     ├── ConvergenceWarning                an estimate is finite, but not the optimum
     ├── DelayWarning                      rewards may be missing for a reason, or for ever
+    │   └── MissingRewardWarning          only one outcome is reported, or none
+    ├── DuplicateWarning                  many rewards are reported again and again
     ├── FallbackWarning                   the policy failed, and the baseline decided
     ├── HistoryWarning                    the journal lost or changed records; it is read anew
-    ├── InterceptWarning                  0/1 rewards are learned as Gaussian without an intercept
+    ├── InterceptWarning                  rewards have a level, and rows have no intercept
     ├── ScaleWarning                      the prior says nothing sensible about rows of this size
-    └── SnapshotWarning                   a damaged snapshot was discarded; the journal is read anew
+    ├── SnapshotWarning                   a damaged snapshot was discarded; the journal is read anew
+    └── WindowWarning                     the window is much longer than rewards take
 """
 
 from belated.exceptions.errors import (
@@ -89,11 +92,14 @@ from belated.exceptions.warnings import (
     ClockWarning,
     ConvergenceWarning,
     DelayWarning,
+    DuplicateWarning,
     FallbackWarning,
     HistoryWarning,
     InterceptWarning,
+    MissingRewardWarning,
     ScaleWarning,
     SnapshotWarning,
+    WindowWarning,
 )
 
 __all__ = [
@@ -106,6 +112,7 @@ __all__ = [
     "CorruptEvent",
     "CorruptJournal",
     "DelayWarning",
+    "DuplicateWarning",
     "FallbackWarning",
     "Forbidden",
     "HistoryChanged",
@@ -121,6 +128,7 @@ __all__ = [
     "JournalReadUnavailable",
     "JournalUnavailable",
     "MissingExtra",
+    "MissingRewardWarning",
     "NotAJournal",
     "OwnerFenced",
     "PolicyFailure",
@@ -139,6 +147,7 @@ __all__ = [
     "UnknownEvent",
     "UnknownHandle",
     "UnsupportedFormat",
+    "WindowWarning",
 ]
 
 for _name in __all__:  # the names under which users catch them, also in a traceback

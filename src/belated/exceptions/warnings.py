@@ -16,11 +16,23 @@ class ConvergenceWarning(BelatedWarning):
 
 
 class InterceptWarning(BelatedWarning):
-    """Rewards of 0 and 1 are learned as Gaussian from rows that have no intercept."""
+    """Rewards have a level, and the rows have no intercept to say so."""
 
 
 class DelayWarning(BelatedWarning):
     """Delays depend on the reward, or most rewards do not come: what is learned may mislead."""
+
+
+class MissingRewardWarning(DelayWarning):
+    """Only one outcome is reported, or none: what a missing reward means may have to be said."""
+
+
+class WindowWarning(BelatedWarning):
+    """The window is much longer than rewards take, and delays what is learned of missing ones."""
+
+
+class DuplicateWarning(BelatedWarning):
+    """Many rewards are reported again and again."""
 
 
 class FallbackWarning(BelatedWarning):

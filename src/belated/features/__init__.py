@@ -26,7 +26,6 @@ made of, and depends neither on the process nor on the version of Python.
 from belated.features.encoded import Fields
 from belated.features.encoders import Category, Flag, Number
 from belated.features.hashed import Hashed
-from belated.features.intercept import warn_missing_intercept
 from belated.features.per_arm import PerArm
 from belated.features.protocol import Features
 from belated.features.records import Actions, Context, action_names, as_actions
@@ -49,5 +48,4 @@ __all__ = [
     "action_names",
     "as_actions",
     "scaling_advice",
-    "warn_missing_intercept",
 ]

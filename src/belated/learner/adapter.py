@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from belated.events import Decision
 from belated.exceptions import JournalMismatch
@@ -205,6 +206,18 @@ class LearnerAdapter:
         # Some left without a reward: they were decisions too.
         known = self.learner.observations[self.partition].n + len(numbers)
         self.learner.model.decisions += self.decisions - known
+
+    def rows_of(self, numbers: NDArray[np.int64]) -> tuple[Row, NDArray[np.bool_]]:
+        """The rows of decisions, and which of them are known: zeros stand for the others."""
+        self._put_away()
+        at = numbers - self.base
+        place = np.asarray(self._columns.place)[at].astype(np.int64)
+        handle = np.asarray(self._columns.handle)[at].astype(np.int64)
+        rows = np.zeros((len(numbers), self._rows.dim), dtype=np.float32)
+        kept, learned = place != NOWHERE, (place == NOWHERE) & (handle != NOWHERE)
+        rows[kept] = self._rows.get_all(place[kept])
+        rows[learned] = self.learner.rows(self.partition, handle[learned])
+        return rows, kept | learned
 
     def _held(self, value: float) -> float:
         return min(max(value, self._least), self._most)

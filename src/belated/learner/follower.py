@@ -8,6 +8,7 @@ from collections.abc import Callable, Collection, Sequence
 from contextlib import nullcontext, suppress
 from typing import Protocol, TypeVar
 
+from belated.advice import Adviser, warn
 from belated.events import Decision, Event, Record, Reward, Settled
 from belated.exceptions import (
     HistoryChanged,
@@ -23,6 +24,7 @@ from belated.exceptions import (
 from belated.journals import Journal
 from belated.journals.arrivals import route
 from belated.journals.log import Requests
+from belated.learner.evidence import evidence_of
 from belated.learner.fold import Fold
 
 T = TypeVar("T")
@@ -84,6 +86,7 @@ class Follower:
         #: Whether the journal was away, and not all of it is folded since.
         self.behind = False
         self._snapshot_at = fold.version + fold.tuning.snapshot_every
+        self._adviser = Adviser()
 
     def append(
         self,
@@ -118,7 +121,7 @@ class Follower:
             self._accept(events)
             return standing
         self._holder.release_all()  # positions say that nothing waits in a spool any longer
-        self._save_in_passing()
+        self._do_in_passing()
         return standing
 
     def append_rewards(self, rewards: Sequence[Reward]) -> list[str]:
@@ -136,8 +139,9 @@ class Follower:
         except JournalUnavailable:  # but they are durable
             return [self._accept(rewards)] * len(rewards)
         self._holder.release_all()
-        self._save_in_passing()
-        return [self._status(meant.get(place, "")) for place in places]
+        statuses = [self._status(meant.get(place, "")) for place in places]
+        self._do_in_passing()
+        return statuses
 
     def append_one(
         self, event: Event, *, only: str | None = None, request: bytes | None = None
@@ -170,7 +174,7 @@ class Follower:
         status = "conflict" if contested else self._status(meant.get(places[-1], ""))
         if self._holder.holds:
             self._holder.release_all()
-        self._save_in_passing()
+        self._do_in_passing()
         return status
 
     def _status(self, meant: str) -> str:
@@ -197,7 +201,7 @@ class Follower:
             self._or_anew(self._fold_part, self._fold_all)
         except JournalReadUnavailable:
             return False
-        self._save_in_passing()
+        self._do_in_passing()
         return True
 
     def look(self) -> None:
@@ -230,9 +234,14 @@ class Follower:
             message = f"no snapshot was saved ({error}); the next opening reads more of the journal"
             warnings.warn(message, SnapshotWarning, stacklevel=5)
 
-    def _save_in_passing(self) -> None:
-        if self.fold.version >= self._snapshot_at:
+    def _do_in_passing(self) -> None:
+        """Save a snapshot and warn the caller, each now and then."""
+        version = self.fold.version
+        if version >= self._snapshot_at:
             self.try_to_save()
+        if self._adviser.is_due(version):
+            for advice in self._adviser.look(evidence_of(self.fold, self.refused["duplicate"])):
+                warn(advice)
 
     def _store(self) -> None:
         try:

@@ -15,10 +15,11 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
+from numpy.typing import NDArray
 
 from belated.estimators import Estimate, Laplace
 from belated.families import Gaussian
-from belated.inputs import Matrix, Vector
+from belated.inputs import Matrix, Row, Vector
 from belated.kernels import MAX_WEIGHT, Kernels
 from belated.kernels.lapack import dpotrf
 from belated.models import Model, root_of
@@ -207,6 +208,17 @@ class Learner:
             self.fit()
         return x
 
+    def rows(self, partition: int, handles: NDArray[np.int64]) -> Row:
+        """The rows that rewards were learned with, by their handles."""
+        came, *_ = self._came[partition]
+        first = self._given[partition] - len(came)
+        found = np.empty((len(handles), self.policy.dim), dtype=np.float32)
+        folded = handles < first
+        found[folded] = self.observations[partition].rows(handles[folded])
+        for i in np.flatnonzero(~folded):
+            found[i] = came[handles[i] - first]
+        return found
+
     @contextmanager
     def bulk(self) -> Iterator[None]:
         """Many changes at once: the model stands still, and is fitted anew at the end."""
@@ -316,6 +328,8 @@ class Learner:
         # An estimated prior is weaker than the policy's. It lets θ̂ be large; it is not a reason to
         # explore more, so the roots keep counting from the policy's own.
         weaker = self.policy.start.precision - estimate.prior.precision
+        if self.policy.family.dispersion is None and self.policy.start.is_ridge:
+            weaker /= estimate.dispersion  # a ridge is of θ/√φ
         self._observed = estimate.precision + weaker
         self.model.dispersion = estimate.dispersion
         if self._fits:

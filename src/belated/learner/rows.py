@@ -5,6 +5,7 @@ from __future__ import annotations
 from array import array
 
 import numpy as np
+from numpy.typing import NDArray
 
 from belated.inputs import Row
 
@@ -46,6 +47,14 @@ class Rows:
         """The row at a place: valid until the place is free."""
         row: Row = self._blocks[place >> BITS][place & (1 << BITS) - 1]
         return row
+
+    def get_all(self, places: NDArray[np.int64]) -> Row:
+        """Copies of the rows at these places."""
+        found = np.empty((len(places), self.dim), dtype=np.float32)
+        for block in np.unique(places >> BITS):
+            here = places >> BITS == block
+            found[here] = self._blocks[block][places[here] & (1 << BITS) - 1]
+        return found
 
     def free(self, place: int) -> None:
         """The row is needed no longer."""

@@ -6,25 +6,21 @@ simulated is the real policy, learner and model.
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from belated.advice import ROWS, SAMPLE, Evidence, advise, warn
 from belated.delays import NEVER, DelayProcess
-from belated.exceptions import DelayWarning, InvalidInput
-from belated.features import warn_missing_intercept
-from belated.inputs import Vector, as_rounds, check_made
+from belated.exceptions import InvalidInput
+from belated.inputs import Row, Vector, as_rounds, check_made
 from belated.kernels import Kernels, complete
 from belated.learner import DecisionWindow, Learner
 from belated.policies import Choice, Policy
 from belated.results import Result
 from belated.simulation.environments import Environment
-
-#: Rounds, and rewards, before anything is said about delays.
-ENOUGH = 500
 
 
 @dataclass(frozen=True, eq=False)
@@ -153,9 +149,9 @@ def simulate(
         regret.append(best - mean)
     rewards = np.array([y for _, y, _ in kept])
     outstanding = np.array(pending, dtype=np.int64)
-    watch(calendar.delay, rewards, outstanding)
-    rows = np.array([x for x, _, _ in kept[:ENOUGH]]).reshape(-1, policy.dim)
-    warn_missing_intercept(rows, policy.family, rewards[:ENOUGH])
+    chosen = np.array([x for x, _, _ in kept]).reshape(-1, policy.dim)
+    for advice in advise(_seen(learner, chosen, rewards, calendar.delay, window)):
+        warn(advice)
     return Trace(
         regret=np.cumsum(regret),
         pending=outstanding,
@@ -225,32 +221,31 @@ class _Calendar:
             rounds.setdefault(t, []).append(s)
 
 
-def watch(delay: NDArray[np.int64], rewards: Vector, pending: NDArray[np.int64]) -> None:
-    """Warn of delays that depend on the reward, and of rewards that seem never to come.
-
-    A correlation is told from chance by five standard errors, on the logarithm of the delay, over
-    the rewards that have arrived.
-    """
-    t = len(rewards)
-    if t < ENOUGH:
-        return
-    if pending[-1] > 0.5 * t:
-        warnings.warn(
-            f"{pending[-1]} of {t} decisions are still without a reward: if theirs never come,"
-            " a window keeps them from counting as explored",
-            DelayWarning,
-            stacklevel=3,
-        )
-    came = np.arange(t) + delay < t
-    if came.sum() < ENOUGH:
-        return
-    wait, y = np.log1p(delay[came].astype(float)), rewards[came]
-    if wait.std() > 0 and y.std() > 0:
-        correlation = float(np.corrcoef(wait, y)[0, 1])
-        if abs(correlation) * np.sqrt(len(y)) > 5.0 and abs(correlation) > 0.1:
-            warnings.warn(
-                f"delays depend on the reward (correlation {correlation:.2f}): what has arrived is"
-                " not like what is still to come, and estimates from it are biased",
-                DelayWarning,
-                stacklevel=3,
-            )
+def _seen(
+    learner: Learner, rows: Row, rewards: Vector, delay: NDArray[np.int64], window: int | None
+) -> Evidence:
+    """What a bandit would know at the end, its times in rounds."""
+    t, policy = len(rewards), learner.policy
+    came = np.where(delay < t - np.arange(t), np.arange(t) + delay, -1)
+    some = Evidence.spread(t, SAMPLE)
+    at = Evidence.spread(len(some), ROWS)
+    return Evidence(
+        family=policy.family,
+        ridge=float(policy.start.precision.trace()) / policy.dim,
+        window=window,
+        defaults=False,
+        now=t,
+        latest=int(came.max(initial=-1)),
+        decisions=t,
+        pending=learner.model.pending,
+        rewards=int((came >= 0).sum()),
+        duplicates=0,
+        unmatched=0,
+        made=some,
+        came=came[some],
+        value=rewards[some],
+        learned=came[some] >= 0,
+        rows=rows[some[at]],
+        at=at,
+        unit="rounds",
+    )

@@ -12,6 +12,7 @@ from concurrent.futures import Future
 from contextlib import suppress
 from itertools import islice
 
+from belated.advice import Adviser
 from belated.estimators import Estimate
 from belated.events import Record, Reward, Settled
 from belated.exceptions import (
@@ -26,6 +27,7 @@ from belated.exceptions import (
 from belated.features import Features
 from belated.journals import CoordinationStore, Journal
 from belated.journals.configuration import configure, settings_of
+from belated.learner.evidence import evidence_of
 from belated.learner.fold import Fold
 from belated.ledger import Ledger
 from belated.published import PublishedModel
@@ -40,6 +42,8 @@ PUBLISH, ALIVE, SNAPSHOT = 0.1, 5.0, 30.0
 #: Seconds between two heads of the journal that are told: often enough to be kept elsewhere, and
 #: not so often that those who keep metrics have a new series at every look.
 HEAD = 3600.0
+#: Seconds between two looks for what may hurt users.
+ADVISE = 10.0
 #: Seconds between two looks at the journal's clock.
 CLOCK = 1.0
 #: Records folded before anything else is looked at.
@@ -107,6 +111,9 @@ class LearningService:
         self._publish_at = self._save_at = 0.0
         #: Folds the journal again beside it, and compares.
         self.refold = Refold(journal, runtime.monotonic)
+        #: Says what may hurt users, once each in the log; which of it holds now is a metric.
+        self.adviser = Adviser()
+        self._advised, self._advise_at = 0, -math.inf
         #: A head of the journal, taken once an hour; empty before the first.
         self.head = ""
         self._head_at = -math.inf
@@ -142,6 +149,7 @@ class LearningService:
             count = self._fold_some(self.fold) + self._settle(self.fold)
             self._refit(self.fold)
             self._publish(self.fold)
+            self._advise(self.fold)
             self._save(self.fold)
             self._refold(self.fold)
         except OwnerFenced:
@@ -300,6 +308,15 @@ class LearningService:
             self.head, self._head_at = model.head, now
             extra = {"bandit": self.journal.bandit, "head": model.head}
             log.info("the journal has this head", extra=extra)
+
+    def _advise(self, fold: Fold) -> None:
+        now = self._monotonic()
+        if now < self._advise_at + ADVISE or fold.version == self._advised:
+            return
+        self._advised, self._advise_at = fold.version, now
+        for advice in self.adviser.look(evidence_of(fold)):
+            extra = {"bandit": self.journal.bandit, "warning": advice.name}
+            log.warning("%s", advice.message, extra=extra)
 
     def _save(self, fold: Fold) -> None:
         now = self._monotonic()

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, get_args
 
+from belated.advice import CHECKS
 from belated.decider import MODES
 from belated.exceptions import MissingExtra
 from belated.service.access.authorizer import Authorizer
@@ -250,6 +251,12 @@ OF_LEARNERS = (
         _HISTOGRAM, "belated_reward_delay_seconds",
         "From the record of a decision to that of its reward; of a crowd only some.",
         lambda learner: learner.delays,
+    ),
+    _of_learner(
+        _GAUGE, "belated_advice",
+        "1 while a check warns of what may hurt users, else 0; the log says it in words, once.",
+        lambda learner: {name: float(name in learner.adviser.current) for name in CHECKS}
+        if learner.leads() else {}, "warning",
     ),
 )  # fmt: skip
 

@@ -113,7 +113,8 @@ class Decided(Answer, frozen=True):
         id: under which its reward is reported.
         action: the name of the chosen action, or its index where none were given.
         index: its place among those offered.
-        propensity: the probability with which it was chosen.
+        propensity: the probability with which it was chosen. Off-policy estimates need a policy
+            with a ``floor``, or ``randomized=True``: without, it is 1, or too small to divide by.
         mean: its predicted reward.
         model: the version of the model that chose.
         at: when.

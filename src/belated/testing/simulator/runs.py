@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from belated.exceptions import SnapshotWarning
+from belated.exceptions import BelatedWarning
 from belated.testing.simulator.cluster import Cluster
 from belated.testing.simulator.service_cluster import ServiceCluster
 from belated.testing.simulator.world import World
@@ -47,7 +47,8 @@ def run(seed: int, listen: Callable[[str], object] | None = None) -> Result:
     """
     world = World(seed, listen)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", SnapshotWarning)  # they are counted
+        # Snapshots that were discarded are counted, and what it plants may well hurt users.
+        warnings.simplefilter("ignore", BelatedWarning)
         town = cluster_of(world)
         try:
             town.live()

@@ -1,0 +1,118 @@
+"""What the checks look at."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from belated.families import Family
+from belated.inputs import Row, Vector
+
+#: Decisions in a sample, and those of them whose rows are looked at, at most; of long rows there
+#: are fewer, so that they hold no more numbers than this.
+SAMPLE, ROWS, NUMBERS = 8_192, 1_024, 1 << 19
+#: Rewards before their delays say anything.
+FEW = 10
+#: In ``came``: no reward.
+NONE = -1
+
+
+@dataclass(frozen=True, eq=False)
+class Evidence:
+    """A sample of decisions, evenly spread over all that are remembered, and some counts.
+
+    Times are in microseconds, or in rounds; dormant and voided decisions are left out.
+
+    Attributes:
+        family: of the rewards.
+        ridge: the prior precision of a coefficient, on average.
+        window: how long a reward is waited for.
+        defaults: whether a decision without a reward is learned at the window's end.
+        now: the time of the last event.
+        latest: when the last reward came; NONE if none has.
+        decisions: how many there are in all.
+        pending: how many of them are pending.
+        rewards: reward events that counted, in all.
+        duplicates: events that said what was known.
+        unmatched: events for ids that no decision has.
+        made: when each decision of the sample was made, in order of their numbers.
+        came: when its reward came, or NONE.
+        value: the reward, or the default.
+        learned: whether the value is learned.
+        rows: of some of them.
+        at: which these are.
+        unit: of times: "µs", or "rounds".
+    """
+
+    family: Family
+    ridge: float
+    window: int | None
+    defaults: bool
+    now: int
+    latest: int
+    decisions: int
+    pending: int
+    rewards: int
+    duplicates: int
+    unmatched: int
+    made: NDArray[np.int64]
+    came: NDArray[np.int64]
+    value: Vector
+    learned: NDArray[np.bool_]
+    rows: Row
+    at: NDArray[np.int64]
+    unit: str = "µs"
+
+    @staticmethod
+    def spread(size: int, count: int) -> NDArray[np.int64]:
+        """At most so many places, evenly spread.
+
+        >>> Evidence.spread(3, 5), Evidence.spread(100, 3)
+        (array([0, 1, 2]), array([ 0, 49, 99]))
+        """
+        return np.arange(size) if size <= count else np.linspace(0, size - 1, count).astype(int)
+
+    @cached_property
+    def rewarded(self) -> NDArray[np.bool_]:
+        """Which decisions of the sample have a reward."""
+        return np.asarray(self.came != NONE)
+
+    @cached_property
+    def age(self) -> NDArray[np.int64]:
+        """How long ago each decision was made."""
+        return self.now - self.made
+
+    @cached_property
+    def delay(self) -> NDArray[np.int64]:
+        """How long the rewards took that have come."""
+        return (self.came - self.made)[self.rewarded]
+
+    @cached_property
+    def patience(self) -> float:
+        """The age by which a reward should have come: thrice what nine tenths of them took.
+
+        Delays longer than the bandit has run have not been seen. But then those that were seen are
+        spread over its life, and thrice their length is more than its age: nothing is old.
+        """
+        return 3.0 * float(np.quantile(self.delay, 0.9)) if len(self.delay) >= FEW else np.inf
+
+    @cached_property
+    def old(self) -> NDArray[np.bool_]:
+        """Which decisions are so old that their reward should have come."""
+        return self.age > self.patience
+
+    def time(self, span: float) -> str:
+        """Say a span of time.
+
+        >>> Evidence.time(Evidence.__new__(Evidence), 5_400_000_000)
+        '90 minutes'
+        """
+        if self.unit != "µs":
+            return f"{span:.0f} {self.unit}"
+        for size, name in ((86_400e6, "days"), (3_600e6, "hours"), (60e6, "minutes")):
+            if span >= 2.0 * size:
+                return f"{span / size:.3g} {name}"
+        return f"{span / 1e6:.3g} seconds"

@@ -1,0 +1,70 @@
+"""Some decisions of a ledger, evenly spread over all that it remembers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import islice
+
+import numpy as np
+from numpy.typing import NDArray
+
+from belated.inputs import Vector
+from belated.ledger.columns import NONE
+from belated.ledger.entries import State
+from belated.ledger.ledger import Ledger
+
+#: Of decisions whose rewards are told in parts, how many are asked for the last one.
+LAST = 1_000
+
+
+@dataclass(frozen=True, eq=False)
+class Sample:
+    """Some decisions; dormant and voided ones are left out.
+
+    Attributes:
+        numbers: by which the ledger's listener knows them.
+        state: what they have come to.
+        recorded: when the journal took them.
+        rewarded: when it first took their reward; -1 if there is none.
+        value: what is learned of them, if anything is.
+        now: the last time that the ledger knows.
+        latest: when the last reward came of all decisions; -1 if none has.
+    """
+
+    numbers: NDArray[np.int64]
+    state: NDArray[np.uint8]
+    recorded: NDArray[np.int64]
+    rewarded: NDArray[np.int64]
+    value: Vector
+    now: int
+    latest: int
+
+
+def sampled(ledger: Ledger, count: int) -> Sample:
+    """At most so many decisions of a ledger."""
+    ledger._put_away()
+    rows, facts, size = ledger._rows, ledger._facts, len(ledger._rows)
+    told = np.asarray(rows.told_recorded)[:size]
+    parts = (one.rewarded for one in islice(reversed(facts.values()), LAST))
+    latest = max(int(told.max(initial=NONE)), *(one for one in parts if one is not None), NONE)
+    last = rows.recorded[size - 1] if size else 0
+    now = max(last, latest, ledger.watermark)
+    at = np.linspace(0, size - 1, min(size, count)).astype(np.int64)
+    state = np.asarray(rows.state)[at]
+    counts = (state != State.DORMANT) & (state != State.VOIDED)
+    at, state = at[counts], state[counts]
+    rewarded = told[at]
+    # The columns do not know when a reward came that has parts.
+    for i in np.flatnonzero((state == State.REWARDED) & (rewarded == NONE)):
+        found = facts.get(rows.base + int(at[i]))
+        if found is not None and found.rewarded is not None:
+            rewarded[i] = found.rewarded
+    return Sample(
+        numbers=rows.base + at,
+        state=state,
+        recorded=np.asarray(rows.recorded)[at],
+        rewarded=np.where(state == State.REWARDED, rewarded, NONE),
+        value=np.asarray(rows.value)[at],
+        now=now,
+        latest=latest,
+    )

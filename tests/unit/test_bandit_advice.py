@@ -1,0 +1,170 @@
+"""A bandit and the service's learner say what the checks find: once, and from the state alone."""
+
+from __future__ import annotations
+
+import logging
+import warnings
+from typing import Any
+
+import numpy as np
+import pytest
+
+from belated import Bandit, Bernoulli, DelayedUCB, Explicit, Gaussian, WaitForWindow
+from belated.advice import ROWS, SAMPLE
+from belated.exceptions import DuplicateWarning, MissingRewardWarning
+from belated.journals import MemoryJournal, MemoryStore
+from belated.learner import Fold, evidence
+from belated.learner.evidence import evidence_of
+from belated.policies import Policy
+from belated.service.learning import learning_service as module
+from belated.service.learning.learning_service import LearningService
+from belated.testing import ManualClock
+
+POLICY = DelayedUCB(2, Bernoulli())
+MINUTE = 60_000_000
+
+
+def clicks(bandit: Bandit, clock: ManualClock, count: int) -> None:
+    """Every tenth decision is clicked, at once; nothing else is reported."""
+    for n in range(count):
+        clock.now += MINUTE
+        decision = bandit.decide(np.eye(2))
+        if n % 10 == 0:
+            bandit.observe(decision.id, 1.0)
+
+
+def opened(clock: ManualClock, journal: Any = None, policy: Policy = POLICY) -> Bandit:
+    """A bandit that is told that both outcomes are reported."""
+    journal = MemoryJournal(clock=clock) if journal is None else journal
+    return Bandit(policy=policy, rewards=Explicit(), journal=journal, clock=clock, seed=1)
+
+
+def test_a_bandit_warns_once_where_it_is_called() -> None:
+    """And again when it is opened again: the warning is that of the state."""
+    clock = ManualClock()
+    bandit = opened(clock)
+    with pytest.warns(MissingRewardWarning, match=r"all rewards so far are 1.*missing") as caught:
+        clicks(bandit, clock, 500)
+    assert [one.filename for one in caught] == [__file__]
+    other = opened(clock, bandit.journal)
+    with pytest.warns(MissingRewardWarning) as again:
+        clicks(other, clock, 100)
+    assert len(again) == 1
+
+
+def test_what_is_refused_as_a_duplicate_counts() -> None:
+    """The journal never sees it."""
+    bandit = opened(ManualClock())
+
+    def report_twice() -> None:
+        for n in range(120):
+            decision = bandit.decide(np.eye(2))
+            bandit.observe(decision.id, float(n % 2))
+            bandit.observe(decision.id, float(n % 2))
+
+    with pytest.warns(DuplicateWarning, match=r"of 1.. rewards were reported before"):
+        report_twice()
+
+
+def test_reading_the_past_warns_of_nothing() -> None:
+    """Whoever looks at an old bandit can do nothing about it."""
+    clock = ManualClock()
+    bandit = opened(clock)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        clicks(bandit, clock, 300)
+    assert bandit.as_of(clock.now).pending.count == 270
+
+
+@pytest.mark.parametrize(
+    "policy",
+    [POLICY, DelayedUCB(2, Gaussian(1.0)), WaitForWindow(2, Bernoulli(), window=5)],
+    ids=lambda policy: type(policy.family).__name__ + type(policy).__name__,
+)
+def test_the_evidence_is_what_happened(policy: Policy) -> None:
+    """Times, values and rows, whether pending, learned, waiting to be folded in, or in parts."""
+    clock = ManualClock()
+    bandit = opened(clock, policy=policy)
+    rng = np.random.default_rng(0)
+    made = []
+    for n in range(90):
+        clock.now += MINUTE
+        rows = rng.normal(size=(2, 2)).astype(np.float32)
+        made.append((clock.now, bandit.decide(rows)))
+        if n % 3 == 1:
+            bandit.observe(made[-1][1].id, 0.25)
+        elif n % 9 == 2:
+            bandit.observe(made[-1][1].id, 0.5, part="sale")
+    bandit.void(made[0][1].id)
+    seen = evidence_of(bandit._fold)
+    assert (seen.decisions, seen.pending, seen.rewards) == (89, 49, 40)
+    assert seen.made.tolist() == [at for at, _ in made[1:]]
+    assert seen.now == clock.now
+    assert seen.latest == seen.came.max() == made[88][0]
+    expected = [0.25 if n % 3 == 1 else 0.5 for n in range(1, 90) if n % 3 == 1 or n % 9 == 2]
+    assert seen.value[seen.rewarded].tolist() == expected
+    assert (seen.came == seen.made)[seen.rewarded].all()
+    assert seen.at.tolist() == list(range(89))
+    np.testing.assert_array_equal(seen.rows, [decision.x for _, decision in made[1:]])
+    digest = bandit.digest
+    assert evidence_of(bandit._fold).came.tolist() == seen.came.tolist()
+    assert bandit.digest == digest
+
+
+def test_a_replay_has_the_same_evidence() -> None:
+    """Also with several partitions, and of more decisions than are looked at."""
+    clock = ManualClock()
+    bandit = opened(clock, MemoryJournal(clock=clock, partitions=4))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for _ in range(SAMPLE // 500 + 2):
+            clock.now += MINUTE
+            for n, decision in enumerate(bandit.decide_many([np.eye(2)] * 500)):
+                if n % 50 == 0:
+                    bandit.observe(decision.id, 1.0)
+        again = opened(clock, bandit.journal)
+    seen, replayed = evidence_of(bandit._fold), evidence_of(again._fold)
+    assert len(seen.made) == SAMPLE < seen.decisions
+    assert len(seen.rows) == ROWS
+    for name in ("made", "came", "value", "learned", "rows", "at"):
+        np.testing.assert_array_equal(getattr(seen, name), getattr(replayed, name))
+    assert seen.latest == replayed.latest
+
+
+def test_of_long_rows_there_are_fewer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So that a look costs no more than it must; but never fewer than an eighth."""
+    bandit = opened(ManualClock())
+    bandit.decide_many([np.eye(2)] * 900)
+    for numbers, expected in ((2 * ROWS, 900), (ROWS, ROWS // 2), (1, ROWS // 8)):
+        monkeypatch.setattr(evidence, "NUMBERS", numbers)
+        assert len(evidence_of(bandit._fold).rows) == expected
+
+
+def test_a_learner_logs_it_once_and_tells_while_it_holds(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """With the bandit and the name of the check, as fields of the line."""
+    monkeypatch.setattr(module, "ADVISE", 0.0)
+    clock = ManualClock()
+    store = MemoryStore(clock=clock)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        bandit = opened(clock, store.journal())
+        clicks(bandit, clock, 400)
+        learner = LearningService(
+            store.journal(), store.coordination(), lambda: Fold(POLICY, Explicit())
+        )
+        with caplog.at_level(logging.WARNING, "belated.service"):
+            while learner.fold is None or learner.fold.version < 400:
+                learner.step()
+            learner.step()
+            clicks(bandit, clock, 50)
+            while learner.fold.version < 490:
+                learner.step()
+            learner.step()
+    assert learner.adviser.current == {"alike"}
+    (line,) = caplog.records
+    assert line.__dict__["warning"] == "alike"
+    assert line.__dict__["bandit"] == store.journal().bandit
+    assert "DefaultAfter(window)" in line.getMessage()
+    learner.close()
