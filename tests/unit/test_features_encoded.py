@@ -22,9 +22,9 @@ FEATURES = PerArm(ACTIONS, context=CONTEXT)
 
 def block(context: dict[str, Any]) -> list[float]:
     """The numbers of a context, as they were before three fields and a 1 shared a length of 1."""
-    first, *found = (2.0 * FEATURES.rows(context, ["mail"])[0, : FEATURES.block]).tolist()
-    assert first == 1.0
-    return [float(one) for one in found]
+    found: list[float] = (2.0 * FEATURES.rows(context, ["mail"])[0, : FEATURES.block]).tolist()
+    assert found.pop(0) == 1.0
+    return found
 
 
 @pytest.mark.parametrize(
