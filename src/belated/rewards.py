@@ -22,7 +22,7 @@ from belated.exceptions import InvalidInput
 from belated.families import Interval
 from belated.ids import check_id
 from belated.inputs import MAX_REWARD, as_reward, outside
-from belated.times import Duration, as_duration, duration_us
+from belated.times import Duration, as_duration, duration_us, format_duration
 
 Reduce = Literal["latest", "sum", "max"]
 
@@ -202,7 +202,8 @@ def retention_us(retention: object, rewards: Rewards) -> int | None:
         return None
     span = duration_us(as_duration(retention, "retention"))
     if rewards.window_us is not None and span < rewards.window_us:
-        message = f"retention {retention} is shorter than the window {rewards.window}"
+        window = format_duration(rewards.window_us)
+        message = f"retention {format_duration(span)} is shorter than the window {window}"
         raise InvalidInput(f"{message}: rewards would expire before they are late", retention)
     return span
 
