@@ -120,12 +120,18 @@ def fit(
     return estimate, {warning.category for warning in caught}
 
 
-def assert_sound(estimate: Estimate) -> None:
+def prior_of(estimate: Estimate, family: Family) -> Matrix:
+    """The precision of θ before any reward; if φ is estimated, a ridge is of θ/√φ."""
+    unit = estimate.dispersion if family.dispersion is None else 1.0
+    return np.asarray(estimate.prior.precision / unit)
+
+
+def assert_sound(estimate: Estimate, family: Family) -> None:
     """Everything is finite, and no coefficient is less certain than under the prior."""
     for value in (estimate.theta, estimate.mean, estimate.precision, estimate.covariance):
         assert np.isfinite(value).all()
     assert np.linalg.svdvals(root_of(estimate.precision))[-1] > 0.0
-    before = np.diag(np.linalg.inv(estimate.prior.precision))
+    before = np.diag(np.linalg.inv(prior_of(estimate, family)))
     assert (np.diag(estimate.covariance) <= before * (1 + 1e-6)).all()
 
 
@@ -140,7 +146,7 @@ def distance_to_maximum(X: Matrix, y: Vector, family: Family, estimate: Estimate
         mean = slope = np.exp(eta)
     else:
         mean, slope = 0.5 + 0.5 * np.tanh(eta / 2), 0.25 / np.square(np.cosh(eta / 2))
-    prior = estimate.prior.precision.astype(np.longdouble)
+    prior = prior_of(estimate, family).astype(np.longdouble)
     H = prior + (rows * slope[:, None]).T @ rows / estimate.dispersion
     left = (y - mean) @ rows / estimate.dispersion - prior @ theta
     square = 0.0
@@ -161,7 +167,7 @@ def test_laplace_is_finite_and_at_the_maximum_or_says_it_is_not(
     X, y = data(family, name)
     prior = Prior.ridge(X.shape[1], ridge)
     estimate, kinds = fit(Laplace(mean_correction=corrected), observed(X, y), family, prior)
-    assert_sound(estimate)
+    assert_sound(estimate, family)
     assert estimate.converged == (ConvergenceWarning not in kinds)
     if estimate.converged:
         assert distance_to_maximum(X, y, family, estimate) < 1e-3
@@ -175,7 +181,7 @@ def test_ridge_is_finite_and_at_the_maximum_or_says_it_is_not(
     """Either converged, to 1e-3 posterior deviations, or with a ConvergenceWarning."""
     X, y = data(family, name)
     estimate, kinds = fit(Ridge(), observed(X, y), family, Prior.ridge(X.shape[1], ridge))
-    assert_sound(estimate)
+    assert_sound(estimate, family)
     assert estimate.converged == (ConvergenceWarning not in kinds)
     if estimate.converged:
         assert distance_to_maximum(X, y, family, estimate) < 1e-3
@@ -186,7 +192,7 @@ def test_online_is_finite(family: Family, name: str) -> None:
     """Whatever the rows and rewards; it never claims to be at the maximum."""
     X, y = data(family, name)
     estimate, _ = fit(Online(), observed(X, y), family, Prior.ridge(X.shape[1]))
-    assert_sound(estimate)
+    assert_sound(estimate, family)
     assert not estimate.converged
 
 
@@ -209,7 +215,7 @@ def test_a_warm_start_survives_a_long_row(family: Family, length: float) -> None
     start = Laplace().fit(observed(X, y), family=family, prior=prior).theta
     X, y = np.vstack([X, [[length, 0.0, 0.0]]]), np.r_[y, 1.0]
     estimate, kinds = fit(Laplace(), observed(X, y), family, prior, start)
-    assert_sound(estimate)
+    assert_sound(estimate, family)
     assert estimate.converged == (ConvergenceWarning not in kinds)
 
 
