@@ -48,11 +48,6 @@ class _Arrival:
         self.kernels = replace(plain())
         self.complete = plain()
         self._begin()
-        atexit.register(self._stop)
-        if hasattr(os, "register_at_fork"):
-            os.register_at_fork(
-                before=LOCK.acquire, after_in_parent=LOCK.release, after_in_child=self._after_fork
-            )
 
     def _begin(self) -> None:
         self._once = threading.Lock()
@@ -112,7 +107,7 @@ class _Arrival:
             for line in self._child.stdout:
                 yield line.strip()
 
-    def _stop(self) -> None:
+    def stop(self) -> None:
         """The process ends: machine code must not be loaded while it is taken down."""
         self._stopped.set()
         if self._child is not None:
@@ -120,7 +115,7 @@ class _Arrival:
         if self._thread is not None:
             self._thread.join()
 
-    def _after_fork(self) -> None:
+    def after_fork(self) -> None:
         """In a child there is no such thread: whoever asks next starts it."""
         LOCK.release()
         if self.complete is plain():
@@ -130,3 +125,8 @@ class _Arrival:
 
 
 _arrival = _Arrival()
+atexit.register(_arrival.stop)
+if hasattr(os, "register_at_fork"):  # once: a lock that is acquired twice is never let go
+    os.register_at_fork(
+        before=LOCK.acquire, after_in_parent=LOCK.release, after_in_child=_arrival.after_fork
+    )
