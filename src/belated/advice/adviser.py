@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from belated.advice import delays, outcomes, rows
 from belated.advice.evidence import Evidence
 from belated.exceptions import (
-    BelatedWarning,
+    AdviceWarning,
     DelayWarning,
     DuplicateWarning,
     InterceptWarning,
@@ -34,7 +34,7 @@ class Check:
     """
 
     find: Callable[[Evidence], str | None]
-    category: type[BelatedWarning]
+    category: type[AdviceWarning]
     link: str
 
 
@@ -62,7 +62,7 @@ class Advice:
     """
 
     name: str
-    category: type[BelatedWarning]
+    category: type[AdviceWarning]
     message: str
 
 

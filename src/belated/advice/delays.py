@@ -28,13 +28,12 @@ def dependence(seen: Evidence) -> str | None:
     delays of the latest decisions have not been seen yet.
     """
     here = seen.rewarded[seen.at]
+    delay = np.maximum(seen.came - seen.made, 0).astype(np.float64)  # some come before
     which, rows = seen.at[here], seen.rows[here]
     count = len(which)
     if len(seen.made) < ENOUGH or count < max(ARRIVED, 4 * rows.shape[1]):
         return None
-    table = np.column_stack(
-        [seen.value[which], np.log1p((seen.came - seen.made)[which].astype(np.float64))]
-    )
+    table = np.column_stack([seen.value[which], np.log1p(delay[which])])
     y, wait = _given(rows.astype(np.float64), table).T
     spread = math.sqrt(float(y @ y) * float(wait @ wait))
     # Nothing but rounding may be left of a constant.

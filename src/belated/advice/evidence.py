@@ -87,8 +87,8 @@ class Evidence:
 
     @cached_property
     def delay(self) -> NDArray[np.int64]:
-        """How long the rewards took that have come."""
-        return (self.came - self.made)[self.rewarded]
+        """How long the rewards took that have come; none, if one came before its decision."""
+        return np.asarray(np.maximum(self.came - self.made, 0)[self.rewarded])
 
     @cached_property
     def patience(self) -> float:

@@ -37,17 +37,18 @@
         └── SnapshotConflict   (LookupError) kept pieces are gone; carries their ``names``
 
     BelatedWarning        (UserWarning)
+    ├── AdviceWarning                     something may hurt you; says what to do
+    │   ├── DelayWarning                  rewards may be missing for a reason, or for ever
+    │   │   └── MissingRewardWarning      only one outcome is reported, or none
+    │   ├── DuplicateWarning              many rewards are reported again and again
+    │   ├── InterceptWarning              rewards have a level, and rows have no intercept
+    │   ├── ScaleWarning                  rows are much too long or too short
+    │   └── WindowWarning                 the window is much longer than rewards take
     ├── ClockWarning                      the clock has jumped ahead; stamps go on as if it had not
     ├── ConvergenceWarning                an estimate is finite, but not the optimum
-    ├── DelayWarning                      rewards may be missing for a reason, or for ever
-    │   └── MissingRewardWarning          only one outcome is reported, or none
-    ├── DuplicateWarning                  many rewards are reported again and again
     ├── FallbackWarning                   the policy failed, and the baseline decided
     ├── HistoryWarning                    the journal lost or changed records; it is read anew
-    ├── InterceptWarning                  rewards have a level, and rows have no intercept
-    ├── ScaleWarning                      the prior says nothing sensible about rows of this size
-    ├── SnapshotWarning                   a damaged snapshot was discarded; the journal is read anew
-    └── WindowWarning                     the window is much longer than rewards take
+    └── SnapshotWarning                   a damaged snapshot was discarded; the journal is read anew
 """
 
 from belated.exceptions.errors import (
@@ -88,6 +89,7 @@ from belated.exceptions.journal_errors import (
     UnsupportedFormat,
 )
 from belated.exceptions.warnings import (
+    AdviceWarning,
     BelatedWarning,
     ClockWarning,
     ConvergenceWarning,
@@ -104,6 +106,7 @@ from belated.exceptions.warnings import (
 
 __all__ = [
     "AccessDenied",
+    "AdviceWarning",
     "BanditOff",
     "BelatedError",
     "BelatedWarning",

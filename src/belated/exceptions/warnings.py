@@ -7,6 +7,10 @@ class BelatedWarning(UserWarning):
     """The root of every warning the library gives."""
 
 
+class AdviceWarning(BelatedWarning):
+    """Something may hurt you, though nothing was refused; the message says what to do."""
+
+
 class ClockWarning(BelatedWarning):
     """The system's clock has jumped ahead, and records are stamped with the time it should be."""
 
@@ -15,11 +19,11 @@ class ConvergenceWarning(BelatedWarning):
     """The estimate is finite but has not converged; its ``converged`` is False."""
 
 
-class InterceptWarning(BelatedWarning):
+class InterceptWarning(AdviceWarning):
     """Rewards have a level, and the rows have no intercept to say so."""
 
 
-class DelayWarning(BelatedWarning):
+class DelayWarning(AdviceWarning):
     """Delays depend on the reward, or most rewards do not come: what is learned may mislead."""
 
 
@@ -27,11 +31,11 @@ class MissingRewardWarning(DelayWarning):
     """Only one outcome is reported, or none: what a missing reward means may have to be said."""
 
 
-class WindowWarning(BelatedWarning):
+class WindowWarning(AdviceWarning):
     """The window is much longer than rewards take, and delays what is learned of missing ones."""
 
 
-class DuplicateWarning(BelatedWarning):
+class DuplicateWarning(AdviceWarning):
     """Many rewards are reported again and again."""
 
 
@@ -43,7 +47,7 @@ class HistoryWarning(BelatedWarning):
     """The journal has lost or changed records that were learned from: it was read anew."""
 
 
-class ScaleWarning(BelatedWarning):
+class ScaleWarning(AdviceWarning):
     """Rows are so long or so short that the prior says nothing sensible about them."""
 
 

@@ -315,8 +315,8 @@ class LearningService:
             return
         self._advised, self._advise_at = fold.version, now
         for advice in self.adviser.look(evidence_of(fold)):
-            extra = {"bandit": self.journal.bandit, "warning": advice.name}
-            log.warning("%s", advice.message, extra=extra)
+            extra = {"bandit": self.journal.bandit, "advice": advice.message}
+            log.warning(f"advice: {advice.name}", extra=extra)
 
     def _save(self, fold: Fold) -> None:
         now = self._monotonic()
