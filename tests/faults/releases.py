@@ -41,7 +41,7 @@ print(json.dumps({"positions": fold.positions, "digest": fold.digest, "n": fold.
 
 _SOURCE = Path(belated.__file__).parent
 _ROOT = _SOURCE.parents[1]
-_EVENT = '''class Noted(_Event, tag=40, frozen=True):
+_EVENT = '''class Noted(EventBase, tag=40, frozen=True):
     """Someone wrote something down; nothing is learned from it."""
 
     id: str
@@ -52,7 +52,11 @@ _EVENT = '''class Noted(_Event, tag=40, frozen=True):
 Event = Noted | '''
 _EDITS = {
     "journals/postgres/queries.py": {f"VERSION = {VERSION}": f"VERSION = {VERSION + 1}"},
-    "events.py": {"\nEvent = ": f"\n{_EVENT}"},
+    "events/codec.py": {
+        "\nEvent = ": f"\n{_EVENT}",
+        "import encoder": "import EventBase, encoder",
+    },
+    "events/__init__.py": {"    Event,\n": "    Event,\n    Noted,\n"},
     "ledger/ledger.py": {"kind is ModeChanged:": "kind.__name__ in ('ModeChanged', 'Noted'):"},
     "journals/arrivals.py": {
         "_OF_A_DECISION = frozenset({": "from belated.events import Noted\n"

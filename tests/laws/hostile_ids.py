@@ -189,7 +189,12 @@ def _ledger(rewards: Rewards, retention: int | None) -> Ledger:
 def _shown(one: DecisionStatus | Outcome | None) -> tuple[object, ...] | None:
     if one is None:
         return None
-    return one.state, one.value, one.late, one.conflict, one.recorded, one.due
+    times = (
+        (one.recorded_us, one.due_us)
+        if isinstance(one, DecisionStatus)
+        else (one.recorded, one.due)
+    )
+    return one.state, one.value, one.late, one.conflict, *times
 
 
 def check_share(share: tuple[int, int]) -> int:

@@ -164,7 +164,7 @@ def test_a_learner_logs_it_once_and_tells_while_it_holds(
             learner.step()
     assert learner.adviser.current == {"alike"}
     (line,) = caplog.records
-    assert line.__dict__["warning"] == "alike"
+    assert line.getMessage() == "advice: alike"
     assert line.__dict__["bandit"] == store.journal().bandit
-    assert "DefaultAfter(window)" in line.getMessage()
+    assert "DefaultAfter(window)" in line.__dict__["advice"]
     learner.close()

@@ -88,7 +88,7 @@ def test_every_field_is_explained(described: dict[str, Any]) -> None:
     assert set(properties) == set(DecisionRequest.__struct_fields__)
     assert all(one["description"] for one in properties.values())
     chosen = described["components"]["schemas"]["Chosen"]["properties"]
-    assert chosen["propensity"]["description"] == "the probability with which it was chosen."
+    assert chosen["propensity"]["description"].startswith("the probability with which it was")
     assert chosen["x"]["description"] == "the row that was chosen."
 
 

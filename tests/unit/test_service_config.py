@@ -245,7 +245,7 @@ class TestMistakes:
                 "the default value 2.0 is outside [0,",
             ),
             ("rewards = \"ConversionsOnly('1h')\"", "there is no ConversionsOnly"),
-            ("retention = '1d'", "retention: retention 1 day, 0:00:00 is shorter than the window"),
+            ("retention = '1d'", "retention: retention 1d is shorter than the window 7d"),
             ("retention = '-1d'", "retention: the duration is '-1d': 7d"),
             ("retention = 30", "retention: a text in quotes was expected, not 30"),
             ("partitions = 3", "partitions"),

@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from belated.advice.evidence import Evidence
+from belated.advice.evidence import Evidence, quantile
 from belated.inputs import Matrix, Vector
 
 #: Decisions, and rewards, before anything is said of dependence.
@@ -74,11 +74,11 @@ def window(seen: Evidence) -> str | None:
         return None
     told = seen.rewarded & (seen.age >= 0.2 * seen.window)
     delay: Vector = (seen.came - seen.made)[told].astype(np.float64)
-    if len(delay) < JUDGED or float(np.quantile(delay, QUICK)) > 0.1 * seen.window:
+    if len(delay) < JUDGED or quantile(delay, QUICK) > 0.1 * seen.window:
         return None
-    most = float(np.quantile(delay, 0.99))
+    most = quantile(delay, 0.99)
     return (
-        f"{QUICK:.0%} of the rewards come within {seen.time(np.quantile(delay, QUICK))}, and the"
+        f"{QUICK:.0%} of the rewards come within {seen.time(quantile(delay, QUICK))}, and the"
         f" window is {seen.time(seen.window)}: rewards are learned at once and missing ones only"
         " at its end, so predictions are too high meanwhile. Choose a shorter window (99% of the"
         f" rewards come within {seen.time(most)}): later rewards are still learned"

@@ -51,7 +51,7 @@ class Rows:
     def get_all(self, places: NDArray[np.int64]) -> Row:
         """Copies of the rows at these places."""
         found = np.empty((len(places), self.dim), dtype=np.float32)
-        for block in np.unique(places >> BITS):
+        for block in set((places >> BITS).tolist()):
             here = places >> BITS == block
             found[here] = self._blocks[block][places[here] & (1 << BITS) - 1]
         return found
