@@ -251,7 +251,7 @@ class Observations:
     def rows(self, handles: NDArray[np.int64]) -> Row:
         """The rows under handles, of those that were removed too."""
         found = np.empty((len(handles), self.dim), dtype=np.float32)
-        for index in np.unique(handles >> 16):
+        for index in set((handles >> 16).tolist()):
             here = handles >> 16 == index
             found[here] = self._blocks[index].rows[handles[here] & (BLOCK - 1)]
         return found
