@@ -7,7 +7,9 @@ import doctest
 import importlib.metadata
 import importlib.resources
 import importlib.util
+import os
 import re
+import tempfile
 import tomllib
 from pathlib import Path
 
@@ -48,7 +50,10 @@ def main() -> None:
     """Run every check."""
     assert importlib.util.find_spec("numba") is None, "numba must be absent here"
     check_install()
-    blocks = run_readme()
+    with tempfile.TemporaryDirectory() as folder:
+        os.chdir(folder)  # its files are left nowhere
+        blocks = run_readme()
+        os.chdir(ROOT)
     assert blocks, "README.md has no Python block"
     print(f"the wheel works without extras; README.md: {blocks} Python blocks run")
 
