@@ -132,7 +132,7 @@ def as_positive(value: Any, name: str) -> float:
 
 def as_nonnegative(value: Any, name: str) -> float:
     """A finite number of at least zero."""
-    number = _as_float(value)
+    number = as_float(value)
     if not 0.0 <= number < math.inf:
         message = f"{name} is {value!r}: a finite number of at least 0 was expected"
         raise InvalidInput(message, value)
@@ -146,7 +146,7 @@ def as_probability(value: Any, name: str) -> float:
     Traceback (most recent call last):
     belated.exceptions.InvalidInput: delta is 5: a probability between 0 and 1 was expected
     """
-    number = _as_float(value)
+    number = as_float(value)
     if not 0.0 < number < 1.0:
         message = f"{name} is {value!r}: a probability between 0 and 1 was expected"
         raise InvalidInput(message, value)
@@ -180,7 +180,7 @@ def as_numbers(value: Any, name: str) -> NDArray[Any]:
     return array
 
 
-def _as_float(value: Any) -> float:
+def as_float(value: Any) -> float:
     """The number that was given, or nan for what is none."""
     try:
         return math.nan if isinstance(value, str | bytes) else float(value)

@@ -15,6 +15,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass
+from datetime import timedelta
 from typing import Any, ClassVar, Literal
 
 from belated.events import Reward
@@ -56,7 +57,8 @@ class _Semantics:
     @property
     def window_us(self) -> int | None:
         """The window in microseconds."""
-        return None if self.window is None else duration_us(as_duration(self.window, "window"))
+        assert self.window is None or isinstance(self.window, timedelta)  # made so at once
+        return None if self.window is None else duration_us(self.window)
 
     @property
     def min_reward(self) -> float:

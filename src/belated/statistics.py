@@ -36,7 +36,7 @@ from belated.inputs import (
     as_rows,
 )
 from belated.kernels.blocks import gram
-from belated.kernels.memory import zeros
+from belated.kernels.memory import rows_at, zeros
 
 #: Rows in a full block of observations.
 BLOCK = 1 << 16
@@ -250,11 +250,7 @@ class Observations:
 
     def rows(self, handles: NDArray[np.int64]) -> Row:
         """The rows under handles, of those that were removed too."""
-        found = np.empty((len(handles), self.dim), dtype=np.float32)
-        for index in set((handles >> 16).tolist()):
-            here = handles >> 16 == index
-            found[here] = self._blocks[index].rows[handles[here] & (BLOCK - 1)]
-        return found
+        return rows_at([block.rows for block in self._blocks], handles, 16, self.dim)
 
     def since(self, handle: int) -> tuple[Row, Vector]:
         """Rows and rewards from a handle on, of those that count."""

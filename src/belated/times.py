@@ -97,12 +97,15 @@ def _from_number(number: int, name: str) -> int:
 
 def _refuse_seconds(number: float, name: str) -> None:
     """Say which unit it seems to be: from 2000 to 2262 the ranges do not overlap."""
-    for size, unit in ((1, "nanoseconds"), (1_000_000, "milliseconds"), (1_000_000_000, "seconds")):
-        if MIN_MICROSECONDS <= number * size / 1_000 <= MAX_MICROSECONDS:
-            seconds = {"seconds": "", "milliseconds": " / 1e3", "nanoseconds": " / 1e9"}[unit]
+    for unit, microseconds, in_seconds in (
+        ("nanoseconds", 1e-3, " / 1e9"),
+        ("milliseconds", 1e3, " / 1e3"),
+        ("seconds", 1e6, ""),
+    ):
+        if MIN_MICROSECONDS <= number * microseconds <= MAX_MICROSECONDS:
             raise InvalidInput(
                 f"{name} is {number}, which looks like {unit} since 1970: pass a datetime,"
-                f" datetime.fromtimestamp({number}{seconds}, tz=UTC)",
+                f" datetime.fromtimestamp({number}{in_seconds}, tz=UTC)",
                 number,
             )
 

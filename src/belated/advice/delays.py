@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from belated.advice.evidence import Evidence, quantile
-from belated.inputs import Matrix, Vector
+from belated.inputs import Matrix
 
 #: Decisions, and rewards, before anything is said of dependence.
 ENOUGH, ARRIVED = 500, 200
@@ -28,12 +28,11 @@ def dependence(seen: Evidence) -> str | None:
     delays of the latest decisions have not been seen yet.
     """
     here = seen.rewarded[seen.at]
-    delay = np.maximum(seen.came - seen.made, 0).astype(np.float64)  # some come before
     which, rows = seen.at[here], seen.rows[here]
     count = len(which)
     if len(seen.made) < ENOUGH or count < max(ARRIVED, 4 * rows.shape[1]):
         return None
-    table = np.column_stack([seen.value[which], np.log1p(delay[which])])
+    table = np.column_stack([seen.value[which], np.log1p(seen.delay[which])])
     y, wait = _given(rows.astype(np.float64), table).T
     spread = math.sqrt(float(y @ y) * float(wait @ wait))
     # Nothing but rounding may be left of a constant.
@@ -73,7 +72,7 @@ def window(seen: Evidence) -> str | None:
     if not seen.defaults or seen.window is None or seen.pending < WAITING * seen.decisions:
         return None
     told = seen.rewarded & (seen.age >= 0.2 * seen.window)
-    delay: Vector = (seen.came - seen.made)[told].astype(np.float64)
+    delay = seen.delay[told]
     if len(delay) < JUDGED or quantile(delay, QUICK) > 0.1 * seen.window:
         return None
     most = quantile(delay, 0.99)

@@ -100,8 +100,8 @@ class Evidence:
 
     @cached_property
     def delay(self) -> NDArray[np.int64]:
-        """How long the rewards took that have come; none, if one came before its decision."""
-        return np.asarray(np.maximum(self.came - self.made, 0)[self.rewarded])
+        """How long each reward took that has come: no time, if it came before its decision."""
+        return np.asarray(np.maximum(self.came - self.made, 0))
 
     @cached_property
     def patience(self) -> float:
@@ -110,7 +110,8 @@ class Evidence:
         Delays longer than the bandit has run have not been seen. But then those that were seen are
         spread over its life, and thrice their length is more than its age: nothing is old.
         """
-        return 3.0 * quantile(self.delay, 0.9) if len(self.delay) >= FEW else np.inf
+        delay = self.delay[self.rewarded]
+        return 3.0 * quantile(delay, 0.9) if len(delay) >= FEW else np.inf
 
     @cached_property
     def old(self) -> NDArray[np.bool_]:

@@ -53,13 +53,19 @@ def check_clock(clock: Any) -> Callable[[], int]:
     return found
 
 
-def generator_of(seed: Any, positions: list[int]) -> np.random.Generator:
-    """Return the source of randomness; neither a restart nor a second process repeats draws."""
-    if isinstance(seed, np.random.Generator):
-        return seed
-    if seed is None:
-        return np.random.default_rng()
+def check_seed(seed: Any) -> None:
+    """Refuse what is no seed."""
+    if seed is None or isinstance(seed, np.random.Generator):
+        return
     if not isinstance(seed, int | np.integer) or isinstance(seed, bool) or seed < 0:
         message = f"seed is {seed!r}: a whole number of at least 0 was expected"
         raise InvalidInput(f"{message}, or a numpy Generator", seed)
-    return np.random.default_rng([int(seed), *positions])
+
+
+def generator_of(
+    seed: int | np.random.Generator | None, positions: list[int]
+) -> np.random.Generator:
+    """Return the source of randomness; neither a restart nor a second process repeats draws."""
+    if isinstance(seed, np.random.Generator):
+        return seed
+    return np.random.default_rng(None if seed is None else [int(seed), *positions])

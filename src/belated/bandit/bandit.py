@@ -8,14 +8,14 @@ from typing import Any, Self
 
 import numpy as np
 
-from belated.bandit.arguments import check_clock, check_policy, generator_of, opened
+from belated.bandit.arguments import check_clock, check_policy, check_seed, generator_of, opened
 from belated.bandit.deciding import Deciding
 from belated.bandit.summary import as_html, in_a_line
 from belated.decider import MODES, UNIFORM, Decider, Mode
-from belated.decider.batches import OneReward, split_rewards
+from belated.decider.batches import OneReward, named, split_rewards
 from belated.events import Activation, Decision, ModeChanged, Reward, Void
 from belated.exceptions import InvalidInput, RewardConflict
-from belated.families import Bernoulli, Family
+from belated.families import Family
 from belated.features import Features, PerArm
 from belated.ids import check_id
 from belated.journals import Journal, MemoryJournal
@@ -27,7 +27,7 @@ from belated.kernels import Kernels
 from belated.learner import Fold, Follower, LiveModel
 from belated.ledger.receipts import Receipt
 from belated.ledger.requests import Keep, check_keep
-from belated.policies import DelayedUCB, Policy
+from belated.policies import Policy, usual_policy
 from belated.rewards import Rewards, reported_reward, retention_us
 from belated.times import Duration, Moment, as_microseconds
 from belated.tuning import USUAL, Tuning
@@ -95,6 +95,7 @@ class Bandit(Deciding):
         self.retention = retention
         self._retention = retention_us(retention, rewards)
         self._keep = check_keep(keep_requests)
+        check_seed(seed)
         self._clock = system_clock if clock is None else check_clock(clock)
         self.journal = MemoryJournal(clock=clock) if journal is None else opened(journal)
         self._kernels = kernels
@@ -138,7 +139,7 @@ class Bandit(Deciding):
         'rewarded'
         """
         features = actions if isinstance(actions, Features) else PerArm(actions)
-        policy = DelayedUCB(features.dim, Bernoulli() if family is None else family)
+        policy = usual_policy(features.dim, family)
         return cls(policy=policy, rewards=rewards, features=features, **settings)
 
     def _new_fold(self, until: int | None = None) -> Fold:
@@ -199,18 +200,14 @@ class Bandit(Deciding):
         """
         with self._lock:
             self._check_open()
-            fold = self._fold
-            low, high = fold.min_reward, fold.max_reward
-            event = reported_reward(
-                id, value, self._time(at), part, revision, min_reward=low, max_reward=high
-            )
-            meaning = fold.ledgers[route(event, self.journal.partitions)].meaning(event)
+            event = self._reported(OneReward(id, value, at, part, revision))
+            meaning = self._meaning(event)
             if meaning in ("conflict", "duplicate"):  # the journal has another, or the same
                 self._follower.refused[meaning] += 1
                 if meaning == "conflict":
                     raise RewardConflict(event.id, event.value, part, revision)
                 return Receipt(event.id, meaning)
-            return Receipt(event.id, self._follower.append_one(event))
+            return self._append(event)
 
     def observe_many(self, rewards: Any) -> list[Receipt]:
         """Report many rewards with one append; returns a receipt for each, in their order.
@@ -237,7 +234,10 @@ class Bandit(Deciding):
         given = split_rewards(rewards)
         with self._lock:
             self._check_open()
-            events = [self._reported(n, one) for n, one in enumerate(given)]
+            events = []
+            for n, one in enumerate(given):
+                with named(f"rewards[{n}]"):
+                    events.append(self._reported(one))
             seen: dict[tuple[str, str, int], float] = {}
             statuses, new = [], []
             for event in events:
@@ -245,9 +245,7 @@ class Bandit(Deciding):
                 if part in seen:
                     status = "duplicate" if event.value == seen[part] else "conflict"
                 else:
-                    status = self._fold.ledgers[route(event, self.journal.partitions)].meaning(
-                        event
-                    )
+                    status = self._meaning(event)
                 if status in ("conflict", "duplicate"):  # the journal has another, or the same
                     self._follower.refused[status] += 1
                 else:
@@ -256,38 +254,43 @@ class Bandit(Deciding):
                     new.append(event)
                     status = ""  # the fold says
                 statuses.append(status)
-            meant = iter(self._follower.append_rewards(new) if new else ())
+            meant = iter(self._follower.append_told(new)[0] if new else ())
             return [
                 Receipt(event.id, status or next(meant))
                 for event, status in zip(events, statuses, strict=True)
             ]
 
-    def _reported(self, n: int, one: OneReward) -> Reward:
-        try:
-            return reported_reward(
-                one.id,
-                one.value,
-                self._time(one.at),
-                one.part,
-                one.revision,
-                min_reward=self._fold.min_reward,
-                max_reward=self._fold.max_reward,
-            )
-        except InvalidInput as error:
-            raise InvalidInput(f"rewards[{n}]: {error}", error.value) from None
+    def _reported(self, one: OneReward) -> Reward:
+        return reported_reward(
+            one.id,
+            one.value,
+            self._time(one.at),
+            one.part,
+            one.revision,
+            min_reward=self._fold.min_reward,
+            max_reward=self._fold.max_reward,
+        )
+
+    def _meaning(self, event: Reward) -> str:
+        """What a reward would be to what is known, but for its time."""
+        return self._fold.ledgers[route(event, self.journal.partitions)].meaning(event)
 
     def activate(self, id: str | Decision, *, at: Moment | None = None) -> Receipt:
         """Report that a decision took effect: its window starts."""
-        return self._append(Activation(check_id(id), self._time(at)))
+        return self._mark(Activation(check_id(id), self._time(at)))
 
     def void(self, id: str | Decision, *, at: Moment | None = None) -> Receipt:
         """Report that a decision was never carried out: nothing is learned from it."""
-        return self._append(Void(check_id(id), self._time(at)))
+        return self._mark(Void(check_id(id), self._time(at)))
 
-    def _append(self, event: Activation | Void) -> Receipt:
+    def _mark(self, event: Activation | Void) -> Receipt:
         with self._lock:
             self._check_open()
-            return Receipt(event.id, self._follower.append_one(event))
+            return self._append(event)
+
+    def _append(self, event: Activation | Reward | Void) -> Receipt:
+        [status], _ = self._follower.append_told([event])
+        return Receipt(event.id, status)
 
     def _time(self, at: Moment | None) -> int:
         return self._clock() if at is None else as_microseconds(at)

@@ -61,10 +61,10 @@ class Deciding(Lifecycle):
                     return self._again(known, rows, actions)
             request, table = self._parse(rows, actions, id, activated)
             (event,), kept = self._choose([request], table)
-            status = self._follower.append_one(event, only=id, request=kept.get(0))
-            if status == "conflict":  # another process was faster
-                return self._again(self.journal.decisions([event.id])[event.id], rows, actions)
-            return event
+            only = () if id is None else (id,)
+            _, standing = self._follower.append_told([event], kept, only=only)
+            other = standing.get(event.id)  # another process was faster
+            return event if other is None else self._again(other, rows, actions)
 
     def decide_many(
         self,

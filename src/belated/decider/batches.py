@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
@@ -99,6 +100,15 @@ def split_rewards(rewards: Any) -> list[OneReward]:
     if is_frame(rewards):
         return [_reward(record) for record in frame_records(rewards)]
     return [_reward(one) for one in _listed(rewards, "rewards", "(id, value) pairs or records")]
+
+
+@contextmanager
+def named(place: str) -> Iterator[None]:
+    """Say in an error which of several it is."""
+    try:
+        yield
+    except InvalidInput as error:
+        raise InvalidInput(f"{place}: {error}", error.value) from None
 
 
 def _reward(one: Any) -> OneReward:

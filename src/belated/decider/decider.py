@@ -175,13 +175,13 @@ class Decider:
         """
         if self.mode == "off":
             raise BanditOff()
-        model = copy(self.model)
+        model, rows = copy(self.model), table.astype(np.float64)
         model.derived = dict(model.derived)
         if self.mode == "baseline":
             [choice] = self._choose_baseline([request], table, rng)
         else:
-            choice = self.policy.choose(model, table.astype(np.float64), rng)
-        return scores_of(model, table.astype(np.float64), request.actions, choice)
+            choice = self.policy.choose(model, rows, rng)
+        return scores_of(model, rows, request.actions, choice)
 
     def hold(self, decision: Decision) -> None:
         """Count a decision that waits in a spool as pending until a model has read it."""

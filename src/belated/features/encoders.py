@@ -13,6 +13,7 @@ import numpy as np
 from belated.exceptions import InvalidInput
 from belated.features.frames import is_missing
 from belated.features.records import shown
+from belated.inputs import as_float
 
 
 class Encoder:
@@ -52,7 +53,7 @@ class Number(Encoder):
     high: float
 
     def __post_init__(self) -> None:
-        low, high = _as_float(self.low), _as_float(self.high)
+        low, high = as_float(self.low), as_float(self.high)
         if not (low < high and math.isfinite(high - low)):
             message = f"Number({self.low!r}, {self.high!r}): two numbers, the lower first"
             raise InvalidInput(f"{message}, were expected", (self.low, self.high))
@@ -68,7 +69,7 @@ class Number(Encoder):
         """Return the scaled number."""
         if is_missing(value):
             return [0.0]
-        number = _as_float(value)
+        number = as_float(value)
         if number != number:
             raise InvalidInput(f"{shown(value)}: a number was expected, or None", value)
         scaled = 2.0 * (2.0 * number - self.low - self.high) / (self.high - self.low)
@@ -158,14 +159,6 @@ class Flag(Encoder):
         if isinstance(value, bool | np.bool_ | int | float | np.number) and value in (0, 1):
             return [1.0 if value else -1.0]
         raise InvalidInput(f"{shown(value)}: True or False was expected, or None", value)
-
-
-def _as_float(value: Any) -> float:
-    """A number, or nan for what is none."""
-    try:
-        return math.nan if isinstance(value, str | bytes) else float(value)
-    except (TypeError, ValueError, OverflowError):
-        return math.nan
 
 
 def as_text(value: Any) -> str:

@@ -8,6 +8,7 @@ for twice as much.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import prod
 from mmap import ACCESS_COPY, mmap
 from struct import calcsize
@@ -20,6 +21,17 @@ from numpy.typing import DTypeLike, NDArray
 PAGES = 1 << 16
 #: Rows that a table has room for, at least.
 FEW = 16
+
+
+def rows_at(
+    blocks: Sequence[NDArray[np.float32]], places: NDArray[np.int64], bits: int, dim: int
+) -> NDArray[np.float32]:
+    """Copies of the rows at these places of blocks that have 2**bits rows each."""
+    found = np.empty((len(places), dim), dtype=np.float32)
+    for index in set((places >> bits).tolist()):  # numpy's own loads a module at its first call
+        here = places >> bits == index
+        found[here] = blocks[index][places[here] & (1 << bits) - 1]
+    return found
 
 
 def zeros(shape: tuple[int, ...], dtype: DTypeLike) -> NDArray[Any]:

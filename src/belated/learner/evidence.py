@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 
 from belated.advice import NUMBERS, ROWS, SAMPLE, Evidence
@@ -20,7 +22,8 @@ def evidence_of(fold: Fold, duplicates: int = 0) -> Evidence:
     policy, counts, counters = fold.policy, fold.counts, fold.counters
     partitions = len(fold.ledgers)
     most = min(ROWS, max(ROWS // 8, NUMBERS // policy.dim)) // partitions
-    samples = [sampled(ledger, SAMPLE // partitions) for ledger in fold.ledgers]
+    places = partial(Evidence.spread, count=SAMPLE // partitions)
+    samples = [sampled(ledger, places) for ledger in fold.ledgers]
     rows, at, first = [], [], 0
     for adapter, one in zip(fold.adapters, samples, strict=True):
         some = Evidence.spread(len(one.numbers), most)

@@ -9,7 +9,7 @@ from contextlib import nullcontext, suppress
 from typing import Protocol, TypeVar
 
 from belated.advice import Adviser, warn
-from belated.events import Decision, Event, Record, Reward, Settled
+from belated.events import Decision, Event, Record, Settled
 from belated.exceptions import (
     HistoryChanged,
     HistoryTrimmed,
@@ -107,11 +107,7 @@ class Follower:
         """
         if self.behind:
             self.follow()
-        standing: dict[str, Decision] = {}
-        if only:
-            positions, standing = self.journal.append_unique(events, only, requests)
-        else:
-            positions = self.journal.append(events, requests=requests)
+        positions, standing = self._write(events, requests, only)
         if self.behind or not all(positions):
             self._accept(events)
             return standing
@@ -124,58 +120,51 @@ class Follower:
         self._do_in_passing()
         return standing
 
-    def append_rewards(self, rewards: Sequence[Reward]) -> list[str]:
-        """Append rewards at once, and with them whatever is due; returns what each meant."""
-        if self.behind:
-            self.follow()
-        partitions = [route(reward, self._partitions) for reward in rewards]
-        due = [event for partition in sorted({*partitions}) for event in self.due(partition)]
-        positions = self.journal.append([*due, *rewards])[len(due) :]
-        if self.behind or not all(positions):
-            return [self._accept(rewards)] * len(rewards)
-        places = list(zip(partitions, positions, strict=True))
-        try:
-            meant = self._or_anew(lambda: self._fold_own(places))
-        except JournalUnavailable:  # but they are durable
-            return [self._accept(rewards)] * len(rewards)
-        self._holder.release_all()
-        statuses = [self._status(meant.get(place, "")) for place in places]
-        self._do_in_passing()
-        return statuses
-
-    def append_one(
-        self, event: Event, *, only: str | None = None, request: bytes | None = None
-    ) -> str:
-        """Append one event, and with it whatever is due; returns what the event meant.
+    def append_told(
+        self,
+        events: Sequence[Event],
+        requests: Requests | None = None,
+        *,
+        only: Collection[str] = (),
+    ) -> tuple[list[str], dict[str, Decision]]:
+        """Append events, and with them whatever is due, and fold all up to them.
 
         Args:
-            event: to append.
-            only: an id under which no second decision is to be made.
-            request: what the decision was chosen from.
+            events: to append.
+            requests: what decisions among them were chosen from, by their places.
+            only: ids under which no second decision is to be made.
+
+        Returns:
+            What each event meant; and the decisions that stand under some of these ids in place of
+            those given.
         """
-        journal = self.journal
-        partition = route(event, self._partitions)
-        if self.behind:
+        if self.behind:  # or nothing is known of what is due
             self.follow()
-        events = [*self.due(partition), event]
-        requests = None if request is None else {len(events) - 1: request}
-        if only is None:
-            positions, contested = journal.append(events, requests=requests), False
-        else:
-            positions, standing = journal.append_unique(events, (only,), requests)
-            contested = bool(standing)
-        if self.behind or not positions[-1]:
-            return self._accept([event])
+        partitions = [route(event, self._partitions) for event in events]
+        due = [event for partition in sorted({*partitions}) for event in self.due(partition)]
+        if due and requests:
+            requests = {len(due) + place: data for place, data in requests.items()}
+        positions, standing = self._write([*due, *events], requests, only)
+        places = list(zip(partitions, positions[len(due) :], strict=True))
+        if self.behind or not all(position for _, position in places):
+            return [self._accept(events)] * len(events), standing
         try:
-            places = [(partition, position) for position in positions]
             meant = self._or_anew(lambda: self._fold_own(places))
-        except JournalUnavailable:  # but the event is durable
-            return self._accept([event])
-        status = "conflict" if contested else self._status(meant.get(places[-1], ""))
+        except JournalUnavailable:  # but the events are durable
+            return [self._accept(events)] * len(events), standing
+        statuses = [self._status(meant.get(place, "")) for place in places]
         if self._holder.holds:
             self._holder.release_all()
         self._do_in_passing()
-        return status
+        return statuses, standing
+
+    def _write(
+        self, events: Sequence[Event], requests: Requests | None, only: Collection[str]
+    ) -> tuple[Sequence[int], dict[str, Decision]]:
+        """Append to the journal; returns the positions, and the decisions that stand instead."""
+        if only:
+            return self.journal.append_unique(events, only, requests)
+        return self.journal.append(events, requests=requests), {}
 
     def _status(self, meant: str) -> str:
         """What an event meant that was appended; the journal may have had it, and so the fold."""

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from belated.inputs import Row
+from belated.kernels.memory import rows_at
 
 #: Rows in a block, as a power of two.
 BITS = 10
@@ -50,11 +51,7 @@ class Rows:
 
     def get_all(self, places: NDArray[np.int64]) -> Row:
         """Copies of the rows at these places."""
-        found = np.empty((len(places), self.dim), dtype=np.float32)
-        for block in set((places >> BITS).tolist()):
-            here = places >> BITS == block
-            found[here] = self._blocks[block][places[here] & (1 << BITS) - 1]
-        return found
+        return rows_at(self._blocks, places, BITS, self.dim)
 
     def free(self, place: int) -> None:
         """The row is needed no longer."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import islice
 
@@ -40,8 +41,13 @@ class Sample:
     latest: int
 
 
-def sampled(ledger: Ledger, count: int) -> Sample:
-    """At most so many decisions of a ledger."""
+def sampled(ledger: Ledger, choose: Callable[[int], NDArray[np.int64]]) -> Sample:
+    """Some decisions of a ledger.
+
+    Args:
+        ledger: that remembers them.
+        choose: gives the places to look at, of so many.
+    """
     ledger._put_away()
     rows, facts, size = ledger._rows, ledger._facts, len(ledger._rows)
     told = np.asarray(rows.told_recorded)[:size]
@@ -49,7 +55,7 @@ def sampled(ledger: Ledger, count: int) -> Sample:
     latest = max(int(told.max(initial=NONE)), *(one for one in parts if one is not None), NONE)
     last = rows.recorded[size - 1] if size else 0
     now = max(last, latest, ledger.watermark)
-    at = np.linspace(0, size - 1, min(size, count)).astype(np.int64)
+    at = choose(size)
     state = np.asarray(rows.state)[at]
     counts = (state != State.DORMANT) & (state != State.VOIDED)
     at, state = at[counts], state[counts]

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from belated.families import Bernoulli, Family
 from belated.inputs import Matrix, Vector, as_nonnegative
 from belated.kernels import TIE
 from belated.models import Model
@@ -115,6 +116,16 @@ class DelayedUCB(Policy):
         if mine.choose is not DelayedUCB.choose or mine.width is not DelayedUCB.width:
             return False  # that of a subclass may do anything
         return not (self.randomized or self.floor or self.missing_weight or self.spectral)
+
+
+def usual_policy(dim: int, family: Family | None = None) -> DelayedUCB:
+    """Return the policy of a bandit that names none.
+
+    Args:
+        dim: the width of a row.
+        family: of the rewards; Bernoulli if None.
+    """
+    return DelayedUCB(dim, Bernoulli() if family is None else family)
 
 
 def greatest_shares(scores: Vector) -> Vector:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
 from datetime import datetime
 from typing import Any, TypeVar
 from urllib.parse import quote
@@ -12,7 +11,7 @@ from urllib.parse import quote
 import msgspec
 import numpy as np
 
-from belated.decider.batches import split_requests, split_rewards
+from belated.decider.batches import named, split_requests, split_rewards
 from belated.exceptions import InvalidInput
 from belated.features import Actions, as_actions
 from belated.ids import check_id, new_id
@@ -65,7 +64,7 @@ def decision_requests(
     """Return many of them; an error names the one that is wrong."""
     found = []
     for n, one in enumerate(split_requests(requests, actions, ids)):
-        with _named(f"requests[{n}]"):
+        with named(f"requests[{n}]"):
             found.append(decision_request(*one, activated))
     return found
 
@@ -89,7 +88,7 @@ def named_rewards(rewards: Any) -> list[NamedReward]:
     """Return rewards with their decision ids; an error names the one that is wrong."""
     found = []
     for n, (id, value, at, part, revision) in enumerate(split_rewards(rewards)):
-        with _named(f"rewards[{n}]"):
+        with named(f"rewards[{n}]"):
             check_part(part, revision)
             moment = event_time(at)
             found.append(NamedReward(as_reward(value), moment, part, revision, id=check_id(id)))
@@ -125,15 +124,6 @@ def batches(values: Iterable[T]) -> Iterator[list[T]]:
 def quoted(text: str) -> str:
     """A part of a path; "." and ".." would otherwise mean another place."""
     return text.replace(".", "%2E") if text in (".", "..") else quote(text, safe="")
-
-
-@contextmanager
-def _named(place: str) -> Iterator[None]:
-    """Say in an error where it is."""
-    try:
-        yield
-    except InvalidInput as error:
-        raise InvalidInput(f"{place}: {error}", error.value) from None
 
 
 def _named_actions(actions: Actions) -> list[int | str] | dict[str, Any]:

@@ -19,11 +19,10 @@ from belated.expressions import (
     as_whole_policy,
     load_modules,
 )
-from belated.families import Bernoulli
 from belated.ids import check_partitions
 from belated.journals import Store, open_store
 from belated.ledger.requests import Keep, check_keep
-from belated.policies import DelayedUCB
+from belated.policies import usual_policy
 from belated.rewards import check_default, check_semantics, retention_us
 from belated.service.access.authorizer import Auth, auth_at
 from belated.service.access.origins import as_origin
@@ -224,8 +223,7 @@ def _definition(name: str, table: TomlTable, makes_tokens: bool) -> Definition |
     if features is None:
         policy = table.take("policy", _written(as_whole_policy), example='"DelayedUCB(dim=20, …)"')
     else:
-        usual = DelayedUCB(features.dim, Bernoulli())
-        policy = table.take("policy", _written(as_whole_policy), usual)
+        policy = table.take("policy", _written(as_whole_policy), usual_policy(features.dim))
     rewards = table.take("rewards", _written(as_semantics), example="\"Explicit(window='7d')\"")
     span = table.take("retention", _span, None)
     partitions = table.take("partitions", _partitions, None)
