@@ -33,7 +33,7 @@ from typing import Any
 
 import numpy as np
 import psycopg
-from bandit import WEEK, history
+from catching_up import WEEK, history
 from postgres import ROW, served
 from psycopg import pq
 from tqdm import tqdm

@@ -36,7 +36,7 @@ from belated.inputs import (
     as_rows,
 )
 from belated.kernels.blocks import gram
-from belated.kernels.memory import rows_at, zeros
+from belated.kernels.memory import zeros
 
 #: Rows in a full block of observations.
 BLOCK = 1 << 16
@@ -250,7 +250,11 @@ class Observations:
 
     def rows(self, handles: NDArray[np.int64]) -> Row:
         """The rows under handles, of those that were removed too."""
-        return rows_at([block.rows for block in self._blocks], handles, 16, self.dim)
+        found = np.empty((len(handles), self.dim), dtype=np.float32)
+        for index in set((handles >> 16).tolist()):  # numpy's own loads a module at its first call
+            here = handles >> 16 == index
+            found[here] = self._blocks[index].rows[handles[here] & (BLOCK - 1)]
+        return found
 
     def since(self, handle: int) -> tuple[Row, Vector]:
         """Rows and rewards from a handle on, of those that count."""
@@ -291,7 +295,7 @@ class Observations:
 
         Rows that do not count are zeros: they add nothing to any sum.
         """
-        buffer = np.empty((size, self.dim))
+        buffer = np.empty((min(size, max((b.used for b in self._blocks), default=0)), self.dim))
         for block in self._blocks:
             everything = bool(block.counted[: block.used].all())
             for start in range(0, block.used, size):

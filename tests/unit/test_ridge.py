@@ -6,12 +6,12 @@ import pytest
 from scipy.optimize import minimize
 
 from belated import Bernoulli, Gaussian, Poisson
-from belated.estimators import Ridge
+from belated.estimators import Laplace, Ridge
 from belated.exceptions import InvalidInput
 from belated.families import Family
 from belated.inputs import Matrix, Vector
 from belated.priors import AUTO_RANGE, AUTO_START, Prior
-from belated.statistics import Information, Moments, Observations
+from belated.statistics import Moments, Observations
 
 
 def _data(n: int, dim: int, noise: float = 0.5, seed: int = 0) -> tuple[Matrix, Vector]:
@@ -230,19 +230,6 @@ def test_a_prior_of_another_width_is_refused() -> None:
 
 
 def test_fits_become_rarer() -> None:
-    """One at every arrival below 50, then one whenever rewards have grown by 5 %."""
-    assert [Ridge().next_fit(n) for n in range(50)] == list(range(1, 51))
-    assert [Ridge().next_fit(n) for n in (100, 10_000)] == pytest.approx([105, 10_500])
-
-
-def test_an_estimate_starts_a_model() -> None:
-    """The model has its θ, its precision and its dispersion, and goes on from its n."""
-    rows, y = _data(30, 3)
-    estimate = Ridge().fit(_seen(rows, y), family=Gaussian("estimate"), prior=Prior.ridge(3))
-    pending = Information.of(rows[:2], [0.5, 0.25])
-    model = estimate.model(Gaussian("estimate"), pending=pending)
-    assert model.theta.tolist() == estimate.theta.tolist()
-    np.testing.assert_allclose(model.observed @ model.observed.T, estimate.covariance, rtol=1e-12)
-    decided = np.linalg.inv(estimate.precision + pending.matrix)
-    np.testing.assert_allclose(model.decided @ model.decided.T, decided, rtol=1e-9, atol=1e-12)
-    assert (model.n, model.pending, model.dispersion) == (30, 2, estimate.dispersion)
+    """As for any other family."""
+    for n in (0, 3, 50, 100, 10_000):
+        assert Ridge().next_fit(n, 7) == Laplace().next_fit(n, 7)

@@ -146,7 +146,7 @@ def test_clicks_learned_as_gaussian_without_an_intercept_are_warned_of() -> None
     """A linear model of 0/1 rewards needs a column of ones, or is wrong everywhere."""
     world = environments.fixed(1)
     with pytest.warns(InterceptWarning, match="intercept"):
-        simulate(DelayedUCB(world.dim, Gaussian()), world, delays.Constant(0), horizon=200)
+        simulate(Uniform(world.dim, Gaussian()), world, delays.Constant(0), horizon=200)
 
 
 @pytest.mark.parametrize("ridge", [1.0, "auto"])

@@ -17,6 +17,8 @@ from belated.statistics import Information, Seen
 
 #: Two-sided 95 % of a normal law, in standard deviations.
 Z = 1.959964
+#: Rewards that the prior of one coefficient is worth, when a fit is due.
+PRIOR_WORTH = 4
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,10 +96,23 @@ class Estimate(Result):
         )
 
 
+def next_fit(n: int, dim: int, growth: float) -> float:
+    """How many rewards call for a fit once all that is known has grown by a factor.
+
+    What is known before any reward counts too: a prior of precision 1 is worth four rewards of a
+    Bernoulli for each coefficient, so the first rewards of many coefficients say little. But a
+    quarter more rewards always call for a fit.
+
+    >>> [next_fit(n, dim=20, growth=1.05) for n in (0, 20, 100, 10_000)]
+    [1, 25.0, 109.0, 10504.0]
+    """
+    return n + max(1, min((growth - 1.0) * (n + PRIOR_WORTH * dim), n / 4))
+
+
 class Estimator(Protocol):
     """A way to estimate θ."""
 
-    def next_fit(self, n: int) -> float:
+    def next_fit(self, n: int, dim: int) -> float:
         """After a fit of ``n`` rewards: how many call for the next one. Never is infinite."""
 
     def fit(

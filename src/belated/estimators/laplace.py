@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from belated.estimators.empirical import fitted_ridge
-from belated.estimators.estimate import Estimate
+from belated.estimators.empirical import fitted_ridge, ridge_is_near, spectrum_of
+from belated.estimators.estimate import Estimate, next_fit
 from belated.estimators.ridge import Ridge
 from belated.exceptions import ConvergenceWarning, InvalidInput
 from belated.families import Family, Gaussian
@@ -22,6 +22,9 @@ from belated.statistics import Seen
 
 #: A step is the last once it gains less than this in units of the posterior (its decrement).
 TOLERANCE = 1e-8
+#: The same of a fit that single steps will follow, which are off by more: what is left after a
+#: step is the square of its size.
+ENOUGH = 1e-4
 #: Below this a step is taken unseen: the gain could not be told from rounding.
 TRUSTED = 1e-4
 #: How often the precision of an adaptive prior is looked at again; two or three times suffice.
@@ -40,7 +43,8 @@ class Laplace:
     deviations, whatever their order and the start.
 
     Args:
-        growth: fit again once observations have grown by this factor (at every arrival below 50).
+        growth: fit again once what is known has grown by this factor: rewards, and what the prior
+            is worth. 1 is at every arrival.
         mean_correction: correct the mean for the skewness of the posterior, by its third
             derivatives; worth it where the prior is weak and observations are few.
         max_iterations: passes before a fit gives up with a warning.
@@ -58,9 +62,9 @@ class Laplace:
     mean_correction: bool = False
     max_iterations: int = 25
 
-    def next_fit(self, n: int) -> float:
-        """At every arrival below 50, then whenever observations have grown enough."""
-        return n + 1 if n < 50 else self.growth * n
+    def next_fit(self, n: int, dim: int) -> float:
+        """Whenever what is known has grown enough."""
+        return next_fit(n, dim, self.growth)
 
     def fit(
         self,
@@ -78,15 +82,17 @@ class Laplace:
             family: of the rewards.
             prior: of θ.
             start: where to begin.
-            polish: spend one more pass on the precision at the very end of the last step, so that
-                it too is a function of the set alone; without it, it is that of a point within
-                1e-4 posterior deviations.
+            polish: go on until the estimate and its precision are functions of the set alone;
+                without it θ̂ is one step further than the point its precision is of, which is
+                within 1e-2 posterior deviations (1e-4 if every arrival is fitted).
         """
         if data.dim != prior.dim:
             raise InvalidInput(f"rows of {data.dim} and a prior of {prior.dim} numbers", data)
         if isinstance(family, Gaussian):
             return Ridge().fit(data, family=family, prior=prior)
-        newton = _Newton(data, family, family.dispersion or 1.0, self.max_iterations, polish)
+        tolerance = TOLERANCE if polish or self.growth == 1.0 else ENOUGH
+        dispersion = family.dispersion or 1.0
+        newton = _Newton(data, family, dispersion, self.max_iterations, tolerance, polish)
         theta = np.array(prior.mean if start is None else start, dtype=np.float64)
         theta, precision, converged = newton.solve(theta, prior)
         if not converged and start is not None:  # the start was a bad one
@@ -94,9 +100,12 @@ class Laplace:
         # The next fit goes on from this one's prior: until then, near enough will do.
         near = 1e-10 if polish else NEAR
         for _ in range(MAX_PRIORS if prior.adaptive and data.n >= 5 and converged else 0):
-            before = prior.precision[0, 0]
+            before = float(prior.precision[0, 0])
+            if not polish and ridge_is_near(precision, theta, before, near):
+                break
             # The log-likelihood as a quadratic around θ̂: its pull is H θ̂.
-            ridge = fitted_ridge(precision - prior.precision, precision @ theta)
+            spectrum = spectrum_of(precision - prior.precision, precision @ theta)
+            ridge = fitted_ridge(*spectrum, near=0.0 if polish else 0.1 * near)
             if abs(ridge - before) <= near * before:
                 break
             prior = prior.with_ridge(ridge)
@@ -125,6 +134,7 @@ class _Newton:
         family: Family,
         dispersion: float,
         max_iterations: int,
+        tolerance: float,
         polish: bool,
     ) -> None:
         self.data = data
@@ -132,6 +142,7 @@ class _Newton:
         self.dispersion = dispersion
         self.passes = 0
         self._left = max_iterations
+        self._tolerance = tolerance
         self._polish = polish
         self._size = max(64, CHUNK // data.dim)
 
@@ -143,7 +154,7 @@ class _Newton:
                 break
             step = _solve(precision, gradient)
             decrement = float(gradient @ step)
-            if decrement <= TOLERANCE:
+            if decrement <= self._tolerance:
                 theta = theta + step
                 if self._polish and decrement > TOLERANCE**2:
                     _, _, precision = self._posterior(theta, prior)

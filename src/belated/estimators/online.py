@@ -34,7 +34,7 @@ class Online:
     array([0.28])
     """
 
-    def next_fit(self, n: int) -> float:
+    def next_fit(self, n: int, dim: int) -> float:
         """Never."""
         return math.inf
 

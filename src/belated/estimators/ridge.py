@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from belated.estimators.empirical import fitted_ridge
-from belated.estimators.estimate import Estimate
+from belated.estimators.empirical import fitted_ridge, spectrum_of
+from belated.estimators.estimate import Estimate, next_fit
 from belated.exceptions import ConvergenceWarning, InvalidInput
 from belated.families import Family, Gaussian
 from belated.inputs import Matrix, Vector
@@ -22,6 +22,8 @@ from belated.statistics import Moments, Seen
 CONDITION = 1e12
 #: An estimated variance is at least this share of the rewards' mean square.
 LEAST_VARIANCE = 1e-9
+#: By how much, relatively, the variance of a fit that is not polished may still move.
+NEAR = 1e-3
 
 
 @dataclass(frozen=True)
@@ -44,9 +46,9 @@ class Ridge:
     (array([1.3333]), array([[3.]]))
     """
 
-    def next_fit(self, n: int) -> float:
+    def next_fit(self, n: int, dim: int) -> float:
         """Rank-one steps are exact; what they do not estimate, a variance or a prior, can wait."""
-        return n + 1 if n < 50 else 1.05 * n
+        return next_fit(n, dim, 1.05)
 
     def fit(
         self,
@@ -57,7 +59,16 @@ class Ridge:
         start: Vector | None = None,
         polish: bool = True,
     ) -> Estimate:
-        """The posterior given these moments."""
+        """The posterior given these moments.
+
+        Args:
+            data: the moments, or what to make them of.
+            family: of the rewards.
+            prior: of θ.
+            start: of no use here.
+            polish: go on until the variance is a function of the set alone; without it, it may
+                still move by a thousandth.
+        """
         if not isinstance(family, Gaussian):
             raise InvalidInput(f"Ridge is for Gaussian rewards: use Laplace for {family}", family)
         moments = data if isinstance(data, Moments) else data.moments()
@@ -66,26 +77,30 @@ class Ridge:
         dispersion = family.dispersion or _first_guess(moments)
         relative = family.dispersion is None and prior.is_ridge
         unit = dispersion if relative else 1.0
+        adapts = prior.adaptive and moments.n >= 5
+        if adapts:
+            values, squares = spectrum_of(moments.gram, moments.cross)
         iterations, converged = 0, False
+        near = 1e-12 if polish else NEAR
         trail: list[float] = []
         while not converged and iterations < 200:
             iterations += 1
-            if prior.adaptive and moments.n >= 5:
+            if adapts:
                 # cross/φ = H θ̂ whatever the ridge: the scalar fixed point is exact at once.
-                pull = moments.cross / dispersion * math.sqrt(unit)
-                ridge = fitted_ridge(moments.gram / dispersion * unit, pull)
+                scale = unit / dispersion
+                ridge = fitted_ridge(values * scale, squares * (scale / dispersion))
                 prior = prior.with_ridge(ridge)
             theta, precision = _solve(moments, prior, unit, dispersion)
             before = dispersion
             if family.dispersion is None and moments.square > 0.0:
                 dispersion = _variance(moments, prior.precision / unit, theta, precision)
-            converged = abs(dispersion - before) <= 1e-12 * before
+            converged = abs(dispersion - before) <= near * before
             if not converged:
                 dispersion = _further(trail, dispersion)
             unit = dispersion if relative else 1.0
         theta, precision = _solve(moments, prior, unit, dispersion)
-        values = np.linalg.eigvalsh(precision)
-        converged = converged and values[0] * CONDITION >= values[-1]
+        ends = np.linalg.eigvalsh(precision)[[0, -1]]
+        converged = converged and ends[0] * CONDITION >= ends[1]
         if not converged:
             warnings.warn(
                 "rows differ so much in length that the moments of the short ones are lost in"

@@ -270,6 +270,7 @@ class Learner:
     def fit(self) -> None:
         """Fit all observations, and let the model go on from there."""
         self._refit = None  # one that was under way is of no use any longer
+        self._fold(refit=True)
         self._go_on_from(self._estimate(polish=False))
 
     # --- a fit beside the fold -----------------------------------------------------------------
@@ -333,7 +334,7 @@ class Learner:
         self._observed = estimate.precision + weaker
         self.model.dispersion = estimate.dispersion
         if self._fits:
-            self._next_fit = self.policy.estimator.next_fit(estimate.n)
+            self._next_fit = self.policy.estimator.next_fit(estimate.n, self.policy.dim)
         self._renew()
         self.model.restart(estimate.mean, estimate.dispersion)
 
@@ -350,28 +351,35 @@ class Learner:
         exact = isinstance(family, Gaussian) and family.dispersion is not None
         return not exact or self.policy.start.adaptive
 
-    def _fold(self) -> None:
-        """Fold what waits into the sums."""
-        for (rows, weights), sign in ((self._asked, 1), (self._left, -1)):
-            if rows:
-                change = Information.of(rows, weights)
-                self._pending = self._pending + change if sign > 0 else self._pending - change
-                rows.clear()
-                weights.clear()
-        for partition, (came, rewards, before, after) in enumerate(self._came):
-            if not came:
-                continue
-            table = np.array(came)
-            arrived = Information.of(table, before)
-            self._pending -= arrived
-            self._observed = self._observed + Information.of(table, after).matrix
-            if self._gram:
-                self._counted = self._counted + arrived.matrix
-            self.observations[partition].extend(table, rewards)
-            for column in self._came[partition]:
-                column.clear()
+    def _fold(self, *, refit: bool = False) -> None:
+        """Fold what waits into the sums; into those that a fit makes anew only if none follows."""
+        rows, weights = [*self._asked[0]], [*self._asked[1]]
+        asked = len(rows)
+        for ended, its in (self._left, *((came, before) for came, _, before, _ in self._came)):
+            rows += ended
+            weights += [-weight for weight in its]
+        if not rows:
+            return
+        table, first = np.array(rows), len(rows)
+        count = self._pending.count + 2 * asked - len(rows)
+        matrix = self._pending.matrix + Information.of(table, weights).matrix
+        self._pending = Information(count, matrix)
         if self._pending.count == 0:  # what is left is rounding
             self._pending = Information.zero(self.policy.dim)
+        for partition, (came, rewards, before, after) in reversed([*enumerate(self._came)]):
+            if not came:
+                continue
+            first -= len(came)
+            arrived = table[first : first + len(came)]
+            if not refit:
+                self._observed = self._observed + Information.of(arrived, after).matrix
+            if self._gram:
+                self._counted = self._counted + Information.of(arrived, before).matrix
+            self.observations[partition].extend(arrived, rewards)
+            for column in self._came[partition]:
+                column.clear()
+        for column in (*self._asked, *self._left):
+            column.clear()
 
     def _renew(self) -> None:
         """Make the roots anew from the sums."""
