@@ -19,7 +19,6 @@ class Tuning:
         follow: records folded in one call while a bandit is behind its journal.
         bulk: from so many new records on they are folded in bulk, with one fit at the end.
         snapshot_every: records folded after which a bandit saves a snapshot.
-        recent: decisions that a ledger keeps as objects before it puts them into columns.
         dropped: forgotten decisions that leave memory together.
         batch: changes that wait before a learner adds them to its sums; None: by the dimension.
         max_unapplied: durable decisions that a decider counts one by one.
@@ -32,7 +31,6 @@ class Tuning:
     follow: int = 500
     bulk: int = 1_000
     snapshot_every: int = 100_000
-    recent: int = 256
     dropped: int = 1_024
     batch: int | None = None
     max_unapplied: int = 20_000

@@ -22,6 +22,7 @@ from belated.journals.log import Appended, Requests, Tail
 from belated.journals.memory.coordination import MemoryCoordinationStore
 from belated.learner import Fold, LearnerAdapter, trimming
 from belated.ledger import Facts, Ledger, entries, entry_store, ledger, unmatched
+from belated.ledger.table import handle_at
 from belated.ledger.undone import Undone
 from belated.ledger.unmatched import UnmatchedEvents
 from belated.service.learning.learning_service import LearningService
@@ -106,7 +107,7 @@ def default_not_subtracted(patch: pytest.MonkeyPatch) -> None:
         learner = self.learner
         assert learner.observed.n  # which folds in what waits
         _, before = learner.observations[self.partition].get(
-            self._columns.handle[number - self.base]
+            handle_at(self.table.where[number - self.table.base])
         )
         revise(self, number, value + before)
 

@@ -103,14 +103,13 @@ def test_they_agree(journal: Journal) -> None:
 
 
 def _value(live: Fold) -> None:
-    rows = live.ledgers[1]._rows
+    rows = live.ledgers[1]._table
     i = next(i for i in range(len(rows)) if rows.value[i] == 1.0 and not rows.flags[i] & 8)
     rows.value[i] = 0.0
 
 
 def _state(live: Fold) -> None:
-    live.ledgers[1]._put_away()
-    live.ledgers[1]._rows.state[len(live.ledgers[1]._rows) - 1] ^= 1
+    live.ledgers[1]._table.state[len(live.ledgers[1]._table) - 1] ^= 1
 
 
 def _count(live: Fold) -> None:
@@ -122,7 +121,6 @@ def test_a_live_ledger_that_went_wrong(journal: Journal, wrong: Callable[[Fold],
     """One value of one decision is enough."""
     live, clock = empty(), Clock()
     live.catch_up(journal)
-    live.ledgers[1]._put_away()
     wrong(live)
     refold = Refold(journal, clock)
     (found,) = again(refold, live, clock)

@@ -182,7 +182,7 @@ def _ledger(rewards: Rewards, retention: int | None) -> Ledger:
         min_reward=-1.0,
         max_reward=1.0,
         retention=retention,
-        tuning=Tuning(recent=3, dropped=1),
+        tuning=Tuning(dropped=1),
     )
 
 

@@ -36,6 +36,7 @@ from belated.inputs import Matrix
 from belated.learner import Learner, LearnerAdapter
 from belated.ledger import Ledger, LedgerListener, State
 from belated.ledger.packing import pack, unpack
+from belated.ledger.table import EntryTable
 from belated.ledger.undone import Undone
 from belated.policies import Policy
 from belated.rewards import ConversionsOnly, DefaultAfter, Explicit, Reduce, Rewards
@@ -160,12 +161,12 @@ class Recorder:
     """Keeps what the ledger tells, and refuses what cannot be."""
 
     def __init__(self) -> None:
+        self.table = EntryTable()
         self.decisions: list[Decision] = []
         self.values: dict[int, float] = {}
         self.pending: set[int] = set()
         self.expected: set[int] = set()
         self.forgotten: set[int] = set()
-        self.dropped = 0
 
     def enter(self, number: int, decision: Decision, expected: bool = False) -> None:
         """A new one, or another one under the same number while nothing is expected of it."""
@@ -215,14 +216,9 @@ class Recorder:
         assert number not in self.pending
         self.forgotten.add(number)
 
-    def drop(self, count: int) -> None:
-        """All of them are forgotten."""
-        assert count > 0
-        self.dropped += count
-        assert self.forgotten.issuperset(range(self.dropped))
-
     def _check_known(self, number: int) -> None:
-        assert self.dropped <= number < len(self.decisions)
+        assert self.table.base <= number < len(self.decisions)
+        assert self.forgotten.issuperset(range(self.table.base))
         assert number not in self.forgotten
 
     def observed(self, *, remembered: bool) -> list[tuple[str, float]]:
@@ -536,8 +532,8 @@ def test_what_is_forgotten_leaves_memory_and_stays_counted(world: World) -> None
     assert left == len(oracle.entries)
     assert len(recorder.forgotten) == len(recorder.decisions) - left
     if not left:
-        assert recorder.dropped == len(recorder.decisions)
-        assert len(ledger._rows) == len(ledger._index) == len(ledger._facts) == 0
+        assert recorder.table.base == len(recorder.decisions)
+        assert len(ledger._table) == len(ledger._facts) == 0
 
 
 @given(worlds(), st.data())

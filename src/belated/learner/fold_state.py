@@ -69,9 +69,7 @@ class FoldState:
         self.learner = Learner(
             self.policy, partitions=partitions, kernels=self._kernels, tuning=tuning
         )
-        self.adapters = [
-            LearnerAdapter(self.learner, partition, tuning) for partition in range(partitions)
-        ]
+        self.adapters = [LearnerAdapter(self.learner, one) for one in range(partitions)]
         self.ledgers = [
             Ledger(
                 self.rewards,

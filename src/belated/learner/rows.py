@@ -1,4 +1,4 @@
-"""Rows of decisions whose reward is out: float32, in blocks, so that there is no slack."""
+"""The rows of decisions that may still be learned, in one array with places that are used again."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from belated.inputs import Row
-from belated.kernels.memory import rows_at
+from belated.kernels.memory import zeros
 
-#: Rows in a block, as a power of two.
-BITS = 10
+# Rows that there is room for, at least.
+_FEW = 64
 
 
 class Rows:
-    """Rows by the place they were put in; a place is used again once it is free.
+    """Rows of one width, each at a place of its own.
 
     >>> rows = Rows(2)
-    >>> place = rows.put(np.array([0.5, 1.0], dtype=np.float32))
+    >>> place = rows.put(np.array([1.0, 2.0], dtype=np.float32))
     >>> rows.get(place)
-    array([0.5, 1. ], dtype=float32)
+    array([1., 2.], dtype=float32)
     >>> rows.free(place)
     >>> rows.put(np.zeros(2, dtype=np.float32)) == place
     True
@@ -28,31 +28,42 @@ class Rows:
 
     def __init__(self, dim: int) -> None:
         self.dim = dim
-        self._blocks: list[Row] = []
-        self._used = 0
+        #: Places that were ever used.
+        self.used = 0
+        self._rows: Row = zeros((_FEW, dim), np.float32)
         self._free = array("q")
 
     def put(self, x: Row) -> int:
-        """Keep a copy of a row."""
-        if self._free:
-            place = self._free.pop()
-        else:
-            place = self._used
-            if place >> BITS == len(self._blocks):
-                self._blocks.append(np.empty((1 << BITS, self.dim), dtype=np.float32))
-            self._used = place + 1
-        self._blocks[place >> BITS][place & (1 << BITS) - 1] = x
+        """Keep a copy of a row; returns its place."""
+        place = self._free.pop() if self._free else self._grow(1)
+        self._rows[place] = x
         return place
 
+    def put_all(self, rows: Row) -> NDArray[np.int64]:
+        """Keep copies of rows; returns their places."""
+        first = self._grow(len(rows))
+        self._rows[first : self.used] = rows
+        return np.arange(first, self.used)
+
     def get(self, place: int) -> Row:
-        """The row at a place: valid until the place is free."""
-        row: Row = self._blocks[place >> BITS][place & (1 << BITS) - 1]
+        """The row at a place; it is another one once the place was freed."""
+        row: Row = self._rows[place]
         return row
 
     def get_all(self, places: NDArray[np.int64]) -> Row:
         """Copies of the rows at these places."""
-        return rows_at(self._blocks, places, BITS, self.dim)
+        rows: Row = self._rows[places]
+        return rows
 
     def free(self, place: int) -> None:
         """The row is needed no longer."""
         self._free.append(place)
+
+    def _grow(self, count: int) -> int:
+        first = self.used
+        self.used += count
+        if self.used > len(self._rows):
+            larger: Row = zeros((max(self.used, 2 * len(self._rows)), self.dim), np.float32)
+            larger[:first] = self._rows[:first]
+            self._rows = larger
+        return first

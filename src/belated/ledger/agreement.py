@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from belated.ledger.columns import CONFLICT, FORGOTTEN, LATE
 from belated.ledger.ledger import Ledger
+from belated.ledger.table import CONFLICT, FORGOTTEN, LATE
 
 
 def same_entries(one: Ledger, other: Ledger) -> bool:
@@ -16,15 +16,12 @@ def same_entries(one: Ledger, other: Ledger) -> bool:
     """
     if one.counts != other.counts or (one._forgotten_digest - other._forgotten_digest) % (1 << 128):
         return False
-    one._put_away()
-    other._put_away()
-    base = max(one._rows.base, other._rows.base)  # what is before was forgotten
-    if len(one._rows) + one._rows.base != len(other._rows) + other._rows.base:
+    base = max(one._table.base, other._table.base)  # what is before was forgotten
+    if one._table.next != other._table.next:
         return False
     for column in ("state", "position", "at", "value", "flags"):
         mine, theirs = (
-            np.asarray(getattr(ledger._rows, column)[base - ledger._rows.base : len(ledger._rows)])
-            for ledger in (one, other)
+            ledger._table.column(column)[base - ledger._table.base :] for ledger in (one, other)
         )
         if column == "flags":
             seen = LATE | CONFLICT | FORGOTTEN

@@ -6,18 +6,11 @@ from collections.abc import Iterator
 from hashlib import blake2b
 
 import msgspec
+import numpy as np
+from numpy.typing import NDArray
 
 from belated.events import Reward
 from belated.ids import key_of
-from belated.ledger.columns import (
-    ACTIVATED,
-    CONFLICT,
-    EXPECTED,
-    FORGOTTEN,
-    LATE,
-    NONE,
-    Columns,
-)
 from belated.ledger.entries import (
     DecisionStatus,
     Facts,
@@ -30,7 +23,15 @@ from belated.ledger.entries import (
 )
 from belated.ledger.index import Index
 from belated.ledger.listener import LedgerListener
-from belated.ledger.recent import RecentEntry
+from belated.ledger.table import (
+    ACTIVATED,
+    CONFLICT,
+    EXPECTED,
+    FORGOTTEN,
+    LATE,
+    NONE,
+    key_from,
+)
 from belated.rewards import Rewards
 
 DORMANT, PENDING, REWARDED = State.DORMANT, State.PENDING, State.REWARDED
@@ -49,19 +50,10 @@ class EntryStore:
         #: Decisions by state, the forgotten ones too.
         self.counts = [0] * len(State)
         self._retention = retention
-        self._index = Index()
-        self._rows = Columns()
-        self._facts: dict[int, Facts] = {}  # of decisions that need more than the columns
+        self._table = changes.table
+        self._index = Index(self._table)
+        self._facts: dict[int, Facts] = {}  # of decisions that need more than their line
         self._forgotten_digest = 0
-        self._fresh: dict[bytes, RecentEntry] = {}  # by key; the columns end where these begin
-
-    def _put_away(self) -> None:
-        """Whatever is fresh goes into the columns: before anything looks at all of them."""
-        if self._fresh:
-            fresh = list(self._fresh.values())
-            self._rows.extend(fresh)
-            self._index.add_all(list(self._fresh))
-            self._fresh.clear()
 
     def _facts_of(self, number: int) -> Facts:
         """The facts; whoever changes them calls for a review."""
@@ -71,11 +63,11 @@ class EntryStore:
         return facts
 
     def _read(self, number: int) -> Facts:
-        rows, i = self._rows, number - self._rows.base
-        facts = Facts(rows.recorded[i], bool(rows.flags[i] & ACTIVATED))
-        if rows.told_recorded[i] != NONE:
-            facts.rewarded = rows.told_recorded[i]
-            facts.parts[""] = ReportedReward(facts.rewarded, rows.told_at[i], rows.value[i])
+        table, i = self._table, number - self._table.base
+        facts = Facts(table.recorded[i], bool(table.flags[i] & ACTIVATED))
+        if table.told_recorded[i] != NONE:
+            facts.rewarded = table.told_recorded[i]
+            facts.parts[""] = ReportedReward(facts.rewarded, table.told_at[i], table.value[i])
         return facts
 
     def _review(self, number: int) -> None:
@@ -88,22 +80,22 @@ class EntryStore:
         )
         self._apply(number, verdict)
         if facts is not None and facts.plain:
-            del self._facts[number]  # the columns hold it all
-            rows, i = self._rows, number - self._rows.base
+            del self._facts[number]  # its line holds it all
+            table, i = self._table, number - self._table.base
             for one in facts.parts.values():
-                rows.told_recorded[i], rows.told_at[i] = one.recorded_us, one.at_us
+                table.told_recorded[i], table.told_at[i] = one.recorded_us, one.at_us
 
     def _apply(self, number: int, verdict: Verdict) -> None:
-        rows, i = self._rows, number - self._rows.base
-        old, new = rows.state[i], verdict.state
-        before = rows.value[i]
+        table, i = self._table, number - self._table.base
+        old, new = table.state[i], verdict.state
+        before = table.value[i]
         value = 0.0 if verdict.value is None else verdict.value
-        rows.state[i] = new
-        rows.value[i] = value
+        table.state[i] = new
+        table.value[i] = value
         self.counts[old] -= 1
         self.counts[new] += 1
-        flags = rows.flags[i] & ~(LATE | CONFLICT)
-        rows.flags[i] = flags | LATE * verdict.late | CONFLICT * verdict.conflict
+        flags = table.flags[i] & ~(LATE | CONFLICT)
+        table.flags[i] = flags | LATE * verdict.late | CONFLICT * verdict.conflict
         was, now = ROLE[old], ROLE[new]
         changes = self.changes
         if was == now:
@@ -117,76 +109,61 @@ class EntryStore:
             changes.remove_pending(number)
         else:
             if was == NOTHING:
-                changes.add_pending(number, again=bool(rows.flags[i] & EXPECTED))
-                rows.flags[i] |= EXPECTED
+                changes.add_pending(number, again=bool(table.flags[i] & EXPECTED))
+                table.flags[i] |= EXPECTED
             if now == OBSERVED:
                 changes.learn(number, value)
 
     def find(self, id: str) -> int:
-        """The number of a remembered decision, in the columns from now on; -1 if there is none."""
-        return self._find(key_of(id))
-
-    def _find(self, key: bytes) -> int:
-        if key in self._fresh:
-            self._put_away()
-        return self._index.find(key)
+        """The number of a remembered decision; -1 if there is none."""
+        return self._index.find(key_of(id))
 
     def entry(self, id: str) -> DecisionStatus | None:
         """What a remembered decision has come to."""
         number = self.find(id)
         if number < 0:
             return None
-        rows, i = self._rows, number - self._rows.base
+        table, i = self._table, number - self._table.base
         facts = self._facts.get(number) or self._read(number)
         return DecisionStatus(
             id=id,
-            state=State(rows.state[i]).name.lower(),
-            value=rows.value[i] if ROLE[rows.state[i]] == OBSERVED else None,
-            late=bool(rows.flags[i] & LATE),
-            conflict=bool(rows.flags[i] & CONFLICT),
-            recorded_us=rows.recorded[i],
-            position=rows.position[i],
+            state=State(table.state[i]).name.lower(),
+            value=table.value[i] if ROLE[table.state[i]] == OBSERVED else None,
+            late=bool(table.flags[i] & LATE),
+            conflict=bool(table.flags[i] & CONFLICT),
+            recorded_us=table.recorded[i],
+            position=table.position[i],
             due_us=due_of(facts, self.rewards),
             reported=list(facts.parts.values()),
         )
 
     def meaning(self, reward: Reward) -> str:
         """What a reward would be to what is known, but for the time: that is the journal's."""
-        key = key_of(reward.id)
-        fresh = self._fresh.get(key)
-        if fresh is not None and fresh.told_recorded == NONE:
-            return "rewarded"
-        number = self._find(key)
+        number = self.find(reward.id)
         if number < 0:
             return "unmatched"
-        if number not in self._facts and self._rows.told_recorded[number - self._rows.base] == NONE:
+        facts, table = self._facts.get(number), self._table
+        if facts is None and table.told_recorded[number - table.base] == NONE:
             return "rewarded"
-        return meaning_of(self._facts.get(number) or self._read(number), reward)
+        return meaning_of(facts or self._read(number), reward)
 
-    def numbers(self, state: State) -> list[int]:
+    def numbers(self, state: State) -> NDArray[np.int64]:
         """The numbers of all remembered decisions in a state."""
-        self._put_away()
-        rows = self._rows
-        return [
-            rows.base + i
-            for i, one in enumerate(rows.state[: len(rows)])
-            if one == state and not rows.flags[i] & FORGOTTEN
-        ]
+        table = self._table
+        remembered = table.column("flags") & FORGOTTEN == 0
+        return table.base + np.flatnonzero(remembered & (table.column("state") == state))
 
     def pending(self) -> Iterator[tuple[bytes, int]]:
         """Key and record time of every pending decision, the oldest first."""
-        self._put_away()
-        rows = self._rows
-        for i, state in enumerate(rows.state[: len(rows)]):
-            if state == PENDING:
-                yield self._index.key(rows.base + i), rows.recorded[i]
+        table = self._table
+        for i in (self.numbers(PENDING) - table.base).tolist():
+            yield key_from(table.high[i], table.low[i]), table.recorded[i]
 
     @property
     def oldest(self) -> int | None:
         """The record time of the oldest pending decision; None if there is none."""
-        self._put_away()
-        i = self._rows.first(PENDING)
-        return None if i < 0 else self._rows.recorded[i]
+        i = self._table.first(PENDING)
+        return None if i < 0 else self._table.recorded[i]
 
     @property
     def digest(self) -> int:
@@ -195,16 +172,15 @@ class EntryStore:
         It is a sum over decisions, the forgotten ones too: that of several partitions is the sum
         of theirs (modulo 2^128), whatever the partitions.
         """
-        self._put_away()
-        rows, total = self._rows, self._forgotten_digest
-        for i in range(len(rows)):
-            if not rows.flags[i] & FORGOTTEN:
-                total += self._digest_of(rows.base + i)
+        table, total = self._table, self._forgotten_digest
+        for i in range(len(table)):
+            if not table.flags[i] & FORGOTTEN:
+                total += self._digest_of(table.base + i)
         return total % (1 << 128)
 
     def _digest_of(self, number: int) -> int:
-        rows, i = self._rows, number - self._rows.base
-        key = self._index.key(number)
-        flags = rows.flags[i] & (LATE | CONFLICT)
-        what = key + msgspec.msgpack.encode((rows.state[i], flags, rows.at[i], rows.value[i] + 0.0))
+        table, i = self._table, number - self._table.base
+        flags = table.flags[i] & (LATE | CONFLICT)
+        entry = table.state[i], flags, table.at[i], table.value[i] + 0.0
+        what = key_from(table.high[i], table.low[i]) + msgspec.msgpack.encode(entry)
         return int.from_bytes(blake2b(what, digest_size=16).digest())

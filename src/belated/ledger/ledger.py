@@ -1,8 +1,8 @@
 """The join: the records of one partition, folded into what each decision has come to.
 
-A record is folded in about a microsecond where it is the first reward of a pending decision, or a
-new decision. Whatever is less usual goes through :func:`~belated.ledger.entries.judge`, which knows
-all the rules; the short ways are those rules for their case.
+The first reward of a pending decision, and a new decision, take a short way. Whatever is less usual
+goes through :func:`~belated.ledger.entries.judge`, which knows all the rules; the short ways are
+those rules for their case.
 
 The ledger touches no numbers of a model: it tells :class:`LedgerListener` what has changed.
 """
@@ -33,16 +33,7 @@ from belated.events import (
 )
 from belated.exceptions import HistoryUndone
 from belated.ids import key_of, time_of
-from belated.ledger.columns import (
-    ACTIVATED,
-    CONFLICT,
-    EXPECTED,
-    FORGOTTEN,
-    LATE,
-    NONE,
-)
 from belated.ledger.entries import (
-    LONG,
     Facts,
     State,
     held_time,
@@ -53,7 +44,14 @@ from belated.ledger.entries import (
 )
 from belated.ledger.entry_store import EntryStore
 from belated.ledger.listener import LedgerListener
-from belated.ledger.recent import RecentEntry
+from belated.ledger.table import (
+    ACTIVATED,
+    CONFLICT,
+    EXPECTED,
+    FORGOTTEN,
+    LATE,
+    NONE,
+)
 from belated.ledger.undone import Undone
 from belated.ledger.unmatched import MAX_UNMATCHED_IDS, UnmatchedEvents
 from belated.rewards import Rewards
@@ -87,7 +85,6 @@ class Ledger(EntryStore):
         tuning: Tuning = USUAL,
     ) -> None:
         super().__init__(rewards, changes, retention)
-        self._recent = tuning.recent
         self._dropped = tuning.dropped
         #: What counts no longer; to be known before anything is folded.
         self.undone: Undone | None = None
@@ -95,10 +92,6 @@ class Ledger(EntryStore):
         self.counters: Counter[str] = Counter()
         self._least, self._most = min_reward, max_reward
         self._window = rewards.window_us
-        # For how long a reward is nothing but a reward.
-        self._patience = math.inf if self._window is None else self._window
-        if retention is not None:
-            self._patience = min(self._patience, retention)
         self._unmatched = UnmatchedEvents(max_unmatched_ids)
         # Decisions come due in the order of their numbers, but for those in the heap.
         self._due = 0
@@ -147,42 +140,24 @@ class Ledger(EntryStore):
     # --- decisions -----------------------------------------------------------------------------
 
     def _decided(self, decision: Decision, record: Record) -> str:
-        id, at, recorded = decision.id, decision.at_us, record.recorded
-        fresh = self._fresh
-        key, crc = key_of(id), crc32(encode(decision))
-        if key in fresh or self._index.find(key) >= 0:
-            return self._decided_again(self._find(key), decision, crc)
-        due = math.inf if self._window is None else recorded + self._window
-        if (
-            decision.activated
-            and self.watermark < due
-            and 0 <= at < LONG
-            and key not in self._unmatched.ids
-        ):
-            number = self._rows.base + len(self._rows) + len(fresh)
-            fresh[key] = RecentEntry(number, recorded, record.position, at, crc)
-            self.counts[PENDING] += 1
-            self.changes.enter(number, decision, True)
-            if due < self._soonest:
-                self._soonest = due
-            elif self._soonest == math.inf:  # nothing was to come; see again
-                self._soonest = recorded
-            if len(fresh) == self._recent:
-                self._put_away()
-        else:
-            self._put_away()
-            self._decided_oddly(key, decision, record, crc)
-        return "decided"
-
-    def _decided_oddly(self, key: bytes, decision: Decision, record: Record, crc: int) -> None:
-        """A new decision that is dormant, due already, or whose reward is here."""
-        recorded = record.recorded
-        number = self._index.add(key)
+        key, recorded = key_of(decision.id), record.recorded
+        # What tells two decisions apart; a journal that stores digests has made it already.
+        crc = int.from_bytes(record.digest[:4]) if record.digest else crc32(encode(decision))
+        known = self._index.find(key)
+        if known >= 0:
+            return self._decided_again(known, decision, crc)
         live = decision.activated
-        state = PENDING if live else DORMANT
-        flags = ACTIVATED | EXPECTED if live else 0
-        self._rows.append(state, flags, recorded, record.position, held_time(decision.at_us), crc)
-        self.counts[state] += 1
+        number = self._table.append(
+            key,
+            recorded=recorded,
+            position=record.position,
+            at=held_time(decision.at_us),
+            state=PENDING if live else DORMANT,
+            flags=ACTIVATED | EXPECTED if live else 0,
+            crc=crc,
+        )
+        self._index.enter(number)
+        self.counts[PENDING if live else DORMANT] += 1
         self.changes.enter(number, decision, live)
         if self._soonest == math.inf:  # nothing was to come; see again
             self._soonest = recorded
@@ -191,10 +166,10 @@ class Ledger(EntryStore):
             self._soonest = min(self._soonest, due)
             if self.watermark >= due:
                 self._review(number)
-        facts = self._unmatched.take(key)
-        if facts is not None:
+        if self._unmatched.ids and (facts := self._unmatched.take(key)) is not None:
             facts.recorded, facts.activated = recorded, live
             self._match(number, facts)
+        return "decided"
 
     def _match(self, number: int, facts: Facts) -> None:
         """Events that came before their decision count now."""
@@ -208,14 +183,14 @@ class Ledger(EntryStore):
         if facts.void:
             self.counters["voided"] += len(facts.parts)
         elif facts.parts:
-            late = self._rows.flags[number - self._rows.base] & LATE
+            late = self._table.flags[number - self._table.base] & LATE
             self.counters["late" if late else "rewarded"] += 1
             self.counters["revised"] += len(facts.parts) - 1
 
     def _decided_again(self, number: int, decision: Decision, crc: int) -> str:
         """The first decision under an id counts."""
-        rows, i = self._rows, number - self._rows.base
-        if (held_time(decision.at_us), crc) == (rows.at[i], rows.crc[i]):
+        table, i = self._table, number - self._table.base
+        if (held_time(decision.at_us), crc) == (table.at[i], table.crc[i]):
             return "duplicate"
         facts = self._facts_of(number)
         if not facts.rival:
@@ -228,26 +203,10 @@ class Ledger(EntryStore):
     def _rewarded(self, reward: Reward, recorded: int) -> str:
         if not self._least <= reward.value <= self._most:
             return "invalid"
-        key = key_of(reward.id)
-        fresh = self._fresh.get(key)
-        if (
-            fresh is None
-            or fresh.told_recorded != NONE
-            or reward.part
-            or reward.revision
-            or not 0 <= reward.at_us < LONG
-            or recorded > fresh.recorded + self._patience
-        ):
-            return self._told(reward, recorded, key)
-        fresh.state, fresh.value = REWARDED, reward.value
-        fresh.told_recorded, fresh.told_at = recorded, reward.at_us
-        self.counts[PENDING] -= 1
-        self.counts[REWARDED] += 1
-        self.changes.learn(fresh.number, reward.value)
-        return "rewarded"
+        return self._told(reward, recorded, key_of(reward.id))
 
     def _told(self, event: Activation | Reward | Void, recorded: int, key: bytes) -> str:
-        number = self._find(key)
+        number = self._index.find(key)
         if number >= 0:
             return self._heard(number, event, recorded)
         if self._retention is not None:
@@ -269,31 +228,31 @@ class Ledger(EntryStore):
         return status
 
     def _reward_heard(self, number: int, reward: Reward, recorded: int) -> str:
-        rows, i = self._rows, number - self._rows.base
-        since = rows.recorded[i]
+        table, i = self._table, number - self._table.base
+        since = table.recorded[i]
         if self._retention is not None and recorded > since + self._retention:
             return "expired"
-        told = rows.told_recorded[i]
+        told = table.told_recorded[i]
         if number not in self._facts and not reward.part and not reward.revision:
-            if told == NONE and rows.state[i] == PENDING:
-                rows.state[i] = REWARDED
-                rows.value[i] = reward.value
-                rows.told_recorded[i], rows.told_at[i] = recorded, held_time(reward.at_us)
+            if told == NONE and table.state[i] == PENDING:
+                table.state[i] = REWARDED
+                table.value[i] = reward.value
+                table.told_recorded[i], table.told_at[i] = recorded, held_time(reward.at_us)
                 self.counts[PENDING] -= 1
                 self.counts[REWARDED] += 1
                 self.changes.learn(number, reward.value)
                 if self._window is None or recorded <= since + self._window:
                     return "rewarded"
-                rows.flags[i] |= LATE
+                table.flags[i] |= LATE
                 return "late"
-            if told != NONE and same_value(rows.value[i], reward.value):
+            if told != NONE and same_value(table.value[i], reward.value):
                 return "duplicate"
         facts = self._facts_of(number)
-        contradicted = rows.flags[i] & CONFLICT
+        contradicted = table.flags[i] & CONFLICT
         status = take_reward(facts, reward, recorded)
         if status in ("rewarded", "revised") or (status == "conflict" and not contradicted):
             self._review(number)
-        if status == "rewarded" and rows.flags[i] & LATE:
+        if status == "rewarded" and table.flags[i] & LATE:
             return "late"
         return status
 
@@ -313,28 +272,26 @@ class Ledger(EntryStore):
         self._soonest = min(self._soonest, due)
 
     def _settle(self, window: int) -> None:
-        self._put_away()
-        rows, watermark = self._rows, self.watermark
-        number, stop = max(self._due, rows.base), rows.base + len(rows)
-        while number < stop and rows.recorded[number - rows.base] + window <= watermark:
-            if rows.state[number - rows.base] <= PENDING:
+        table, watermark = self._table, self.watermark
+        number, stop = max(self._due, table.base), table.base + len(table)
+        while number < stop and table.recorded[number - table.base] + window <= watermark:
+            if table.state[number - table.base] <= PENDING:
                 self._review(number)
             number += 1
         self._due = number
         while self._dues and self._dues[0][0] <= watermark:
             number = heappop(self._dues)[1]
-            if number >= rows.base and not rows.flags[number - rows.base] & FORGOTTEN:
+            if number >= table.base and not table.flags[number - table.base] & FORGOTTEN:
                 self._review(number)
 
     def _forget(self, retention: int) -> None:
-        self._put_away()
-        rows, horizon = self._rows, self.watermark - retention
-        for number in [n for n in self._stragglers if rows.state[n - rows.base] > PENDING]:
+        table, horizon = self._table, self.watermark - retention
+        for number in [n for n in self._stragglers if table.state[n - table.base] > PENDING]:
             self._stragglers.discard(number)
             self._forget_one(number)
-        number, stop = max(self._forgotten, rows.base), rows.base + len(rows)
-        while number < stop and rows.recorded[number - rows.base] < horizon:
-            if rows.state[number - rows.base] > PENDING:
+        number, stop = max(self._forgotten, table.base), table.base + len(table)
+        while number < stop and table.recorded[number - table.base] < horizon:
+            if table.state[number - table.base] > PENDING:
                 self._forget_one(number)
             else:
                 self._stragglers.add(number)
@@ -343,16 +300,14 @@ class Ledger(EntryStore):
         orphaned = self._unmatched.orphan(horizon)
         self.counters["unmatched"] -= orphaned
         self.counters["orphaned"] += orphaned
-        gone = min(self._stragglers, default=self._forgotten) - rows.base
-        if gone >= self._dropped and 3 * gone >= len(rows):
-            rows.drop(gone)
-            self._index.drop(gone)
-            self.changes.drop(gone)
+        gone = min(self._stragglers, default=self._forgotten) - table.base
+        if gone >= self._dropped and 3 * gone >= len(table):
+            table.drop(gone)
 
     def _forget_one(self, number: int) -> None:
         self._forgotten_digest += self._digest_of(number)
         self._index.remove(number)
-        self._rows.flags[number - self._rows.base] |= FORGOTTEN
+        self._table.flags[number - self._table.base] |= FORGOTTEN
         self._facts.pop(number, None)
         self.changes.forget(number)
 
@@ -371,15 +326,14 @@ class Ledger(EntryStore):
         return self._next_due() <= now or self._next_forgotten() <= now
 
     def _next_due(self) -> float:
-        self._put_away()
-        rows, found = self._rows, math.inf
+        table, found = self._table, math.inf
         if self._window is not None:
-            number, stop = max(self._due, rows.base), rows.base + len(rows)
-            while number < stop and rows.state[number - rows.base] > PENDING:
+            number, stop = max(self._due, table.base), table.base + len(table)
+            while number < stop and table.state[number - table.base] > PENDING:
                 number += 1
             self._due = number
             if number < stop:
-                found = rows.recorded[number - rows.base] + self._window
+                found = table.recorded[number - table.base] + self._window
             if self._dues:
                 found = min(found, self._dues[0][0])
         self._soonest = min(found, self._next_forgotten())
@@ -389,9 +343,8 @@ class Ledger(EntryStore):
         """When to let go: not at every decision, but a sixteenth of the retention later."""
         if self._retention is None:
             return math.inf
-        self._put_away()
-        rows, number = self._rows, max(self._forgotten, self._rows.base)
+        table, number = self._table, max(self._forgotten, self._table.base)
         oldest: float = self._unmatched.oldest
-        if number < rows.base + len(rows):
-            oldest = min(oldest, rows.recorded[number - rows.base])
+        if number < table.base + len(table):
+            oldest = min(oldest, table.recorded[number - table.base])
         return oldest + self._retention + 1 + self._retention // 16

@@ -5,10 +5,17 @@ from __future__ import annotations
 from typing import Protocol
 
 from belated.events import Decision
+from belated.ledger.table import EntryTable
 
 
 class LedgerListener(Protocol):
-    """Who is told what has changed. A decision is known by its number within the partition."""
+    """Who is told what has changed. A decision is known by its number within the partition.
+
+    Attributes:
+        table: the ledger's; who is told keeps there what belongs to a decision.
+    """
+
+    table: EntryTable
 
     def enter(self, number: int, decision: Decision, expected: bool = False) -> None:
         """A decision is known; numbers come in order.
@@ -34,12 +41,12 @@ class LedgerListener(Protocol):
     def forget(self, number: int) -> None:
         """Nothing more will be told of it."""
 
-    def drop(self, count: int) -> None:
-        """The ``count`` least numbers that are left are all forgotten."""
-
 
 class NullListener:
     """Learns nothing: only the states of decisions are asked for."""
+
+    def __init__(self) -> None:
+        self.table = EntryTable()
 
     def enter(self, number: int, decision: Decision, expected: bool = False) -> None:
         """Nothing."""
@@ -60,7 +67,4 @@ class NullListener:
         """Nothing."""
 
     def forget(self, number: int) -> None:
-        """Nothing."""
-
-    def drop(self, count: int) -> None:
         """Nothing."""

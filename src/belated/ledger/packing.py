@@ -7,13 +7,13 @@ from collections import Counter, OrderedDict
 import msgspec
 
 from belated.exceptions import InvalidInput
-from belated.ledger.columns import FORGOTTEN
 from belated.ledger.entries import Facts
 from belated.ledger.ledger import Ledger
+from belated.ledger.table import FORGOTTEN
 from belated.ledger.unmatched import Unmatched
 
 #: Of all pieces of a snapshot. One with another number is not read: then the journal is.
-VERSION = 3
+VERSION = 4
 
 
 class _Head(msgspec.Struct, array_like=True):
@@ -36,11 +36,9 @@ _read_head = msgspec.msgpack.Decoder(_Head).decode
 
 def pack(ledger: Ledger) -> dict[str, bytes]:
     """All that a ledger knows, as named pieces."""
-    ledger._put_away()
-    rows = ledger._rows
     head = _Head(
         VERSION,
-        rows.base,
+        ledger._table.base,
         ledger.watermark,
         ledger.counts,
         dict(ledger.counters),
@@ -52,12 +50,7 @@ def pack(ledger: Ledger) -> dict[str, bytes]:
         ledger._facts,
         dict(ledger._unmatched.ids),
     )
-    columns = {f"ledger {name}": data for name, data in rows.pack().items()}
-    return {
-        "ledger": msgspec.msgpack.encode(head),
-        "ledger keys": ledger._index.keys,
-        **columns,
-    }
+    return {"ledger": msgspec.msgpack.encode(head), "ledger table": ledger._table.pack()}
 
 
 def unpack(ledger: Ledger, pieces: dict[str, bytes]) -> None:
@@ -75,10 +68,5 @@ def unpack(ledger: Ledger, pieces: dict[str, bytes]) -> None:
     ledger._forgotten_digest = int.from_bytes(head.forgotten_digest)
     ledger._facts = head.facts
     ledger._unmatched.ids = OrderedDict(head.unmatched)
-    prefix = "ledger "
-    columns = {name[len(prefix) :]: data for name, data in pieces.items() if prefix in name}
-    rows = ledger._rows
-    rows.restore(columns)
-    rows.base = head.base
-    gone = {head.base + i for i, flag in enumerate(rows.flags[: len(rows)]) if flag & FORGOTTEN}
-    ledger._index.restore(pieces["ledger keys"], head.base, gone)
+    ledger._table.restore(pieces["ledger table"], head.base)
+    ledger._index.restore(ledger._table.column("flags") & FORGOTTEN == 0)

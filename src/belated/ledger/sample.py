@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from belated.inputs import Vector
-from belated.ledger.columns import NONE
 from belated.ledger.entries import State
 from belated.ledger.ledger import Ledger
+from belated.ledger.table import NONE
 
 #: Of decisions whose rewards are told in parts, how many are asked for the last one.
 LAST = 1_000
@@ -48,29 +48,28 @@ def sampled(ledger: Ledger, choose: Callable[[int], NDArray[np.int64]]) -> Sampl
         ledger: that remembers them.
         choose: gives the places to look at, of so many.
     """
-    ledger._put_away()
-    rows, facts, size = ledger._rows, ledger._facts, len(ledger._rows)
-    told = np.asarray(rows.told_recorded)[:size]
+    table, facts, size = ledger._table, ledger._facts, len(ledger._table)
+    told = table.column("told_recorded")
     parts = (one.rewarded for one in islice(reversed(facts.values()), LAST))
     latest = max(int(told.max(initial=NONE)), *(one for one in parts if one is not None), NONE)
-    last = rows.recorded[size - 1] if size else 0
+    last = table.recorded[size - 1] if size else 0
     now = max(last, latest, ledger.watermark)
     at = choose(size)
-    state = np.asarray(rows.state)[at]
+    state = table.column("state")[at]
     counts = (state != State.DORMANT) & (state != State.VOIDED)
     at, state = at[counts], state[counts]
     rewarded = told[at]
-    # The columns do not know when a reward came that has parts.
+    # The table does not know when a reward came that has parts.
     for i in np.flatnonzero((state == State.REWARDED) & (rewarded == NONE)):
-        found = facts.get(rows.base + int(at[i]))
+        found = facts.get(table.base + int(at[i]))
         if found is not None and found.rewarded is not None:
             rewarded[i] = found.rewarded
     return Sample(
-        numbers=rows.base + at,
+        numbers=table.base + at,
         state=state,
-        recorded=np.asarray(rows.recorded)[at],
+        recorded=table.column("recorded")[at],
         rewarded=np.where(state == State.REWARDED, rewarded, NONE),
-        value=np.asarray(rows.value)[at],
+        value=table.column("value")[at],
         now=now,
         latest=latest,
     )

@@ -87,7 +87,6 @@ class Knobs:
                 page=rng.choice([1, 3, 10_000]),
                 follow=rng.choice([1, 10, 500]),
                 bulk=rng.choice([1, 20, 1_000, 1_000]),
-                recent=rng.choice([1, 4, 256]),
                 dropped=rng.choice([1, 3, 1024]),
                 batch=rng.choice([1, 5, 1000]),
                 snapshot_every=100_000 if owned else rng.choice([1, 20, 100_000]),

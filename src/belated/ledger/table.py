@@ -1,0 +1,180 @@
+"""All that is kept of each decision but its row: one table, 88 bytes each.
+
+A decision has one line of it: what the journal said, what it has come to, and where the learner has
+its row or its reward. So whoever looks at a decision touches one place in memory, and compiled code
+reads the same table as Python does.
+
+Numbers are given in the order of arrival and never again. Those at the front leave together once
+all of them are forgotten.
+"""
+
+from __future__ import annotations
+
+from struct import Struct
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from belated.kernels.memory import zeros
+
+#: In ``flags``.
+ACTIVATED, LATE, CONFLICT, FORGOTTEN, EXPECTED = 1, 2, 4, 8, 16
+#: In ``told_recorded``: no reward yet.
+NONE = -1
+#: In ``where``: neither a row nor a reward is kept. A place of a row is at least 0; what is below
+#: is a handle, see :func:`handle_at`.
+NOWHERE = -1
+
+#: A number, or many.
+Where = TypeVar("Where", int, NDArray[np.int64])
+
+# Lines that a table has room for, at least; and those that are searched at a time.
+_FEW, _PIECE = 16, 1 << 14
+_CELLS = 11
+_line = Struct("=QQqqqBB2xIdqqdq")
+_key = Struct(">QQ")
+#: The two halves of a key, and the key again.
+halves_of, key_from = _key.unpack, _key.pack
+#: Of each column: its type, and where it begins in a line, in bytes.
+_COLUMNS = {
+    "high": (np.uint64, 0),
+    "low": (np.uint64, 8),
+    "recorded": (np.int64, 16),
+    "position": (np.int64, 24),
+    "at": (np.int64, 32),
+    "state": (np.uint8, 40),
+    "flags": (np.uint8, 41),
+    "crc": (np.uint32, 44),
+    "value": (np.float64, 48),
+    "told_recorded": (np.int64, 56),
+    "told_at": (np.int64, 64),
+    "weight": (np.float64, 72),
+    "where": (np.int64, 80),
+}
+
+
+class EntryTable:
+    """One line for each number, from ``base`` on; a column is an attribute.
+
+    A column is a view with some room behind the last line. It is another one whenever lines were
+    added or dropped, so nobody keeps it.
+
+    Attributes:
+        base: the number of the first line.
+        cells: the lines, eight bytes a cell.
+
+    >>> table = EntryTable()
+    >>> key = b"sixteen bytes .."
+    >>> table.append(key, recorded=100, position=1, at=99, state=1, flags=0, crc=7)
+    0
+    >>> len(table), table.recorded[0], table.told_recorded[0]
+    (1, 100, -1)
+    """
+
+    cells: NDArray[np.int64]
+    high: memoryview[int]  # of its key
+    low: memoryview[int]
+    recorded: memoryview[int]  # when the journal first took the decision
+    position: memoryview[int]  # where the decision that counts is
+    at: memoryview[int]  # with ``crc`` it tells which of two decisions under one id counts
+    state: memoryview[int]
+    flags: memoryview[int]
+    crc: memoryview[int]
+    value: memoryview[float]  # what it is learned with
+    told_recorded: memoryview[int]  # the one reward most decisions have
+    told_at: memoryview[int]
+    weight: memoryview[float]  # with which it is pending, frozen at the choice
+    where: memoryview[int]  # its row, while it may be learned; then its reward
+
+    def __init__(self) -> None:
+        self.base = 0
+        self._used = 0
+        self._resize(_FEW)
+
+    def __len__(self) -> int:
+        return self._used
+
+    @property
+    def next(self) -> int:
+        """The number that the next decision will get."""
+        return self.base + self._used
+
+    def append(
+        self,
+        key: bytes,
+        *,
+        recorded: int,
+        position: int,
+        at: int,
+        state: int,
+        flags: int,
+        crc: int,
+    ) -> int:
+        """Add a decision; returns its number."""
+        i = self._used
+        if i == self._room:
+            self._resize(2 * i)
+        self._used = i + 1
+        _line.pack_into(
+            self._bytes, i * _line.size,
+            *halves_of(key), recorded, position, at, state, flags, crc, 0.0, NONE, 0, 0.0, NOWHERE,
+        )  # fmt: skip
+        return self.base + i
+
+    def column(self, name: str) -> NDArray[Any]:
+        """A column of all lines in use, as an array."""
+        return np.asarray(getattr(self, name))[: self._used]
+
+    def first(self, state: int) -> int:
+        """Where the first in a state is; -1 if there is none."""
+        states = self.column("state")
+        for start in range(0, len(states), _PIECE):
+            found = states[start : start + _PIECE] == state
+            if found.any():
+                return start + int(found.argmax())
+        return -1
+
+    def drop(self, count: int) -> None:
+        """The first ``count`` are gone."""
+        left = self._used - count
+        self.cells[:left] = self.cells[count : self._used]
+        self._used = left
+        self.base += count
+        if self._room > max(_FEW, 4 * left):
+            self._resize(max(_FEW, 2 * left))
+
+    def pack(self) -> bytes:
+        """All lines, as bytes."""
+        return self.cells[: self._used].tobytes()
+
+    def restore(self, packed: bytes, base: int) -> None:
+        """Take what :meth:`pack` gave.
+
+        Raises:
+            ValueError: these are no whole lines.
+        """
+        lines = np.frombuffer(packed, dtype=np.int64).reshape(-1, _CELLS)
+        self.base, self._used = base, 0
+        self._resize(max(_FEW, len(lines)))
+        self._used = len(lines)
+        self.cells[: self._used] = lines
+
+    def _resize(self, room: int) -> None:
+        cells = zeros((room, _CELLS), np.int64)
+        if self._used:
+            cells[: self._used] = self.cells[: self._used]
+        self.cells, self._room = cells, room
+        self._bytes = cells.data.cast("B")
+        for name, (kind, start) in _COLUMNS.items():
+            column = cells.view(kind)[:, start // np.dtype(kind).itemsize]
+            setattr(self, name, column.data)
+
+
+def handle_at(where: Where) -> Where:
+    """The handle of a reward, as ``where`` has it; and ``where`` of a handle.
+
+    >>> handle_at(handle_at(5))
+    5
+    """
+    return -2 - where
