@@ -311,8 +311,9 @@ def test_a_changed_bit_in_an_event_is_noticed(dsn: str, bandit: str) -> None:
         for bit in range(8 * len(original)):
             changed = (int.from_bytes(original) ^ 1 << bit).to_bytes(len(original))
             meddle_at_two(journal, dsn, "event = %s", changed)
-            with pytest.raises(CorruptEvent, match="partition 0, position 2"):
-                journal.read(0, 0, 10)
+            for read in (journal.read, journal.read_columns):
+                with pytest.raises(CorruptEvent, match="partition 0, position 2"):
+                    read(0, 0, 10)
 
 
 @pytest.mark.parametrize(
@@ -322,9 +323,10 @@ def test_a_changed_stamp_is_noticed(dsn: str, bandit: str, change: str) -> None:
     """The stamp is under the same check as the event."""
     with filled(dsn, bandit) as journal:
         meddle_at_two(journal, dsn, change)
-        assert len(journal.read(0, 0, 1)) == 1
-        with pytest.raises(CorruptEvent, match="partition 0, position 2"):
-            journal.read(0, 1, 10)
+        for read in (journal.read, journal.read_columns):
+            assert len(read(0, 0, 1)) == 1
+            with pytest.raises(CorruptEvent, match="partition 0, position 2"):
+                read(0, 1, 10)
 
 
 def test_an_event_that_is_none_is_noticed(dsn: str, bandit: str) -> None:
@@ -333,6 +335,8 @@ def test_an_event_that_is_none_is_noticed(dsn: str, bandit: str) -> None:
         journal.import_records([Record(0, 1, 5, Opaque(b"\x02\x93"))])
         with pytest.raises(CorruptEvent, match="partition 0, position 1"):
             journal.read(0, 0, 10)
+        with pytest.raises(CorruptEvent, match="partition 0, position 1"):
+            journal.read_columns(0, 0, 10).records(0)
 
 
 def test_a_missing_record_is_noticed(dsn: str, bandit: str) -> None:

@@ -215,11 +215,10 @@ def test_a_changed_bit_in_an_event_is_noticed(path: Path) -> None:
     for bit in range(8 * len(original)):
         changed = (int.from_bytes(original) ^ 1 << bit).to_bytes(len(original))
         meddle(path, "UPDATE record SET event = ? WHERE place & 255 = 2", (changed,))
-        with (
-            SQLiteJournal(path, bandit="offers") as journal,
-            pytest.raises(CorruptEvent, match="partition 0, position 2"),
-        ):
-            journal.read(0, 0, 10)
+        with SQLiteJournal(path, bandit="offers") as journal:
+            for read in (journal.read, journal.read_columns):
+                with pytest.raises(CorruptEvent, match="partition 0, position 2"):
+                    read(0, 0, 10)
 
 
 @pytest.mark.parametrize(
@@ -230,9 +229,10 @@ def test_a_changed_stamp_is_noticed(path: Path, change: str) -> None:
     filled(path)
     meddle(path, f"UPDATE record SET recorded = {change} WHERE place & 255 = 2")
     with SQLiteJournal(path, bandit="offers") as journal:
-        assert len(journal.read(0, 0, 1)) == 1
-        with pytest.raises(CorruptEvent, match="partition 0, position 2"):
-            journal.read(0, 1, 10)
+        for read in (journal.read, journal.read_columns):
+            assert len(read(0, 0, 1)) == 1
+            with pytest.raises(CorruptEvent, match="partition 0, position 2"):
+                read(0, 1, 10)
 
 
 def test_an_event_of_another_type_is_noticed(path: Path) -> None:
@@ -240,11 +240,10 @@ def test_an_event_of_another_type_is_noticed(path: Path) -> None:
     filled(path)
     for value in ("CAST(x'ff' AS TEXT)", "'text'", "7", "1.5", "x''"):
         meddle(path, f"UPDATE record SET event = {value} WHERE place & 255 = 2")
-        with (
-            SQLiteJournal(path, bandit="offers") as journal,
-            pytest.raises(CorruptEvent, match="partition 0, position 2"),
-        ):
-            journal.read(0, 0, 10)
+        with SQLiteJournal(path, bandit="offers") as journal:
+            for read in (journal.read, journal.read_columns):
+                with pytest.raises(CorruptEvent, match="partition 0, position 2"):
+                    read(0, 0, 10)
 
 
 def test_a_missing_record_is_noticed(path: Path) -> None:

@@ -17,9 +17,11 @@ from struct import Struct
 from typing import Self
 
 import msgspec
+import numpy as np
 
 from belated.events import Record
 from belated.exceptions import InvalidInput
+from belated.journals.columns import ColumnPage
 from belated.journals.log import Log
 from belated.journals.snapshots import Snapshot
 from belated.tuning import USUAL
@@ -112,13 +114,31 @@ class Chain:
             self._add_with_gaps(records)
             return
         data = memoryview(b"".join([_entry(one.recorded, one.digest) for one in records]))
-        while last.position > self._end:
+        self._add_entries(data)
+
+    def _add_entries(self, data: memoryview) -> None:
+        """Add records up to the position, each as a stamp and a digest."""
+        while self.position > self._end:
             size = _ENTRY * (self._end + 1 - self._next)
             self._hash.update(data[:size])
             self._begin(self._end // self._size)
             data = data[size:]
         self._hash.update(data)
-        self._next = last.position + 1
+        self._next = self.position + 1
+
+    def add_columns(self, page: ColumnPage, last: Record) -> None:
+        """Add the next records, as columns; ``last`` is the last of them."""
+        if not page.digests.shape[1]:
+            self.add([last])
+            return
+        if last.position - self._next + 1 != len(page):
+            self.add(page.records(last.partition))
+            return
+        self.last, self.position = last, last.position
+        entries = np.empty((len(page), _ENTRY), dtype=np.uint8)
+        entries[:, :8] = page.recorded.astype("<i8").view(np.uint8).reshape(-1, 8)
+        entries[:, 8:] = page.digests
+        self._add_entries(entries.data.cast("B"))
 
     def _add_with_gaps(self, records: Sequence[Record]) -> None:
         """What does not follow directly has its position before it: negative, as no stamp is."""

@@ -7,6 +7,7 @@ from typing import TypeVar
 
 from belated.events import Configured, Decision, ModeChanged, Record, Trimmed
 from belated.journals.arrivals import check_range
+from belated.journals.columns import ColumnLog, ColumnPage
 from belated.journals.journal import Journal
 from belated.journals.log import Requests, Tail
 from belated.journals.named import NamedJournal
@@ -50,6 +51,13 @@ class PassedOn(NamedJournal):
             if len(page) < size or len(records) == limit:
                 return records
             after = page[-1].position
+
+    def read_columns(self, partition: int, after: int, limit: int) -> ColumnPage:
+        """The same as columns; see :meth:`ColumnLog.read_columns`."""
+        journal = self._journal
+        if isinstance(journal, ColumnLog):
+            return self._ask(lambda: journal.read_columns(partition, after, limit))
+        return ColumnPage.of_records(self.read(partition, after, limit))
 
     def requests(self, partition: int, positions: Sequence[int]) -> dict[int, bytes]:
         """What decisions were chosen from, by position; not of those that wait."""

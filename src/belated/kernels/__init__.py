@@ -5,9 +5,9 @@ numba costs half a second to import, so the first call of :func:`best` has a thr
 call differ, because BLAS and a compiler are fast at different things.
 """
 
-from belated.kernels.arrival import best, complete
-from belated.kernels.compiler import compiled
-from belated.kernels.sets import Kernels, plain
+from belated.kernels.arrival import best, complete, page_kernels
+from belated.kernels.compiler import compiled, compiled_pages
+from belated.kernels.sets import Kernels, PageKernels, plain
 from belated.kernels.source import (
     LEFT,
     MAX_ETA,
@@ -34,15 +34,18 @@ __all__ = [
     "MAX_WEIGHT",
     "TIE",
     "Kernels",
+    "PageKernels",
     "amend",
     "bernoulli_link",
     "best",
     "compiled",
+    "compiled_pages",
     "complete",
     "count",
     "finite",
     "gaussian_link",
     "learn",
+    "page_kernels",
     "plain",
     "poisson_link",
     "proximal",

@@ -13,15 +13,16 @@ import os
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
-from dataclasses import replace
+from collections.abc import Callable, Iterator
+from dataclasses import fields, replace
 from importlib.util import find_spec
 
 from belated.kernels.compiler import LOCK, NAMES, NotCached, cache_folder, load_kernel
-from belated.kernels.sets import Kernels, plain
+from belated.kernels.sets import Kernels, PageKernels, plain
 
 log = logging.getLogger("belated.kernels")
 
+_PAGES = tuple(field.name for field in fields(PageKernels))
 #: Seconds before numba is loaded: a process that ends sooner has no use for it.
 SETTLED = 1.0
 
@@ -41,12 +42,23 @@ def complete() -> Kernels:
     return _arrival.complete
 
 
+def page_kernels(*, wait: bool = False) -> PageKernels | None:
+    """The kernels of pages if they have arrived, else None.
+
+    Args:
+        wait: load them now if they are in the cache, which takes half a second.
+    """
+    _arrival.start()
+    return _arrival.pages(wait)
+
+
 class _Arrival:
     """The kernels of this process, and the thread that replaces them."""
 
     def __init__(self) -> None:
         self.kernels = replace(plain())
         self.complete = plain()
+        self._pages: dict[str, Callable[..., int]] = {}
         self._begin()
 
     def _begin(self) -> None:
@@ -80,10 +92,21 @@ class _Arrival:
         if self._stopped.is_set():
             return False
         try:
-            setattr(self.kernels, name, load_kernel(name))
+            kernel = load_kernel(name)
         except NotCached:
             return False
+        if name in _PAGES:
+            self._pages[name] = kernel
+        else:
+            setattr(self.kernels, name, kernel)
         return True
+
+    def pages(self, wait: bool) -> PageKernels | None:
+        if len(self._pages) == len(_PAGES):
+            return PageKernels(**self._pages)
+        if wait and find_spec("numba") and all(map(self._load, _PAGES)):
+            return PageKernels(**self._pages)
+        return None
 
     def _compiled_elsewhere(self) -> Iterator[str]:
         """Have a child fill the cache; yields the name of each kernel that is there."""

@@ -16,7 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from belated.exceptions import MissingExtra
-from belated.kernels.sets import Kernels, plain
+from belated.kernels import pages
+from belated.kernels.sets import Kernels, PageKernels, plain
 from belated.kernels.source import (
     SWAPPED,
     add_product,
@@ -34,10 +35,11 @@ from belated.kernels.source import (
 )
 
 #: The kernels, in the order in which they are made: those of a decision first.
-NAMES = tuple(asdict(plain()))
+NAMES = (*asdict(plain()), "crc_all", "fold_page")
 
-#: The types of each kernel's arguments: M and V are a matrix and a vector, m and v such as are only
-#: read, p a pool of draws, e ends of tables, f a float, i an int and b a bool.
+#: The types of each kernel's arguments: f is a float, i an int and b a bool. M and V are a matrix
+#: and a vector, T and N the same of whole numbers, m, v, t and e such as are only read. p is a pool
+#: of draws, R are rows, C their bytes, U bytes that are only read, and P places of an index.
 _ARGUMENTS = {
     "argmax_ucb_all": "m e V M f v v b f i M",
     "count": "M v f",
@@ -48,6 +50,8 @@ _ARGUMENTS = {
     "count_all": "M m v",
     "unlearn": "M V v f f i f f",
     "amend": "M V v f f",
+    "crc_all": "U e e t N",
+    "fold_page": "U e e e e i T M P R C N N v U R M",
 }
 
 
@@ -65,7 +69,12 @@ def compiled() -> Kernels:
     Raises:
         MissingExtra: numba is not installed.
     """
-    return Kernels(*(compile_kernel(name) for name in NAMES))
+    return Kernels(**{name: compile_kernel(name) for name in asdict(plain())})
+
+
+def compiled_pages() -> PageKernels:
+    """The same for the kernels of pages."""
+    return PageKernels(compile_kernel("crc_all"), compile_kernel("fold_page"))
 
 
 def compile_kernel(name: str) -> Callable[..., Any]:
@@ -169,17 +178,33 @@ def _dispatchers() -> dict[str, tuple[Any, Any]]:
             ("v", types.float64, 1, True),
             ("p", types.float32, 2, True),
             ("e", types.int64, 1, True),
+            ("t", types.int64, 2, True),
+            ("T", types.int64, 2, False),
+            ("N", types.int64, 1, False),
+            ("P", types.int32, 1, False),
+            ("U", types.uint8, 1, True),
+            ("C", types.uint8, 2, False),
+            ("R", types.float32, 2, False),
         )
     }
     known = numbers | arrays
+    # Whole numbers wrap, and whatever a page holds is compared as it is: no sum is reordered.
+    exact: Any = {"error_model": "numpy"}
+    for primitive, loop in pages.SWAPPED_PAGES.items():
+        overload(primitive, jit_options=exact, strict=False)(_always(loop))
+    reading: tuple[Any, ...] = pages.unsigned, pages.after_text, pages.half_of, pages.float_at
+    for one in reading:
+        register_jitable(one)
     try:
-        jit = numba.njit(cache=True, **options)
+        jit, jit_pages = numba.njit(cache=True, **options), numba.njit(cache=True, **exact)
         jit(count)
     except RuntimeError:  # no folder to keep machine code in
-        jit = numba.njit(**options)
+        jit, jit_pages = numba.njit(**options), numba.njit(**exact)
+    made = {name: jit(kernel) for name, kernel in asdict(plain()).items()}
+    made |= {"crc_all": jit_pages(pages.crc_all), "fold_page": jit_pages(pages.fold_page)}
     return {
-        name: (jit(kernel), tuple(known[letter] for letter in _ARGUMENTS[name].split()))
-        for name, kernel in asdict(plain()).items()
+        name: (kernel, tuple(known[letter] for letter in _ARGUMENTS[name].split()))
+        for name, kernel in made.items()
     }
 
 

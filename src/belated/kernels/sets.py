@@ -1,4 +1,4 @@
-"""A set of kernels, and the plain one."""
+"""Sets of kernels, and the plain one."""
 
 from __future__ import annotations
 
@@ -33,6 +33,14 @@ class Kernels:
     count_all: Callable[[Matrix, Matrix, Vector], int]
     unlearn: Callable[[Matrix, Vector, Vector, float, float, Any, float, float], float]
     amend: Callable[[Matrix, Vector, Vector, float, float], bool]
+
+
+@dataclass(frozen=True, eq=False)
+class PageKernels:
+    """The kernels of a page of records: of use only compiled."""
+
+    crc_all: Callable[..., int]
+    fold_page: Callable[..., int]
 
 
 _PLAIN = Kernels(argmax_ucb_all, count, learn, upper, sampled, score, count_all, unlearn, amend)

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from belated.events import Decision
 from belated.exceptions import JournalMismatch
-from belated.inputs import Row, Vector
+from belated.inputs import Matrix, Row, Vector
 from belated.learner.learner import Learner
 from belated.learner.rows import Rows
 from belated.learner.window import DecisionWindow
@@ -98,6 +98,27 @@ class LearnerAdapter:
         where, i = self.table.where, number - self.table.base
         self._rows.free(where[i])
         where[i] = handle_at(handle)
+
+    def learn_page(self, first: int, rows: Row, learned: Matrix) -> None:
+        """Many at once, which the table knows already; the learner is in bulk, and no window is.
+
+        Args:
+            first: the first line of a decision that is new.
+            rows: of the rewards.
+            learned: their values, the weights of their decisions, and 1 where a decision is not
+                among the new ones.
+        """
+        where = self.table.column("where")[first:]
+        pending = where > NOWHERE
+        self.decisions += len(where)
+        self.learner.take_page(
+            len(where),
+            self._rows.get_all(where[pending]),
+            self.table.column("weight")[first:][pending],
+            rows,
+            learned,
+            self.partition,
+        )
 
     def revise(self, number: int, value: float) -> None:
         """Its reward is another one."""

@@ -14,11 +14,16 @@ from belated.events import ModeChanged, Record
 from belated.ids import key_of, partition_of
 from belated.journals import Journal
 from belated.journals.chain import Head
+from belated.journals.columns import ColumnLog, ColumnPage
+from belated.kernels import PageKernels
+from belated.learner.columns import PageFolder, kernels_for
 from belated.learner.fold_state import FoldState
 from belated.ledger import DecisionStatus, State
 from belated.models import Model
 from belated.published import PublishedModel
 
+#: Records, or their columns.
+_Page = list[Record] | ColumnPage
 #: This share of all observations, and at least ``Tuning.bulk``, are folded in bulk.
 SHARE = 0.05
 
@@ -74,19 +79,32 @@ class Fold(FoldState):
     def catch_up(self, journal: Journal) -> int:
         """Fold all that is new in every partition; returns how many records that were."""
         start, size = self.version, self.tuning.page
+        kernels = kernels_for(self, journal)
+
+        def read(partition: int) -> _Page:
+            if kernels is None:
+                return self.read(journal, partition, size)
+            assert isinstance(journal, ColumnLog)
+            return self.read_columns(journal, partition, size)
+
         # How many records are new is not known before they are read: positions may have gaps.
-        pages: dict[int, list[Record]] = {}
+        pages: dict[int, _Page] = {}
         for partition in range(journal.partitions):
-            pages[partition] = self.read(journal, partition, size)
+            pages[partition] = read(partition)
             if bulk := self.is_much(sum(map(len, pages.values()))):
                 break
         with self.learner.bulk() if bulk else nullcontext():  # one fit at the end for all
             for partition in range(journal.partitions):
                 page = pages.pop(partition, None)
-                page = self.read(journal, partition, size) if page is None else page
-                while page:
-                    self.take_all(partition, page)
-                    page = self.read(journal, partition, size) if len(page) == size else []
+                page = read(partition) if page is None else page
+                while len(page):
+                    if kernels is None or isinstance(page, list):
+                        self.take_all(partition, page)  # type: ignore[arg-type]
+                    elif bulk:
+                        self.take_columns(partition, page, kernels)
+                    else:
+                        self.take_all(partition, page.records(partition))
+                    page = read(partition) if len(page) == size else []
         return self.version - start
 
     def take_all(self, partition: int, page: list[Record]) -> None:
@@ -102,6 +120,26 @@ class Fold(FoldState):
             if count:
                 self.positions[partition] = page[count - 1].position
                 self.chains[partition].add(page if count == len(page) else page[:count])
+                self.version += count
+
+    def take_columns(self, partition: int, page: ColumnPage, kernels: PageKernels) -> None:
+        """Fold columns, in bulk: what is plain by the kernel, and the rest by the rules."""
+        ledger, count = self.ledgers[partition], 0
+        folder = PageFolder(ledger, self.adapters[partition], page, kernels)
+        try:
+            while count < len(page):
+                first, count = count, folder.take_plain(count)
+                for _ in range(min(folder.burst(count - first), len(page) - count)):
+                    record = page.record(count, partition)
+                    status = ledger.fold(record)
+                    count += 1
+                    if status == "switched":
+                        self._change_mode(record)
+        finally:  # as above
+            if count:
+                self.positions[partition] = int(page.positions[count - 1])
+                taken = page.part(0, count)
+                self.chains[partition].add_columns(taken, page.record(count - 1, partition))
                 self.version += count
 
     def _change_mode(self, record: Record) -> None:

@@ -9,10 +9,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from hashlib import blake2b
 
+import numpy as np
+
 from belated.events import Erased, Record
 from belated.exceptions import BelatedError, HistoryChanged, InvalidInput, JournalMismatch
 from belated.journals import Journal, Snapshot, UniqueLog
 from belated.journals.chain import PIECE, Chain, chain_behind
+from belated.journals.columns import ColumnLog, ColumnPage
 from belated.journals.log import EMPTY
 from belated.journals.snapshots import warn_discarded
 from belated.kernels import Kernels
@@ -128,6 +131,20 @@ class FoldState:
             del page[0]
         if self.until is not None and page and page[-1].recorded > self.until:
             page = [record for record in page if record.recorded <= self.until]
+        return page
+
+    def read_columns(self, journal: ColumnLog, partition: int, limit: int) -> ColumnPage:
+        """Return what :meth:`read` returns, as columns."""
+        last = self.chains[partition].last
+        if last is None:
+            page = journal.read_columns(partition, self.positions[partition], limit)
+        else:
+            page = journal.read_columns(partition, last.position - 1, limit + 1)
+            if not len(page) or not _same(page.stub(0, partition), last):
+                raise HistoryChanged(partition, last.position)
+            page = page.part(1, len(page))
+        if self.until is not None:
+            page = page.part(0, int(np.searchsorted(page.recorded, self.until, side="right")))
         return page
 
     # --- snapshots -----------------------------------------------------------------------------

@@ -91,6 +91,10 @@ class Learner:
         self._left: tuple[list[Vector], list[float]] = ([], [])
         self._came: list[_Came] = [([], [], [], []) for _ in range(partitions)]
         self._given = [0] * partitions  # handles given out
+        self._changes: list[
+            tuple[Row | Matrix, Vector]
+        ] = []  # of what is pending; they are counted already
+        self._changed = 0  # rows in them
         self._bulk = False
         self._refit: _Refit | None = None
         self._share_roots()
@@ -118,6 +122,51 @@ class Learner:
         self._pending += Information.of(rows, np.ones(len(rows)) if plain else weights)
         self.model.pending += len(rows)
         self.model.decisions += len(rows)
+
+    def next_handle(self, partition: int) -> int:
+        """The handle that the next reward of a partition gets."""
+        return self._given[partition]
+
+    def take_page(
+        self,
+        decisions: int,
+        asked: Row,
+        weights: Vector,
+        came: Row,
+        learned: Matrix,
+        partition: int,
+    ) -> None:
+        """Many decisions were made, and many rewards came; within :meth:`bulk`.
+
+        Args:
+            decisions: how many were made.
+            asked: the rows of those whose rewards are still out.
+            weights: with which they are.
+            came: the rows of the rewards.
+            learned: the rewards, the weights their decisions had, and 1 where the decision was made
+                before these.
+            partition: of the rewards.
+        """
+        assert self._bulk
+        old = learned[:, 2] > 0.0
+        before = learned[old, 1]
+        if self._gram or self._unscaled:
+            weights, before = np.ones(len(weights)), np.ones(len(before))
+        self._changes += (asked, weights), (came[old], -before)
+        self._pending = Information(
+            self._pending.count + len(weights) - len(before), self._pending.matrix
+        )
+        self._changed += len(weights) + len(before)
+        if self._changed >= self._limit or self._came[partition][0]:
+            self._fold()  # also because handles are given in order
+        if len(came):
+            if self._gram:
+                self._counted = self._counted + Information.of(came, np.ones(len(came))).matrix
+            self.observations[partition].extend(came, learned[:, 0])
+            self._given[partition] += len(came)
+        self.model.decisions += decisions
+        self.model.pending += decisions - len(came)
+        self.model.n += len(came)
 
     def restore_pending(self, x: Vector, weight: float) -> None:
         """A decision that was withdrawn counts again: its reward has come after all."""
@@ -358,14 +407,19 @@ class Learner:
         for ended, its in (self._left, *((came, before) for came, _, before, _ in self._came)):
             rows += ended
             weights += [-weight for weight in its]
-        if not rows:
+        if not rows and not self._changes:
             return
-        table, first = np.array(rows), len(rows)
+        table, first = np.array(rows, ndmin=2), len(rows)
+        if rows:
+            self._changes.append((table, np.array(weights)))
+        tables, signed = zip(*self._changes, strict=True)
+        change = Information.of(np.concatenate(tables), np.concatenate(signed))
         count = self._pending.count + 2 * asked - len(rows)
-        matrix = self._pending.matrix + Information.of(table, weights).matrix
-        self._pending = Information(count, matrix)
-        if self._pending.count == 0:  # what is left is rounding
+        self._pending = Information(count, self._pending.matrix + change.matrix)
+        if count == 0:  # what is left is rounding
             self._pending = Information.zero(self.policy.dim)
+        self._changes.clear()
+        self._changed = 0
         for partition, (came, rewards, before, after) in reversed([*enumerate(self._came)]):
             if not came:
                 continue

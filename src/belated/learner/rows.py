@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from array import array
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -28,42 +26,54 @@ class Rows:
 
     def __init__(self, dim: int) -> None:
         self.dim = dim
-        #: Places that were ever used.
-        self.used = 0
-        self._rows: Row = zeros((_FEW, dim), np.float32)
-        self._free = array("q")
+        #: Places that were ever used, and how many of them are free.
+        self.used = self.n_free = 0
+        #: The rows, and the places that are free: each with some room.
+        self.data: Row = zeros((_FEW, dim), np.float32)
+        self.places: NDArray[np.int64] = zeros((_FEW,), np.int64)
 
     def put(self, x: Row) -> int:
         """Keep a copy of a row; returns its place."""
-        place = self._free.pop() if self._free else self._grow(1)
-        self._rows[place] = x
+        if self.n_free:
+            self.n_free -= 1
+            place = int(self.places[self.n_free])
+        else:
+            self.reserve(1)
+            place = self.used
+            self.used = place + 1
+        self.data[place] = x
         return place
 
     def put_all(self, rows: Row) -> NDArray[np.int64]:
         """Keep copies of rows; returns their places."""
-        first = self._grow(len(rows))
-        self._rows[first : self.used] = rows
+        self.reserve(len(rows))
+        first, self.used = self.used, self.used + len(rows)
+        self.data[first : self.used] = rows
         return np.arange(first, self.used)
 
     def get(self, place: int) -> Row:
         """The row at a place; it is another one once the place was freed."""
-        row: Row = self._rows[place]
+        row: Row = self.data[place]
         return row
 
     def get_all(self, places: NDArray[np.int64]) -> Row:
         """Copies of the rows at these places."""
-        rows: Row = self._rows[places]
+        rows: Row = self.data[places]
         return rows
 
     def free(self, place: int) -> None:
         """The row is needed no longer."""
-        self._free.append(place)
+        self.places[self.n_free] = place
+        self.n_free += 1
 
-    def _grow(self, count: int) -> int:
-        first = self.used
-        self.used += count
-        if self.used > len(self._rows):
-            larger: Row = zeros((max(self.used, 2 * len(self._rows)), self.dim), np.float32)
-            larger[:first] = self._rows[:first]
-            self._rows = larger
-        return first
+    def reserve(self, count: int) -> None:
+        """Have room for so many rows behind the last place."""
+        if self.used + count <= len(self.data):
+            return
+        room = max(self.used + count, 2 * len(self.data))
+        data, places = zeros((room, self.dim), np.float32), zeros((room,), np.int64)
+        data[: self.used], places[: self.n_free] = (
+            self.data[: self.used],
+            self.places[: self.n_free],
+        )
+        self.data, self.places = data, places

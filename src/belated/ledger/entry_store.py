@@ -29,6 +29,7 @@ from belated.ledger.table import (
     EXPECTED,
     FORGOTTEN,
     LATE,
+    MORE,
     NONE,
     key_from,
 )
@@ -59,8 +60,13 @@ class EntryStore:
         """The facts; whoever changes them calls for a review."""
         facts = self._facts.get(number)
         if facts is None:
-            facts = self._facts[number] = self._read(number)
+            facts = self._read(number)
+            self._keep(number, facts)
         return facts
+
+    def _keep(self, number: int, facts: Facts) -> None:
+        self._facts[number] = facts
+        self._table.flags[number - self._table.base] |= MORE
 
     def _read(self, number: int) -> Facts:
         table, i = self._table, number - self._table.base
@@ -82,6 +88,7 @@ class EntryStore:
         if facts is not None and facts.plain:
             del self._facts[number]  # its line holds it all
             table, i = self._table, number - self._table.base
+            table.flags[i] &= ~MORE
             for one in facts.parts.values():
                 table.told_recorded[i], table.told_at[i] = one.recorded_us, one.at_us
 

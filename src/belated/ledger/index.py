@@ -70,6 +70,31 @@ class Index:
             self._room -= 1
         places[at] = entry
 
+    def reserve(self, count: int) -> None:
+        """Have room for so many more numbers."""
+        if self._room < count or len(self._keys) + count > self._number:
+            self._rebuild(count)
+
+    def took(self, count: int) -> None:
+        """So many free places were taken."""
+        self._room -= count
+
+    @property
+    def is_narrow(self) -> bool:
+        """Whether places have four bytes each."""
+        return self._places.itemsize == 4
+
+    @property
+    def places(self) -> NDArray[np.int32]:
+        """The numbers, each at the place where its key's hash says, or behind it."""
+        return np.asarray(self._places)
+
+    @property
+    def constants(self) -> tuple[int, ...]:
+        """What finds a key's place: as :mod:`belated.kernels.pages` is told it."""
+        high, low = (one - (1 << 64) if one >> 63 else one for one in (_HIGH, _LOW))
+        return self._shift, self._mask, self._bits, self._number, self._tag, high, low
+
     def remove(self, number: int) -> None:
         """A number is found no longer; its key stays until its line is dropped."""
         at, entry = self._wanted(number)
@@ -90,18 +115,18 @@ class Index:
         hashed = (self._keys.high[i] * _HIGH + self._keys.low[i] * _LOW) & _ALL
         return hashed >> self._shift, (hashed & self._tag) << self._bits | number & self._number
 
-    def _rebuild(self) -> None:
+    def _rebuild(self, more: int = 0) -> None:
         """Places for the numbers that are found, and for more."""
         entries = np.asarray(self._places)
         lines = (entries[entries >= 0].astype(np.int64) - self._keys.base) & self._number
-        self._fill(self._keys.base + np.sort(lines))
+        self._fill(self._keys.base + np.sort(lines), more)
 
-    def _fill(self, numbers: NDArray[np.int64]) -> None:
+    def _fill(self, numbers: NDArray[np.int64], more: int = 0) -> None:
         """Five places for two numbers, or more; they may be filled to two thirds."""
         size = 64
-        while 2 * size < 5 * len(numbers):
+        while 2 * size < 5 * (len(numbers) + more):
             size *= 2
-        bits = max(size, 2 * len(self._keys)).bit_length()
+        bits = max(size, 2 * (len(self._keys) + more)).bit_length()
         width, format = (31, "i") if bits < _MANY else (63, "q")
         self._places = column(size, format)
         np.asarray(self._places).fill(_FREE)

@@ -159,21 +159,24 @@ class Ledger(EntryStore):
         self._index.enter(number)
         self.counts[PENDING if live else DORMANT] += 1
         self.changes.enter(number, decision, live)
-        if self._soonest == math.inf:  # nothing was to come; see again
-            self._soonest = recorded
-        if self._window is not None:
-            due = recorded + self._window
-            self._soonest = min(self._soonest, due)
-            if self.watermark >= due:
-                self._review(number)
+        self.expect(recorded)
+        if self._window is not None and self.watermark >= recorded + self._window:
+            self._review(number)
         if self._unmatched.ids and (facts := self._unmatched.take(key)) is not None:
             facts.recorded, facts.activated = recorded, live
             self._match(number, facts)
         return "decided"
 
+    def expect(self, recorded: int) -> None:
+        """Something will be due, for a decision was recorded."""
+        if self._soonest == math.inf:  # nothing was to come; see again
+            self._soonest = recorded
+        if self._window is not None:
+            self._soonest = min(self._soonest, recorded + self._window)
+
     def _match(self, number: int, facts: Facts) -> None:
         """Events that came before their decision count now."""
-        self._facts[number] = facts
+        self._keep(number, facts)
         if facts.activation is not None and self._window is not None:
             self._wait(number, facts.activation + self._window)
         self._review(number)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter, OrderedDict
+from collections import Counter
 
 import msgspec
 
@@ -67,6 +67,6 @@ def unpack(ledger: Ledger, pieces: dict[str, bytes]) -> None:
     ledger._stragglers = set(head.stragglers)
     ledger._forgotten_digest = int.from_bytes(head.forgotten_digest)
     ledger._facts = head.facts
-    ledger._unmatched.ids = OrderedDict(head.unmatched)
+    ledger._unmatched.restore(head.unmatched)
     ledger._table.restore(pieces["ledger table"], head.base)
     ledger._index.restore(ledger._table.column("flags") & FORGOTTEN == 0)

@@ -20,6 +20,8 @@ from belated.kernels.memory import zeros
 
 #: In ``flags``.
 ACTIVATED, LATE, CONFLICT, FORGOTTEN, EXPECTED = 1, 2, 4, 8, 16
+#: In ``flags``: the line does not hold all that is known of the decision.
+MORE = 32
 #: In ``told_recorded``: no reward yet.
 NONE = -1
 #: In ``where``: neither a row nor a reward is kept. A place of a row is at least 0; what is below
@@ -121,6 +123,15 @@ class EntryTable:
             *halves_of(key), recorded, position, at, state, flags, crc, 0.0, NONE, 0, 0.0, NOWHERE,
         )  # fmt: skip
         return self.base + i
+
+    def reserve(self, count: int) -> None:
+        """Have room for so many more lines."""
+        if self._used + count > self._room:
+            self._resize(max(self._used + count, 2 * self._room))
+
+    def grew_by(self, count: int) -> None:
+        """So many lines were written behind the last one."""
+        self._used += count
 
     def column(self, name: str) -> NDArray[Any]:
         """A column of all lines in use, as an array."""

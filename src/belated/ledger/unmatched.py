@@ -6,14 +6,19 @@ import math
 from collections import OrderedDict
 
 import msgspec
+import numpy as np
+from numpy.typing import NDArray
 
 from belated.events import Activation, Reward, Void
+from belated.kernels.memory import zeros
 from belated.ledger.entries import Facts, take_mark, take_reward
 
 DecisionEvent = Activation | Reward | Void
 
 #: Ids in one partition whose decision is not known; events of further ones are not kept.
 MAX_UNMATCHED_IDS = 100_000
+#: Of ``seen``: ten for each id, at least.
+PLACES = 1 << 20
 
 
 class Unmatched(msgspec.Struct, gc=False, array_like=True):
@@ -49,6 +54,19 @@ class UnmatchedEvents:
         self.max_ids = max_ids
         #: The oldest first.
         self.ids: OrderedDict[bytes, Unmatched] = OrderedDict()
+        #: Not 0 at the last bits of their keys, and of some that are gone; one place without any.
+        self.seen: NDArray[np.uint8] = np.zeros(1, dtype=np.uint8)
+
+    def restore(self, ids: dict[bytes, Unmatched]) -> None:
+        """Take what a snapshot holds."""
+        self.ids = OrderedDict(ids)
+        for key in ids:
+            self._note(key)
+
+    def _note(self, key: bytes) -> None:
+        if len(self.seen) == 1:
+            self.seen = zeros((PLACES,), np.uint8)
+        self.seen[int.from_bytes(key[-4:]) % PLACES] = 1
 
     def add(self, key: bytes, event: DecisionEvent, recorded: int) -> str:
         """Keep an event until its decision comes; returns what it is to those already there."""
@@ -57,6 +75,7 @@ class UnmatchedEvents:
             if len(self.ids) >= self.max_ids:
                 return "over_limit"
             one = self.ids[key] = Unmatched(recorded, Facts())
+            self._note(key)
         facts, before = one.facts, one.facts.events
         if isinstance(event, Reward):
             meaning = take_reward(facts, event, recorded)

@@ -27,6 +27,7 @@ from belated.events import (
 from belated.exceptions import InvalidInput, JournalClosed
 from belated.ids import key_of, new_id, partition_of
 from belated.journals import Log
+from belated.journals.columns import ColumnLog
 from belated.testing.clocks import ManualClock
 
 _ROW = np.array([0.5, -0.0, 1e-45], dtype=np.float32)
@@ -108,6 +109,20 @@ class LogContract:
                 assert len(page) == limit or after == journal.end(0)
             assert whole == journal.read(0, 0, 100)
             assert [record.event for record in whole] == [Void(f"{n}", n) for n in range(7)]
+
+    @pytest.mark.parametrize("limit", [1, 3, 100])
+    def test_columns_are_the_records(self, limit: int) -> None:
+        """If the log gives any: the same, page by page, and none beyond the last."""
+        with self.open_journal(1, ManualClock()) as journal:
+            if not isinstance(journal, ColumnLog):
+                return
+            x = np.array([0.5, -1.0], dtype=np.float32)
+            decision = Decision("a", 5, "blue", 0, x, 0.5, 1.0, 3)
+            journal.append([Void("v", 1), decision, *[Void(f"{n}", n) for n in range(5)]])
+            for after in (0, 1, 6):
+                columns = journal.read_columns(0, after, limit)
+                assert columns.records(0) == journal.read(0, after, limit)
+            assert len(journal.read_columns(0, 7, limit)) == 0
 
     def test_what_cannot_be_read_is_refused(self) -> None:
         """A partition that is not there, a position before the first, a page below nothing."""

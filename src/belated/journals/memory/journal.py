@@ -23,6 +23,7 @@ from belated.journals.arrivals import (
     route,
     stamps_for,
 )
+from belated.journals.columns import ColumnPage
 from belated.journals.indexed import IndexedJournal
 from belated.journals.log import EMPTY, Appended, Requests, Tail
 from belated.journals.lookups import Subject, append_first, of_kept, to_overwrite
@@ -168,6 +169,10 @@ class MemoryJournal(IndexedJournal):
         with self._lock:  # a drop would shift the records between the two lines
             first = after - self._check_kept(partition, after)
             return self._streams[partition][first : first + limit]
+
+    def read_columns(self, partition: int, after: int, limit: int) -> ColumnPage:
+        """Return the records beyond a position as columns; see :meth:`ColumnLog.read_columns`."""
+        return ColumnPage.of_records(self.read(partition, after, limit))
 
     def _check_kept(self, partition: int, after: int) -> int:
         """Refuse to read what was dropped; returns the position of the last record that was."""

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Collection, Iterable, Sequence
+from dataclasses import replace
+
+import numpy as np
 
 from belated.events import Event, Record, digest_of, encode
 from belated.ids import key_of, partition_of
@@ -17,6 +20,7 @@ from belated.journals.arrivals import (
     route,
     stamps_for,
 )
+from belated.journals.columns import ColumnPage
 from belated.journals.log import EMPTY, Appended, Requests, Tail
 from belated.journals.lookups import Subject, append_first, key_in, of_kept, to_overwrite
 from belated.journals.sqlite.end import LastRecord
@@ -27,6 +31,7 @@ from belated.journals.sqlite.rows import (
     POSITIONS,
     check_of,
     is_intact,
+    is_sound,
     mark_of,
     mark_of_key,
     place_of,
@@ -99,6 +104,28 @@ class SQLiteLog(StoredJournal):
             CorruptJournal: records are missing.
             CorruptEvent: a record was changed after it was written.
         """
+        base, rows = self._page(partition, after, limit)
+        found = (
+            (place - base, recorded, is_intact(place, recorded, mark, check, data), digest, data)
+            for place, recorded, mark, check, digest, data in rows
+        )
+        return self._records(partition, after, found)
+
+    def read_columns(self, partition: int, after: int, limit: int) -> ColumnPage:
+        """Return the records beyond a position as columns; see :meth:`ColumnLog.read_columns`."""
+        base, rows = self._page(partition, after, limit)
+        columns = zip(*rows, strict=True) if rows else [()] * 6
+        places, stamps, marks, checks, digests, events = columns
+        try:
+            page = ColumnPage.of(places, stamps, digests, events)
+            sound = is_sound(page, np.array(marks, np.int64), np.array(checks, np.int64))
+        except (TypeError, ValueError, OverflowError):  # a changed bit can change a type too
+            sound = False
+        if sound and np.array_equal(page.positions, base + after + 1 + np.arange(len(rows))):
+            return replace(page, positions=page.positions - base)
+        return ColumnPage.of_records(self.read(partition, after, limit))  # which says what is wrong
+
+    def _page(self, partition: int, after: int, limit: int) -> tuple[int, list[_Row]]:
         check_range(partition, after, limit, self._partitions)
         base = place_of(self._number, partition, 0)
         with self._file.reading() as connection:
@@ -107,11 +134,7 @@ class SQLiteLog(StoredJournal):
                 "ORDER BY place LIMIT ?",
                 (base + after, base + POSITIONS, limit),
             ).fetchall()
-        found = (
-            (place - base, recorded, is_intact(place, recorded, mark, check, data), digest, data)
-            for place, recorded, mark, check, digest, data in rows
-        )
-        return self._records(partition, after, found)
+        return base, rows
 
     def records_of(self, ids: Sequence[str]) -> list[Record]:
         """Return all records of these ids, by partition and position: found by an index."""

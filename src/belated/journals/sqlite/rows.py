@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import zlib
 
+import numpy as np
+from numpy.typing import NDArray
+
 from belated.events import Event, Opaque
+from belated.journals.columns import ColumnPage
 from belated.journals.lookups import Subject, key_in, subject_of
 
 # A place is one number: 11 bits of bandit, 12 of partition, 40 of position.
@@ -74,3 +78,10 @@ def is_intact(place: int, recorded: int, mark: int, check: int, data: bytes) -> 
         return check == check_of(place, recorded, mark, data)
     except TypeError:  # a changed bit can change the type of a value too
         return False
+
+
+def is_sound(page: ColumnPage, marks: NDArray[np.int64], checks: NDArray[np.int64]) -> bool:
+    """Whether all rows of a page are as they were written; its positions are places."""
+    whole = page.positions ^ page.recorded ^ marks
+    crcs = page.crcs((whole ^ whole >> 32) & 0xFFFFFFFF)
+    return bool(np.array_equal(crcs, checks))

@@ -86,7 +86,7 @@ class Knobs:
             tuning=Tuning(
                 page=rng.choice([1, 3, 10_000]),
                 follow=rng.choice([1, 10, 500]),
-                bulk=rng.choice([1, 20, 1_000, 1_000]),
+                bulk=rng.choice([1, 1, 20, 1_000]),
                 dropped=rng.choice([1, 3, 1024]),
                 batch=rng.choice([1, 5, 1000]),
                 snapshot_every=100_000 if owned else rng.choice([1, 20, 100_000]),
@@ -108,7 +108,7 @@ class _Ids:
 
     def __call__(self, now_us: int) -> str:
         slot, number = self._rng.getrandbits(12), next(self._numbers)
-        return f"{now_us // 1000 % (1 << 48):012x}7{slot:03x}{number:016x}"
+        return f"{now_us // 1000 % (1 << 48):012x}7{slot:03x}8{number:015x}"
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, _Ids) and other._seed == self._seed

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from belated.exceptions import BelatedWarning
+from belated.kernels import page_kernels
 from belated.testing.simulator.cluster import Cluster
 from belated.testing.simulator.service_cluster import ServiceCluster
 from belated.testing.simulator.world import World
@@ -45,6 +46,7 @@ def run(seed: int, listen: Callable[[str], object] | None = None) -> Result:
     >>> run(7) == run(7)
     True
     """
+    page_kernels(wait=True)  # where there are any, pages are folded as columns
     world = World(seed, listen)
     with warnings.catch_warnings():
         # Snapshots that were discarded are counted, and what it plants may well hurt users.

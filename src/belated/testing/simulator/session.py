@@ -8,6 +8,7 @@ from belated.events import Event, Record
 from belated.exceptions import JournalClosed, JournalUnavailable
 from belated.journals import Snapshot
 from belated.journals.arrivals import check_range, check_requests, route
+from belated.journals.columns import ColumnPage
 from belated.journals.log import Appended, Requests
 from belated.journals.lookups import append_first, of_kept
 from belated.journals.passed_on import PassedOn, T
@@ -100,6 +101,10 @@ class SimulatedJournal(PassedOn):
         self._vain = 0 if found else self._vain + 1
         assert self._vain < 1000, "L: a reader waits for ever for what is not there"
         return found
+
+    def read_columns(self, partition: int, after: int, limit: int) -> ColumnPage:
+        """The same as columns; see :meth:`ColumnLog.read_columns`."""
+        return ColumnPage.of_records(self.read(partition, after, limit))
 
     def acquire(self, partition: int) -> int:
         """Become the owner of a partition; see :meth:`PostgresJournal.acquire`."""

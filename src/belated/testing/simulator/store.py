@@ -12,6 +12,8 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from operator import attrgetter
 
+import msgspec
+
 from belated.events import Decision, Event, Opaque, Record, encode
 from belated.exceptions import CorruptEvent, OwnerFenced
 from belated.journals import MemoryJournal, Snapshot
@@ -178,7 +180,8 @@ class Store(MemoryJournal):
             veil = self.veiled.get((partition, record.position))
             if veil == "newer":
                 unread = Opaque(bytes([99]) + encode(record.event))
-                return [*found[:n], Record(partition, record.position, record.recorded, unread)]
+                veiled = msgspec.structs.replace(record, event=unread)
+                return [*found[:n], veiled]
             if veil == "damaged":
                 where = f"partition {partition}, position {record.position}"
                 raise CorruptEvent(f"the record at {where} was changed after it was written")

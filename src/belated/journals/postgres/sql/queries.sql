@@ -76,6 +76,19 @@ SELECT position, recorded, "check", digest, event FROM belated.record
 WHERE bandit = %(bandit)s AND partition = %(partition)s AND position > %(after)s
 ORDER BY position LIMIT %(limit)s;
 
+-- read_columns: the same, each column as one value
+SELECT string_agg(int8send(position), '' ORDER BY position),
+       string_agg(int8send(recorded), '' ORDER BY position),
+       string_agg(int8send("check"), '' ORDER BY position),
+       string_agg(digest, '' ORDER BY position),
+       string_agg(int4send(length(event)), '' ORDER BY position),
+       string_agg(event, '' ORDER BY position)
+FROM (
+    SELECT position, recorded, "check", digest, event FROM belated.record
+    WHERE bandit = %(bandit)s AND partition = %(partition)s AND position > %(after)s
+    ORDER BY position LIMIT %(limit)s
+) AS page;
+
 -- requests: what decisions were chosen from
 SELECT position, request FROM belated.request
 WHERE bandit = %(bandit)s AND partition = %(partition)s

@@ -1,0 +1,184 @@
+"""Random histories, folded as columns and record by record."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+from unittest import mock
+
+import msgspec
+import numpy as np
+
+from belated import Bernoulli, DelayedUCB, Gaussian, Poisson
+from belated.events import (
+    Activation,
+    Configured,
+    Decision,
+    Erased,
+    Event,
+    ModeChanged,
+    Retracted,
+    Reward,
+    Settled,
+    Void,
+)
+from belated.families import Family
+from belated.ids import key_of, new_id
+from belated.journals import Journal
+from belated.kernels import PageKernels, pages
+from belated.learner import fold as module
+from belated.learner.fold import Fold, same_sums
+from belated.policies import Policy
+from belated.rewards import DefaultAfter, Explicit, Rewards
+from belated.tuning import Tuning
+
+DIM = 3
+START = 1_700_000_000_000_000
+PLAIN = PageKernels(pages.crc_all, pages.fold_page)
+
+
+class Clock:
+    """Moves by a little at each look, and by more when told."""
+
+    def __init__(self) -> None:
+        self.now = START
+
+    def __call__(self) -> int:
+        """The time."""
+        self.now += 7
+        return self.now
+
+
+def history(rng: random.Random, count: int) -> list[Event]:
+    """Decisions with all that can happen to them: soon, late, before them, twice and never."""
+    later: list[tuple[float, Event]] = []
+    for t in range(count):
+        at = START + 7 * t
+        id = new_id(at) if rng.random() < 0.9 else f"own-{t}"
+        x = np.array([rng.gauss(0, 1) for _ in range(DIM)], dtype=np.float32)
+        mean, model = rng.choice([0.0, 0.2, 0.9]), rng.choice([0, 7, 300, 1 << 20, 1 << 40])
+        names: list[int | str] = [0, 3, 200, "a", "blau", "grün", "x" * 40, ""]
+        action = rng.choice(names)
+        made = Decision(id, at, action, rng.choice([0, 1, 300]), x, mean, 0.5, model)
+        if rng.random() < 0.1:
+            odd: dict[str, Any] = {
+                "activated": False, "source": "baseline", "group": "g", "overall": 0.4,
+                "means": (0.1, 0.2), "x": x[:2].copy(), "at_us": 1 << 62,
+            }  # fmt: skip
+            name = rng.choice(sorted(odd))
+            made = msgspec.structs.replace(made, **{name: odd[name]})
+        later.append((t, made))
+        for _ in range(rng.choice([0, 0, 1, 1, 1, 2, 3])):
+            when = t + rng.choice([-5.0, 0.5, 1.5, 30.5, 200.5])
+            part, revision = rng.choice(["", "", "", "b"]), rng.choice([0, 0, 0, 1])
+            value = rng.choice([0.0, 1.0, 1.0, 0.25, 2.0, float("nan")])
+            told: Event = Reward(id, at + 3, value, part, revision, rng.choice(["", "key"]))
+            kind = rng.random()
+            if kind < 0.05:
+                told = Void(id, at)
+            elif kind < 0.1:
+                told = Activation(id, at)
+            elif kind < 0.15:
+                told = made
+            elif kind < 0.2:
+                told = Decision(id, at, 0, 0, -x, mean, 0.5, 1)
+            later.append((when, told))
+        if rng.random() < 0.05:
+            later.append((t, Reward(new_id(at), at, 1.0)))  # whose decision never comes
+        if rng.random() < 0.02:
+            later.append((t, Settled(0, at)))
+        if rng.random() < 0.01:
+            later.append((t, ModeChanged(at, rng.choice(["learn", "freeze", "off"]))))
+        if rng.random() < 0.01:
+            later.append((t, Configured(at, {"window": "7d"})))
+    later.sort(key=lambda one: one[0])
+    return [event for _, event in later]
+
+
+def undo(rng: random.Random, journal: Journal, events: list[Event]) -> None:
+    """Some rewards are retracted, and a decision is erased."""
+    made = [event for event in events if isinstance(event, Decision)]
+    journal.append([Erased(key_of(rng.choice(made).id), START, "asked", "me")])
+    journal.append([Retracted(0, START, START + 100, START + 900, "key")])
+
+
+def folded(
+    journal: Journal, policy: Policy, rewards: Rewards, retention: int | None, page: int
+) -> Callable[[PageKernels | None], Fold]:
+    """What a journal comes to with kernels, or without."""
+
+    def fold(kernels: PageKernels | None) -> Fold:
+        found = Fold(
+            policy, rewards, retention=retention, tuning=Tuning(page=page, bulk=1, dropped=4)
+        )
+        with mock.patch.object(module, "kernels_for", return_value=kernels):
+            found.begin(journal)
+            found.catch_up(journal)
+        return found
+
+    return fold
+
+
+def check_same(one: Fold, other: Fold, ids: set[str]) -> None:
+    """Everything that can be asked of them."""
+    assert (one.digest, one.counts, one.counters) == (other.digest, other.counts, other.counters)
+    assert (one.positions, one.version, one.mode) == (other.positions, other.version, other.mode)
+    assert one.head == other.head
+    assert same_sums(one, other, 1e-12)
+    first, second = one.learner, other.learner
+    for learner in (first, second):
+        assert learner.observed.n == learner.model.n  # what waits is summed
+    np.testing.assert_allclose(first._pending.matrix, second._pending.matrix, atol=1e-9)
+    assert first._pending.count == second._pending.count
+    np.testing.assert_allclose(first._counted, second._counted, atol=1e-9)
+    for name in ("n", "pending", "decisions"):
+        assert getattr(first.model, name) == getattr(second.model, name)
+    np.testing.assert_allclose(first.model.theta, second.model.theta, atol=1e-6)
+    for mine, theirs in zip(one.ledgers, other.ledgers, strict=True):
+        assert list(mine.pending()) == list(theirs.pending())
+        assert (mine.due, mine.watermark) == (theirs.due, theirs.watermark)
+        for column in ("crc", "position", "told_at", "told_recorded", "flags", "weight"):
+            np.testing.assert_array_equal(mine._table.column(column), theirs._table.column(column))
+    for id in ids:
+        assert one.entry(id) == other.entry(id)
+
+
+FAMILIES: list[tuple[Family, Rewards]] = [
+    (Bernoulli(), Explicit(timedelta(microseconds=400), bounds=(0.0, 1.0))),
+    (Bernoulli(), DefaultAfter(timedelta(microseconds=900))),
+    (Gaussian(), Explicit()),
+    (Gaussian(0.5), Explicit(reduce="sum")),
+    (Poisson(), Explicit(timedelta(milliseconds=5))),
+]
+
+
+def run(seed: int, journal: Journal, kernels: PageKernels, clock: Clock) -> Fold:
+    """One history, folded both ways; then a second one behind it, on both."""
+    rng = random.Random(seed)
+    family, rewards = FAMILIES[seed % len(FAMILIES)]
+    metric = rng.choice(["hessian", "hessian", "gram"])
+    policy = DelayedUCB(DIM, family, metric=metric)  # type: ignore[arg-type]
+    retention = rng.choice([None, None, 2_000])
+    events = history(rng, rng.choice([1, 30, 250]))
+    for start in range(0, len(events), 20):
+        journal.append(events[start : start + 20])
+    if rng.random() < 0.15:
+        undo(rng, journal, events)
+    fold = folded(journal, policy, rewards, retention, page=rng.choice([1, 7, 64, 10_000]))
+    rules, columns = fold(None), fold(kernels)
+    ids = {event.id for event in events if isinstance(event, Decision | Reward)}
+    check_same(rules, columns, ids)
+    # What the kernel has taken can be revised, retracted and settled by the rules.
+    more: list[Event] = []
+    for id in sorted(ids):
+        more += [Reward(id, START, 0.5, "", 2)] * (rng.random() < 0.3)
+        more += [Void(id, START)] * (rng.random() < 0.1)
+    clock.now += 10_000
+    journal.append([*more, *history(rng, 20), Settled(0, clock.now)])
+    rules.catch_up(journal)
+    with mock.patch.object(module, "kernels_for", return_value=kernels):
+        columns.catch_up(journal)
+    check_same(rules, columns, ids)
+    return columns

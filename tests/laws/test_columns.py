@@ -1,0 +1,85 @@
+"""Pages folded as columns come to what the rules make of them, record by record."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+from unittest import mock
+
+import numpy as np
+import pytest
+
+from belated import Bernoulli, DelayedUCB
+from belated.events import (
+    Decision,
+    Event,
+    Reward,
+)
+from belated.ids import new_id
+from belated.journals import MemoryJournal, SQLiteJournal
+from belated.kernels import PageKernels, compiled_pages
+from belated.learner import fold as module
+from belated.learner.fold import Fold
+from belated.ledger import Ledger
+from belated.rewards import Explicit
+from belated.tuning import Tuning
+from tests.laws.column_runs import DIM, PLAIN, START, Clock, run
+
+
+@pytest.fixture(scope="module")
+def compiled() -> PageKernels:
+    """The kernels as they are used."""
+    pytest.importorskip("numba")
+    return compiled_pages()
+
+
+@pytest.fixture
+def seeds(request: pytest.FixtureRequest) -> range:
+    """Few by default."""
+    return range(1_000 if request.config.getoption("--full") else 40)
+
+
+def test_columns_come_to_what_the_rules_make_of_them(seeds: range, compiled: PageKernels) -> None:
+    """In memory: whatever the events, the family, the semantics and the pages."""
+    seen: dict[str, int] = {}
+    for seed in seeds:
+        clock = Clock()
+        columns = run(seed, MemoryJournal(clock=clock), compiled, clock)
+        for status, count in columns.counters.items():
+            seen[status] = seen.get(status, 0) + count
+    expected = {"decided", "rewarded", "late", "revised", "unmatched", "duplicate", "voided"}
+    assert expected | {"conflict", "invalid", "expired", "switched", "activated"} <= set(seen)
+
+
+def test_the_kernel_takes_what_is_plain(compiled: PageKernels) -> None:
+    """Nearly everything in most journals, though it must leave much of these histories."""
+    clock, rng = Clock(), random.Random(5)
+    journal = MemoryJournal(clock=clock)
+    plain: list[Event] = []
+    for t in range(300):
+        x = np.array([rng.gauss(0, 1) for _ in range(DIM)], dtype=np.float32)
+        id = new_id(START + t)
+        plain += [Decision(id, START, "a", 0, x, 0.5, 1.0, t), Reward(id, START, 1.0)]
+    journal.append(plain)
+    fold = Fold(DelayedUCB(DIM, Bernoulli()), Explicit("1d"), tuning=Tuning(bulk=1))
+    with (
+        mock.patch.object(module, "kernels_for", return_value=compiled),
+        mock.patch.object(Ledger, "fold", side_effect=AssertionError),
+    ):
+        fold.catch_up(journal)
+    assert fold.counters == {"decided": 300, "rewarded": 300}
+
+
+def test_columns_of_a_file(seeds: range, compiled: PageKernels, tmp_path: Path) -> None:
+    """With digests, checksums and a chain."""
+    for seed in seeds[: len(seeds) // 4]:
+        clock = Clock()
+        with SQLiteJournal(tmp_path / f"{seed}.db", bandit="b", clock=clock) as journal:
+            run(1_000_000 + seed, journal, compiled, clock)
+
+
+def test_the_kernel_is_the_same_plain(seeds: range) -> None:
+    """As Python runs it."""
+    for seed in seeds[: max(4, len(seeds) // 100)]:
+        clock = Clock()
+        run(2_000_000 + seed, MemoryJournal(clock=clock), PLAIN, clock)
