@@ -141,18 +141,19 @@ class Follower:
         if self.behind:  # or nothing is known of what is due
             self.follow()
         partitions = [route(event, self._partitions) for event in events]
-        due = [event for partition in sorted({*partitions}) for event in self.due(partition)]
-        if due and requests:
-            requests = {len(due) + place: data for place, data in requests.items()}
-        positions, standing = self._write([*due, *events], requests, only)
-        places = list(zip(partitions, positions[len(due) :], strict=True))
-        if self.behind or not all(position for _, position in places):
-            return [self._accept(events)] * len(events), standing
+        due = [event for one in sorted({*partitions}) for event in self.due(one)]
+        if due:
+            requests = {len(due) + n: data for n, data in requests.items()} if requests else None
+            events = [*due, *events]
+        positions, standing = self._write(events, requests, only)
+        own = positions[len(due) :]
+        if self.behind or not all(own):
+            return [self._accept(events[len(due) :])] * len(own), standing
         try:
-            meant = self._or_anew(lambda: self._fold_own(places))
+            meant = self._or_anew(lambda: self._fold_own(partitions, own))
         except JournalUnavailable:  # but the events are durable
-            return [self._accept(events)] * len(events), standing
-        statuses = [self._status(meant.get(place, "")) for place in places]
+            return [self._accept(events[len(due) :])] * len(own), standing
+        statuses = [self._status(one) for one in meant]
         if self._holder.holds:
             self._holder.release_all()
         self._do_in_passing()
@@ -282,39 +283,33 @@ class Follower:
     def _fold_part(self) -> None:
         self.behind = not self._fold_some()
 
-    def _fold_own(self, places: Sequence[tuple[int, int]]) -> dict[tuple[int, int], str]:
-        """Fold all up to one's own events; returns what they meant, by partition and position."""
-        meant = dict.fromkeys(places, "")
-        last: dict[int, int] = {}
-        for partition, position in places:
-            last[partition] = max(position, last.get(partition, 0))
-        for partition, position in last.items():
-            self._fold_to(partition, position, meant)
+    def _fold_own(self, partitions: Sequence[int], positions: Sequence[int]) -> list[str]:
+        """Fold all up to one's own events; returns what each meant, nothing if it was known."""
+        meant: dict[tuple[int, int], str] = {}
+        for partition in {*partitions}:
+            last = max(
+                at for one, at in zip(partitions, positions, strict=True) if one == partition
+            )
+            self._fold_to(partition, last, meant)
         if self._partitions > 1:
             self.fold.catch_up(self.journal)
-        return meant
+        return [meant.get(place, "") for place in zip(partitions, positions, strict=True)]
 
     def _fold_to(self, partition: int, last: int, meant: dict[tuple[int, int], str]) -> None:
-        """Fold a partition up to a position; notes what the events meant that are asked for."""
+        """Fold a partition up to a position; notes what each record meant."""
         fold = self.fold
-        while True:
+        while True:  # also where all was folded: the journal may have lost what was
             page = fold.read(self.journal, partition, fold.tuning.page)
+            take = self._take if self._holder.holds else fold.take
             # One event, and what is due before it, is a step of its own.
             bulk = len(page) > 2 and fold.is_much(len(page))
             with fold.learner.bulk() if bulk else nullcontext():
-                self._take_page(page, meant)
+                for record in page:
+                    meant[partition, record.position] = take(record)
             if fold.positions[partition] >= last:
                 return
             if not page:  # what was appended is gone again
                 raise HistoryChanged(partition, last)
-
-    def _take_page(self, page: Sequence[Record], meant: dict[tuple[int, int], str]) -> None:
-        take = self._take if self._holder.holds else self.fold.take
-        for record in page:
-            meaning = take(record)
-            place = record.partition, record.position
-            if place in meant:
-                meant[place] = meaning
 
     def _fold_some(self) -> bool:
         """Fold some of what is new; returns whether that was all."""
