@@ -9,13 +9,13 @@ from pathlib import Path
 import pandas as pd
 
 
-def parse(doc: str | None, here: Path, seeds: int) -> argparse.Namespace:
+def parse(doc: str | None, here: Path, seeds: int, first_seed: int = 0) -> argparse.Namespace:
     """The arguments of a sweep; ``resume`` is where its finished runs are kept."""
     parser = argparse.ArgumentParser(
         description=doc, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--seeds", type=int, default=seeds, help=f"how many ({seeds})")
-    parser.add_argument("--first-seed", type=int, default=0)
+    parser.add_argument("--first-seed", type=int, default=first_seed)
     parser.add_argument("--jobs", type=int, default=-1, help="processes (all cores)")
     parser.add_argument("--output", type=Path, default=here / "table.csv")
     arguments = parser.parse_args()

@@ -30,11 +30,11 @@ def block(context: dict[str, Any]) -> list[float]:
 @pytest.mark.parametrize(
     ("context", "expected"),
     [
-        ({"age": 54, "country": "AT", "member": True}, [0, 1, 0, 0, 1]),
-        ({"age": 90.0, "country": "DE", "member": False}, [2, 0, 1, 0, -1]),
-        ({"age": np.float32(18), "country": "FR", "member": np.bool_(True)}, [-2, 0, 0, 1, 1]),
-        ({"age": 1_000_000, "country": "at", "member": 1}, [2, 0, 0, 1, 1]),
-        ({"age": -math.inf, "country": "", "member": 0.0}, [-2, 0, 0, 1, -1]),
+        ({"age": 54, "country": "AT", "member": True}, [0, 1, 0, 0, 0.5]),
+        ({"age": 90.0, "country": "DE", "member": False}, [2, 0, 1, 0, -0.5]),
+        ({"age": np.float32(18), "country": "FR", "member": np.bool_(True)}, [-2, 0, 0, 1, 0.5]),
+        ({"age": 1_000_000, "country": "at", "member": 1}, [2, 0, 0, 1, 0.5]),
+        ({"age": -math.inf, "country": "", "member": 0.0}, [-2, 0, 0, 1, -0.5]),
         ({"age": None, "country": None, "member": None}, [0, 0, 0, 0, 0]),
         ({"age": math.nan, "country": math.nan, "member": math.nan}, [0, 0, 0, 0, 0]),
         ({"age": pd.NA, "country": pd.NA, "member": pd.NA, "more": "x"}, [0, 0, 0, 0, 0]),

@@ -33,7 +33,7 @@ class Keys(Index):
         for number, key in enumerate(keys, base):
             gone = FORGOTTEN if number in removed else 0
             other.table.append(key, recorded=0, position=1, at=0, state=1, flags=gone, crc=0)
-        self.table.restore(other.table.pack(), base)
+        self.table.restore(other.table.pack().values(), base)
         self.restore(self.table.column("flags") == 0)
 
 

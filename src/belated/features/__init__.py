@@ -6,7 +6,7 @@
 * :class:`FromTransform`: any object with scikit-learn's ``transform``.
 
 :class:`PerArm` and :class:`Shared` encode the fields of a record: :class:`Number` scales,
-:class:`Category` is one-hot, :class:`Flag` is ±1. ``fit`` takes ranges and values from a sample.
+:class:`Category` is one-hot, :class:`Flag` is ±½. ``fit`` takes ranges and values from a sample.
 
 A **context** is a mapping of names to numbers, booleans and text; or None where there is none.
 Where columns are numbers in a known order it may also be a plain sequence or array of numbers.

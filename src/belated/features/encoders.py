@@ -141,10 +141,12 @@ class Category(Encoder):
 
 @dataclass(frozen=True)
 class Flag(Encoder):
-    """True or False, as 1 or -1. A missing value (None or NaN) counts as 0.
+    """True or False, as ½ or -½. A missing value (None or NaN) counts as 0.
+
+    The two are 1 apart, as a category's values are.
 
     >>> Flag().encode(True), Flag().encode(False), Flag().encode(None)
-    ([1.0], [-1.0], [0.0])
+    ([0.5], [-0.5], [0.0])
     """
 
     @property
@@ -153,11 +155,11 @@ class Flag(Encoder):
         return ("Flag",)
 
     def encode(self, value: Any) -> list[float]:
-        """Return 1, -1 or 0."""
+        """Return ½, -½ or 0."""
         if is_missing(value):
             return [0.0]
         if isinstance(value, bool | np.bool_ | int | float | np.number) and value in (0, 1):
-            return [1.0 if value else -1.0]
+            return [0.5 if value else -0.5]
         raise InvalidInput(f"{shown(value)}: True or False was expected, or None", value)
 
 

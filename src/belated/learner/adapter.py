@@ -11,6 +11,7 @@ from belated.inputs import Matrix, Row, Vector
 from belated.learner.learner import Learner
 from belated.learner.rows import Rows
 from belated.learner.window import DecisionWindow
+from belated.ledger.packing import numbered
 from belated.ledger.table import NOWHERE, EntryTable, handle_at
 
 
@@ -155,10 +156,13 @@ class LearnerAdapter:
 
     def pack(self) -> dict[str, bytes]:
         """The rows that are kept here, and the observations, as bytes; the table has the rest."""
-        where = self.table.column("where")
+        where, rows = self.table.column("where"), {}
+        for name, lines in self.table.blocks():
+            places = where[lines]
+            rows[f"rows-of-lines {name}"] = self._rows.get_all(places[places > NOWHERE]).tobytes()
         return {
             "account decisions": self.decisions.to_bytes(8),
-            "account rows": self._rows.get_all(where[where > NOWHERE]).tobytes(),
+            **rows,
             **({} if self._window is None else self._window.pack()),
             **self.learner.pack(self.partition),
         }
@@ -167,7 +171,7 @@ class LearnerAdapter:
         """Take what :meth:`pack` gave, once the table is restored; the learner is told nothing."""
         self.decisions = int.from_bytes(pieces["account decisions"])
         where = self.table.column("where")
-        rows = np.frombuffer(pieces["account rows"], dtype=np.float32)
+        rows = np.frombuffer(b"".join(numbered(pieces, "rows-of-lines")), dtype=np.float32)
         where[where > NOWHERE] = self._rows.put_all(rows.reshape(-1, self._rows.dim))
         if self._window is not None:
             self._window.unpack(pieces, self.table.next - 1)

@@ -17,7 +17,7 @@ from belated.journals import Journal, Snapshot, UniqueLog
 from belated.journals.chain import PIECE, Chain, chain_behind
 from belated.journals.columns import ColumnLog, ColumnPage
 from belated.journals.log import EMPTY
-from belated.journals.snapshots import warn_discarded
+from belated.journals.snapshots import checksum, warn_discarded
 from belated.kernels import Kernels
 from belated.learner.adapter import LearnerAdapter
 from belated.learner.learner import Learner
@@ -89,7 +89,9 @@ class FoldState:
         self.version = 0
         self.mode = "learn"
         self.frozen = None
-        self._saved: list[frozenset[str]] = [frozenset()] * partitions
+        # What the last snapshot of each partition holds: the checksum of each piece, none of those
+        # that never change.
+        self._saved: list[dict[str, bytes]] = [{} for _ in range(partitions)]
 
     def begin(self, journal: Journal) -> None:
         """Know what was undone, and begin behind what was trimmed; in a new fold only.
@@ -168,7 +170,7 @@ class FoldState:
         return self.fingerprint + ("" if undone is None else undone.digest)
 
     def save(self, journal: Journal, *, whole: bool = False) -> None:
-        """Store a snapshot of every partition; blocks that were stored before are kept.
+        """Store a snapshot of every partition; what is stored as it is now is not written again.
 
         Args:
             journal: to keep it.
@@ -180,15 +182,18 @@ class FoldState:
         for partition in range(self._partitions):
             self.read(journal, partition, 0)
         for partition in range(self._partitions):
-            pieces = self._pieces(partition)
-            lasting = frozenset(name for name in pieces if _lasting(name))
-            kept = frozenset() if whole else lasting & self._saved[partition]
-            given = {name: data for name, data in pieces.items() if name not in kept}
+            pieces, saved = self._pieces(partition), self._saved[partition]
+            sums = {
+                name: b"" if _lasting(name) else checksum(data) for name, data in pieces.items()
+            }
+            kept = frozenset() if whole else frozenset(sums.items() & saved.items())
+            names = frozenset(name for name, _ in kept)
+            given = {name: data for name, data in pieces.items() if name not in names}
             position = self.positions[partition]
             journal.save(
-                Snapshot(partition, position, self.snapshot_fingerprint(partition), given, kept)
+                Snapshot(partition, position, self.snapshot_fingerprint(partition), given, names)
             )
-            self._saved[partition] = lasting
+            self._saved[partition] = sums
 
     def base(self, partition: int) -> Snapshot:
         """Return all that a partition has come to: what stands for its records once they are gone.
@@ -236,7 +241,7 @@ class FoldState:
             )
             warn_discarded(partition, reason)
             return None
-        self._saved[partition] = frozenset(name for name in snapshot.pieces if _lasting(name))
+        self._saved[partition] = {name: b"" for name in snapshot.pieces if _lasting(name)}
         return snapshot, chain
 
     def _base_of(self, journal: Journal, partition: int) -> _Stored | None:

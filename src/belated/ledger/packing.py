@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 
 import msgspec
 
@@ -50,7 +51,15 @@ def pack(ledger: Ledger) -> dict[str, bytes]:
         ledger._facts,
         dict(ledger._unmatched.ids),
     )
-    return {"ledger": msgspec.msgpack.encode(head), "ledger table": ledger._table.pack()}
+    lines = {f"lines {name}": data for name, data in ledger._table.pack().items()}
+    return {"ledger": msgspec.msgpack.encode(head), **lines}
+
+
+def numbered(pieces: Mapping[str, bytes], name: str) -> list[bytes]:
+    """The pieces that have a name and a number, in the order of these."""
+    found = (one.partition(" ")[::2] for one in pieces)
+    numbers = sorted(int(number) for first, number in found if first == name)
+    return [pieces[f"{name} {number}"] for number in numbers]
 
 
 def unpack(ledger: Ledger, pieces: dict[str, bytes]) -> None:
@@ -68,5 +77,5 @@ def unpack(ledger: Ledger, pieces: dict[str, bytes]) -> None:
     ledger._forgotten_digest = int.from_bytes(head.forgotten_digest)
     ledger._facts = head.facts
     ledger._unmatched.restore(head.unmatched)
-    ledger._table.restore(pieces["ledger table"], head.base)
+    ledger._table.restore(numbered(pieces, "lines"), head.base)
     ledger._index.restore(ledger._table.column("flags") & FORGOTTEN == 0)

@@ -10,6 +10,7 @@ all of them are forgotten.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from struct import Struct
 from typing import Any, TypeVar
 
@@ -30,6 +31,9 @@ NOWHERE = -1
 
 #: A number, or many.
 Where = TypeVar("Where", int, NDArray[np.int64])
+
+#: Lines of a block of a snapshot, as a power of two.
+BLOCK = 13
 
 # Lines that a table has room for, at least; and those that are searched at a time.
 _FEW, _PIECE = 16, 1 << 14
@@ -155,21 +159,40 @@ class EntryTable:
         if self._room > max(_FEW, 4 * left):
             self._resize(max(_FEW, 2 * left))
 
-    def pack(self) -> bytes:
-        """All lines, as bytes."""
-        return self.cells[: self._used].tobytes()
+    def blocks(self) -> list[tuple[str, slice]]:
+        """Names of blocks, and their lines: a number is always in the same block."""
+        found = []
+        for block in range(self.base >> BLOCK, (self.next - 1 >> BLOCK) + 1):
+            start, stop = (block << BLOCK) - self.base, (block + 1 << BLOCK) - self.base
+            found.append((str(block), slice(max(0, start), min(stop, self._used))))
+        return found
 
-    def restore(self, packed: bytes, base: int) -> None:
-        """Take what :meth:`pack` gave.
+    def pack(self) -> dict[str, bytes]:
+        """The lines as bytes, by blocks: those that did not change have the same bytes again.
+
+        Where a row is kept is not among them, only that it is.
+        """
+        packed = {}
+        for name, lines in self.blocks():
+            cells = self.cells[lines].copy()
+            where = cells[:, -1]
+            where[where > NOWHERE] = 0
+            packed[name] = cells.tobytes()
+        return packed
+
+    def restore(self, packed: Iterable[bytes], base: int) -> None:
+        """Take the blocks that :meth:`pack` gave, in their order.
 
         Raises:
             ValueError: these are no whole lines.
         """
-        lines = np.frombuffer(packed, dtype=np.int64).reshape(-1, _CELLS)
+        found = [np.frombuffer(one, dtype=np.int64).reshape(-1, _CELLS) for one in packed]
+        count = sum(map(len, found))
         self.base, self._used = base, 0
-        self._resize(max(_FEW, len(lines)))
-        self._used = len(lines)
-        self.cells[: self._used] = lines
+        self._resize(max(_FEW, count))
+        for lines in found:
+            self.cells[self._used : self._used + len(lines)] = lines
+            self._used += len(lines)
 
     def _resize(self, room: int) -> None:
         cells = zeros((room, _CELLS), np.int64)
