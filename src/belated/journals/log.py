@@ -162,6 +162,38 @@ class Appended(NamedTuple):
     standing: dict[str, Decision]
 
 
+class AppendedAfter(NamedTuple):
+    """What :meth:`FollowedLog.append_after` returns.
+
+    Attributes:
+        positions: of the events.
+        records: of the events, if they directly follow the record that was given; else none.
+    """
+
+    positions: list[int]
+    records: list[Record]
+
+
+@runtime_checkable
+class FollowedLog(Protocol):
+    """A log that spares its only writer from reading back what it has just appended."""
+
+    def append_after(
+        self, events: Sequence[Event], last: Record, *, requests: Requests | None = None
+    ) -> AppendedAfter:
+        """Append events as :meth:`Log.append` does, all of the partition of a record.
+
+        Args:
+            events: in the order they are to have.
+            last: the last record that the caller knows.
+            requests: what some of the decisions were chosen from.
+
+        Returns:
+            Positions; and the records, if ``last`` was the log's last until then. Otherwise others
+            have appended too, or the log has lost records: then read on from ``last``.
+        """
+
+
 @runtime_checkable
 class UniqueLog(Log, Protocol):
     """A log that also answers by id: which decision stands under it, and what was told of it.

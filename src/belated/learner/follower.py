@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections import Counter
 from collections.abc import Callable, Collection, Sequence
-from contextlib import nullcontext, suppress
+from contextlib import suppress
 from typing import Protocol, TypeVar
 
 from belated.advice import Adviser, warn
@@ -23,7 +23,7 @@ from belated.exceptions import (
 )
 from belated.journals import Journal
 from belated.journals.arrivals import route
-from belated.journals.log import Requests
+from belated.journals.log import FollowedLog, Requests
 from belated.learner.evidence import evidence_of
 from belated.learner.fold import Fold
 
@@ -79,6 +79,9 @@ class Follower:
         self.fold = fold
         self.journal = journal
         self._partitions = journal.partitions
+        self._followed: FollowedLog | None = None
+        if journal.partitions == 1 and isinstance(journal, FollowedLog):
+            self._followed = journal
         self._clock = clock
         self._holder = holder
         #: Events of this process that the journal has not taken, for it had them, or another value.
@@ -145,12 +148,20 @@ class Follower:
         if due:
             requests = {len(due) + n: data for n, data in requests.items()} if requests else None
             events = [*due, *events]
-        positions, standing = self._write(events, requests, only)
+        last, records = self.fold.chains[0].last, None
+        if self._followed is None or last is None or only:
+            positions, standing = self._write(events, requests, only)
+        else:
+            positions, records = self._followed.append_after(events, last, requests=requests)
+            standing = {}
         own = positions[len(due) :]
         if self.behind or not all(own):
             return [self._accept(events[len(due) :])] * len(own), standing
         try:
-            meant = self._or_anew(lambda: self._fold_own(partitions, own))
+            if records:  # nobody else has appended
+                meant = self._take_all(records)[len(due) :]
+            else:
+                meant = self._or_anew(lambda: self._fold_own(partitions, own))
         except JournalUnavailable:  # but the events are durable
             return [self._accept(events[len(due) :])] * len(own), standing
         statuses = [self._status(one) for one in meant]
@@ -300,16 +311,21 @@ class Follower:
         fold = self.fold
         while True:  # also where all was folded: the journal may have lost what was
             page = fold.read(self.journal, partition, fold.tuning.page)
-            take = self._take if self._holder.holds else fold.take
-            # One event, and what is due before it, is a step of its own.
-            bulk = len(page) > 2 and fold.is_much(len(page))
-            with fold.learner.bulk() if bulk else nullcontext():
-                for record in page:
-                    meant[partition, record.position] = take(record)
+            for record, meaning in zip(page, self._take_all(page), strict=True):
+                meant[partition, record.position] = meaning
             if fold.positions[partition] >= last:
                 return
             if not page:  # what was appended is gone again
                 raise HistoryChanged(partition, last)
+
+    def _take_all(self, page: Sequence[Record]) -> list[str]:
+        """Fold records of one partition; returns what each meant."""
+        take = self._take if self._holder.holds else self.fold.take
+        # One event, and what is due before it, is a step of its own.
+        if len(page) <= 2 or not self.fold.is_much(len(page)):
+            return [take(record) for record in page]
+        with self.fold.learner.bulk():
+            return [take(record) for record in page]
 
     def _fold_some(self) -> bool:
         """Fold some of what is new; returns whether that was all."""

@@ -11,7 +11,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
@@ -20,25 +19,14 @@ from numpy.typing import NDArray
 from belated.estimators import Estimate, Laplace
 from belated.families import Gaussian
 from belated.inputs import Matrix, Row, Vector
-from belated.kernels import MAX_WEIGHT, Kernels
+from belated.kernels import Kernels
 from belated.kernels.lapack import dpotrf
+from belated.learner.refit import Refit
+from belated.learner.waiting import Waiting
 from belated.models import Model, root_of
 from belated.policies.policy import Policy
 from belated.statistics import Information, Joined, Observations, Seen
 from belated.tuning import USUAL, Tuning
-
-#: Rows, rewards, and the weights the rows had before and have now.
-_Came = tuple[list[Vector], list[float], list[float], list[float]]
-
-
-@dataclass(eq=False)
-class _Refit:
-    """A fit that is under way: what it is of, and what has happened to that since."""
-
-    seen: Joined
-    upto: list[int]  # by partition, the first handle that it does not know
-    amended: Vector  # Σ (new - old) x of rewards that were revised
-    removed: list[tuple[Vector, float]]
 
 
 class Learner:
@@ -86,17 +74,10 @@ class Learner:
         # Where φ is estimated the sum holds slopes, which are 1, and is divided by φ when it is
         # used: weights that were added under one φ could not be taken out under another.
         self._unscaled = policy.family.dispersion is None and not self._gram
-        # What waits to be folded in, in columns.
-        self._asked: tuple[list[Vector], list[float]] = ([], [])
-        self._left: tuple[list[Vector], list[float]] = ([], [])
-        self._came: list[_Came] = [([], [], [], []) for _ in range(partitions)]
+        self._waiting = Waiting(partitions)
         self._given = [0] * partitions  # handles given out
-        self._changes: list[
-            tuple[Row | Matrix, Vector]
-        ] = []  # of what is pending; they are counted already
-        self._changed = 0  # rows in them
         self._bulk = False
-        self._refit: _Refit | None = None
+        self._refit: Refit | None = None
         self._share_roots()
 
     def add_pending(self, x: Vector, weight: float) -> None:
@@ -110,7 +91,7 @@ class Learner:
             self.model.note(x)
         else:
             self.model.add_pending(x, self._share * weight)
-        rows, weights = self._asked
+        rows, weights = self._waiting.asked
         rows.append(x)
         weights.append(1.0 if self._unscaled else weight)
         if len(rows) == self._limit:
@@ -152,12 +133,9 @@ class Learner:
         before = learned[old, 1]
         if self._gram or self._unscaled:
             weights, before = np.ones(len(weights)), np.ones(len(before))
-        self._changes += (asked, weights), (came[old], -before)
-        self._pending = Information(
-            self._pending.count + len(weights) - len(before), self._pending.matrix
-        )
-        self._changed += len(weights) + len(before)
-        if self._changed >= self._limit or self._came[partition][0]:
+        waiting = self._waiting
+        waiting.add_tables(asked, weights, came[old], before)
+        if waiting.in_tables >= self._limit or waiting.came[partition].rows:
             self._fold()  # also because handles are given in order
         if len(came):
             if self._gram:
@@ -192,7 +170,7 @@ class Learner:
                 model.count(x, (1.0 - self._share) * weight)
             if self._keeps_counted:
                 model.count_arrived(x, weight)
-        rows, rewards, before, after = self._came[partition]
+        rows, rewards, before, after = self._waiting.came[partition]
         rows.append(x)
         rewards.append(y)
         before.append(1.0 if self._unscaled else weight)
@@ -209,7 +187,7 @@ class Learner:
         """A decision left without a reward: it no longer counts as explored."""
         if self._gram:
             weight = 1.0
-        rows, weights = self._left
+        rows, weights = self._waiting.left
         rows.append(x)
         weights.append(1.0 if self._unscaled else weight)
         if self._share == 0.0 or self._bulk:
@@ -259,7 +237,7 @@ class Learner:
 
     def rows(self, partition: int, handles: NDArray[np.int64]) -> Row:
         """The rows that rewards were learned with, by their handles."""
-        came, *_ = self._came[partition]
+        came = self._waiting.came[partition].rows
         first = self._given[partition] - len(came)
         found = np.empty((len(handles), self.policy.dim), dtype=np.float32)
         folded = handles < first
@@ -337,7 +315,7 @@ class Learner:
         self._fold()
         seen = Joined([store + Observations(store.dim) for store in self.observations])
         upto = [store.next_handle for store in self.observations]
-        self._refit = _Refit(seen, upto, np.zeros(self.policy.dim), [])
+        self._refit = Refit(seen, upto, np.zeros(self.policy.dim), [])
         return partial(
             self.policy.estimator.fit,
             seen,
@@ -356,21 +334,8 @@ class Learner:
         if refit is None or estimate.n != refit.seen.n:
             return False
         self._fold()
-        mean_and_slope = self.policy.family.cumulant_mean_slope
-        score, information = refit.amended, np.zeros_like(estimate.precision)
         since = [store.since(at) for store, at in zip(self.observations, refit.upto, strict=True)]
-        removed = [(x[None, :], np.array([y])) for x, y in refit.removed]
-        for sign, changes in ((1.0, since), (-1.0, removed)):
-            for rows, y in changes:
-                table = rows.astype(np.float64)
-                _, mean, slope = mean_and_slope(table @ estimate.mean)
-                score = score + sign * ((y - mean) @ table)
-                weights = np.minimum(slope / estimate.dispersion, MAX_WEIGHT)
-                information += sign * Information.of(table, weights).matrix
-        precision = estimate.precision + information
-        root = root_of(precision)
-        step = root @ (score / estimate.dispersion @ root)
-        self._go_on_from(replace(estimate, precision=precision, mean=estimate.mean + step))
+        self._go_on_from(refit.finished(estimate, since, self.policy.family))
         return True
 
     def _go_on_from(self, estimate: Estimate) -> None:
@@ -402,38 +367,18 @@ class Learner:
 
     def _fold(self, *, refit: bool = False) -> None:
         """Fold what waits into the sums; into those that a fit makes anew only if none follows."""
-        rows, weights = [*self._asked[0]], [*self._asked[1]]
-        asked = len(rows)
-        for ended, its in (self._left, *((came, before) for came, _, before, _ in self._came)):
-            rows += ended
-            weights += [-weight for weight in its]
-        if not rows and not self._changes:
-            return
-        table, first = np.array(rows, ndmin=2), len(rows)
-        if rows:
-            self._changes.append((table, np.array(weights)))
-        tables, signed = zip(*self._changes, strict=True)
-        change = Information.of(np.concatenate(tables), np.concatenate(signed))
-        count = self._pending.count + 2 * asked - len(rows)
-        self._pending = Information(count, self._pending.matrix + change.matrix)
-        if count == 0:  # what is left is rounding
-            self._pending = Information.zero(self.policy.dim)
-        self._changes.clear()
-        self._changed = 0
-        for partition, (came, rewards, before, after) in reversed([*enumerate(self._came)]):
-            if not came:
+        self._pending = self._waiting.sum_into(self._pending)
+        for store, one in zip(self.observations, self._waiting.came, strict=True):
+            if not one.rows:
                 continue
-            first -= len(came)
-            arrived = table[first : first + len(came)]
+            arrived = np.array(one.rows)
             if not refit:
-                self._observed = self._observed + Information.of(arrived, after).matrix
+                self._observed = self._observed + Information.of(arrived, one.after).matrix
             if self._gram:
-                self._counted = self._counted + Information.of(arrived, before).matrix
-            self.observations[partition].extend(arrived, rewards)
-            for column in self._came[partition]:
+                self._counted = self._counted + Information.of(arrived, one.before).matrix
+            store.extend(arrived, one.rewards)
+            for column in one:
                 column.clear()
-        for column in (*self._asked, *self._left):
-            column.clear()
 
     def _renew(self) -> None:
         """Make the roots anew from the sums."""

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from itertools import count
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -28,6 +29,7 @@ from belated.exceptions import InvalidInput, JournalClosed
 from belated.ids import key_of, new_id, partition_of
 from belated.journals import Log
 from belated.journals.columns import ColumnLog
+from belated.journals.log import FollowedLog
 from belated.testing.clocks import ManualClock
 
 _ROW = np.array([0.5, -0.0, 1e-45], dtype=np.float32)
@@ -123,6 +125,22 @@ class LogContract:
                 columns = journal.read_columns(0, after, limit)
                 assert columns.records(0) == journal.read(0, after, limit)
             assert len(journal.read_columns(0, 7, limit)) == 0
+
+    def test_what_follows_directly_is_given_back(self) -> None:
+        """If the log can: the very records; none where another was the last, and all are there."""
+        with self.open_journal(1, ManualClock()) as journal:
+            if not isinstance(journal, FollowedLog):
+                return
+            journal.append([Void("a", 1)])
+            [last] = journal.read(0, 0, 10)
+            found = journal.append_after([Void("b", 2), Void("c", 3)], last)
+            assert found.records == journal.read(0, 1, 10)
+            assert found.positions == [record.position for record in found.records]
+            for known in (last, msgspec.structs.replace(found.records[-1], digest=bytes(32))):
+                more = journal.append_after([Void("d", 4)], known)
+                assert more.records == []
+                assert more.positions == [journal.end(0)]
+            assert [record.event.id for record in journal.read(0, 0, 10)] == list("abcdd")  # type: ignore[union-attr]
 
     def test_what_cannot_be_read_is_refused(self) -> None:
         """A partition that is not there, a position before the first, a page below nothing."""

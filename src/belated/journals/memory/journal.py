@@ -25,7 +25,7 @@ from belated.journals.arrivals import (
 )
 from belated.journals.columns import ColumnPage
 from belated.journals.indexed import IndexedJournal
-from belated.journals.log import EMPTY, Appended, Requests, Tail
+from belated.journals.log import EMPTY, Appended, AppendedAfter, Requests, Tail
 from belated.journals.lookups import Subject, append_first, of_kept, to_overwrite
 from belated.journals.memory.index import MemoryIndex
 from belated.journals.snapshots import (
@@ -134,6 +134,16 @@ class MemoryJournal(IndexedJournal):
             stamps = stamps_for(events, recorded, self._clock)
             arranged = arrange(zip(partitions, stamps, events, strict=True), self._tail)
             return self._keep(arranged, requests)
+
+    def append_after(
+        self, events: Sequence[Event], last: Record, *, requests: Requests | None = None
+    ) -> AppendedAfter:
+        """Keep events, and give their records; see :meth:`FollowedLog.append_after`."""
+        with self._lock:
+            stream = self._streams[last.partition]
+            count = len(stream) if stream and stream[-1] is last else None
+            positions = self.append(events, requests=requests)
+            return AppendedAfter(positions, [] if count is None else stream[count:])
 
     def append_unique(
         self,

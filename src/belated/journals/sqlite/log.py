@@ -6,6 +6,7 @@ import sqlite3
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 
+import msgspec
 import numpy as np
 
 from belated.events import Event, Record, digest_of, encode
@@ -21,7 +22,7 @@ from belated.journals.arrivals import (
     stamps_for,
 )
 from belated.journals.columns import ColumnPage
-from belated.journals.log import EMPTY, Appended, Requests, Tail
+from belated.journals.log import EMPTY, Appended, AppendedAfter, Requests, Tail
 from belated.journals.lookups import Subject, append_first, key_in, of_kept, to_overwrite
 from belated.journals.sqlite.end import LastRecord
 from belated.journals.sqlite.file import SQLiteFile
@@ -63,7 +64,26 @@ class SQLiteLog(StoredJournal):
         arrivals = self._arrivals(events)
         check_requests(events, requests)
         with self._file.writing(_size(arrivals, requests)) as connection:
-            return self._append(connection, arrivals, recorded, requests)
+            found = self._append(connection, arrivals, recorded, requests)
+        return [record.position for record in found]
+
+    def append_after(
+        self, events: Sequence[Event], last: Record, *, requests: Requests | None = None
+    ) -> AppendedAfter:
+        """Keep events, and give their records; see :meth:`FollowedLog.append_after`."""
+        arrivals = self._arrivals(events)
+        check_requests(events, requests)
+        place = place_of(self._number, last.partition, last.position)
+        with self._file.writing(_size(arrivals, requests)) as connection:
+            before = connection.execute(
+                "SELECT place, recorded, CAST(digest AS BLOB) FROM record "
+                "WHERE place >= ? AND place < ? ORDER BY place DESC LIMIT 1",
+                (place, place_of(self._number, last.partition, POSITIONS - 1)),
+            ).fetchone()
+            follows = before == (place, last.recorded, last.digest)
+            tail = Tail(last.position, last.recorded) if follows else None
+            found = self._append(connection, arrivals, None, requests, tail)
+        return AppendedAfter([record.position for record in found], found if follows else [])
 
     def append_unique(
         self,
@@ -79,9 +99,12 @@ class SQLiteLog(StoredJournal):
                 events,
                 ids,
                 self._of(connection, {key_of(id) for id in ids}),
-                lambda kept: self._append(
-                    connection, [arrivals[n] for n in kept], requests=of_kept(requests, kept)
-                ),
+                lambda kept: [
+                    record.position
+                    for record in self._append(
+                        connection, [arrivals[n] for n in kept], requests=of_kept(requests, kept)
+                    )
+                ],
             )
 
     def import_records(
@@ -229,15 +252,15 @@ class SQLiteLog(StoredJournal):
         arrivals: Sequence[_Arrival],
         recorded: Sequence[int] | None = None,
         requests: Requests | None = None,
-    ) -> list[int]:
+        tail: Tail | None = None,
+    ) -> list[Record]:
         # The clock is read under the lock, so that stamps are in the order of positions.
         stamps = stamps_for(arrivals, recorded, self._clock)
         records = arrange(
             ((home, now, event) for (home, event, _), now in zip(arrivals, stamps, strict=True)),
-            lambda partition: self._tail(connection, partition),
+            lambda partition: tail or self._tail(connection, partition),
         )
-        self._insert(connection, records, [data for _, _, data in arrivals], requests)
-        return [record.position for record in records]
+        return self._insert(connection, records, [data for _, _, data in arrivals], requests)
 
     def _of(self, connection: sqlite3.Connection, keys: Collection[bytes]) -> list[Record]:
         """All records of some keys."""
@@ -279,13 +302,15 @@ class SQLiteLog(StoredJournal):
         records: list[Record],
         data: list[bytes],
         requests: Requests | None,
-    ) -> None:
-        rows = []
+    ) -> list[Record]:
+        """Write records; returns them with their digests."""
+        rows, written = [], []
         for record, event in zip(records, data, strict=True):
             place = place_of(self._number, record.partition, record.position)
-            mark = mark_of(record.event)
+            mark, digest = mark_of(record.event), digest_of(event)
             check = check_of(place, record.recorded, mark, event)
-            rows.append((place, record.recorded, mark, check, digest_of(event), event))
+            rows.append((place, record.recorded, mark, check, digest, event))
+            written.append(msgspec.structs.replace(record, digest=digest))
         connection.executemany(
             'INSERT INTO record (place, recorded, mark, "check", digest, event) '
             "VALUES (?, ?, ?, ?, ?, ?)",
@@ -298,6 +323,7 @@ class SQLiteLog(StoredJournal):
             )
         if rows:
             self._file.note_last(LastRecord(place, check))
+        return written
 
 
 def _size(arrivals: Sequence[_Arrival], requests: Requests | None) -> int:
