@@ -326,10 +326,7 @@ class Learner:
         )
 
     def finish_fit(self, estimate: Estimate) -> bool:
-        """Go on from a fit, and from what has changed since it began: one Newton step for that.
-
-        Returns False if the fit is of no use: all was fitted anew since.
-        """
+        """Go on from a fit; returns False if it is of no use: all was fitted anew since."""
         refit, self._refit = self._refit, None
         if refit is None or estimate.n != refit.seen.n:
             return False
