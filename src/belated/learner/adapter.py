@@ -189,6 +189,12 @@ class LearnerAdapter:
         known = self.learner.observations[self.partition].n + len(numbers)
         self.learner.model.decisions += self.decisions - known
 
+    @property
+    def kept_rows(self) -> Row:
+        """The rows of all decisions that may still be learned, in the order of their numbers."""
+        where = self.table.column("where")
+        return self._rows.get_all(where[where > NOWHERE])
+
     def rows_of(self, numbers: NDArray[np.int64]) -> tuple[Row, NDArray[np.bool_]]:
         """The rows of decisions, and which of them are known: zeros stand for the others."""
         where = self.table.column("where")[numbers - self.table.base]
