@@ -187,7 +187,7 @@ def test_a_wrong_snapshot_from_after_an_act_is_found(
     used.save()
     stored = used.journal.load(1)
     assert stored is not None
-    pieces = stored.pieces | {"ledger value": bytes(reversed(stored.pieces["ledger value"]))}
+    pieces = stored.pieces | {"lines 0": bytes(reversed(stored.pieces["lines 0"]))}
     used.journal.save(Snapshot(1, stored.position, stored.fingerprint, pieces))
     assert verified(capsys, named, code=1)["status"] == "differs"
 
