@@ -175,16 +175,21 @@ def opening(count: int) -> None:
         subprocess.run([sys.executable, __file__, "--open", str(path)], check=True)
 
 
+def resident() -> int:
+    """Bytes of memory in use."""
+    return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
+
+
 def open_(path: Path) -> None:
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    before = resident()
     begin = time.perf_counter()
     journal = SQLiteJournal(path, bandit="b")
     with Bandit(policy=DelayedUCB(20, Bernoulli()), rewards=WEEK, journal=journal) as bandit:
         seconds = time.perf_counter() - begin
-        after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        after = resident()
         print(
             f"opening {journal.end(0):,} events, {bandit.pending.count:,} pending: {seconds:.2f} s"
-            f" (goal {OPENING_TARGET:g}), {(after - before) / 1024:,.0f} MB",
+            f" (goal {OPENING_TARGET:g}), {(after - before) / 1e6:,.0f} MB",
             flush=True,
         )
 
