@@ -476,3 +476,11 @@ def test_large_rows_survive(dsn: str, bandit: str) -> None:
     with PostgresJournal(dsn, bandit=bandit) as journal:
         journal.append(events)
         assert [record.event for record in journal.read(0, 0, 1000)] == events
+
+
+def test_statements_that_were_deallocated_are_prepared_anew(dsn: str, bandit: str) -> None:
+    """As psycopg does to all of them after a rollback: an append goes on."""
+    with filled(dsn, bandit) as journal:
+        journal._session._run(lambda connection: connection.execute("DEALLOCATE ALL"))
+        assert journal.append([Reward("later", 9, 0.5)]) == [4]
+        assert journal.append([Reward("later still", 9, 0.5)]) == [5]

@@ -16,11 +16,11 @@ ROOT = Path(__file__).parents[2]
     ("problem", "delay"), [(p, d) for p in ("mixed", "digits") for d in ("0", "geo100")]
 )
 def test_encoded_records_cost_little(problem: str, delay: str) -> None:
-    """On paired seeds the regret is at most 15% above that of rows made by hand, but for noise."""
+    """On paired seeds the regret is not above that of rows made by hand, but for noise."""
     table = pd.read_csv(ROOT / "experiments/encoding/table.csv", dtype={"delay": str})
     regret = table[table["delay"] == delay].pivot_table("regret", "seed", "environment")
     pairs = regret[[f"{problem}: encoded", f"{problem}: by hand"]].dropna().to_numpy()
-    extra = pairs[:, 0] - 1.15 * pairs[:, 1]
+    extra = pairs[:, 0] - pairs[:, 1]
     assert len(extra) >= 8
     assert extra.mean() <= 2.0 * extra.std(ddof=1) / len(extra) ** 0.5
     if problem == "mixed":  # numbers as they come are far worse

@@ -7,7 +7,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, TypeVar
 
 from belated.exceptions import (
@@ -295,10 +295,16 @@ class _Connection(psycopg.Connection[Row]):
 
     def call(self, name: str, values: Sequence[bytes | None]) -> bytes | None:
         """Run a query that is prepared once, without all that a cursor does around it."""
-        if name not in self.prepared:
-            self.pgconn.send_prepare(name.encode(), numbered(name))
-            self._answer()
-            self.prepared.add(name)
+        if name in self.prepared:
+            # psycopg deallocates all statements after a rollback, and so may a pooler.
+            with suppress(psycopg.errors.InvalidSqlStatementName):
+                return self._call_prepared(name, values)
+        self.pgconn.send_prepare(name.encode(), numbered(name))
+        self._answer()
+        self.prepared.add(name)
+        return self._call_prepared(name, values)
+
+    def _call_prepared(self, name: str, values: Sequence[bytes | None]) -> bytes | None:
         binary = pq.Format.BINARY
         self.pgconn.send_query_prepared(name.encode(), values, [binary] * len(values), binary)
         return self._answer().get_value(0, 0)
