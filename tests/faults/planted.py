@@ -42,11 +42,11 @@ def position_saved_before_state(patch: pytest.MonkeyPatch) -> None:
     """A snapshot says it holds all records there are, and holds those that were folded."""
     save = Fold.save
 
-    def hasty(self: Fold, journal: Journal, *, whole: bool = False) -> None:
+    def hasty(self: Fold, journal: Journal) -> None:
         reached = self.positions
         self.positions = [journal.end(partition) for partition in range(len(reached))]
         try:
-            save(self, journal, whole=whole)
+            save(self, journal)
         finally:
             self.positions = reached
 

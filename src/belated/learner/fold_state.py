@@ -12,7 +12,13 @@ from hashlib import blake2b
 import numpy as np
 
 from belated.events import Erased, Record
-from belated.exceptions import BelatedError, HistoryChanged, InvalidInput, JournalMismatch
+from belated.exceptions import (
+    BelatedError,
+    HistoryChanged,
+    InvalidInput,
+    JournalMismatch,
+    SnapshotConflict,
+)
 from belated.journals import Journal, Snapshot, UniqueLog
 from belated.journals.chain import PIECE, Chain, chain_behind
 from belated.journals.columns import ColumnLog, ColumnPage
@@ -169,12 +175,11 @@ class FoldState:
         undone = self.ledgers[partition].undone
         return self.fingerprint + ("" if undone is None else undone.digest)
 
-    def save(self, journal: Journal, *, whole: bool = False) -> None:
+    def save(self, journal: Journal) -> None:
         """Store a snapshot of every partition; what is stored as it is now is not written again.
 
         Args:
             journal: to keep it.
-            whole: store those blocks again too.
 
         Raises:
             HistoryChanged: what was folded is no longer what the journal holds.
@@ -186,13 +191,13 @@ class FoldState:
             sums = {
                 name: b"" if _lasting(name) else checksum(data) for name, data in pieces.items()
             }
-            kept = frozenset() if whole else frozenset(sums.items() & saved.items())
-            names = frozenset(name for name, _ in kept)
-            given = {name: data for name, data in pieces.items() if name not in names}
-            position = self.positions[partition]
-            journal.save(
-                Snapshot(partition, position, self.snapshot_fingerprint(partition), given, names)
-            )
+            kept = frozenset(name for name, _ in sums.items() & saved.items())
+            given = {name: data for name, data in pieces.items() if name not in kept}
+            position, fingerprint = self.positions[partition], self.snapshot_fingerprint(partition)
+            try:
+                journal.save(Snapshot(partition, position, fingerprint, given, kept))
+            except SnapshotConflict:  # another process saved since: what it left is not ours
+                journal.save(Snapshot(partition, position, fingerprint, pieces))
             self._saved[partition] = sums
 
     def base(self, partition: int) -> Snapshot:

@@ -18,7 +18,6 @@ from belated.exceptions import (
     JournalError,
     JournalReadUnavailable,
     JournalUnavailable,
-    SnapshotConflict,
     SnapshotWarning,
 )
 from belated.journals import Journal
@@ -245,10 +244,7 @@ class Follower:
                 warn(advice)
 
     def _store(self) -> None:
-        try:
-            self.fold.save(self.journal)
-        except SnapshotConflict:  # another process saved since: what it left is not ours
-            self.fold.save(self.journal, whole=True)
+        self.fold.save(self.journal)
 
     def _fold_and_store(self) -> None:
         self._fold_all()

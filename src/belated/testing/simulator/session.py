@@ -116,6 +116,8 @@ class SimulatedJournal(PassedOn):
         store, partition = self._reach(), snapshot.partition
         if self._faults.strike("killed before saving"):
             raise Killed
+        if partition in self._epochs:
+            store.check_owner(partition, self._epochs[partition])
         checksums = checksums_of(snapshot, self._known.get(partition, {}))
         check_kept(snapshot, checksums, store.checksums(partition))
         if partition in self._epochs:

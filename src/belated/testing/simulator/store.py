@@ -58,7 +58,7 @@ class Store(MemoryJournal):
         self._next = [1] * partitions
         self._unseen: list[list[Transaction]] = [[] for _ in range(partitions)]
         self._epochs = [0] * partitions
-        self._spoiled: set[int] = set()
+        self._spoiled: dict[int, str] = {}  # by partition, the piece that is
         # What was dropped, by partition, and what was overwritten, by partition and position.
         self._dropped: list[list[Record]] = [[] for _ in range(partitions)]
         self._overwritten: dict[tuple[int, int], Record] = {}
@@ -248,15 +248,16 @@ class Store(MemoryJournal):
         before = self._snapshots.get(snapshot.partition)
         self._known[snapshot.partition] = self.checksums(snapshot.partition)  # sessions know theirs
         super().save(snapshot)
-        if self._snapshots.get(snapshot.partition) is not before:
-            self._spoiled.discard(snapshot.partition)
+        replaced = self._snapshots.get(snapshot.partition) is not before
+        if replaced and self._spoiled.get(snapshot.partition) not in snapshot.kept:
+            self._spoiled.pop(snapshot.partition, None)
 
     def load(self, partition: int) -> Snapshot | None:
         """The stored snapshot, unless it is damaged; see :meth:`Journal.load`."""
         found = super().load(partition)
         if partition in self._spoiled:
             assert found is None, "a damaged snapshot was taken for a good one"
-            self._spoiled.discard(partition)
+            del self._spoiled[partition]
             self._faults.see("damaged snapshot discarded")
         return found
 
@@ -277,9 +278,11 @@ class Store(MemoryJournal):
 
     def spoil(self, partition: int, draw: float, torn: bool) -> None:
         """Flip a bit in the stored snapshot, or tear a byte off."""
+        if partition in self._spoiled:  # a second flip might undo the first
+            return
         pieces = self._snapshots[partition].snapshot.pieces
         names = [name for name, data in pieces.items() if data]
         name = names[int(draw * len(names))]
         data = pieces[name]
         pieces[name] = data[:-1] if torn else bytes([data[0] ^ 1]) + data[1:]
-        self._spoiled.add(partition)
+        self._spoiled[partition] = name
