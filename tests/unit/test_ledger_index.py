@@ -9,9 +9,10 @@ from unittest import mock
 
 import pytest
 
+from belated.kernels.pages import FORGOTTEN
 from belated.ledger import index as module
 from belated.ledger.index import Index
-from belated.ledger.table import FORGOTTEN, EntryTable
+from belated.ledger.table import EntryTable
 
 
 class Keys(Index):

@@ -29,8 +29,9 @@ HIGH, LOW, RECORDED, POSITION, AT, MARK, VALUE, TOLD_RECORDED, TOLD_AT, WEIGHT, 
 
 _FREE_PLACE = -1
 _PENDING, _REWARDED = 1, 2
-#: Flags of a plain new decision, and the flag of one that needs more than its line.
-_NEW_FLAGS, _MORE = 17 << 8, 32 << 8
+#: In the second byte of a mark; MORE: the line does not hold all that is known of the decision.
+ACTIVATED, LATE, CONFLICT, FORGOTTEN, EXPECTED, MORE = 1, 2, 4, 8, 16, 32
+_NEW_FLAGS, _MORE = (ACTIVATED | EXPECTED) << 8, MORE << 8
 _GREATEST = 3.4028234663852886e38  # a float32
 
 

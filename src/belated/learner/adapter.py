@@ -156,13 +156,12 @@ class LearnerAdapter:
 
     def pack(self) -> dict[str, bytes]:
         """The rows that are kept here, and the observations, as bytes; the table has the rest."""
-        where, rows = self.table.column("where"), {}
-        for name, lines in self.table.blocks():
-            places = where[lines]
-            rows[f"rows-of-lines {name}"] = self._rows.get_all(places[places > NOWHERE]).tobytes()
         return {
             "account decisions": self.decisions.to_bytes(8),
-            **rows,
+            **{
+                f"rows-of-lines {name}": self.kept_rows(lines).tobytes()
+                for name, lines in self.table.blocks()
+            },
             **({} if self._window is None else self._window.pack()),
             **self.learner.pack(self.partition),
         }
@@ -189,10 +188,9 @@ class LearnerAdapter:
         known = self.learner.observations[self.partition].n + len(numbers)
         self.learner.model.decisions += self.decisions - known
 
-    @property
-    def kept_rows(self) -> Row:
-        """The rows of all decisions that may still be learned, in the order of their numbers."""
-        where = self.table.column("where")
+    def kept_rows(self, lines: slice = slice(None)) -> Row:
+        """The rows of decisions that may still be learned, in the order of their lines."""
+        where = self.table.column("where")[lines]
         return self._rows.get_all(where[where > NOWHERE])
 
     def rows_of(self, numbers: NDArray[np.int64]) -> tuple[Row, NDArray[np.bool_]]:

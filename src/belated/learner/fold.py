@@ -79,7 +79,8 @@ class Fold(FoldState):
     def catch_up(self, journal: Journal) -> int:
         """Fold all that is new in every partition; returns how many records that were."""
         start, size = self.version, self.tuning.page
-        kernels = kernels_for(self, journal)
+        # Columns are for many records, as there were last time; a few are sooner read as records.
+        kernels = kernels_for(self, journal) if self._was_bulk else None
 
         def read(partition: int) -> _Page:
             if kernels is None:
@@ -93,18 +94,22 @@ class Fold(FoldState):
             pages[partition] = read(partition)
             if bulk := self.is_much(sum(map(len, pages.values()))):
                 break
+        self._was_bulk = bulk
         with self.learner.bulk() if bulk else nullcontext():  # one fit at the end for all
             for partition in range(journal.partitions):
                 page = pages.pop(partition, None)
                 page = read(partition) if page is None else page
                 while len(page):
-                    if kernels is None or isinstance(page, list):
-                        self.take_all(partition, page)  # type: ignore[arg-type]
-                    elif bulk:
+                    if isinstance(page, list):
+                        self.take_all(partition, page)
+                    elif bulk and kernels is not None:
                         self.take_columns(partition, page, kernels)
                     else:
                         self.take_all(partition, page.records(partition))
-                    page = read(partition) if len(page) == size else []
+                    if len(page) < size:
+                        break
+                    kernels = kernels or kernels_for(self, journal)  # there is more
+                    page = read(partition)
         return self.version - start
 
     def take_all(self, partition: int, page: list[Record]) -> None:

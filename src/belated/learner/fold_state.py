@@ -95,6 +95,7 @@ class FoldState:
         self.version = 0
         self.mode = "learn"
         self.frozen = None
+        self._was_bulk = True  # at the start all is new
         # What the last snapshot of each partition holds: the checksum of each piece, none of those
         # that never change.
         self._saved: list[dict[str, bytes]] = [{} for _ in range(partitions)]
@@ -129,13 +130,10 @@ class FoldState:
         Raises:
             HistoryChanged: that record is gone, or another one.
         """
-        last = self.chains[partition].last
-        if last is None:
-            page = journal.read(partition, self.positions[partition], limit)
-        else:
-            page = journal.read(partition, last.position - 1, limit + 1)
-            if not page or not _same(page[0], last):
-                raise HistoryChanged(partition, last.position)
+        after, again = self._behind(partition)
+        page = journal.read(partition, after, limit + again)
+        if again:
+            self._check_last(page[0] if page else None, partition)
             del page[0]
         if self.until is not None and page and page[-1].recorded > self.until:
             page = [record for record in page if record.recorded <= self.until]
@@ -143,17 +141,25 @@ class FoldState:
 
     def read_columns(self, journal: ColumnLog, partition: int, limit: int) -> ColumnPage:
         """Return what :meth:`read` returns, as columns."""
-        last = self.chains[partition].last
-        if last is None:
-            page = journal.read_columns(partition, self.positions[partition], limit)
-        else:
-            page = journal.read_columns(partition, last.position - 1, limit + 1)
-            if not len(page) or not _same(page.stub(0, partition), last):
-                raise HistoryChanged(partition, last.position)
+        after, again = self._behind(partition)
+        page = journal.read_columns(partition, after, limit + again)
+        if again:
+            self._check_last(page.stub(0, partition) if len(page) else None, partition)
             page = page.part(1, len(page))
         if self.until is not None:
             page = page.part(0, int(np.searchsorted(page.recorded, self.until, side="right")))
         return page
+
+    def _behind(self, partition: int) -> tuple[int, bool]:
+        """Where to read on, and whether the last record that was folded is read again."""
+        last = self.chains[partition].last
+        return (self.positions[partition], False) if last is None else (last.position - 1, True)
+
+    def _check_last(self, found: Record | None, partition: int) -> None:
+        last = self.chains[partition].last
+        assert last is not None
+        if found is None or not _same(found, last):
+            raise HistoryChanged(partition, last.position)
 
     # --- snapshots -----------------------------------------------------------------------------
 

@@ -144,25 +144,25 @@ class Follower:
             self.follow()
         partitions = [route(event, self._partitions) for event in events]
         due = [event for one in sorted({*partitions}) for event in self.due(one)]
-        if due:
-            requests = {len(due) + n: data for n, data in requests.items()} if requests else None
-            events = [*due, *events]
+        if due and requests:
+            requests = {len(due) + n: data for n, data in requests.items()}
+        all_events = [*due, *events]
         last, records = self.fold.chains[0].last, None
         if self._followed is None or last is None or only:
-            positions, standing = self._write(events, requests, only)
+            positions, standing = self._write(all_events, requests, only)
         else:
-            positions, records = self._followed.append_after(events, last, requests=requests)
+            positions, records = self._followed.append_after(all_events, last, requests=requests)
             standing = {}
         own = positions[len(due) :]
         if self.behind or not all(own):
-            return [self._accept(events[len(due) :])] * len(own), standing
+            return [self._accept(events)] * len(own), standing
         try:
             if records:  # nobody else has appended
                 meant = self._take_all(records)[len(due) :]
             else:
                 meant = self._or_anew(lambda: self._fold_own(partitions, own))
         except JournalUnavailable:  # but the events are durable
-            return [self._accept(events[len(due) :])] * len(own), standing
+            return [self._accept(events)] * len(own), standing
         statuses = [self._status(one) for one in meant]
         if self._holder.holds:
             self._holder.release_all()

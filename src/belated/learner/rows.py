@@ -72,8 +72,6 @@ class Rows:
             return
         room = max(self.used + count, 2 * len(self.data))
         data, places = zeros((room, self.dim), np.float32), zeros((room,), np.int64)
-        data[: self.used], places[: self.n_free] = (
-            self.data[: self.used],
-            self.places[: self.n_free],
-        )
+        data[: self.used] = self.data[: self.used]
+        places[: self.n_free] = self.places[: self.n_free]
         self.data, self.places = data, places

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from belated.kernels.pages import CONFLICT, FORGOTTEN, LATE
 from belated.ledger.ledger import Ledger
-from belated.ledger.table import CONFLICT, FORGOTTEN, LATE
 
 
 def same_entries(one: Ledger, other: Ledger) -> bool:

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from belated.events import Reward
 from belated.ids import key_of
+from belated.kernels.pages import ACTIVATED, CONFLICT, EXPECTED, FORGOTTEN, LATE, MORE
 from belated.ledger.entries import (
     DecisionStatus,
     Facts,
@@ -23,16 +24,7 @@ from belated.ledger.entries import (
 )
 from belated.ledger.index import Index
 from belated.ledger.listener import LedgerListener
-from belated.ledger.table import (
-    ACTIVATED,
-    CONFLICT,
-    EXPECTED,
-    FORGOTTEN,
-    LATE,
-    MORE,
-    NONE,
-    key_from,
-)
+from belated.ledger.table import NONE, key_from
 from belated.rewards import Rewards
 
 DORMANT, PENDING, REWARDED = State.DORMANT, State.PENDING, State.REWARDED

@@ -33,6 +33,7 @@ from belated.events import (
 )
 from belated.exceptions import HistoryUndone
 from belated.ids import key_of, time_of
+from belated.kernels.pages import ACTIVATED, CONFLICT, EXPECTED, FORGOTTEN, LATE
 from belated.ledger.entries import (
     Facts,
     State,
@@ -44,14 +45,7 @@ from belated.ledger.entries import (
 )
 from belated.ledger.entry_store import EntryStore
 from belated.ledger.listener import LedgerListener
-from belated.ledger.table import (
-    ACTIVATED,
-    CONFLICT,
-    EXPECTED,
-    FORGOTTEN,
-    LATE,
-    NONE,
-)
+from belated.ledger.table import NONE
 from belated.ledger.undone import Undone
 from belated.ledger.unmatched import MAX_UNMATCHED_IDS, UnmatchedEvents
 from belated.rewards import Rewards

@@ -8,9 +8,9 @@ from collections.abc import Mapping
 import msgspec
 
 from belated.exceptions import InvalidInput
+from belated.kernels.pages import FORGOTTEN
 from belated.ledger.entries import Facts
 from belated.ledger.ledger import Ledger
-from belated.ledger.table import FORGOTTEN
 from belated.ledger.unmatched import Unmatched
 
 #: Of all pieces of a snapshot. One with another number is not read: then the journal is.

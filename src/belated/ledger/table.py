@@ -17,12 +17,9 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from belated.kernels import pages
 from belated.kernels.memory import zeros
 
-#: In ``flags``.
-ACTIVATED, LATE, CONFLICT, FORGOTTEN, EXPECTED = 1, 2, 4, 8, 16
-#: In ``flags``: the line does not hold all that is known of the decision.
-MORE = 32
 #: In ``told_recorded``: no reward yet.
 NONE = -1
 #: In ``where``: neither a row nor a reward is kept. A place of a row is at least 0; what is below
@@ -44,19 +41,19 @@ _key = Struct(">QQ")
 halves_of, key_from = _key.unpack, _key.pack
 #: Of each column: its type, and where it begins in a line, in bytes.
 _COLUMNS = {
-    "high": (np.uint64, 0),
-    "low": (np.uint64, 8),
-    "recorded": (np.int64, 16),
-    "position": (np.int64, 24),
-    "at": (np.int64, 32),
-    "state": (np.uint8, 40),
-    "flags": (np.uint8, 41),
-    "crc": (np.uint32, 44),
-    "value": (np.float64, 48),
-    "told_recorded": (np.int64, 56),
-    "told_at": (np.int64, 64),
-    "weight": (np.float64, 72),
-    "where": (np.int64, 80),
+    "high": (np.uint64, 8 * pages.HIGH),
+    "low": (np.uint64, 8 * pages.LOW),
+    "recorded": (np.int64, 8 * pages.RECORDED),
+    "position": (np.int64, 8 * pages.POSITION),
+    "at": (np.int64, 8 * pages.AT),
+    "state": (np.uint8, 8 * pages.MARK),
+    "flags": (np.uint8, 8 * pages.MARK + 1),
+    "crc": (np.uint32, 8 * pages.MARK + 4),
+    "value": (np.float64, 8 * pages.VALUE),
+    "told_recorded": (np.int64, 8 * pages.TOLD_RECORDED),
+    "told_at": (np.int64, 8 * pages.TOLD_AT),
+    "weight": (np.float64, 8 * pages.WEIGHT),
+    "where": (np.int64, 8 * pages.WHERE),
 }
 
 

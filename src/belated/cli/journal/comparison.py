@@ -22,7 +22,7 @@ from belated.learner import Fold, LearnerAdapter, same_sums
 MANY = 10
 #: What it means if two folds differ in what they know of decisions beside the sums, and that.
 KNOWN: dict[str, Callable[[LearnerAdapter], NDArray[Any]]] = {
-    "rows: those of decisions that wait for a reward are others": lambda one: one.kept_rows,
+    "rows: those of decisions that wait for a reward are others": lambda one: one.kept_rows(),
     "weights: those of decisions that wait for a reward are others": lambda one: one.table.column(
         "weight"
     ),
