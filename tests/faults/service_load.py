@@ -12,6 +12,7 @@ from itertools import count
 from typing import ClassVar, NamedTuple, Self
 
 from belated.events import Decision, Event, Opaque, Reward
+from tests.faults.standstill import Standstill
 
 _ROWS = [[1.0, 0.0], [0.0, 1.0]]
 #: Seconds after which a caller gives an attempt up, and all of them.
@@ -29,7 +30,8 @@ class Answer(NamedTuple):
         kind: decision or reward.
         id: of the decision.
         status: of HTTP, of the last attempt; 0 if there was no answer.
-        seconds: since the moment at which the request was due.
+        due: the moment at which the request was due, of the monotonic clock.
+        seconds: since then.
         tries: how many attempts there were.
         chosen: the index of the action, for a decision that was given.
     """
@@ -37,6 +39,7 @@ class Answer(NamedTuple):
     kind: str
     id: str
     status: int
+    due: float
     seconds: float
     tries: int
     chosen: int | None = None
@@ -64,6 +67,7 @@ class Load:
 
     Attributes:
         answers: one for each request.
+        standstill: of the machine while the load ran.
     """
 
     #: Seconds in which a caller tries again.
@@ -71,6 +75,7 @@ class Load:
 
     def __init__(self, *ports: int, rate: float = 100.0) -> None:
         self.answers: list[Answer] = []
+        self.standstill = Standstill()
         self._ports, self._turns = ports, count()
         self._rate = rate
         self._idle: dict[int, list[tuple[asyncio.StreamReader, asyncio.StreamWriter]]] = {
@@ -83,20 +88,28 @@ class Load:
         self._thread = threading.Thread(target=lambda: asyncio.run(self._run()), name="load")
 
     def __enter__(self) -> Self:
+        self.standstill.__enter__()
         self._thread.start()
         return self
 
     def __exit__(self, *_: object) -> None:
         self._stopped.set()
         self._thread.join()
+        self.standstill.__exit__()
 
     def acknowledged(self, kind: str) -> dict[str, Answer]:
         """What was taken, by the ids."""
         return {one.id: one for one in self.answers if one.kind == kind and one.taken}
 
+    def waited(self, one: Answer) -> float:
+        """Seconds until the answer, less those in which the machine itself stood still."""
+        return one.seconds - self.standstill.within(one.due, one.due + one.seconds)
+
     def share(self, within: float) -> float:
         """Of the requests, those that were taken at once, in so many seconds."""
-        good = sum(one.taken and one.tries == 1 and one.seconds <= within for one in self.answers)
+        good = sum(
+            one.taken and one.tries == 1 and self.waited(one) <= within for one in self.answers
+        )
         return good / len(self.answers)
 
     def lost(self, events: Iterable[Event | Opaque]) -> set[tuple[str, str]]:
@@ -168,7 +181,7 @@ class Load:
                 break
             await asyncio.sleep(wait)
             wait = min(2 * wait, 1.0)
-        answer = Answer(kind, id, status, took, tries, found.get("index"))
+        answer = Answer(kind, id, status, due, took, tries, found.get("index"))
         self.answers.append(answer)
         return answer
 

@@ -1,0 +1,54 @@
+"""How long the machine itself stood still: seconds for which no process under test can answer.
+
+A virtual machine that shares its disk and its cores is paused now and then for a second, with all
+that runs on it. A bound on how fast a service answers says something about the service only for
+the rest of the time.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import threading
+import time
+from typing import Self
+
+#: Seconds between two looks, and what a look may take before it counts: a spool syncs as it does.
+EVERY, USUAL = 0.02, 0.2
+
+
+class Standstill:
+    """Writes a few bytes to the disk again and again; notes when that took far too long.
+
+    Attributes:
+        spells: the moments between which nothing moved, of the monotonic clock.
+    """
+
+    def __init__(self) -> None:
+        self.spells: list[tuple[float, float]] = []
+        self._stopped = threading.Event()
+        self._thread = threading.Thread(target=self._look, name="standstill", daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stopped.set()
+        self._thread.join()
+
+    def within(self, start: float, end: float) -> float:
+        """Seconds of the span in which the machine stood still."""
+        return sum(max(0.0, min(end, b) - max(start, a)) for a, b in self.spells)
+
+    def _look(self) -> None:
+        with tempfile.TemporaryFile() as file:
+            due = time.monotonic()
+            while not self._stopped.wait(max(0.0, due - time.monotonic())):
+                file.write(b"still there")
+                file.flush()
+                os.fdatasync(file.fileno())
+                end = time.monotonic()
+                if end - due > USUAL:
+                    self.spells.append((due, end))
+                due = max(due + EVERY, end)
