@@ -13,6 +13,7 @@ import pytest
 from belated import Bandit, Bernoulli, DefaultAfter, DelayedThompson, DelayedUCB, Explicit, PerArm
 from belated.exceptions import InvalidInput, ReadOnly, RewardConflict
 from belated.journals import MemoryJournal
+from belated.journals.log import AppendedAfter
 from belated.learner.fold import same_sums
 from belated.testing import ManualClock
 from belated.tuning import Tuning
@@ -143,13 +144,13 @@ def test_a_batch_is_one_append() -> None:
     bandit = opened(clock=clock, journal=journal)
     made = bandit.decide_many([{"age": 0.5}] * 50, COLORS)
     appended = []
-    append = journal.append
+    append = journal.append_after
 
-    def counted(events: Any, **more: Any) -> list[int]:
+    def counted(events: Any, *more: Any, **named: Any) -> AppendedAfter:
         appended.append(len(events))
-        return append(events, **more)
+        return append(events, *more, **named)
 
-    journal.append = counted  # type: ignore[method-assign]
+    journal.append_after = counted  # type: ignore[method-assign]
     clock.now += 86_400_000_001
     bandit.observe_many((one.id, 1.0) for one in made)
     assert appended == [51]

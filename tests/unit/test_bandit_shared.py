@@ -166,7 +166,7 @@ def test_a_frozen_bandit_goes_on_with_the_model_of_that_moment(restart: str) -> 
 class Broken(DelayedUCB):
     """A policy that cannot choose."""
 
-    def choose_all(self, *_: Any) -> list[Choice]:
+    def choose(self, *_: Any) -> Choice:
         """It fails."""
         raise ZeroDivisionError("of a policy")
 

@@ -200,14 +200,15 @@ class Bandit(Deciding):
         """
         with self._lock:
             self._check_open()
-            event = self._reported(OneReward(id, value, at, part, revision))
+            now = self._clock()
+            event = self._reported(OneReward(id, value, at, part, revision), now)
             meaning = self._meaning(event)
             if meaning in ("conflict", "duplicate"):  # the journal has another, or the same
                 self._follower.refused[meaning] += 1
                 if meaning == "conflict":
                     raise RewardConflict(event.id, event.value, part, revision)
                 return Receipt(event.id, meaning)
-            return self._append(event)
+            return Receipt(event.id, self._follower.append_one(event, now))
 
     def observe_many(self, rewards: Any) -> list[Receipt]:
         """Report many rewards with one append; returns a receipt for each, in their order.
@@ -234,10 +235,10 @@ class Bandit(Deciding):
         given = split_rewards(rewards)
         with self._lock:
             self._check_open()
-            events = []
+            events, now = [], self._clock()
             for n, one in enumerate(given):
                 with named(f"rewards[{n}]"):
-                    events.append(self._reported(one))
+                    events.append(self._reported(one, now))
             seen: dict[tuple[str, str, int], float] = {}
             statuses, new = [], []
             for event in events:
@@ -260,11 +261,11 @@ class Bandit(Deciding):
                 for event, status in zip(events, statuses, strict=True)
             ]
 
-    def _reported(self, one: OneReward) -> Reward:
+    def _reported(self, one: OneReward, now: int) -> Reward:
         return reported_reward(
             one.id,
             one.value,
-            self._time(one.at),
+            now if one.at is None else as_microseconds(one.at),
             one.part,
             one.revision,
             min_reward=self._fold.min_reward,
@@ -277,23 +278,20 @@ class Bandit(Deciding):
 
     def activate(self, id: str | Decision, *, at: Moment | None = None) -> Receipt:
         """Report that a decision took effect: its window starts."""
-        return self._mark(Activation(check_id(id), self._time(at)))
+        return self._mark(Activation, id, at)
 
     def void(self, id: str | Decision, *, at: Moment | None = None) -> Receipt:
         """Report that a decision was never carried out: nothing is learned from it."""
-        return self._mark(Void(check_id(id), self._time(at)))
+        return self._mark(Void, id, at)
 
-    def _mark(self, event: Activation | Void) -> Receipt:
+    def _mark(
+        self, kind: type[Activation | Void], id: str | Decision, at: Moment | None
+    ) -> Receipt:
         with self._lock:
             self._check_open()
-            return self._append(event)
-
-    def _append(self, event: Activation | Reward | Void) -> Receipt:
-        [status], _ = self._follower.append_told([event])
-        return Receipt(event.id, status)
-
-    def _time(self, at: Moment | None) -> int:
-        return self._clock() if at is None else as_microseconds(at)
+            now = self._clock()
+            event = kind(check_id(id), now if at is None else as_microseconds(at))
+            return Receipt(event.id, self._follower.append_one(event, now))
 
     def change_mode(self, mode: Mode, reason: str = "") -> None:
         """Decide in another way from now on, in every process that holds this bandit.

@@ -60,9 +60,12 @@ class Deciding(Lifecycle):
                 if known is not None:
                     return self._again(known, rows, actions)
             request, table = self._parse(rows, actions, id, activated)
-            (event,), kept = self._choose([request], table)
-            only = () if id is None else (id,)
-            _, standing = self._follower.append_told([event], kept, only=only)
+            now = self._clock()
+            (event,), kept = self._choose([request], table, now)
+            if id is None:
+                self._follower.append_one(event, now, kept)
+                return event
+            _, standing = self._follower.append_told([event], kept, only=(id,))
             other = standing.get(event.id)  # another process was faster
             return event if other is None else self._again(other, rows, actions)
 
@@ -115,7 +118,7 @@ class Deciding(Lifecycle):
                 tables.append(table)
                 places.append(place)
             if parsed:
-                made, kept = self._choose(parsed, np.concatenate(tables))
+                made, kept = self._choose(parsed, np.concatenate(tables), self._clock())
                 named = [one.id for one in parsed if one.id is not None]
                 standing = self._follower.append(made, kept, only=named)
                 for place, event in zip(places, made, strict=True):
@@ -158,13 +161,13 @@ class Deciding(Lifecycle):
             keeps=self._keep != 0.0,
         )
 
-    def _choose(self, requests: Sequence[ParsedRequest], table: Row) -> Made:
+    def _choose(self, requests: Sequence[ParsedRequest], table: Row, now: int) -> Made:
         decider = self._decider
         if decider.mode == "off":  # it may have been switched on elsewhere
             self._read_new()
         if self._fold.mode != decider.mode:
             self._obey()
-        made = decider.choose(requests, table, now=self._clock(), rng=self._rng, hold=False)
+        made = decider.choose(requests, table, now=now, rng=self._rng, hold=False)
         if decider.failure is not None:
             message = f"the policy could not choose ({decider.failure}): the baseline decided"
             decider.failure = None

@@ -246,9 +246,8 @@ class Decider:
             before = model.decided.copy(), model.pending, model.decisions
         try:
             rows = table.astype(np.float64)
-            if len(requests) == 1:
-                counted = [counts and requests[0].activated]
-                choices = self.policy.choose_all(model, rows, [len(rows)], counted, rng)
+            if len(requests) == 1 and not counts:
+                choices = [self.policy.choose(model, rows, rng)]
             else:
                 counted = [counts and request.activated for request in requests]
                 choices = self.policy.choose_all(model, rows, _ends(requests), counted, rng)

@@ -73,6 +73,8 @@ def parse_request(
 def rows_of(rows: Any, actions: Actions | None, dim: int, features: Features | None) -> Row:
     """Return the rows as float32: a replay sees the same numbers."""
     if features is None:
+        if type(rows) is np.ndarray:
+            return as_rows(rows, dim)
         if rows is None:
             message = "rows is None: pass one row per action, or give the bandit features"
             raise InvalidInput(f"{message}, as Bandit.of([...]) does", rows)

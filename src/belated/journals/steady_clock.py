@@ -11,13 +11,14 @@ import time
 import warnings
 from collections.abc import Callable
 from datetime import timedelta
+from functools import partial
 
 from belated.exceptions import ClockWarning
 
-#: How far ahead the time of day may go of the time that has passed, in microseconds: 15 minutes.
+#: How far ahead the time of day may go of the time that has passed, in nanoseconds: 15 minutes.
 #: Whoever sets a clock right steps by seconds, and a machine that was paused lags by minutes;
 #: a wrong time zone is half an hour at least. And no window is so short that less does harm.
-MAX_JUMP = 15 * 60 * 1_000_000
+MAX_JUMP = 15 * 60 * 10**9
 
 
 class SteadyClock:
@@ -28,14 +29,14 @@ class SteadyClock:
     its stamps itself.
 
     Args:
-        time_of_day: in microseconds since 1970.
-        passed: microseconds that only grow, and also while the machine sleeps.
+        time_of_day: in nanoseconds since 1970.
+        passed: nanoseconds that only grow, and also while the machine sleeps.
 
-    >>> day, passed = [1_700_000_000_000_000], [0]
+    >>> day, passed = [1_700_000_000 * 10**9], [0]
     >>> clock = SteadyClock(lambda: day[0], lambda: passed[0])
     >>> clock()
     1700000000000000
-    >>> day[0], passed[0] = day[0] + 60_000_000, 60_000_000
+    >>> day[0], passed[0] = day[0] + 60 * 10**9, 60 * 10**9
     >>> clock()
     1700000060000000
     """
@@ -44,7 +45,7 @@ class SteadyClock:
         self._time_of_day = time_of_day
         self._passed = passed
         # The greatest difference of the two that was believed.
-        self._ahead = time_of_day() - passed()
+        self._ahead = time_of_day() - passed()  # nanoseconds
         self._held = False
 
     def __call__(self) -> int:
@@ -55,31 +56,19 @@ class SteadyClock:
             if not self._held:
                 self._held = True
                 warnings.warn(_message(jump), ClockWarning, stacklevel=2)
-            return passed + self._ahead
+            return (passed + self._ahead) // 1000
         if jump > 0:
             self._ahead += jump
         self._held = False
-        return now
+        return now // 1000
 
 
 def _message(jump: int) -> str:
     return (
-        f"the system's clock has jumped {timedelta(seconds=round(jump / 1e6))} ahead: events are "
+        f"the system's clock has jumped {timedelta(seconds=round(jump / 1e9))} ahead: events are "
         "stamped with the time that it should be, for stamps cannot go back. Set the clock right; "
         "if it is right now, and was wrong before, restart this process"
     )
-
-
-def _time_of_day() -> int:
-    return time.time_ns() // 1000
-
-
-def _passed() -> int:
-    return time.clock_gettime_ns(_COUNTS_SLEEP) // 1000
-
-
-def _passed_awake() -> int:
-    return time.monotonic_ns() // 1000
 
 
 # On Linux CLOCK_MONOTONIC stops while the machine sleeps, elsewhere it does not.
@@ -87,5 +76,8 @@ _COUNTS_SLEEP: int = getattr(time, "CLOCK_BOOTTIME", getattr(time, "CLOCK_MONOTO
 
 #: The clock of this machine: one for the whole process, whatever is opened meanwhile.
 system_clock = SteadyClock(
-    _time_of_day, _passed if hasattr(time, "clock_gettime_ns") else _passed_awake
+    time.time_ns,
+    partial(time.clock_gettime_ns, _COUNTS_SLEEP)
+    if hasattr(time, "clock_gettime_ns")
+    else time.monotonic_ns,
 )

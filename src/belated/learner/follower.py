@@ -122,6 +122,33 @@ class Follower:
         self._do_in_passing()
         return standing
 
+    def append_one(self, event: Event, now: int, requests: Requests | None = None) -> str:
+        """Append one event and fold it; returns what it meant.
+
+        It is :meth:`append_told` for what nearly every call of a bandit does, and as short as can
+        be: nothing is due, and nobody else has appended.
+
+        Args:
+            event: of a decision.
+            now: the time, in microseconds since 1970.
+            requests: what it was chosen from, under the index 0.
+        """
+        fold, last = self.fold, self.fold.chains[0].last
+        if (
+            self._followed is None
+            or last is None
+            or self.behind
+            or self._holder.holds
+            or fold.ledgers[0].is_due(now)
+        ):
+            return self.append_told([event], requests)[0][0]
+        positions, records = self._followed.append_after((event,), last, requests=requests)
+        if not records:
+            return self._fold_told([event], [0], positions, [])[0]
+        status = fold.take(records[0])
+        self._do_in_passing()
+        return status
+
     def append_told(
         self,
         events: Sequence[Event],
@@ -147,27 +174,44 @@ class Follower:
         if due and requests:
             requests = {len(due) + n: data for n, data in requests.items()}
         all_events = [*due, *events]
-        last, records = self.fold.chains[0].last, None
+        last = self.fold.chains[0].last
         if self._followed is None or last is None or only:
             positions, standing = self._write(all_events, requests, only)
+            records: Sequence[Record] = ()
         else:
             positions, records = self._followed.append_after(all_events, last, requests=requests)
             standing = {}
-        own = positions[len(due) :]
-        if self.behind or not all(own):
-            return [self._accept(events)] * len(own), standing
+        return self._fold_told(events, partitions, positions[len(due) :], records), standing
+
+    def _fold_told(
+        self,
+        events: Sequence[Event],
+        partitions: Sequence[int],
+        positions: Sequence[int],
+        records: Sequence[Record],
+    ) -> list[str]:
+        """Fold events that were appended; returns what each meant.
+
+        Args:
+            events: that were appended.
+            partitions: of each.
+            positions: of each; 0 where a spool has it.
+            records: those that were appended, the events' the last of them; none if they are to be
+                read, for others have appended too.
+        """
+        if self.behind or not all(positions):
+            return [self._accept(events)] * len(events)
         try:
-            if records:  # nobody else has appended
-                meant = self._take_all(records)[len(due) :]
+            if records:
+                meant = self._take_all(records)[-len(events) :]
             else:
-                meant = self._or_anew(lambda: self._fold_own(partitions, own))
+                meant = self._or_anew(lambda: self._fold_own(partitions, positions))
         except JournalUnavailable:  # but the events are durable
-            return [self._accept(events)] * len(own), standing
-        statuses = [self._status(one) for one in meant]
+            return [self._accept(events)] * len(events)
         if self._holder.holds:
             self._holder.release_all()
         self._do_in_passing()
-        return statuses, standing
+        return [self._status(one) for one in meant]
 
     def _write(
         self, events: Sequence[Event], requests: Requests | None, only: Collection[str]

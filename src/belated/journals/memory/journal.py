@@ -111,22 +111,6 @@ class MemoryJournal(IndexedJournal):
         requests: Requests | None = None,
     ) -> list[int]:
         """Keep events; see :meth:`Log.append`."""
-        if recorded is None and len(events) == 1:  # what a decider does for every decision
-            event = events[0]
-            partition = route(event, self._partitions)
-            with self._lock:
-                if self._closed:
-                    raise _closed()
-                stream = self._streams[partition]
-                now = self._clock()
-                if stream and (last := stream[-1].recorded) > now:
-                    now = last
-                position = self._facts.dropped[partition] + len(stream) + 1
-                if requests:
-                    check_requests(events, requests)
-                    self._facts.requests[partition, position] = requests[0]
-                stream.append(Record(partition, position, now, event))
-            return [position]
         check_requests(events, requests)
         partitions = [route(event, self._partitions) for event in events]
         with self._lock:
@@ -141,9 +125,20 @@ class MemoryJournal(IndexedJournal):
         """Keep events, and give their records; see :meth:`FollowedLog.append_after`."""
         with self._lock:
             stream = self._streams[last.partition]
-            count = len(stream) if stream and stream[-1] is last else None
-            positions = self.append(events, requests=requests)
-            return AppendedAfter(positions, [] if count is None else stream[count:])
+            if not stream or stream[-1] is not last:
+                return AppendedAfter(self.append(events, requests=requests), [])
+            if requests:
+                check_requests(events, requests)
+            stamp = max(self._clock(), last.recorded)
+            first = last.position + 1
+            records = [
+                Record(last.partition, position, stamp, event)
+                for position, event in enumerate(events, first)
+            ]
+            stream += records
+            for place, request in (requests or {}).items():
+                self._facts.requests[last.partition, first + place] = request
+            return AppendedAfter([record.position for record in records], records)
 
     def append_unique(
         self,
