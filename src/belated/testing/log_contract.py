@@ -137,11 +137,12 @@ class LogContract:
             found = journal.append_after([Void("b", 2), Void("c", 3)], last)
             assert found.records == journal.read(0, last.position, 10)
             assert found.positions == [record.position for record in found.records]
-            for known in (last, msgspec.structs.replace(found.records[-1], digest=bytes(32))):
-                more = journal.append_after([Void("d", 4)], known)
+            changed = msgspec.structs.replace(found.records[-1], digest=bytes(32))
+            for id, known in (("d", last), ("e", changed)):
+                more = journal.append_after([Void(id, 4)], known)
                 assert more.records == []
                 assert more.positions == [journal.end(0)]
-            assert [record.event.id for record in journal.read(0, 0, 10)] == list("abcdd")  # type: ignore[union-attr]
+            assert [record.event.id for record in journal.read(0, 0, 10)] == list("abcde")  # type: ignore[union-attr]
 
     def test_what_cannot_be_read_is_refused(self) -> None:
         """A partition that is not there, a position before the first, a page below nothing."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Collection, Sequence
 
-from belated.events import Event, Opaque, digest_of, encode
+from belated.events import Event, Opaque, Record, digest_of, encode
 from belated.ids import key_of, partition_of
 from belated.journals.arrivals import check_requests
 from belated.journals.log import Requests
@@ -67,7 +67,9 @@ class Arrivals:
             "halves": None,
             "kept": None,
             "requests": None,
+            "behind": None,
         }
+        self._digests = digests
 
     def refuse_second(self, ids: Collection[str], partitions: int) -> None:
         """Nothing is to be written where one of these ids has a decision."""
@@ -88,8 +90,26 @@ class Arrivals:
         self.values["kept"] = pack_integers([place + 1 for place in found], 8)
         self.values["requests"] = pack_bytes(list(found.values()))
 
-    def of_all(self, positions: list[int]) -> list[int]:
+    def follow(self, last: Record) -> None:
+        """The stamp is to be told if this is the last record of the partition."""
+        self.values["behind"] = Packed(last.digest + last.recorded.to_bytes(8, signed=True))
+
+    def records_after(
+        self, last: Record, events: Sequence[Event], answer: list[int]
+    ) -> list[Record]:
+        """The records of the events given, if the answer says that they follow this one."""
+        *positions, recorded = answer
+        follows = len(positions) == len(self._digests) and positions[0] == last.position + 1
+        if not follows or self._places is not None:  # one that stands twice has one record
+            return []
+        return [
+            Record(last.partition, position, recorded, event, digest)
+            for position, event, digest in zip(positions, events, self._digests, strict=True)
+        ]
+
+    def of_all(self, answer: list[int]) -> list[int]:
         """The position of each event given, from the answer to the events sent."""
+        positions = answer[: len(self._digests)]
         if positions and min(positions) < 0:  # of events that were there
             self.duplicates += sum(one < 0 for one in positions)
             positions = [abs(one) for one in positions]

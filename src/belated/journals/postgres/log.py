@@ -18,7 +18,7 @@ from belated.journals.arrivals import (
     stamps_for,
 )
 from belated.journals.columns import ColumnPage
-from belated.journals.log import EMPTY, Appended, Requests, Tail
+from belated.journals.log import EMPTY, Appended, AppendedAfter, Requests, Tail
 from belated.journals.lookups import (
     LAST_SETTLEMENTS,
     Subject,
@@ -78,6 +78,22 @@ class PostgresLog(StoredJournal):
         found = self._session.call("append", list(arrivals.values.values()))
         assert found is not None
         return self._taken(arrivals, unpack_bigints(found))
+
+    def append_after(
+        self, events: Sequence[Event], last: Record, *, requests: Requests | None = None
+    ) -> AppendedAfter:
+        """Keep events, and give their records; see :meth:`FollowedLog.append_after`."""
+        arrivals = self._arrivals(events)
+        arrivals.keep(events, requests)
+        arrivals.follow(last)
+        self._session.check_open()
+        if not events:
+            return AppendedAfter([], [])
+        answer = self._session.call("append", list(arrivals.values.values()))
+        assert answer is not None
+        found = unpack_bigints(answer)
+        records = arrivals.records_after(last, events, found)
+        return AppendedAfter(self._taken(arrivals, found), records)
 
     def append_unique(
         self,

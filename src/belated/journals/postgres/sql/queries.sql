@@ -63,7 +63,8 @@ RETURNING number;
 SELECT belated.append(
     %(bandit)s::integer, %(partitions)b::smallint[], %(marks)b::bytea[], %(crcs)b::bigint[],
     %(digests)b::bytea[], %(events)b::bytea[], %(stamps)b::bigint[], %(homes)b::smallint[],
-    %(halves)b::bytea[], %(kept)b::bigint[], %(requests)b::bytea[]
+    %(halves)b::bytea[], %(kept)b::bigint[], %(requests)b::bytea[],
+    %(behind)b::bytea
 );
 
 -- lock: keep others from appending until the transaction ends

@@ -117,6 +117,9 @@ CREATE TABLE belated.base_piece (
 -- Of ids that callers chose, the first halves of the keys may be given: where one of them has a
 -- decision already, nothing is written, and the answer is NULL. The client then looks closer, for
 -- two keys can share a half.
+--
+-- Whoever knows the last record gives its digest and stamp. If that is the last one still, the
+-- stamp of the events follows their positions: then nothing has to be read back.
 CREATE FUNCTION belated.append(
     bandit_number integer,
     partitions    smallint[],
@@ -128,7 +131,8 @@ CREATE FUNCTION belated.append(
     homes         smallint[], -- of the halves; NULL for none
     halves        bytea[],
     kept          bigint[], -- which of the events have requests, from 1 on; NULL for none
-    requests      bytea[]
+    requests      bytea[],
+    behind        bytea -- the last record that is known; NULL for none
 ) RETURNS bigint[] LANGUAGE plpgsql
 -- Made while the table is small, the plan must still do when it is large; and to make it anew for
 -- every call would take longer than all the rest. A mark is looked up in the index of marks, even
@@ -145,6 +149,7 @@ DECLARE
     target    smallint := partitions[1];
     base      bigint;
     moment    bigint;
+    follows   boolean;
 BEGIN
     -- In one order everywhere, so that two that lock several cannot wait for each other.
     PERFORM FROM belated.partition AS home
@@ -167,15 +172,16 @@ BEGIN
         END IF;
     END IF;
 
-    clock := extract(epoch FROM clock_timestamp()) * 1000000;
+    clock := coalesce(stamps[1], extract(epoch FROM clock_timestamp()) * 1000000);
 
     -- Nearly always all are new: then a plain INSERT does, and is quicker; most of all where they
     -- are of one partition. Where the index knows one of them, it is undone, and what follows sees
     -- which.
-    IF stamps IS NULL THEN
+    IF stamps IS NULL OR clock = ALL (stamps) THEN
         BEGIN
             IF target = ALL (partitions) THEN
-                SELECT record.position, record.recorded INTO base, moment FROM belated.record
+                SELECT record.position, record.recorded, behind = record.digest || int8send(recorded)
+                INTO base, moment, follows FROM belated.record
                 WHERE record.bandit = bandit_number AND record.partition = target
                 ORDER BY record.position DESC LIMIT 1;
                 base := coalesce(base, 0);
@@ -193,7 +199,8 @@ BEGIN
                     SELECT bandit_number, target, base + n, request
                     FROM unnest(kept, requests) AS one (n, request);
                 END IF;
-                RETURN ARRAY(SELECT generate_series(base + 1, base + cardinality(marks)));
+                positions := ARRAY(SELECT generate_series(base + 1, base + cardinality(marks)));
+                RETURN CASE WHEN follows THEN positions || moment ELSE positions END;
             END IF;
 
             WITH tail AS MATERIALIZED (
