@@ -161,7 +161,7 @@ def test_one_that_was_cut_off_can_neither_publish_nor_save(
     with pytest.raises(OwnerFenced):
         slow.coordination.publish(b"old", epoch)
     with pytest.raises(OwnerFenced):
-        fold.save(slow.journal)
+        fold.save(slow.shelf)
     slow.lease._ends = time.monotonic() + 100  # it believes that it still leads
     slow._publish_at = 0.0
     play(writer, 1)

@@ -12,6 +12,7 @@ import pytest
 from belated.kernels.pages import FORGOTTEN
 from belated.ledger import index as module
 from belated.ledger.index import Index
+from belated.ledger.packing import pack_lines
 from belated.ledger.table import EntryTable
 
 
@@ -34,7 +35,7 @@ class Keys(Index):
         for number, key in enumerate(keys, base):
             gone = FORGOTTEN if number in removed else 0
             other.table.append(key, recorded=0, position=1, at=0, state=1, flags=gone, crc=0)
-        self.table.restore(other.table.pack().values(), base)
+        self.table.restore(pack_lines(other.table).values(), base)
         self.restore(self.table.column("flags") == 0)
 
 

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from belated.kernels import memory
+from belated.ledger.packing import pack_lines
 from belated.ledger.table import NONE, NOWHERE, EntryTable, handle_at
 
 Line = tuple[int, int, int, int, int, float, int]
@@ -86,7 +87,7 @@ def test_a_table_comes_back_from_its_bytes() -> None:
     table, again = EntryTable(), EntryTable()
     known = [write(table, n) for n in range(1000)]
     write(again, 5)
-    again.restore(table.pack().values(), base=70)
+    again.restore(pack_lines(table).values(), base=70)
     assert (lines(again), again.base) == (known, 70)
     again.restore([], base=0)
     assert (lines(again), again.next) == ([], 0)
@@ -98,7 +99,7 @@ def test_bytes_that_end_within_a_line_are_refused(missing: int) -> None:
     table = EntryTable()
     known = [write(table, n) for n in range(3)]
     with pytest.raises(ValueError, match=r"reshape|multiple"):
-        table.restore([table.pack()["0"][:-missing]], base=0)
+        table.restore([pack_lines(table)["lines 0"][:-missing]], base=0)
     assert lines(table) == known
 
 
@@ -123,7 +124,7 @@ def test_only_what_was_written_is_resident() -> None:
 
     table, one = EntryTable(), EntryTable()
     write(one, 3)
-    packed = [one.pack()["0"] * 300_000]
+    packed = [pack_lines(one)["lines 0"] * 300_000]
     before = resident()
     table.restore(packed, base=0)
     for n in range(1000):
@@ -139,23 +140,23 @@ def test_only_what_was_written_is_resident() -> None:
 def test_blocks_that_did_not_change_have_the_same_bytes() -> None:
     """Though others did, the table has grown, and the first lines are gone."""
     table = EntryTable()
-    assert table.pack() == {}
+    assert pack_lines(table) == {}
     for n in range(20_000):
         write(table, n)
-    before = table.pack()
+    before = pack_lines(table)
     assert [len(data) for data in before.values()] == [88 * 8192, 88 * 8192, 88 * 3616]
     table.state[9_000] ^= 1
     table.where[100] = 7
     table.drop(50)
     for n in range(5_000):
         write(table, n)
-    after = table.pack()
-    assert sorted(after) == ["0", "1", "2", "3"]
-    assert after["0"] != before["0"]
-    assert after["1"] != before["1"]
-    assert after["2"][: len(before["2"])] == before["2"]
+    after = pack_lines(table)
+    assert sorted(after) == [f"lines {block}" for block in range(4)]
+    assert after["lines 0"] != before["lines 0"]
+    assert after["lines 1"] != before["lines 1"]
+    assert after["lines 2"][: len(before["lines 2"])] == before["lines 2"]
     table.state[8_950] ^= 1  # as it was
-    assert table.pack()["1"] == before["1"]
-    kept = table.pack()
+    assert pack_lines(table)["lines 1"] == before["lines 1"]
+    kept = pack_lines(table)
     table.where[50] = 9  # another place of the same row
-    assert table.pack() == kept
+    assert pack_lines(table) == kept

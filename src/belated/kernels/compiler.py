@@ -39,7 +39,7 @@ NAMES = (*asdict(plain()), "crc_all", "fold_page")
 
 #: The types of each kernel's arguments: f is a float, i an int and b a bool. M and V are a matrix
 #: and a vector, T and N the same of whole numbers, m, v, t and e such as are only read. p is a pool
-#: of draws, R are rows, C their bytes, U bytes that are only read, and P places of an index.
+#: of draws, R are rows, C their bytes, B and U bytes, U only to be read, and P places of an index.
 _ARGUMENTS = {
     "argmax_ucb_all": "m e V M f v v b f i M",
     "count": "M v f",
@@ -51,7 +51,7 @@ _ARGUMENTS = {
     "unlearn": "M V v f f i f f",
     "amend": "M V v f f",
     "crc_all": "U e e t N",
-    "fold_page": "U e e e e i T M P R C N N v U R M",
+    "fold_page": "U e e e e i T M P R C N N v U R M B",
 }
 
 
@@ -183,6 +183,7 @@ def _dispatchers() -> dict[str, tuple[Any, Any]]:
             ("N", types.int64, 1, False),
             ("P", types.int32, 1, False),
             ("U", types.uint8, 1, True),
+            ("B", types.uint8, 1, False),
             ("C", types.uint8, 2, False),
             ("R", types.float32, 2, False),
         )

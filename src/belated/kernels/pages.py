@@ -27,6 +27,9 @@ HIGH, LOW, RECORDED, POSITION, AT, MARK, VALUE, TOLD_RECORDED, TOLD_AT, WEIGHT, 
     STORED, FREE, HANDLE, FAMILY, WINDOW, WATERMARK, PATIENCE, DECIDED, REWARDED,
 ) = range(19)  # fmt: skip
 
+#: Lines of a block, as a power of two: what a snapshot writes again if one of them has changed.
+BLOCK = 13
+
 _FREE_PLACE = -1
 _PENDING, _REWARDED = 1, 2
 #: In the second byte of a mark; MORE: the line does not hold all that is known of the decision.
@@ -202,6 +205,7 @@ def fold_page(
     unmatched: NDArray[np.uint8],
     learned_rows: NDArray[np.float32],
     learned: NDArray[np.float64],
+    changed: NDArray[np.uint8],
 ) -> int:
     """Take the records of a page from ``first`` on; returns the place of the first not taken.
 
@@ -223,6 +227,7 @@ def fold_page(
         unmatched: not 0 at the last bits of keys of which something has come before.
         learned_rows: to be filled with the rows of rewards.
         learned: with their rewards, their weights, and whether their decision was known before.
+        changed: to be set to 1 for each block of lines with a line that was known and has changed.
     """
     dim = rows.shape[1]
     size = 4 * dim
@@ -384,6 +389,7 @@ def fold_page(
                 return k
             n = told[REWARDED]
             told[REWARDED] = n + 1
+            changed[((line + base) >> BLOCK) - (base >> BLOCK)] = 1
             cells[line, MARK] += _REWARDED - _PENDING
             floats[line, VALUE] = y
             cells[line, TOLD_RECORDED] = now

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import NamedTuple
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -11,8 +14,26 @@ from belated.inputs import Matrix, Row, Vector
 from belated.learner.learner import Learner
 from belated.learner.rows import Rows
 from belated.learner.window import DecisionWindow
+from belated.ledger.copies import Copies
 from belated.ledger.packing import numbered
-from belated.ledger.table import NOWHERE, EntryTable, handle_at
+from belated.ledger.table import NOWHERE, EntryTable, handle_at, packed
+
+
+class LinesWithRows(NamedTuple):
+    """A copy of some lines, and of the rows that are kept of them."""
+
+    cells: NDArray[np.int64]
+    rows: Row
+
+    def pieces(self, block: int) -> dict[str, bytes]:
+        """The same as pieces of a snapshot."""
+        names = block_names(block)
+        return dict(zip(names, (packed(self.cells), self.rows.tobytes()), strict=True))
+
+
+def block_names(block: int) -> tuple[str, str]:
+    """The names of the pieces of a block."""
+    return f"lines {block}", f"rows-of-lines {block}"
 
 
 class LearnerAdapter:
@@ -97,6 +118,7 @@ class LearnerAdapter:
         x, weight = self._row(number)
         handle = self.learner.learn(x, value, weight, self.partition)
         where, i = self.table.where, number - self.table.base
+        self.table.touch(i)
         self._rows.free(where[i])
         where[i] = handle_at(handle)
 
@@ -138,6 +160,7 @@ class LearnerAdapter:
         where, i = self.table.where, number - self.table.base
         if where[i] >= NOWHERE:  # it came after the window
             return
+        self.table.touch(i)
         x = self.learner.retract(handle_at(where[i]), self.partition)
         where[i] = self._rows.put(x.astype(np.float32))
 
@@ -151,20 +174,26 @@ class LearnerAdapter:
         """Its row is needed no longer, if it is still here."""
         where, i = self.table.where, number - self.table.base
         if where[i] > NOWHERE:
+            self.table.touch(i)
             self._rows.free(where[i])
             where[i] = NOWHERE
 
     def pack(self) -> dict[str, bytes]:
-        """The rows that are kept here, and the observations, as bytes; the table has the rest."""
+        """All that is kept beside the table and its rows, and the observations, as bytes."""
         return {
             "account decisions": self.decisions.to_bytes(8),
-            **{
-                f"rows-of-lines {name}": self.kept_rows(lines).tobytes()
-                for name, lines in self.table.blocks()
-            },
             **({} if self._window is None else self._window.pack()),
             **self.learner.pack(self.partition),
         }
+
+    def begin_copies(self, blocks: Mapping[int, slice]) -> Copies[LinesWithRows]:
+        """Begin to copy lines and their rows; what changes meanwhile is copied first."""
+        self.table.copies = copies = Copies(blocks, self.copy)
+        return copies
+
+    def copy(self, lines: slice) -> LinesWithRows:
+        """Copy lines, and the rows that are kept of them."""
+        return LinesWithRows(self.table.cells[lines].copy(), self.kept_rows(lines))
 
     def unpack(self, pieces: dict[str, bytes]) -> None:
         """Take what :meth:`pack` gave, once the table is restored; the learner is told nothing."""

@@ -69,6 +69,8 @@ class PageFolder:
             return first
         learner, count = adapter.learner, len(page) - first
         table, index, rows = ledger._table, ledger._index, adapter._rows
+        if table.copies is not None:
+            table.copies.take_all()  # before a line changes
         table.reserve(count)
         index.reserve(count)
         rows.reserve(count)
@@ -84,14 +86,16 @@ class PageFolder:
             dtype=np.int64,
         )  # fmt: skip
         numbers = np.array([learner.model.dispersion, MAX_WEIGHT, ledger._least, ledger._most])
-        before = len(table)
+        before, first_block = len(table), table.base >> kernel.BLOCK
+        changed = np.zeros((table.next + count >> kernel.BLOCK) - first_block + 1, dtype=np.uint8)
         stop: int = self._kernels.fold_page(
             page.data, page.ends, page.positions, page.recorded, self._crcs, first,
             table.cells, table.cells.view(np.float64), index.places, rows.data,
             rows.data.view(np.uint8), rows.places, told, numbers, ledger._unmatched.seen,
-            self._rows, self._learned,
+            self._rows, self._learned, changed,
         )  # fmt: skip
         decided, rewarded = int(told[kernel.DECIDED]), int(told[kernel.REWARDED])
+        table.changed.update((first_block + np.flatnonzero(changed)).tolist())
         table.grew_by(decided)
         index.took(int(told[kernel.PLACES_TAKEN]))
         rows.used, rows.n_free = int(told[kernel.STORED]), int(told[kernel.FREE])

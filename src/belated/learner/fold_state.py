@@ -23,12 +23,14 @@ from belated.journals import Journal, Snapshot, UniqueLog
 from belated.journals.chain import PIECE, Chain, chain_behind
 from belated.journals.columns import ColumnLog, ColumnPage
 from belated.journals.log import EMPTY
-from belated.journals.snapshots import checksum, warn_discarded
+from belated.journals.snapshots import warn_discarded
 from belated.kernels import Kernels
-from belated.learner.adapter import LearnerAdapter
+from belated.kernels.pages import BLOCK
+from belated.learner.adapter import LearnerAdapter, block_names
 from belated.learner.learner import Learner
+from belated.learner.saving import PartitionSaving, Saving, kept_at_load
 from belated.ledger import Ledger, State
-from belated.ledger.packing import VERSION, pack, unpack
+from belated.ledger.packing import VERSION, pack_head, unpack
 from belated.ledger.undone import Undone
 from belated.policies import Policy
 from belated.published import PublishedModel
@@ -38,6 +40,10 @@ from belated.tuning import USUAL, Tuning
 
 #: Pieces of a snapshot, beside the chain: the mode, and the model it froze.
 _MODE, _FROZEN = "mode", "frozen model"
+#: Bytes of a line, and about those of an event but for its row.
+LINE, EVENT = 88, 100
+#: A snapshot pays if it writes at most so many bytes, or so many times those of the new events.
+LITTLE, PAYS = 1 << 23, 3
 #: A snapshot or a base, and the chain of the records that are in it.
 _Stored = tuple[Snapshot, Chain]
 
@@ -96,9 +102,9 @@ class FoldState:
         self.mode = "learn"
         self.frozen = None
         self._was_bulk = True  # at the start all is new
-        # What the last snapshot of each partition holds: the checksum of each piece, none of those
-        # that never change.
+        # What the last snapshot of each partition holds: see PartitionSaving.before.
         self._saved: list[dict[str, bytes]] = [{} for _ in range(partitions)]
+        self._saved_version = 0
 
     def begin(self, journal: Journal) -> None:
         """Know what was undone, and begin behind what was trimmed; in a new fold only.
@@ -190,32 +196,92 @@ class FoldState:
         Raises:
             HistoryChanged: what was folded is no longer what the journal holds.
         """
+        saving = self.begin_save(journal)
+        try:
+            saving.write(journal)
+        except SnapshotConflict:  # another process saved since: what it left is not ours
+            self.end_save(saving)
+            saving = self.begin_save(journal)
+            saving.write(journal)
+        finally:
+            self.end_save(saving)
+
+    def begin_save(self, journal: Journal) -> Saving:
+        """Take the state of now; :meth:`Saving.write` stores it, while this fold goes on.
+
+        Args:
+            journal: that was folded.
+
+        Raises:
+            HistoryChanged: what was folded is no longer what the journal holds.
+        """
         for partition in range(self._partitions):
             self.read(journal, partition, 0)
-        for partition in range(self._partitions):
-            pieces, saved = self._pieces(partition), self._saved[partition]
-            sums = {
-                name: b"" if _lasting(name) else checksum(data) for name, data in pieces.items()
-            }
-            kept = frozenset(name for name, _ in sums.items() & saved.items())
-            given = {name: data for name, data in pieces.items() if name not in kept}
-            position, fingerprint = self.positions[partition], self.snapshot_fingerprint(partition)
-            try:
-                journal.save(Snapshot(partition, position, fingerprint, given, kept))
-            except SnapshotConflict:  # another process saved since: what it left is not ours
-                journal.save(Snapshot(partition, position, fingerprint, pieces))
-            self._saved[partition] = sums
+        self._saved_version = self.version
+        return Saving([self._begin_save(partition) for partition in range(self._partitions)])
+
+    def _begin_save(self, partition: int) -> PartitionSaving:
+        adapter, before = self.adapters[partition], self._saved[partition]
+        blocks, changed = adapter.table.blocks(), self._changed_blocks(partition)
+        unchanged = [
+            name for block in blocks if block not in changed for name in block_names(block)
+        ]
+        copies = adapter.begin_copies({block: blocks[block] for block in changed})
+        adapter.table.changed = set()
+        return PartitionSaving(
+            partition,
+            self.positions[partition],
+            self.snapshot_fingerprint(partition),
+            self._pieces(partition),
+            copies,
+            unchanged,
+            before,
+        )
+
+    def end_save(self, saving: Saving) -> None:
+        """A saving has ended, one way or the other; no other was begun since."""
+        for part in saving.parts:
+            table = self.adapters[part.partition].table
+            table.copies = None
+            if part.sums is not None:
+                self._saved[part.partition] = part.sums
+            elif saving.conflicts:
+                self._saved[part.partition] = {}
+            else:
+                table.changed |= part.copies.blocks
+
+    def save_pays(self) -> bool:
+        """Whether a snapshot would write little, or not much more than the events since the last.
+
+        So the bytes written for an event are bounded, wherever rewards change older lines.
+        """
+        row = 4 * self.policy.dim
+        lines = sum(len(self._changed_blocks(one)) for one in range(self._partitions)) << BLOCK
+        size = lines * (LINE + row)
+        return size <= LITTLE or size <= PAYS * (self.version - self._saved_version) * (EVENT + row)
+
+    def _changed_blocks(self, partition: int) -> set[int]:
+        """The blocks of lines that the last snapshot does not hold as they are now."""
+        table, saved = self.adapters[partition].table, self._saved[partition]
+        return {
+            block
+            for block in table.blocks()
+            if block in table.changed or block_names(block)[0] not in saved
+        }
 
     def base(self, partition: int) -> Snapshot:
         """Return all that a partition has come to: what stands for its records once they are gone.
 
         What is undone later cannot be in it: so it is of use whatever that is.
         """
-        pieces = self._pieces(partition)
+        pieces, adapter = self._pieces(partition), self.adapters[partition]
+        for block, lines in adapter.table.blocks().items():
+            pieces |= adapter.copy(lines).pieces(block)
         return Snapshot(partition, self.positions[partition], self.fingerprint, pieces)
 
     def _pieces(self, partition: int) -> dict[str, bytes]:
-        pieces = pack(self.ledgers[partition]) | self.adapters[partition].pack()
+        """All but those of blocks of lines."""
+        pieces = pack_head(self.ledgers[partition]) | self.adapters[partition].pack()
         pieces[PIECE] = self.chains[partition].pack()
         if partition == 0:  # where the events are that change the mode
             pieces[_MODE] = self.mode.encode()
@@ -252,7 +318,7 @@ class FoldState:
             )
             warn_discarded(partition, reason)
             return None
-        self._saved[partition] = {name: b"" for name in snapshot.pieces if _lasting(name)}
+        self._saved[partition] = kept_at_load(snapshot.pieces)
         return snapshot, chain
 
     def _base_of(self, journal: Journal, partition: int) -> _Stored | None:
@@ -301,6 +367,7 @@ class FoldState:
         self.positions[partition] = snapshot.position
         self.chains[partition] = chain
         self.version += sum(ledger.counters.values())
+        self._saved_version = self.version
 
 
 def _same(one: Record, other: Record) -> bool:
@@ -310,7 +377,3 @@ def _same(one: Record, other: Record) -> bool:
         and one.recorded == other.recorded
         and one.digest == other.digest
     )
-
-
-def _lasting(name: str) -> bool:
-    return name.startswith("rows ") and not name.endswith("so far")

@@ -58,6 +58,7 @@ class EntryStore:
 
     def _keep(self, number: int, facts: Facts) -> None:
         self._facts[number] = facts
+        self._table.touch(number - self._table.base)
         self._table.flags[number - self._table.base] |= MORE
 
     def _read(self, number: int) -> Facts:
@@ -89,6 +90,7 @@ class EntryStore:
         old, new = table.state[i], verdict.state
         before = table.value[i]
         value = 0.0 if verdict.value is None else verdict.value
+        table.touch(i)
         table.state[i] = new
         table.value[i] = value
         self.counts[old] -= 1

@@ -304,6 +304,7 @@ class Ledger(EntryStore):
     def _forget_one(self, number: int) -> None:
         self._forgotten_digest += self._digest_of(number)
         self._index.remove(number)
+        self._table.touch(number - self._table.base)
         self._table.flags[number - self._table.base] |= FORGOTTEN
         self._facts.pop(number, None)
         self.changes.forget(number)

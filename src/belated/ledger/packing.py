@@ -11,6 +11,7 @@ from belated.exceptions import InvalidInput
 from belated.kernels.pages import FORGOTTEN
 from belated.ledger.entries import Facts
 from belated.ledger.ledger import Ledger
+from belated.ledger.table import EntryTable, packed
 from belated.ledger.unmatched import Unmatched
 
 #: Of all pieces of a snapshot. One with another number is not read: then the journal is.
@@ -37,6 +38,11 @@ _read_head = msgspec.msgpack.Decoder(_Head).decode
 
 def pack(ledger: Ledger) -> dict[str, bytes]:
     """All that a ledger knows, as named pieces."""
+    return pack_head(ledger) | pack_lines(ledger._table)
+
+
+def pack_head(ledger: Ledger) -> dict[str, bytes]:
+    """What it knows beside the lines of its table."""
     head = _Head(
         VERSION,
         ledger._table.base,
@@ -51,8 +57,13 @@ def pack(ledger: Ledger) -> dict[str, bytes]:
         ledger._facts,
         dict(ledger._unmatched.ids),
     )
-    lines = {f"lines {name}": data for name, data in ledger._table.pack().items()}
-    return {"ledger": msgspec.msgpack.encode(head), **lines}
+    return {"ledger": msgspec.msgpack.encode(head)}
+
+
+def pack_lines(table: EntryTable) -> dict[str, bytes]:
+    """The lines, by blocks."""
+    blocks = table.blocks().items()
+    return {f"lines {block}": packed(table.cells[lines]) for block, lines in blocks}
 
 
 def numbered(pieces: Mapping[str, bytes], name: str) -> list[bytes]:

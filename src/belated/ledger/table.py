@@ -19,6 +19,8 @@ from numpy.typing import NDArray
 
 from belated.kernels import pages
 from belated.kernels.memory import zeros
+from belated.kernels.pages import BLOCK
+from belated.ledger.copies import Copies
 
 #: In ``told_recorded``: no reward yet.
 NONE = -1
@@ -28,9 +30,6 @@ NOWHERE = -1
 
 #: A number, or many.
 Where = TypeVar("Where", int, NDArray[np.int64])
-
-#: Lines of a block of a snapshot, as a power of two.
-BLOCK = 13
 
 # Lines that a table has room for, at least; and those that are searched at a time.
 _FEW, _PIECE = 16, 1 << 14
@@ -66,6 +65,8 @@ class EntryTable:
     Attributes:
         base: the number of the first line.
         cells: the lines, eight bytes a cell.
+        changed: the blocks with a line that has changed since they were last saved.
+        copies: those that are being made of blocks; a block is copied before it changes.
 
     >>> table = EntryTable()
     >>> key = b"sixteen bytes .."
@@ -92,6 +93,8 @@ class EntryTable:
 
     def __init__(self) -> None:
         self.base = 0
+        self.changed: set[int] = set()
+        self.copies: Copies[Any] | None = None
         self._used = 0
         self._resize(_FEW)
 
@@ -118,6 +121,7 @@ class EntryTable:
         i = self._used
         if i == self._room:
             self._resize(2 * i)
+        self.touch(i)
         self._used = i + 1
         _line.pack_into(
             self._bytes, i * _line.size,
@@ -125,13 +129,22 @@ class EntryTable:
         )  # fmt: skip
         return self.base + i
 
+    def touch(self, i: int) -> None:
+        """A line is about to change."""
+        block = self.base + i >> BLOCK
+        if block not in self.changed:
+            if self.copies is not None:
+                self.copies.take(block)
+            self.changed.add(block)
+
     def reserve(self, count: int) -> None:
         """Have room for so many more lines."""
         if self._used + count > self._room:
             self._resize(max(self._used + count, 2 * self._room))
 
     def grew_by(self, count: int) -> None:
-        """So many lines were written behind the last one."""
+        """So many lines were written behind the last one; no copies are being made."""
+        self.changed.update(range(self.next >> BLOCK, (self.next + count - 1 >> BLOCK) + 1))
         self._used += count
 
     def column(self, name: str) -> NDArray[Any]:
@@ -149,36 +162,27 @@ class EntryTable:
 
     def drop(self, count: int) -> None:
         """The first ``count`` are gone."""
+        if self.copies is not None:
+            self.copies.take_all()
         left = self._used - count
         self.cells[:left] = self.cells[count : self._used]
         self._used = left
         self.base += count
+        first = self.base >> BLOCK  # which may have lost some of its lines
+        self.changed = {first, *(block for block in self.changed if block > first)}
         if self._room > max(_FEW, 4 * left):
             self._resize(max(_FEW, 2 * left))
 
-    def blocks(self) -> list[tuple[str, slice]]:
-        """Names of blocks, and their lines: a number is always in the same block."""
-        found = []
+    def blocks(self) -> dict[int, slice]:
+        """The lines of each block: a number is always in the same block."""
+        found = {}
         for block in range(self.base >> BLOCK, (self.next - 1 >> BLOCK) + 1):
             start, stop = (block << BLOCK) - self.base, (block + 1 << BLOCK) - self.base
-            found.append((str(block), slice(max(0, start), min(stop, self._used))))
+            found[block] = slice(max(0, start), min(stop, self._used))
         return found
 
-    def pack(self) -> dict[str, bytes]:
-        """The lines as bytes, by blocks: those that did not change have the same bytes again.
-
-        Where a row is kept is not among them, only that it is.
-        """
-        packed = {}
-        for name, lines in self.blocks():
-            cells = self.cells[lines].copy()
-            where = cells[:, -1]
-            where[where > NOWHERE] = 0
-            packed[name] = cells.tobytes()
-        return packed
-
     def restore(self, packed: Iterable[bytes], base: int) -> None:
-        """Take the blocks that :meth:`pack` gave, in their order.
+        """Take all blocks, in their order, as :func:`packed` gave them.
 
         Raises:
             ValueError: these are no whole lines.
@@ -190,6 +194,7 @@ class EntryTable:
         for lines in found:
             self.cells[self._used : self._used + len(lines)] = lines
             self._used += len(lines)
+        self.changed = set()
 
     def _resize(self, room: int) -> None:
         cells = zeros((room, _CELLS), np.int64)
@@ -200,6 +205,16 @@ class EntryTable:
         for name, (kind, start) in _COLUMNS.items():
             column = cells.view(kind)[:, start // np.dtype(kind).itemsize]
             setattr(self, name, column.data)
+
+
+def packed(cells: NDArray[np.int64]) -> bytes:
+    """Lines as bytes. Where a row is kept is not among them, only that it is."""
+    where = cells[:, -1]
+    if (where > 0).any():
+        cells = cells.copy()
+        where = cells[:, -1]
+        where[where > NOWHERE] = 0
+    return cells.tobytes()
 
 
 def handle_at(where: Where) -> Where:

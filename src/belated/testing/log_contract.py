@@ -117,7 +117,7 @@ class LogContract:
         """If the log gives any: the same, page by page, and none beyond the last."""
         with self.open_journal(1, ManualClock()) as journal:
             if not isinstance(journal, ColumnLog):
-                pytest.skip("this log gives no columns")
+                return  # it promises none
             x = np.array([0.5, -1.0], dtype=np.float32)
             decision = Decision("a", 5, "blue", 0, x, 0.5, 1.0, 3)
             journal.append([Void("v", 1), decision, *[Void(f"{n}", n) for n in range(5)]])
@@ -131,7 +131,7 @@ class LogContract:
         """If the log can: the very records; none where another was the last, and all are there."""
         with self.open_journal(1, ManualClock()) as journal:
             if not isinstance(journal, FollowedLog):
-                pytest.skip("this log gives nothing back")
+                return  # it promises nothing of the kind
             journal.append([Void("a", 1)])
             [last] = journal.read(0, 0, 10)
             found = journal.append_after([Void("b", 2), Void("c", 3)], last)

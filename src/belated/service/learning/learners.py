@@ -133,6 +133,7 @@ def learning_service(
         journal,
         store.coordination(definition.name),
         fold,
+        shelf=store.journal(definition.name, partitions=definition.partitions),
         features=definition.features,
         lease=lease,
     )

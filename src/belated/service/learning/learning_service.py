@@ -8,8 +8,9 @@ import os
 import secrets
 import socket
 from collections.abc import Callable
-from concurrent.futures import Future
+from concurrent.futures import Future, wait
 from contextlib import suppress
+from functools import partial
 from itertools import islice
 
 from belated.advice import Adviser
@@ -22,6 +23,7 @@ from belated.exceptions import (
     HistoryUndone,
     JournalError,
     OwnerFenced,
+    SnapshotConflict,
     UnsupportedFormat,
 )
 from belated.features import Features
@@ -29,6 +31,7 @@ from belated.journals import CoordinationStore, Journal
 from belated.journals.configuration import configure, settings_of
 from belated.learner.evidence import evidence_of
 from belated.learner.fold import Fold
+from belated.learner.saving import Saving
 from belated.ledger import Ledger
 from belated.published import PublishedModel
 from belated.service.histogram import DELAYS, SECONDS, Histogram
@@ -67,6 +70,8 @@ class LearningService:
         features: what makes rows, if anything does: the journal is told.
         holder: the name of this learner; one that no other has if None.
         lease: seconds for which the lead is held without being renewed.
+        shelf: the same journal, opened once more: snapshots are written to it, beside all else. If
+            None, the journal itself.
         runtime: time and threads; real ones if None.
     """
 
@@ -76,13 +81,14 @@ class LearningService:
         coordination: CoordinationStore,
         fold: Callable[[], Fold],
         *,
+        shelf: Journal | None = None,
         features: Features | None = None,
         holder: str | None = None,
         lease: float = LEASE,
         runtime: Runtime | None = None,
     ) -> None:
         runtime = runtime or ThreadRuntime()
-        self.journal = journal
+        self.journal, self.shelf = journal, shelf or journal
         self.coordination = coordination
         self._clock, self._monotonic = runtime.clock, runtime.monotonic
         self.holder = holder or f"{socket.gethostname()}/{os.getpid()}/{secrets.token_hex(4)}"
@@ -122,6 +128,8 @@ class LearningService:
         self._fitter = runtime.start_background("belated fit")
         self._fit: Future[Estimate] | None = None
         self._fit_at = 0.0
+        self._saver = runtime.start_background("belated save")
+        self._saving: tuple[Saving, Future[None]] | None = None
 
     def leads(self) -> bool:
         """Whether it is this one that learns."""
@@ -163,11 +171,14 @@ class LearningService:
     def close(self) -> None:
         """Save, leave the lead to others, and let go of everything."""
         if self.fold is not None:
+            self._end_saving()
             with suppress(JournalError):
-                self.fold.save(self.journal)
+                self.fold.save(self.shelf)
         self.lease.close()
         self._stand_by()
         self._fitter.stop()
+        self._saver.stop()
+        self.shelf.close()
         self.journal.close()
         self.coordination.close()
 
@@ -194,10 +205,10 @@ class LearningService:
     def _take_over(self, epoch: int) -> None:
         """Fence whoever led before, then begin where its last snapshot ends."""
         for partition in range(self.journal.partitions):
-            self.journal.acquire(partition)
+            self.shelf.acquire(partition)
         self.refold.start_anew()
         fold = self._make()
-        fold.load(self.journal)
+        fold.load(self.shelf)
         fold.learner.defers = True
         # By whoever leads, and not by every process: one at a time writes it.
         policy = fold.learner.policy
@@ -239,6 +250,7 @@ class LearningService:
     def _stand_by(self) -> None:
         if self._fit is not None:
             self._fit.cancel()
+        self._end_saving()
         self.fold = self._fit = None
         self.epoch = 0
 
@@ -319,10 +331,30 @@ class LearningService:
             log.warning(f"advice: {advice.name}", extra=extra)
 
     def _save(self, fold: Fold) -> None:
+        """Beside the fold: what changes meanwhile is copied before it does."""
+        if self._saving is not None:
+            saving, written = self._saving
+            if written.done():
+                self._saving = None
+                fold.end_save(saving)
+                with suppress(SnapshotConflict):  # then all is written the next time
+                    written.result()
+            return
         now = self._monotonic()
-        if now >= self._save_at:
-            fold.save(self.journal)
+        if now >= self._save_at and fold.save_pays():
+            saving = fold.begin_save(self.journal)
+            self._saving = saving, self._saver.submit(partial(saving.write, self.shelf))
             self._save_at = now + SNAPSHOT
+
+    def _end_saving(self) -> None:
+        """Wait for what is being written, whatever comes of it."""
+        if self._saving is not None:
+            saving, written = self._saving
+            self._saving = None
+            if not written.cancel():
+                wait([written])
+            if self.fold is not None:
+                self.fold.end_save(saving)
 
     def _refold(self, fold: Fold) -> None:
         if found := self.refold.step(fold):

@@ -124,21 +124,24 @@ class _Worker:
 
 
 class _Background:
-    """The result of a computation comes after a while."""
+    """A computation is done a while after it was asked for; others go on meanwhile."""
 
     def __init__(self, host: Host) -> None:
         self._host = host
 
     def submit(self, work: Callable[[], T]) -> Future[T]:
         answer: Future[T] = Future()
-        result = work()  # of what there was when it began
-        self._host.after(self._host.short_delay(), lambda: _finish(answer, result))
+        self._host.after(self._host.short_delay(), lambda: _compute(work, answer))
         return answer
 
     def stop(self) -> None:
         pass
 
 
-def _finish(answer: Future[T], result: T) -> None:
-    if not answer.cancelled():
-        answer.set_result(result)
+def _compute(work: Callable[[], T], answer: Future[T]) -> None:
+    if answer.cancelled():
+        return
+    try:
+        answer.set_result(work())
+    except Exception as error:
+        answer.set_exception(error)

@@ -1,0 +1,121 @@
+"""A snapshot is of the moment when it began, whatever is folded until it is written."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from belated import Bernoulli, DelayedUCB, WaitForWindow
+from belated.events import Decision, Reward, Settled
+from belated.journals import MemoryJournal
+from belated.kernels import PageKernels, pages
+from belated.learner import fold as module
+from belated.learner import fold_state
+from belated.learner.fold import Fold
+from belated.ledger import table
+from belated.rewards import DefaultAfter, Explicit, Rewards
+from belated.tuning import Tuning
+from tests.laws.column_runs import DIM, PLAIN, Clock, check_same, history
+
+
+@pytest.fixture
+def seeds(request: pytest.FixtureRequest) -> range:
+    """Few by default."""
+    return range(1_000 if request.config.getoption("--full") else 60)
+
+
+@pytest.fixture(autouse=True)
+def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of eight lines, so that a short history has many."""
+    for one in (table, pages, fold_state):
+        monkeypatch.setattr(one, "BLOCK", 3)
+
+
+class Run:
+    """A random history, folded and saved again and again."""
+
+    def __init__(self, seed: int) -> None:
+        self.rng, self.clock = random.Random(seed), Clock()
+        self.journal = MemoryJournal(clock=self.clock)
+        self.policy = self.rng.choice(
+            [DelayedUCB(DIM, Bernoulli()), WaitForWindow(DIM, Bernoulli(), window=20)]
+        )
+        meanings: list[Rewards] = [Explicit("1000us"), DefaultAfter("1000us"), Explicit()]
+        self.rewards = self.rng.choice(meanings)
+        self.retention = self.rng.choice([None, 1_500])
+        self.events = history(self.rng, 150)
+        self.ids = {one.id for one in self.events if isinstance(one, Decision | Reward)}
+        self.fold = self.empty()
+        #: Pieces that were not written again.
+        self.kept = 0
+
+    def empty(self) -> Fold:
+        """A new fold."""
+        tuning = Tuning(page=self.rng.choice([3, 50]), bulk=1, dropped=4)
+        return Fold(self.policy, self.rewards, retention=self.retention, tuning=tuning)
+
+    def fold_some(self) -> None:
+        """More events, in bulk or one by one."""
+        count = self.rng.randrange(1, 60)
+        self.clock.now += self.rng.randrange(600)
+        settled = [Settled(0, self.clock.now)] * (self.rng.random() < 0.5)
+        self.journal.append([*self.events[:count], *settled])
+        del self.events[:count]
+        if self.rng.random() < 0.5:
+            self.fold.catch_up(self.journal)
+        else:
+            for record in self.fold.read(self.journal, 0, 1_000):
+                self.fold.take(record)
+
+    def save(self) -> None:
+        """Begin, go on folding, and write."""
+        fold, chance = self.fold, self.rng.random()
+        saving = fold.begin_save(self.journal)
+        self.fold_some()
+        if chance < 0.2:  # it was not written
+            fold.end_save(saving)
+            return
+        if chance < 0.3:  # another process was faster
+            other = self.empty()
+            other.load(self.journal)
+            other.catch_up(self.journal)
+            other.save(MemoryJournal.sharing(self.journal._facts, "bandit", self.clock))
+            fold.end_save(saving)
+            fold.save(self.journal)
+        else:
+            saving.write(self.journal)
+            self.kept += len(saving.parts[0].unchanged)
+            fold.end_save(saving)
+        self.check()
+
+    def check(self) -> None:
+        """Load what was saved, and compare it with a fold of the records up to there."""
+        stored = self.journal.load(0)
+        assert stored is not None
+        again, wanted = self.empty(), self.empty()
+        again.load(self.journal)
+        with wanted.learner.bulk():
+            for record in self.journal.read(0, 0, stored.position):
+                wanted.take(record)
+        assert again.positions == [stored.position]
+        check_same(again, wanted, self.ids, near=0.02)
+        if self.rng.random() < 0.2:  # as after a restart
+            self.fold = again
+
+
+@pytest.mark.parametrize("kernels", [None, PLAIN], ids=["records", "columns"])
+def test_what_is_saved_is_what_was_known_when_the_saving_began(
+    seeds: range, kernels: PageKernels | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With savings that fail, and others that save too."""
+    kept = 0
+    for seed in seeds:
+        run = Run(seed)
+        found = kernels if run.policy.learns_after is None else None
+        monkeypatch.setattr(module, "kernels_for", lambda *_, found=found: found)
+        while run.events:
+            run.fold_some()
+            run.save()
+        kept += run.kept
+    assert kept > len(seeds)
