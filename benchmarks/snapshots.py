@@ -1,10 +1,12 @@
 """What a snapshot writes and how long it holds up the fold, with many decisions remembered.
 
-Decisions with rows of 20 numbers, a reward for half of them some hundred decisions later. After the
-first snapshot of all, one is saved whenever another 100,000 events were folded: the bytes that it
-writes for each of these events, as a ratio to the event's own bytes, and the seconds of the call.
+Decisions with rows of 20 numbers, a reward for half of them some hundred decisions later, or
+``--late``: of any decision so far. After the first snapshot of all, one is saved whenever another
+100,000 events were folded and it pays. It is written in a thread while further events are folded
+one by one, as the learner of the service does: the longest time without one of them is the pause.
+The bytes that it writes for each event since the last one are a ratio to the event's own bytes.
 
-Run: python benchmarks/snapshots.py [--decisions 1000000] [--saves 3]
+Run: python benchmarks/snapshots.py [--decisions 1000000] [--saves 3] [--late]
 """
 
 from __future__ import annotations
@@ -14,18 +16,22 @@ import os
 os.environ["OPENBLAS_NUM_THREADS"] = "1"
 
 import argparse
+import random
+import threading
 import time
 
 import numpy as np
-from catching_up import WEEK, fill, history
+from catching_up import START, WEEK, fill
 
 from belated import Bernoulli, DelayedUCB
-from belated.events import Event, encode
+from belated.events import Decision, Event, Reward, encode
+from belated.ids import new_id
 from belated.journals import MemoryJournal, Snapshot
 from belated.learner.fold import Fold
 
+DIM = 20
 BYTES_TARGET, PAUSE_TARGET = 3.0, 0.05
-EVERY = 100_000
+EVERY, PAGE = 100_000, 2_000
 
 
 class Counting(MemoryJournal):
@@ -38,35 +44,73 @@ class Counting(MemoryJournal):
         super().save(snapshot)
 
 
+class Traffic:
+    """Decisions, and a reward for every second one."""
+
+    def __init__(self, late: bool) -> None:
+        self._rng, self._late = random.Random(0), late
+        self._rows = np.random.default_rng(0).normal(size=(1_000, DIM)).astype(np.float32)
+        self._open: list[str] = []
+
+    def events(self, decisions: int) -> list[Event]:
+        found: list[Event] = []
+        for t in range(decisions):
+            id = new_id(START + t)
+            found.append(Decision(id, START + t, 0, 0, self._rows[t % 1_000], 0.4, 1.0, t))
+            self._open.append(id)
+            if t % 2 and len(self._open) > 100:
+                whose = self._rng.randrange(len(self._open)) if self._late else -100
+                self._open[whose], self._open[-1] = self._open[-1], self._open[whose]
+                found.append(Reward(self._open.pop(), START + t, float(t % 3 == 0)))
+        return found
+
+
+def save_beside(fold: Fold, journal: Counting, traffic: Traffic) -> tuple[float, int]:
+    """Save in a thread and fold on; returns the longest pause, and how many were folded."""
+    fill(journal, traffic.events(20_000))
+    waiting = fold.read(journal, 0, 1 << 30)
+    journal.given = 0
+    start = time.perf_counter()
+    saving = fold.begin_save(journal)
+    thread = threading.Thread(target=saving.write, args=(journal,))
+    thread.start()
+    longest, last, count = time.perf_counter() - start, time.perf_counter(), 0
+    while thread.is_alive() and count < len(waiting):
+        fold.take(waiting[count])
+        now = time.perf_counter()
+        longest, last, count = max(longest, now - last), now, count + 1
+    thread.join()
+    fold.end_save(saving)
+    return longest, count
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--decisions", type=int, default=1_000_000)
     parser.add_argument("--saves", type=int, default=3)
+    parser.add_argument("--late", action="store_true")
     arguments = parser.parse_args()
-    journal = Counting()
-    fold = Fold(DelayedUCB(20, Bernoulli()), WEEK)
-    fill(journal, history(round(1.5 * arguments.decisions), 20, 0.5))
+    journal, traffic = Counting(), Traffic(arguments.late)
+    fold = Fold(DelayedUCB(DIM, Bernoulli()), WEEK)
+    fold.learner.defers = True  # fits are done beside it too
+    fill(journal, traffic.events(arguments.decisions))
+    size = float(np.mean([len(encode(one.event)) for one in journal.read(0, 0, 1_000)]))
     fold.catch_up(journal)
-    events: list[Event] = []
-    for _ in range(arguments.saves + 1):
-        journal.given = 0
-        start = time.perf_counter()
-        fold.save(journal)
-        pause = time.perf_counter() - start
-        if events:
-            size = float(np.mean([len(encode(event)) for event in events[:1000]]))
-            each = journal.given / len(events)
-            print(
-                f"{fold.counts['pending'] + fold.counts['rewarded']:,} decisions:"
-                f" {each:.0f} bytes an event, {each / size:.2f} of its own (goal {BYTES_TARGET:g});"
-                f" {pause:.3f} s (goal {PAUSE_TARGET:g})",
-                flush=True,
-            )
-        else:
-            print(f"the first: {journal.given / 1e6:.0f} MB, {pause:.3f} s")
-        events = history(EVERY, 20, 0.5)
-        fill(journal, events)
-        fold.catch_up(journal)
+    saved = 0
+    for number in range(arguments.saves + 1):
+        while number and (fold.version < saved + EVERY or not fold.save_pays()):
+            fill(journal, traffic.events(PAGE))
+            fold.catch_up(journal)
+        since, saved = fold.version - saved, fold.version
+        pause, count = save_beside(fold, journal, traffic)
+        each = journal.given / since
+        print(
+            f"{sum(fold.counts.values()):,} decisions, {since:,} events since the last one:"
+            f" {journal.given / 1e6:.0f} MB, {each / size:.2f} of the events' own"
+            f" (goal {BYTES_TARGET:g}); longest pause {pause:.3f} s (goal {PAUSE_TARGET:g}),"
+            f" {count:,} events folded meanwhile",
+            flush=True,
+        )
 
 
 if __name__ == "__main__":

@@ -43,7 +43,7 @@ _MODE, _FROZEN = "mode", "frozen model"
 #: Bytes of a line, and about those of an event but for its row.
 LINE, EVENT = 88, 100
 #: A snapshot pays if it writes at most so many bytes, or so many times those of the new events.
-LITTLE, PAYS = 1 << 23, 3
+LITTLE, PAYS = 1 << 23, 2
 #: A snapshot or a base, and the chain of the records that are in it.
 _Stored = tuple[Snapshot, Chain]
 

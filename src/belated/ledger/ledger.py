@@ -232,6 +232,7 @@ class Ledger(EntryStore):
         told = table.told_recorded[i]
         if number not in self._facts and not reward.part and not reward.revision:
             if told == NONE and table.state[i] == PENDING:
+                table.touch(i)
                 table.state[i] = REWARDED
                 table.value[i] = reward.value
                 table.told_recorded[i], table.told_at[i] = recorded, held_time(reward.at_us)
