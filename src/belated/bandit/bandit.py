@@ -9,7 +9,7 @@ from typing import Any, Self
 import numpy as np
 
 from belated.bandit.arguments import check_clock, check_policy, check_seed, generator_of, opened
-from belated.bandit.deciding import Deciding
+from belated.bandit.evaluating import Evaluating
 from belated.bandit.summary import as_html, in_a_line
 from belated.decider import MODES, UNIFORM, Decider, Mode
 from belated.decider.batches import OneReward, named, split_rewards
@@ -33,7 +33,7 @@ from belated.times import Duration, Moment, as_microseconds
 from belated.tuning import USUAL, Tuning
 
 
-class Bandit(Deciding):
+class Bandit(Evaluating):
     """Decides, learns from rewards whenever they come, and keeps every fact in its journal.
 
     Opening a journal that has records resumes where they end. Several processes may hold the same

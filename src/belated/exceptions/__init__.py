@@ -19,6 +19,7 @@
     ├── UnknownBandit     (LookupError)   the service has no bandit of this name
     ├── ServiceError      (RuntimeError)  a service refused or failed; carries its ``problem``
     │   └── ServiceUnavailable (OSError)  it could not be reached in time: try again
+    ├── NotEvaluable      (ValueError)    a log cannot say what was asked of it
     ├── MissingExtra      (ImportError)   an optional dependency is needed; names the pip command
     └── JournalError                      a journal cannot do what was asked
         ├── JournalClosed      (ValueError)  it was used after ``close()``
@@ -60,6 +61,7 @@ from belated.exceptions.errors import (
     InvalidConfig,
     InvalidInput,
     MissingExtra,
+    NotEvaluable,
     PolicyFailure,
     RateLimited,
     ReadOnly,
@@ -133,6 +135,7 @@ __all__ = [
     "MissingExtra",
     "MissingRewardWarning",
     "NotAJournal",
+    "NotEvaluable",
     "OwnerFenced",
     "PolicyFailure",
     "RateLimited",

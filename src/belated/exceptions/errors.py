@@ -192,6 +192,10 @@ class ServiceUnavailable(ServiceError, OSError):
     """
 
 
+class NotEvaluable(BelatedError, ValueError):
+    """A log cannot say what was asked of it: what was never tried has no value that can be seen."""
+
+
 class MissingExtra(BelatedError, ImportError):
     """An optional dependency is missing.
 

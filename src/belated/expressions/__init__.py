@@ -16,6 +16,7 @@ from belated.expressions.definitions import (
     as_features,
     as_semantics,
     as_whole_policy,
+    family_in,
 )
 from belated.expressions.reader import Kind, label
 from belated.expressions.registry import load_modules, register
@@ -42,6 +43,7 @@ __all__ = [
     "as_policy",
     "as_semantics",
     "as_whole_policy",
+    "family_in",
     "label",
     "load_modules",
     "register",

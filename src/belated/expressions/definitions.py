@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import datetime
+import re
 
 from belated import estimators, families
 from belated.expressions.reader import Kind, Reader, by_name
 from belated.expressions.registry import POLICY_NAMES
+from belated.families import Family
 from belated.features import Category, Features, Flag, Hashed, Number, PerArm, Shared
 from belated.policies import Policy
 from belated.rewards import DefaultAfter, Explicit, Rewards
@@ -29,6 +31,7 @@ WHOLE_POLICIES = Kind(
     parts=by_name(*_FAMILIES, *_ESTIMATORS),
     given={"prior": "it cannot be written as text"},
 )
+FAMILIES = Kind(noun="family of rewards", example="Bernoulli()", names=by_name(*_FAMILIES))
 REWARDS = Kind(
     noun="meaning of rewards",
     example="Explicit(window='7d')",
@@ -51,6 +54,20 @@ def as_whole_policy(text: str) -> Policy:
     """
     policy: Policy = Reader(WHOLE_POLICIES, text).made()
     return policy
+
+
+def family_in(text: str) -> Family:
+    """The family of rewards in the ``repr`` of a policy, whatever else it says.
+
+    >>> family_in("DelayedUCB(dim=20, family=Bernoulli(), prior=None)")
+    Bernoulli()
+
+    Raises:
+        InvalidInput: it names no family of this library.
+    """
+    found = re.search(r"\bfamily=(\w+\([^()]*\))", text)
+    family: Family = Reader(FAMILIES, text if found is None else found[1]).made()
+    return family
 
 
 def as_semantics(text: str) -> Rewards:

@@ -1,0 +1,143 @@
+"""What a bandit earns, by its journal: what :class:`~belated.Bandit` and the commands call."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from belated.evaluation import curves, dependence, forecasts, lifts
+from belated.evaluation.frames import frame_of_table
+from belated.evaluation.requests import evaluable, read_offers
+from belated.evaluation.sources import JournalTable, read_journal
+from belated.evaluation.targets import Target, frozen, named, target_shares
+from belated.evaluation.values import Value, off_policy_value
+from belated.exceptions import InvalidInput
+from belated.expressions import as_features, family_in
+from belated.families import Family
+from belated.features import Features
+from belated.journals import Journal
+from belated.journals.configuration import semantics_of
+from belated.learner import Fold
+from belated.policies import Policy
+from belated.rewards import Rewards
+from belated.times import Duration, Moment, as_microseconds
+
+
+@dataclass(frozen=True, eq=False)
+class JournalEvaluation:
+    """Evaluates the decisions of a journal; each call reads it anew.
+
+    Attributes:
+        journal: to read.
+        family: of the rewards.
+        rewards: what a missing reward means.
+        retention: how long a reward counts, in microseconds.
+        features: that make rows, if any do.
+        until: records stamped later are not there.
+        step: is told how many records were read, for a progress bar.
+    """
+
+    journal: Journal
+    family: Family
+    rewards: Rewards
+    retention: int | None = None
+    features: Features | None = None
+    until: int | None = None
+    step: Callable[[int], None] = lambda count: None
+
+    @classmethod
+    def of_journal(cls, journal: Journal, **settings: Any) -> JournalEvaluation:
+        """As the journal says what its bandit is.
+
+        Raises:
+            InvalidInput: it does not say it, or names a family or features of your own.
+        """
+        configured = journal.configured()
+        if configured is None:
+            message = f"the journal of {journal.bandit!r} does not say what its bandit is"
+            raise InvalidInput(f"{message}: open it with Bandit(...), and evaluate that", None)
+        said = configured.settings
+        rewards, retention = semantics_of(said)
+        features = as_features(said["features"]) if "features" in said else None
+        family = family_in(said["policy"])
+        return cls(journal, family, rewards, retention, features, **settings)
+
+    def table(self) -> JournalTable:
+        """Return one line a decision."""
+        return read_journal(
+            self.journal,
+            rewards=self.rewards,
+            retention=self.retention,
+            support=self.family.support,
+            until=self.until,
+            step=self.step,
+        )
+
+    def frame(self, *, requests: bool = False) -> Any:
+        """Return a DataFrame of pandas, one line a decision; ``requests`` adds what it chose from.
+
+        Raises:
+            MissingExtra: pandas is not installed.
+        """
+        return frame_of_table(self.table(), self.journal if requests else None)
+
+    def delay_curve(self, *, level: float = 0.95) -> curves.DelayCurve:
+        """See :func:`belated.evaluation.delay_curve`."""
+        return curves.delay_curve(self.table(), level=level)
+
+    def forecast(
+        self, ahead: Duration | Sequence[Duration] | None = None, *, level: float = 0.95
+    ) -> forecasts.Forecast:
+        """See :func:`belated.evaluation.forecast`."""
+        return forecasts.forecast(self.table(), ahead, level=level)
+
+    def delay_depends(self, on: Literal["action", "reward"] = "action") -> dependence.Dependence:
+        """See :func:`belated.evaluation.delay_depends`."""
+        return dependence.delay_depends(self.table(), on)
+
+    def lift(self, *, limit: Duration | None = None, level: float = 0.95) -> lifts.Lift:
+        """See :func:`belated.evaluation.lift`."""
+        return lifts.lift(self.table(), limit=limit, level=level)
+
+    def evaluate(
+        self,
+        policy: Policy | Target | int | str,
+        *,
+        since: Moment | None = None,
+        limit: Duration | None = None,
+        level: float = 0.95,
+    ) -> Value:
+        """Return what another policy would have earned; see :meth:`belated.Bandit.evaluate`."""
+        start = None if since is None else as_microseconds(since, "since")
+        target = self._target(policy, start)
+        table = evaluable(self.table())
+        if start is not None:
+            table = table.select(table.recorded >= start)
+        kept, offers = read_offers(self.journal, table, self.features)
+        shares = target_shares(target, offers)
+        table = table.select(kept)
+        return off_policy_value(table, offers, shares, self.family, limit=limit, level=level)
+
+    def _target(self, policy: Policy | Target | int | str, since: int | None) -> Target:
+        if isinstance(policy, int | str):
+            return named(policy)
+        if not isinstance(policy, Policy):
+            return policy
+        if since is None:
+            message = "a policy that learns from the decisions it is evaluated on looks too good"
+            raise InvalidInput(
+                f"{message}: pass since=, so that it learns from what was known then and is"
+                " evaluated on what was decided afterwards",
+                policy,
+            )
+        fold = Fold(
+            policy,
+            self.rewards,
+            partitions=self.journal.partitions,
+            retention=self.retention,
+            until=since - 1,
+        )
+        fold.begin(self.journal)
+        fold.catch_up(self.journal)
+        return frozen(policy, fold.model)

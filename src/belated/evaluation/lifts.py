@@ -1,0 +1,217 @@
+"""What the bandit earns beyond its holdout, though rewards are late, and later in one group.
+
+Each group is made whole by weights of its own (:mod:`belated.evaluation.arrivals`): the plain
+difference of what has arrived rejects a true null in one case of five if one group is slower.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy.stats import norm
+
+from belated.evaluation.arrivals import arrival_weights, within
+from belated.evaluation.sequences import sequence_width
+from belated.evaluation.table import DecisionTable
+from belated.exceptions import InvalidInput, NotEvaluable
+from belated.results import Result
+from belated.times import Duration, as_duration, duration_us
+
+#: Rewards of a group without which nothing is said.
+FEW = 10
+#: Of an interval that holds at all times: outcomes above the mean, and others, of each group before
+#: which it says nothing; and the decisions of the smaller group at which it is the narrowest.
+FIRST, USUAL = 20, 2_000
+
+
+class GroupValue(NamedTuple):
+    """What one group earns per decision.
+
+    Attributes:
+        name: of the group.
+        decisions: in it.
+        rewards: that have come.
+        value: mean reward of a decision.
+        error: its standard error.
+    """
+
+    name: str
+    decisions: int
+    rewards: int
+    value: float
+    error: float
+
+
+@dataclass(frozen=True)
+class Lift(Result):
+    """What one group earns beyond another.
+
+    Attributes:
+        bandit: the group that is compared.
+        holdout: the group it is compared with.
+        difference: of their mean rewards per decision.
+        low: lower end of the interval, at the time of the evaluation.
+        high: upper end.
+        p: probability of a difference as large as that seen, if there is none.
+        relative: difference over the mean of the holdout, and the ends of its interval; None if a
+            mean is not above 0.
+        always: difference and the interval that holds at all times, by decisions older than the
+            limit or the window; None if there is neither, or too few are so old.
+        level: of the intervals.
+        estimand: what this is the lift of, in words.
+    """
+
+    bandit: GroupValue
+    holdout: GroupValue
+    difference: float
+    low: float
+    high: float
+    p: float
+    relative: tuple[float, float, float] | None
+    always: tuple[float, float, float] | None
+    level: float
+    estimand: str
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the lift as plain data."""
+        found = {name: getattr(self, name) for name in self.__dataclass_fields__}
+        for name in ("relative", "always"):
+            found[name] = None if found[name] is None else list(found[name])
+        return found | {name: found[name]._asdict() for name in ("bandit", "holdout")}
+
+    def __repr__(self) -> str:
+        return f"Lift({self.difference:+.4g}, low={self.low:+.4g}, high={self.high:+.4g})"
+
+
+def lift(
+    table: DecisionTable,
+    *,
+    bandit: str = "bandit",
+    holdout: str = "holdout",
+    limit: Duration | None = None,
+    level: float = 0.95,
+) -> Lift:
+    """Return what a group of decisions earns beyond another.
+
+    Args:
+        table: of the decisions, with their groups.
+        bandit: name of the group.
+        holdout: name of the group it is compared with.
+        limit: count rewards that come within this time only; None: all that could be seen.
+        level: of the intervals.
+
+    Raises:
+        NotEvaluable: there is no such group, or hardly a reward in one.
+    """
+    table = table.live()
+    reach = table.reach if limit is None else min(float(_microseconds(limit)), table.reach)
+    one, other = (_group_value(table, name, reach) for name in (bandit, holdout))
+    difference, error = one.value - other.value, math.hypot(one.error, other.error)
+    z = float(norm.ppf(0.5 + level / 2))
+    relative: tuple[float, float, float] | None = None
+    if one.value > 0.0 and other.value > 0.0:
+        factor = math.exp(z * math.hypot(one.error / one.value, other.error / other.value))
+        ratio = one.value / other.value
+        relative = ratio - 1.0, ratio / factor - 1.0, ratio * factor - 1.0
+    return Lift(
+        one,
+        other,
+        difference,
+        difference - z * error,
+        difference + z * error,
+        float(2.0 * norm.sf(abs(difference) / error)) if error else float(difference == 0.0),
+        relative,
+        always=final_difference(table, bandit, holdout, limit=limit, level=level),
+        level=level,
+        estimand=_estimand(table, reach, limit),
+    )
+
+
+def _group_value(table: DecisionTable, name: str, reach: float) -> GroupValue:
+    here = _group(table, name)
+    omega = arrival_weights(within(here.delay, reach), here.age)
+    came = omega > 0.0
+    rewards, count = int(came.sum()), len(here)
+    if rewards < FEW:
+        message = f"{rewards} of {count:,} decisions of the group {name!r} have a reward: at least"
+        raise NotEvaluable(f"{message} {FEW} are needed; wait for more, or hold out a larger share")
+    if here.conversions:
+        base = here.rewards.default
+        terms = np.where(came, omega * (np.where(came, here.value, base) - base), 0.0)
+        value = base + float(terms.mean())
+        error = float(terms.std(ddof=1)) / math.sqrt(count)
+    else:
+        outcome = np.where(came, here.value, 0.0)
+        total = float(omega.sum())
+        value = float((omega * outcome).sum()) / total
+        error = math.sqrt(float(np.square(omega * (outcome - value)).sum())) / total
+    return GroupValue(name, count, rewards, value, error)
+
+
+def _group(table: DecisionTable, name: str) -> DecisionTable:
+    if name not in table.groups:
+        known = ", ".join(repr(one) for one in table.groups if one) or "none"
+        message = f"there is no group {name!r} (groups: {known})"
+        raise NotEvaluable(f"{message}: make the bandit with holdout=Holdout(0.05), and wait")
+    return table.select(table.group == table.groups.index(name))
+
+
+def final_difference(
+    table: DecisionTable,
+    bandit: str = "bandit",
+    holdout: str = "holdout",
+    *,
+    limit: Duration | None = None,
+    level: float = 0.95,
+) -> tuple[float, float, float] | None:
+    """Return the difference by decisions whose outcome is final, and an interval for all times.
+
+    It is None before each group has :data:`FIRST` outcomes above its mean, and as many others.
+
+    Args:
+        table: of the decisions, all of which took effect.
+        bandit: name of the group.
+        holdout: name of the group it is compared with.
+        limit: outcomes are final after this time; None: after the window.
+        level: of the interval.
+    """
+    window = table.rewards.window_us
+    if limit is None and window is None:
+        return None
+    horizon = float(window or 0) if limit is None else float(_microseconds(limit))
+    means, variances, counts = [], [], []
+    for name in (bandit, holdout):
+        code = table.groups.index(name) if name in table.groups else -1
+        here = (table.group == code) & (table.age >= horizon)
+        delay, value = table.delay[here], table.value[here]
+        came = delay <= horizon
+        silent = table.rewards.default
+        value = np.where(came, value, silent) if table.conversions else value[came]
+        above = int((value > value.mean()).sum()) if len(value) else 0
+        if min(above, len(value) - above) < FIRST:
+            return None
+        means.append(float(value.mean()))
+        variances.append(float(value.var(ddof=1)) / len(value))
+        counts.append(len(value))
+    difference, variance = means[0] - means[1], sum(variances)
+    width = sequence_width(variance, min(counts), USUAL, 1.0 - level)
+    return difference, difference - width, difference + width
+
+
+def _estimand(table: DecisionTable, reach: float, limit: Duration | None) -> str:
+    window = table.rewards.window_us
+    if limit is None and window is not None and reach >= window:
+        return "difference in mean reward, over all decisions"
+    days = timedelta(microseconds=reach) / timedelta(days=1)
+    return f"difference in mean reward, over all decisions, by rewards within {days:.3g} days"
+
+
+def _microseconds(limit: Duration) -> int:
+    span = duration_us(as_duration(limit, "limit"))
+    if span <= 0:
+        raise InvalidInput(f"limit is {limit!r}: a time above 0 was expected", limit)
+    return span

@@ -1,0 +1,102 @@
+"""What decisions of a journal were chosen from, as far as it was kept."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from belated.evaluation.offers import Offers
+from belated.evaluation.sources import JournalTable
+from belated.evaluation.table import SOURCES, Mask
+from belated.exceptions import NotEvaluable
+from belated.features import Actions, Features
+from belated.inputs import Row
+from belated.journals import Journal
+from belated.ledger import KeptRequest
+
+#: Requests read at a time.
+PAGE = 1_000
+
+
+def read_requests(journal: Journal, table: JournalTable) -> Iterator[tuple[int, bytes]]:
+    """The lines of a table whose request was kept, each with its bytes; by partition."""
+    for partition in np.unique(table.partition).tolist():
+        lines = np.flatnonzero(table.partition == partition)
+        for start in range(0, len(lines), PAGE):
+            some = lines[start : start + PAGE]
+            positions = table.position[some].tolist()
+            found = journal.requests(partition, positions)
+            for line, position in zip(some.tolist(), positions, strict=True):
+                if position in found:
+                    yield line, found[position]
+
+
+def evaluable(table: JournalTable) -> JournalTable:
+    """The decisions that the policy made, and that took effect."""
+    live = table.live()
+    return live.select(live.source == SOURCES.index("policy"))
+
+
+def read_offers(
+    journal: Journal, table: JournalTable, features: Features | None
+) -> tuple[Mask, Offers]:
+    """Return which decisions have a request, and what they were chosen from.
+
+    Args:
+        journal: of the decisions.
+        table: of the decisions.
+        features: that make rows of contexts, if there are any.
+
+    Raises:
+        NotEvaluable: nothing was kept, or not with what probability actions were chosen.
+    """
+    kept = np.zeros(len(table), dtype=np.bool_)
+    found: dict[int, tuple[Row, list[float], list[int | str], float]] = {}
+    for line, data in read_requests(journal, table):
+        request = KeptRequest.read(data)
+        rows = _rows(request, features)
+        names = request.actions or list(range(len(rows)))
+        shares = _shares(request, int(table.index[line]), float(table.propensity[line]), len(rows))
+        found[line] = rows, shares, names, request.share
+        kept[line] = True
+    if not found:
+        message = f"of {len(table):,} decisions none has kept its request"
+        raise NotEvaluable(
+            f"{message}: make the bandit with keep_requests='auto', and evaluate what it decides"
+            " from then on"
+        )
+    lines = [found[line] for line in np.flatnonzero(kept).tolist()]
+    counts = np.array([len(rows) for rows, _, _, _ in lines], dtype=np.int64)
+    starts = np.cumsum(counts) - counts
+    return kept, Offers(
+        rows=np.concatenate([rows for rows, _, _, _ in lines]),
+        starts=starts,
+        chosen=starts + table.index[kept],
+        propensity=np.concatenate([np.array(shares) for _, shares, _, _ in lines]),
+        actions=np.array([name for _, _, names, _ in lines for name in names], dtype=object),
+        kept=np.array([share for _, _, _, share in lines]),
+    )
+
+
+def _rows(request: KeptRequest, features: Features | None) -> Row:
+    if request.rows is not None:
+        return request.rows
+    if features is None:
+        message = "the journal has contexts, and nothing to make rows of them"
+        raise NotEvaluable(f"{message}: pass the features of the bandit")
+    actions: Actions = request.actions or []
+    if request.records is not None:
+        actions = dict(zip(request.actions or [], request.records, strict=True))
+    return features.rows(request.context, actions)
+
+
+def _shares(request: KeptRequest, index: int, propensity: float, count: int) -> list[float]:
+    if request.propensities is not None:
+        return request.propensities
+    if propensity < 1.0:
+        message = "the policy that decided did not say the probability of every action"
+        raise NotEvaluable(
+            f"{message}: give it a floor, such as 0.02, and evaluate what it decides from then on"
+        )
+    return [float(place == index) for place in range(count)]

@@ -1,0 +1,218 @@
+"""Delay curves, forecasts, tests of dependence and lift, by hand where that is possible."""
+
+import json
+import math
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from belated import DefaultAfter, Explicit
+from belated.evaluation import (
+    NEVER,
+    DecisionTable,
+    delay_curve,
+    delay_depends,
+    forecast,
+    lift,
+)
+from belated.exceptions import InvalidInput, NotEvaluable
+
+DAY = 86_400_000_000
+START = 1_700_000_000_000_000
+
+
+def _table(made: Any, delay: Any, **columns: Any) -> DecisionTable:
+    """Times in days; a delay of None: no reward."""
+    starts = START + (np.array(made) * DAY).astype(np.int64)
+    came = [NEVER if d is None else s + int(d * DAY) for s, d in zip(starts, delay, strict=True)]
+    value = [np.nan if d is None else 1.0 for d in delay]
+    known: dict[str, Any] = {"value": value, "as_of": START + 10 * DAY}
+    return DecisionTable.of(made=starts, rewarded=came, **(known | columns))
+
+
+def test_kaplan_and_meier_by_hand() -> None:
+    """Kaplan and meier by hand."""
+    # At risk at 1 day are three, at 2 days two; one comes each time.
+    curve = delay_curve(_table([0, 6, 7, 9.5], [2, 1, None, None]))
+    assert curve.share.tolist() == pytest.approx([1 / 3, 2 / 3])
+    assert curve.median == timedelta(days=2)
+    assert curve.at(timedelta(hours=1))[0] == 0.0
+    assert curve.at(timedelta(days=9))[0] == pytest.approx(2 / 3)
+
+
+def test_conversions_are_compared_with_conversions() -> None:
+    """Conversions are compared with conversions."""
+    # Delays 1, 2 and 3 of ages 10, 10 and 4: at 3 days all three could have been seen; at 2 days
+    # two have come. F(2) = 2/3, F(1) = 2/3 · 1/2.
+    week = DefaultAfter("7d")
+    curve = delay_curve(_table([0, 0, 6, 1, 9], [1, 2, 3, None, None], rewards=week))
+    assert curve.share.tolist() == pytest.approx([1 / 3, 2 / 3, 1.0])
+    assert curve.conversions
+    # More decisions without a conversion change nothing.
+    more = delay_curve(_table([0, 0, 6] + [2] * 9, [1, 2, 3] + [None] * 9, rewards=week))
+    assert more.share.tolist() == curve.share.tolist()
+
+
+def test_a_band_narrows_with_the_level_and_holds_the_curve() -> None:
+    """A band narrows with the level and holds the curve."""
+    rng = np.random.default_rng(0)
+    table = _table(rng.random(300) * 9, np.minimum(rng.exponential(0.2, 300), 1.0))
+    wide, narrow = delay_curve(table), delay_curve(table, level=0.5)
+    inside = slice(5, 250)
+    assert (wide.low <= wide.share).all()
+    assert (wide.share <= wide.high).all()
+    assert (wide.low[inside] < narrow.low[inside]).all()
+    assert (narrow.high[inside] < wide.high[inside]).all()
+
+
+def test_voided_and_dormant_decisions_are_left_out() -> None:
+    """Voided and dormant decisions are left out."""
+    table = _table([0, 1, 2], [1, None, None])
+    table.state[1], table.state[2] = 5, 0
+    assert delay_curve(table).missing == 0
+
+
+def test_no_reward_no_curve() -> None:
+    """No reward no curve."""
+    with pytest.raises(InvalidInput, match="none of 1 decisions has a reward"):
+        delay_curve(_table([0], [None]))
+    with pytest.raises(InvalidInput, match="a forecast needs 20"):
+        forecast(_table([0, 1], [1, None]))
+
+
+def test_curves_are_plain_data() -> None:
+    """Curves are plain data."""
+    rng = np.random.default_rng(0)
+    table = _table(rng.random(1_000) * 5, rng.random(1_000))
+    found = delay_curve(table).to_dict()
+    assert len(found["curve"]) == 200
+    json.dumps([found, forecast(table, ["1d", "2d"]).to_dict()])
+
+
+def test_a_forecast_counts_what_is_to_come() -> None:
+    """A forecast counts what is to come."""
+    rng = np.random.default_rng(2)
+    made, delay = rng.random(3_000) * 10, rng.exponential(3, 3_000)
+    told = [d if m + d <= 10 else None for m, d in zip(made, delay, strict=True)]
+    found = forecast(_table(made, told), ["2d", "4d"])
+    for one, days in zip(found.expected, (2, 4), strict=True):
+        true = ((made + delay > 10) & (made + delay <= 10 + days)).sum()
+        assert one.low <= true <= one.high
+        assert one.high - one.low < 0.5 * true
+    assert found.missing == (made + delay > 10).sum()
+
+
+def test_nothing_more_is_expected_after_the_retention() -> None:
+    """Nothing more is expected after the retention."""
+    table = _table([0.0] * 30 + [9.0] * 10, [1.0] * 30 + [None] * 10)
+    kept = replace(table, retention=int(0.5 * DAY))
+    assert forecast(kept, "5d").missing == 0
+    assert forecast(table, "5d").missing == 10
+
+
+def _two_actions(ratio: float, seed: int, on: str) -> DecisionTable:
+    rng = np.random.default_rng(seed)
+    made = np.sort(rng.random(1_500) * 10)
+    reward = rng.random(1_500) < 0.4
+    action = rng.random(1_500) < 0.5
+    which = reward if on == "reward" else action
+    delay = rng.exponential(np.where(which, 1.5 * ratio, 1.5))
+    told = [d if m + d <= 10 else None for m, d in zip(made, delay, strict=True)]
+    value = np.where([d is not None for d in told], reward.astype(float), np.nan)
+    return _table(made, told, value=value, action=np.where(action, "slow", "fast"))
+
+
+@pytest.mark.parametrize("on", ["action", "reward"])
+def test_dependence_is_found_where_it_is(on: Any) -> None:
+    """Dependence is found where it is."""
+    found = delay_depends(_two_actions(2.0, 1, on), on)
+    assert found.p < 1e-3
+    slow, fast = ("slow", "fast") if on == "action" else ("high", "low")
+    assert found.sooner[slow] < 0 < found.sooner[fast]
+    assert delay_depends(_two_actions(1.0, 1, on), on).p > 0.01
+
+
+def test_dependence_on_a_reward_that_is_silent_cannot_be_tested() -> None:
+    """Dependence on a reward that is silent cannot be tested."""
+    table = _table([0, 1], [1, None], rewards=DefaultAfter("7d"))
+    with pytest.raises(InvalidInput, match="cannot be tested"):
+        delay_depends(table, "reward")
+    with pytest.raises(InvalidInput, match="at least two groups"):
+        delay_depends(table)
+
+
+def _groups(count: int, slow: float, rewards: Any, seed: int) -> DecisionTable:
+    rng = np.random.default_rng(seed)
+    held = rng.random(count) < 0.3
+    made = np.sort(rng.random(count) * 10)
+    converts = rng.random(count) < 0.2
+    delay = np.where(held, 0.1, slow) * rng.random(count)
+    told = [d if c and m + d <= 10 else None for m, d, c in zip(made, delay, converts, strict=True)]
+    return _table(made, told, group=np.where(held, "holdout", "bandit"), rewards=rewards)
+
+
+def test_a_slower_group_is_not_a_worse_one() -> None:
+    """A slower group is not a worse one."""
+    table = _groups(6_000, 8.0, DefaultAfter("8d"), 5)
+    found = lift(table)
+    assert found.low < 0 < found.high
+    held = table.group == table.groups.index("holdout")
+    plain = table.arrived[~held].mean() - table.arrived[held].mean()
+    assert plain < found.low  # what has arrived says it is much worse
+    assert found.relative is not None
+    assert found.relative[1] < 0 < found.relative[2]
+    assert json.loads(json.dumps(found.to_dict()))["bandit"]["name"] == "bandit"
+
+
+def test_lift_at_all_times_uses_final_outcomes_only() -> None:
+    """Lift at all times uses final outcomes only."""
+    table = _groups(6_000, 4.0, DefaultAfter("5d"), 6)
+    always = lift(table).always
+    assert always is not None
+    difference, low, high = always
+    assert low < 0 < high
+    assert high - low > lift(table).high - lift(table).low
+    assert difference == pytest.approx((low + high) / 2)
+    assert lift(_groups(6_000, 4.0, DefaultAfter("11d"), 6)).always is None
+    assert lift(table, limit="1d").estimand.endswith("within 1 days")
+
+
+def test_no_holdout_no_lift() -> None:
+    """No holdout no lift."""
+    with pytest.raises(NotEvaluable, match="there is no group 'bandit'"):
+        lift(_table([0, 1], [1, 1]))
+    with pytest.raises(NotEvaluable, match="'holdout' have a reward"):
+        lift(_table([0] * 20, [1] * 20, group=["bandit"] * 15 + ["holdout"] * 5))
+
+
+@pytest.mark.parametrize(
+    ("columns", "message"),
+    [
+        ({"value": [1.0]}, "value has 1 lines"),
+        ({"value": [np.nan, 1.0]}, "its value is missing"),
+        ({"as_of": START}, "later than as_of"),
+    ],
+)
+def test_columns_that_do_not_fit_are_refused(columns: Any, message: str) -> None:
+    """Columns that do not fit are refused."""
+    with pytest.raises(InvalidInput, match=message):
+        _table([0, 1], [1, 1], **columns)
+
+
+def test_times_are_taken_as_callers_have_them() -> None:
+    """Times are taken as callers have them."""
+    frame = pd.DataFrame(
+        {
+            "made": pd.to_datetime(["2026-01-01", "2026-01-02"], utc=True),
+            "came": pd.to_datetime(pd.Series(["2026-01-03", None]), utc=True),
+        }
+    )
+    table = DecisionTable.of(
+        made=frame["made"], rewarded=frame["came"], value=[1.0, None], rewards=Explicit()
+    )
+    assert table.delay[0] == 2 * DAY
+    assert math.isinf(table.delay[1])

@@ -1,0 +1,193 @@
+"""Off-policy values: equal to those of other libraries where these apply, refused where none is."""
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from belated import Bernoulli, DefaultAfter, Explicit
+from belated.evaluation import NEVER, DecisionTable, Offers, arrival_weights, off_policy_value
+from belated.evaluation.sequences import betting_interval, is_rejected
+from belated.evaluation.values import interval
+from belated.exceptions import NotEvaluable
+
+DAY = 86_400_000_000
+START = 1_700_000_000_000_000
+FIXTURE = json.loads(Path(__file__).with_name("off_policy_parity.json").read_text())
+
+
+def _log(
+    count: int = 400, floor: float = 0.4, rewards: Any = None, pending: float = 0.0, seed: int = 0
+) -> tuple[DecisionTable, Offers]:
+    """Two actions worth .2 and .6; a good reward comes sooner than a bad one."""
+    rng = np.random.default_rng(seed)
+    best = rng.integers(2, size=count)
+    shares = np.full((count, 2), floor / 2)
+    shares[np.arange(count), best] += 1.0 - floor
+    chosen = (rng.random(count) < shares[:, 1]).astype(np.int64)
+    reward = (rng.random(count) < np.array([0.2, 0.6])[chosen]).astype(np.float64)
+    made = START + np.arange(count, dtype=np.int64) * DAY // 10
+    delay = rng.random(count) * pending * count / 10 * np.where(reward > 0, 0.5, 1.0)
+    came = made + (delay * DAY).astype(np.int64)
+    told = came <= made[-1]
+    if rewards is not None:
+        told &= reward > 0
+    table = DecisionTable.of(
+        made=made,
+        rewarded=np.where(told, came, NEVER),
+        value=np.where(told, reward, np.nan),
+        rewards=rewards,
+    )
+    rows = np.tile(np.eye(2, dtype=np.float32), (count, 1, 1))
+    return table, Offers.of(rows, chosen, shares)
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs"),
+    [
+        ("ips", "vw ips"),
+        ("ips", "obp ips"),
+        ("snips", "vw snips"),
+        ("snips", "obp snips"),
+        ("dr", "obp dr"),
+        ("value", "obp sndr"),
+    ],
+)
+def test_equals_other_libraries_on_matured_data(ours: str, theirs: str) -> None:
+    """Equals other libraries on matured data."""
+    action, reward = np.array(FIXTURE["action"]), np.array(FIXTURE["reward"])
+    made = START + np.arange(len(action), dtype=np.int64)
+    table = DecisionTable.of(made=made, rewarded=made, value=reward)
+    rows = np.ones((len(action), 4, 1), dtype=np.float32)
+    offers = Offers.of(rows, action, np.array(FIXTURE["logged"]))
+    target, model = (np.array(FIXTURE[name]).reshape(-1) for name in ("target", "model"))
+    found = off_policy_value(table, offers, target, Bernoulli(), predicted=model)
+    assert getattr(found, ours) == pytest.approx(FIXTURE["values"][theirs], abs=1e-12)
+
+
+def test_weights_by_delay_make_what_arrived_whole() -> None:
+    """Weights by delay make what arrived whole."""
+    age = np.array([4.0, 3.0, 2.0, 1.0])
+    weights = arrival_weights(np.array([1.0, 2.0, 2.0, np.inf]), age)
+    assert weights.tolist() == [1.0, 4 / 3, 4 / 3, 0.0]
+
+
+def test_the_interval_solves_its_equation() -> None:
+    """The interval solves its equation."""
+    rng = np.random.default_rng(1)
+    weight, residual = rng.random(50) + 0.1, rng.normal(size=50)
+    direct = np.zeros(50)
+    point, low, high = interval(direct, np.ones(50), weight, residual, math.inf, 0.95)
+    assert point == pytest.approx((weight * residual).sum() / weight.sum())
+    for end in (low, high):
+        score = (weight * (residual - end)).sum()
+        spread = np.sqrt(np.square(weight * (residual - end)).sum())
+        assert abs(score / spread) == pytest.approx(1.959964, abs=1e-5)
+
+
+def test_no_interval_if_a_few_decisions_carry_all_the_weight() -> None:
+    """No interval if a few decisions carry all the weight."""
+    weight = np.array([1.0, 1e-3, 1e-3])
+    with pytest.raises(NotEvaluable, match="carry all the weight"):
+        interval(np.zeros(3), np.ones(3), weight, np.ones(3), 50.0, 0.95)
+
+
+def test_delays_that_depend_on_rewards_do_not_bias_the_value() -> None:
+    """Delays that depend on rewards do not bias the value."""
+    errors = []
+    for seed in range(30):
+        table, offers = _log(pending=0.6, seed=seed)
+        errors.append(off_policy_value(table, offers, np.full(800, 0.5), Bernoulli()).value - 0.4)
+    assert abs(np.mean(errors)) < 3 * np.std(errors) / math.sqrt(30) + 1e-3
+    table, _ = _log(pending=0.6)
+    assert np.nanmean(table.value) > 0.45  # what has arrived alone is too good
+
+
+def test_conversions_count_silence_as_the_default() -> None:
+    """Conversions count silence as the default."""
+    table, offers = _log(pending=0.3, rewards=DefaultAfter("30d"), count=2_000)
+    found = off_policy_value(table, offers, np.tile([0.0, 1.0], 2_000), Bernoulli())
+    assert found.low < 0.6 < found.high
+    assert found.always is not None
+    assert found.always[0] < 0.6 < found.always[1]
+    assert found.always[1] - found.always[0] > found.high - found.low
+
+
+def test_a_log_that_never_tried_it_is_refused() -> None:
+    """A log that never tried it is refused."""
+    table, offers = _log(floor=0.0)
+    with pytest.raises(NotEvaluable, match="50% of what this policy would choose was never tried"):
+        off_policy_value(table, offers, np.full(800, 0.5), Bernoulli())
+
+
+def test_a_log_that_hardly_tried_it_is_refused_whatever_was_drawn() -> None:
+    """A log that hardly tried it is refused whatever was drawn."""
+    table, offers = _log(floor=1e-6)
+    with pytest.raises(NotEvaluable, match=r"as \d\.\d of its own"):
+        off_policy_value(table, offers, np.full(800, 0.5), Bernoulli())
+
+
+def test_a_weak_log_is_noted() -> None:
+    """A weak log is noted."""
+    table, offers = _log(floor=0.3, count=80)
+    notes = off_policy_value(table, offers, np.full(160, 0.5), Bernoulli()).notes
+    assert any("tell as much as" in note for note in notes)
+
+
+def test_a_window_longer_than_the_log_is_named_in_the_estimand() -> None:
+    """A window longer than the log is named in the estimand."""
+    table, offers = _log(rewards=DefaultAfter("300d"))
+    found = off_policy_value(table, offers, np.full(800, 0.5), Bernoulli())
+    assert "within 39.9 days" in found.estimand
+    assert any("window" in note for note in found.notes)
+
+
+def test_requests_that_were_kept_less_often_count_more() -> None:
+    """Requests that were kept less often count more."""
+    table, offers = _log(count=1_000)
+    many = offers.select(np.ones(1_000, dtype=np.bool_))
+    kept = np.where(offers.chosen % 2 == 1, 0.5, 1.0)
+    drawn = np.random.default_rng(3).random(1_000) < kept
+    thin = Offers(**{**vars(many), "kept": kept}).select(drawn)
+    found = off_policy_value(table.select(drawn), thin, np.full(2 * drawn.sum(), 0.5), Bernoulli())
+    assert found.low < 0.4 < found.high
+
+
+def test_explicit_outcomes_that_never_came_count_as_the_worst() -> None:
+    """Explicit outcomes that never came count as the worst."""
+    table, offers = _log(rewards=None, count=300)
+    missing = np.arange(300) % 10 == 0
+    table = DecisionTable.of(
+        made=table.made,
+        rewarded=np.where(missing, NEVER, table.rewarded),
+        value=np.where(missing, np.nan, table.value),
+        rewards=Explicit("1d"),
+    )
+    found = off_policy_value(table, offers, np.full(600, 0.5), Bernoulli())
+    whole = off_policy_value(
+        DecisionTable.of(
+            made=table.made[~missing],
+            rewarded=table.rewarded[~missing],
+            value=table.value[~missing],
+            rewards=Explicit("1d"),
+        ),
+        offers.select(~missing),
+        np.full(540, 0.5),
+        Bernoulli(),
+    )
+    assert found.always is not None
+    assert whole.always is not None
+    assert found.always[0] < whole.always[0]
+    assert found.always[1] > whole.always[1]
+
+
+def test_a_gambler_finds_the_mean_and_no_more() -> None:
+    """A gambler finds the mean and no more."""
+    terms = (np.random.default_rng(4).random(2_000) < 0.3).astype(np.float64)
+    low, high = betting_interval(terms, 1.0 - terms, 0.95)
+    assert 0.24 < low < 0.3 < high < 0.37
+    assert is_rejected(terms, 0.1, 0.05)
+    assert not is_rejected(terms, 0.3, 0.05)
