@@ -25,6 +25,7 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent.parent
 #: Rounds of a bandit, and decisions over HTTP, in one measurement.
 ROUNDS, DECISIONS, CALLERS = 4_000, 6_000, 32
+JSON = {"Content-Type": "application/json"}
 
 EMBEDDED = """
 import sys, time
@@ -114,7 +115,7 @@ def _ask(port: int, decisions: int) -> None:
     def caller() -> None:
         connection = HTTPConnection("127.0.0.1", port, timeout=30)
         for _ in range(decisions // CALLERS):
-            connection.request("POST", "/v1/offers/decisions", body)
+            connection.request("POST", "/v1/offers/decisions", body, JSON)
             answer = connection.getresponse()
             answer.read()
             assert answer.status == 201, answer.status

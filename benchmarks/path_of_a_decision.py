@@ -9,10 +9,10 @@ first byte of the request to the answer. Threads that poll or learn are not part
 from __future__ import annotations
 
 import json
+import socket
 import sys
 import tempfile
 import threading
-import time
 from collections.abc import Callable
 from datetime import timedelta
 from http.client import HTTPConnection
@@ -21,15 +21,15 @@ from types import FrameType
 from typing import Any
 
 import numpy as np
-import uvicorn
 
 import belated
 from belated import Bandit, Bernoulli, DefaultAfter, DelayedUCB
 from belated.service import Definition, create_app
-from belated.service.http.fast_path import protocol_for
+from belated.service.http.server import Server
 
 ROOT = Path(belated.__file__).parent
 ROWS = np.eye(3)
+JSON = {"Content-Type": "application/json"}
 
 
 Hook = Callable[[FrameType, str, Any], None]
@@ -67,36 +67,33 @@ def over_http() -> list[str]:
 
     def deciding() -> bool:
         name = threading.current_thread().name
-        return listening.is_set() and name in ("uvicorn", "belated commits")
+        return listening.is_set() and name in ("server", "belated commits")
 
     with tempfile.TemporaryDirectory() as folder:
         definition = Definition(
             "offers", DelayedUCB(3, Bernoulli()), DefaultAfter(timedelta(days=1))
         )
         app = create_app([definition], f"sqlite:///{folder}/offers.db")
-        config = uvicorn.Config(
-            app, port=0, http=protocol_for(app), ws="none", log_config=None, access_log=False
-        )
-        server = uvicorn.Server(config)
+        listening_on = socket.create_server(("127.0.0.1", 0))
+        port = listening_on.getsockname()[1]
+        server = Server(app, listening_on)
         threading.setprofile(noting(files, deciding))  # of the threads that start from now on
-        thread = threading.Thread(target=server.run, name="uvicorn")
+        thread = threading.Thread(target=server.run, name="server")
         thread.start()
-        while not server.started:
-            time.sleep(0.01)
+        server.started.wait()
         threading.setprofile(None)
-        port = server.servers[0].sockets[0].getsockname()[1]
         connection = HTTPConnection("127.0.0.1", port)
         body = json.dumps({"rows": ROWS.tolist()})
         for last in (False, False, True):
             if last:
                 listening.set()
-            connection.request("POST", "/v1/offers/decisions", body)
+            connection.request("POST", "/v1/offers/decisions", body, JSON)
             answer = connection.getresponse()
             answer.read()
             assert answer.status == 201, answer.status
         listening.clear()
         connection.close()
-        server.should_exit = True
+        server.stop()
         thread.join()
     return sorted(files)
 

@@ -63,7 +63,8 @@ def first_decision(folder: Path) -> tuple[float, dict[str, Any]]:
 def ask(port: int) -> dict[str, Any]:
     """Send it, as curl does."""
     url = f"http://127.0.0.1:{port}/v1/offers/decisions"
-    with urlopen(Request(url, BODY.encode()), timeout=10) as response:
+    request = Request(url, BODY.encode(), {"Content-Type": "application/json"})
+    with urlopen(request, timeout=10) as response:
         found: dict[str, Any] = json.loads(response.read())
     return found
 

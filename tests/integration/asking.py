@@ -34,7 +34,8 @@ class Asking:
     ) -> httpx.Response:
         """As it is; a header's name has hyphens for underscores."""
         content = body if isinstance(body, bytes) else msgspec.json.encode(body)
-        named = {name.replace("_", "-"): value for name, value in headers.items()}
+        named = {"content-type": "application/json"}
+        named |= {name.replace("_", "-"): value for name, value in headers.items()}
         return self.http.request(method, self.base + path, content=content, headers=named)
 
     def decide(self, body: bytes | dict[str, Any]) -> httpx.Response:

@@ -12,7 +12,6 @@ from belated.service.operating.logs import JsonLines
 # itself, whatever is asked for.
 _LEVELS = {
     "belated": logging.DEBUG,
-    "uvicorn": logging.DEBUG,
     "asyncio": logging.DEBUG,
     "psycopg": logging.WARNING,
 }

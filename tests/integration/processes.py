@@ -82,7 +82,7 @@ class Process:
         connection = HTTPConnection("127.0.0.1", self.heard("serving")["port"], timeout=10)
         try:
             data = None if body is None else json.dumps(body)
-            connection.request(method, path, data)
+            connection.request(method, path, data, {"Content-Type": "application/json"})
             answer = connection.getresponse()
             return answer.status, json.loads(answer.read())
         finally:

@@ -1,4 +1,4 @@
-"""The service behind a real uvicorn in a thread of the test."""
+"""The service in a thread of the test, as ``belated serve`` has it in a process."""
 
 from __future__ import annotations
 
@@ -6,13 +6,10 @@ import socket
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
 
-import uvicorn
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
-
+from belated.service.access.limits import Limits
 from belated.service.http.app import Service
-from belated.service.http.fast_path import protocol_for
+from belated.service.http.server import Server
 from tests.waiting import eventually
 
 
@@ -29,15 +26,13 @@ class Serving:
 
     Args:
         port: to listen on; any that is free if None.
-        http: what speaks HTTP there; as ``belated serve`` has it if None.
+        limits: of its connections.
     """
 
-    def __init__(
-        self, port: int | None = None, http: type[HttpToolsProtocol] | None = None
-    ) -> None:
+    def __init__(self, port: int | None = None, limits: Limits | None = None) -> None:
         self.port = port or free_port()
-        self._http = http
-        self._server: uvicorn.Server | None = None
+        self._limits = limits
+        self._server: Server | None = None
         self._thread: threading.Thread | None = None
 
     @property
@@ -45,32 +40,33 @@ class Serving:
         """Where it is."""
         return f"http://127.0.0.1:{self.port}"
 
-    def start(self, app: Any) -> None:
+    def start(self, app: Service) -> None:
         """Serve, and return when requests are taken."""
-        http = self._http or protocol_for(app)
-        config = uvicorn.Config(
-            app, port=self.port, http=http, ws="none", log_config=None, access_log=False,
-            timeout_graceful_shutdown=5,
-        )  # fmt: skip
-        self._server = server = uvicorn.Server(config)
-        self._thread = thread = threading.Thread(target=server.run, name="uvicorn")
+        listening = socket.create_server(("127.0.0.1", self.port), backlog=2048)
+        self._server = server = Server(app, listening, limits=self._limits)
+        self._thread = thread = threading.Thread(target=server.run, name="server")
         thread.start()
-        eventually(lambda: server.started or not thread.is_alive(), seconds=120)
-        assert server.started, "the service did not start: the log says why"
+        eventually(lambda: server.started.is_set() or not thread.is_alive(), seconds=120)
+        assert server.started.is_set(), "the service did not start: the log says why"
+
+    def stop_soon(self) -> None:
+        """Have it stop, and do not wait for it."""
+        assert self._server is not None
+        self._server.stop()
 
     def stop(self) -> None:
         """Answer what is under way, and stop."""
         if self._server is not None and self._thread is not None:
-            self._server.should_exit = True
+            self._server.stop()
             self._thread.join(30)
             assert not self._thread.is_alive()
             self._server = self._thread = None
 
 
 @contextmanager
-def served(app: Service, http: type[HttpToolsProtocol] | None = None) -> Iterator[Serving]:
+def served(app: Service, limits: Limits | None = None) -> Iterator[Serving]:
     """An application behind a server."""
-    serving = Serving(http=http)
+    serving = Serving(limits=limits)
     serving.start(app)
     try:
         yield serving

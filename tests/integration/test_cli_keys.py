@@ -77,7 +77,10 @@ def test_a_key_that_was_found_somewhere_can_be_revoked(keys: Say) -> None:
     [
         (("create", "x", "--bandit", "ofers", "--scope", "read"), "no bandit 'ofers': offers are"),
         (("create", "x", "--bandit", "*", "--scope", "write"), "there is no scope 'write'"),
-        (("create", "x", "--bandit", "*", "--scope", "read", "--rate", "0"), "requests a second"),
+        (
+            ("create", "x", "--bandit", "*", "--scope", "read", "--rate", "0"),
+            "decisions and rewards a second",
+        ),
         (("create", "", "--bandit", "*", "--scope", "read"), "the name is empty"),
         (("revoke", "nobody"), "there is no key 'nobody'"),
     ],

@@ -19,6 +19,9 @@ from tests.integration.postgres_server import PostgresServer
 from tests.integration.processes import ROWS, Process, later
 from tests.integration.serving import free_port
 
+BODY = json.dumps({"rows": ROWS})
+JSON = {"Content-Type": "application/json"}
+
 #: Seconds for which a learner that was killed is missed, and more that a busy machine may need.
 LEASE, SLACK = 5.0, 5.0
 
@@ -126,7 +129,7 @@ def test_told_to_stop_it_answers_what_is_under_way(start: Start, store: Store) -
                 return  # it takes no more
             try:
                 for _ in range(20):
-                    connection.request("POST", "/v1/offers/decisions", json.dumps({"rows": ROWS}))
+                    connection.request("POST", "/v1/offers/decisions", BODY, JSON)
                     answer = connection.getresponse()
                     found = json.loads(answer.read())
                     assert answer.status == 201, found
@@ -172,7 +175,7 @@ def test_a_balancer_has_time_to_send_requests_elsewhere(start: Start, store: Sto
             connection = HTTPConnection("127.0.0.1", port, timeout=10)
             try:
                 while not out.is_set():
-                    connection.request("POST", "/v1/offers/decisions", json.dumps({"rows": ROWS}))
+                    connection.request("POST", "/v1/offers/decisions", BODY, JSON)
                     answer = connection.getresponse()
                     found = json.loads(answer.read())
                     if answer.status != 201:

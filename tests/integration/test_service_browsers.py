@@ -117,15 +117,14 @@ def test_another_page_does_nothing(asking: Asking, route: Route, origin: str, ki
     assert "server.cors" in detail
 
 
-def test_programs_send_no_origin_and_any_content_type(asking: Asking) -> None:
-    """Such as `curl -d`, which says that it sends a form."""
-    form = "application/x-www-form-urlencoded"
-    for answer in (
-        asking.send("POST", "/decisions", OFFER, content_type=form),
-        asking.send("POST", "/decisions", OFFER),
-    ):
-        assert answer.status_code == 201
-        assert about_pages(answer) == {}
+def test_programs_send_no_origin(asking: Asking) -> None:
+    """And are told nothing about pages; what is no JSON is refused to them too."""
+    answer = asking.send("POST", "/decisions", OFFER)
+    assert answer.status_code == 201
+    assert about_pages(answer) == {}
+    for kind in ("text/plain", "application/x-www-form-urlencoded", "multipart/form-data"):
+        sent = lambda kind=kind: asking.send("POST", "/decisions", OFFER, content_type=kind)  # noqa: E731
+        assert "application/json" in asking.refused(sent, 415)
 
 
 def test_what_browsers_ask_is_counted(serving: Serving, asking: Asking) -> None:

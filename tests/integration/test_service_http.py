@@ -1,4 +1,4 @@
-"""The service over HTTP: a real uvicorn on every store, every route, and what it refuses."""
+"""The service over HTTP: a real server on every store, every route, and what it refuses."""
 
 from __future__ import annotations
 
@@ -31,6 +31,7 @@ from tests.integration.serving import Serving, free_port, served
 from tests.waiting import eventually
 
 DIM = 4
+JSON = {"content-type": "application/json"}
 AT = datetime(2023, 11, 14, 22, 13, 20, tzinfo=UTC)
 ROWS = np.round(np.random.default_rng(0).uniform(-1, 1, (3, DIM)), 3)
 SHARED = Shared(context=["age"], action=["price"])
@@ -65,7 +66,7 @@ def serving(store: Store) -> Iterator[Serving]:
 @pytest.fixture
 def http(serving: Serving) -> Iterator[httpx.Client]:
     """Plain requests."""
-    with httpx.Client(base_url=serving.url) as found:
+    with httpx.Client(base_url=serving.url, headers=JSON) as found:
         yield found
 
 

@@ -40,7 +40,7 @@ class Store:
 
 
 KEY, ID = new_key()
-HEADERS = [(b"host", b"here"), (b"authorization", f"Bearer {KEY}".encode())]
+HEADERS = {b"host": b"here", b"authorization": f"Bearer {KEY}".encode()}
 
 
 def row(rate: float | None = None) -> LiveKey:
@@ -108,11 +108,11 @@ def test_a_service_without_tokens_lets_nobody_pass_without_a_key(store: Any) -> 
         try:
             for scope in ("decide", "read", "admin"):
                 with pytest.raises(AccessDenied):
-                    guard.authorize([], scope, "offers")
+                    guard.authorize({}, scope, "offers")
             if tokens:
-                assert guard.authorize([], "reward", "offers") is None
+                assert guard.authorize({}, "reward", "offers") is None
             else:
                 with pytest.raises(AccessDenied):
-                    guard.authorize([], "reward", "offers")
+                    guard.authorize({}, "reward", "offers")
         finally:
             guard.close()

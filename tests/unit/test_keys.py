@@ -83,7 +83,7 @@ def test_scopes_and_rates_are_checked() -> None:
     assert check_rate(None) is None
     assert check_rate(5) == 5.0
     for wrong in (0, -1.0, float("nan"), float("inf"), True, "5"):
-        with pytest.raises(InvalidInput, match="requests a second"):
+        with pytest.raises(InvalidInput, match="decisions and rewards a second"):
             check_rate(wrong)
 
 

@@ -357,8 +357,9 @@ class TestTheCommand:
         self, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """Before anything else is looked at."""
-        monkeypatch.setitem(sys.modules, "uvicorn", None)
-        monkeypatch.delitem(sys.modules, "belated.service.http.server", raising=False)
+        monkeypatch.setitem(sys.modules, "httptools", None)
+        for name in ("server", "connection", "framing"):
+            monkeypatch.delitem(sys.modules, f"belated.service.http.{name}", raising=False)
         assert main(["serve", str(tmp_path / "none.toml")]) == 2
         message = "belated: belated serve needs an extra: pip install 'belated[service]'\n"
         assert capsys.readouterr().err == message

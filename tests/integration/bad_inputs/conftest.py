@@ -42,7 +42,8 @@ def key(store: Store, serving: Serving) -> Made:
 @pytest.fixture(scope="package")
 def http(serving: Serving, key: Made) -> Iterator[httpx.Client]:
     """Requests with that key, and with more that is nobody's business."""
-    headers = {"user-agent": SECRET, "x-request-id": SECRET, "cookie": f"{SECRET}={SECRET}"}
+    headers = {"content-type": "application/json"}
+    headers |= {"user-agent": SECRET, "x-request-id": SECRET, "cookie": f"{SECRET}={SECRET}"}
     with httpx.Client(base_url=serving.url, headers=headers | key.header, timeout=30) as found:
         yield found
 

@@ -351,7 +351,7 @@ def test_bad_input_12_hostile_strings(asking: Asking, http: httpx.Client) -> Non
         asking.refused(lambda: http.get(path), 404)  # noqa: B023
     asking.refused(lambda: asking.send("PATCH", f"/decisions/{SECRET}"), 405)
     before = asking.length
-    assert asking.send(SECRET.upper(), f"/{SECRET}").status_code == 400  # uvicorn: no HTTP at all
+    assert asking.send(SECRET.upper(), f"/{SECRET}").status_code == 400  # no HTTP at all
     assert asking.length == before
 
 

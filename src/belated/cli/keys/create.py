@@ -37,7 +37,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="what may be done with it: decide, reward, read or admin; may be repeated",
     )
     parser.add_argument(
-        "--rate", type=float, metavar="N", help="requests a second, at each service process"
+        "--rate",
+        type=float,
+        metavar="N",
+        help="decisions and rewards a second, at each service process",
     )
     add_reason(parser, required=False)
 

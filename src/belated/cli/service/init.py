@@ -39,7 +39,7 @@ _NEXT = """\
 
   belated serve {file}
   curl localhost:8080/v1/offers/decisions \\
-    -d '{{"context": {{"returning": 1}}, "actions": ["blue", "red"]}}'
+    --json '{{"context": {{"returning": 1}}, "actions": ["blue", "red"]}}'
 """
 
 

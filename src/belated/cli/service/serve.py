@@ -47,7 +47,7 @@ def run(options: argparse.Namespace) -> int:
         spools=server.spool,
     )
     port = server.port if options.port is None else options.port
-    return serve(app, host, port, drain=server.drain)
+    return serve(app, host, port, drain=server.drain, limits=server.limits)
 
 
 def _check(file: str) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Mapping
 from hashlib import sha256
 from ipaddress import ip_address
 from typing import Literal
@@ -63,14 +63,14 @@ class Authorizer:
         return self._monotonic() - self._looked
 
     def authorize(
-        self, headers: Iterable[tuple[bytes, bytes]], scope: KeyScope, bandit: str | None
-    ) -> str | None:
-        """The name of the key with which a request comes, if it may do this.
+        self, headers: Mapping[bytes, bytes], scope: KeyScope, bandit: str | None
+    ) -> Key | None:
+        """The key with which a request comes, if it may do this.
 
         Args:
             headers: of the request.
             scope: that is needed.
-            bandit: it is about; None where it is about none.
+            bandit: it is about, ``"*"`` for all; None where it is about none.
 
         Returns:
             None if there is no key, and a token may stand in its place.
@@ -80,7 +80,7 @@ class Authorizer:
             Forbidden: the key does not allow this, whether there is such a bandit or not.
             RateLimited: the key asks too often.
         """
-        value = _presented(headers)
+        value = headers.get(b"authorization")
         if value is None:
             if self._tokens and scope == "reward":
                 return None
@@ -95,8 +95,17 @@ class Authorizer:
             message = f'this API key does not grant scope "{scope}" {what}; create one with'
             raise Forbidden(f"{message} --scope {scope}")
         if key.rate is not None and (wait := key.wait(self._monotonic())):
-            raise RateLimited(f"this key may ask {key.rate:g} times a second", wait)
-        return key.name
+            raise _too_often(key, wait)
+        return key
+
+    def charge(self, key: Key, more: int) -> None:
+        """Count what a request asks for besides the first.
+
+        Raises:
+            RateLimited: the key has asked for too much before.
+        """
+        if key.rate is not None and (wait := key.charge(self._monotonic(), more)):
+            raise _too_often(key, wait)
 
     def close(self) -> None:
         """Look no more."""
@@ -126,11 +135,8 @@ class Authorizer:
         self._rows = rows
 
 
-def _presented(headers: Iterable[tuple[bytes, bytes]]) -> bytes | None:
-    for name, value in headers:
-        if name == b"authorization":
-            return value
-    return None
+def _too_often(key: Key, wait: float) -> RateLimited:
+    return RateLimited(f"this key may have {key.rate:g} decisions and rewards a second", wait)
 
 
 def _key(row: LiveKey) -> Key:

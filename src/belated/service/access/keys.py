@@ -89,11 +89,13 @@ def check_scope(scope: Any) -> KeyScope:
 
 
 def check_rate(rate: Any) -> float | None:
-    """Requests a second; None for any number."""
+    """Decisions and rewards a second; None for any number."""
     if rate is None:
         return None
     if isinstance(rate, bool) or not isinstance(rate, int | float) or not 0 < rate < math.inf:
-        raise InvalidInput(f"the rate is {rate!r}: requests a second, more than 0", rate)
+        raise InvalidInput(
+            f"the rate is {rate!r}: decisions and rewards a second, more than 0", rate
+        )
     return float(rate)
 
 
@@ -106,7 +108,7 @@ class Key:
         name: of the program that uses it.
         bandits: it is for.
         scopes: what may be done with it.
-        rate: requests a second; None for any number.
+        rate: decisions, rewards and other requests a second; None for any number.
         everywhere: whether it is for all bandits.
     """
 
@@ -116,7 +118,7 @@ class Key:
     scopes: frozenset[str]
     rate: float | None = None
     everywhere: bool = False
-    # As many requests as came beyond its rate and were not worked off yet, and when that was so.
+    # As much as came beyond its rate and were not worked off yet, and when that was so.
     _level: float = field(default=0.0, repr=False)
     _at: float = field(default=-math.inf, repr=False)
 
@@ -129,21 +131,36 @@ class Key:
     def wait(self, now: float) -> float:
         """Seconds until it may ask again; 0 if it may now, and then that is counted.
 
-        A second's worth of requests may come at once.
+        A second's worth may come at once.
 
         >>> key = Key("k3J9xQ2a", "shop", frozenset(), frozenset(), rate=2.0)
         >>> [key.wait(now) for now in (7.0, 7.0, 7.0, 7.5, 7.5)]
         [0.0, 0.0, 0.5, 0.0, 0.5]
         """
+        return self._count(now, 1, room=1)
+
+    def charge(self, now: float, more: int) -> float:
+        """Count what a request asks for besides the first; as :meth:`wait` if it may not.
+
+        A batch is taken whole where one would be, however large: what it is beyond the rate is
+        worked off before anything else.
+
+        >>> key = Key("k3J9xQ2a", "shop", frozenset(), frozenset(), rate=2.0)
+        >>> key.wait(7.0), key.charge(7.0, 9), key.wait(7.0), key.wait(11.5), key.charge(11.5, 1)
+        (0.0, 0.0, 4.5, 0.0, 0.0)
+        """
+        return self._count(now, more, room=0)
+
+    def _count(self, now: float, more: int, room: int) -> float:
         if self.rate is None:
             return 0.0
         level = max(0.0, self._level - (now - self._at) * self.rate)
         self._at = now
         self._level = level
-        beyond = level + 1.0 - max(1.0, self.rate)
+        beyond = level + room - max(1.0, self.rate)
         if beyond > 1e-9:  # what is less is rounding
             return beyond / self.rate
-        self._level = level + 1.0
+        self._level = level + more
         return 0.0
 
 

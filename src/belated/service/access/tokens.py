@@ -10,13 +10,14 @@ from __future__ import annotations
 import base64
 import binascii
 import hmac
+import math
 import re
 import struct
 from collections.abc import Callable, Mapping
 from typing import Literal
 
 from belated.events import Decision
-from belated.exceptions import Forbidden, InvalidInput, Unauthenticated
+from belated.exceptions import Forbidden, InvalidInput, RateLimited, Unauthenticated
 from belated.journals.steady_clock import system_clock
 from belated.service.wire.schemas import RewardBody
 
@@ -24,6 +25,9 @@ from belated.service.wire.schemas import RewardBody
 TokenMode = Literal["off", "report", "enforce"]
 #: How long a token is good for where nothing says how late a reward may come, in microseconds.
 LIFETIME = 30 * 86_400_000_000
+#: Rewards that a token alone may report within so many seconds, at each process; and how many
+#: tokens are remembered for that: if there are more, their counts begin anew.
+MAX_REPORTS, REPORT_SECONDS, MAX_REMEMBERED = 10, 60.0, 100_000
 #: What a token can turn out to be.
 VERDICTS = ("valid", "missing", "forged", "expired", "range", "part")
 
@@ -107,6 +111,8 @@ class RewardTokens:
         self._lifetime = lifetime
         self._range = least, most
         self._clock = clock
+        self._reports: dict[str, int] = {}
+        self._reports_until = -math.inf
         #: How many rewards came, by what their token was.
         self.seen = dict.fromkeys(VERDICTS, 0)
 
@@ -127,9 +133,12 @@ class RewardTokens:
         Raises:
             Unauthenticated: there is neither a key nor a token, and one is needed.
             Forbidden: the token is not for this reward.
+            RateLimited: the token was used too often.
         """
         verdict = self._verdict(id, reward, keyed)
         self.seen[verdict] += 1
+        if verdict == "valid" and not keyed:
+            self._count_report(id)
         if verdict == "valid" or (keyed and verdict == "missing"):
             return
         if self._mode == "report" and (keyed or not self._guarded):
@@ -137,6 +146,18 @@ class RewardTokens:
         if verdict == "missing" and self._guarded:
             raise Unauthenticated("a key is needed, or the token that came with the decision")
         raise Forbidden(_WHY[verdict])
+
+    def _count_report(self, id: str) -> None:
+        """One reward is all that a token is for; without a bound one could fill a journal."""
+        now = self._clock() / 1e6
+        if now >= self._reports_until or len(self._reports) >= MAX_REMEMBERED:
+            self._reports.clear()
+            self._reports_until = now + REPORT_SECONDS
+        count = self._reports[id] = self._reports.get(id, 0) + 1
+        if count > MAX_REPORTS:
+            wait = self._reports_until - now
+            message = f"a token may report {MAX_REPORTS} times in {REPORT_SECONDS:g} s"
+            raise RateLimited(message, wait)
 
     def _verdict(self, id: str, reward: RewardBody, keyed: bool) -> str:
         if reward.token is None:

@@ -1,38 +1,30 @@
-"""The service over HTTP: an ASGI application that decides, and takes rewards."""
+"""The service over HTTP: what can be asked, who may, and what is answered."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import math
+from asyncio import Future
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property, partial
 from typing import Any
 from urllib.parse import quote, unquote
 
-from belated.exceptions import InvalidInput, UnknownBandit
+from belated.exceptions import InvalidInput, JournalError, JournalUnavailable, UnknownBandit
 from belated.journals import Store, open_store
 from belated.journals.steady_clock import system_clock
 from belated.service.access.authorizer import Auth, Authorizer
+from belated.service.access.keys import ALL, Key
 from belated.service.access.tokens import LIFETIME, NOBODY, RewardTokens, TokenSecrets
-from belated.service.http.asgi_io import (
-    Receive,
-    Scope,
-    Send,
-    answer,
-    answer_bytes,
-    answer_empty,
-    answer_problem,
-    body_of,
-    check_plain,
-    last,
-)
-from belated.service.http.cors import NO_HEADERS, Cors, wanted_method
+from belated.service.http.cors import Cors, wanted_method
+from belated.service.http.exchange import Exchange, encode
 from belated.service.http.openapi import document
 from belated.service.http.parsing import rewards_in
-from belated.service.http.problems import ProblemError, headers_of, problem_of
-from belated.service.http.routes import BANDIT_ROUTES, Call, DeferredResponse, Route, find
+from belated.service.http.problems import ProblemError, check_content, headers_of, problem_of
+from belated.service.http.routes import BANDIT_ROUTES, Route, find
 from belated.service.learning.learners import Learners, learning_service
 from belated.service.learning.lease import SECONDS
 from belated.service.runtime import Runtime, ThreadRuntime
@@ -40,7 +32,16 @@ from belated.service.serving.definition import Definition
 from belated.service.serving.served_bandit import MAX_MODEL_AGE, ServedBandit
 from belated.service.serving.spools import Spools
 from belated.service.wire.problem import Problem
-from belated.service.wire.schemas import MAX_BODY_BYTES, Alive, Ready
+from belated.service.wire.schemas import (
+    MAX_BODY_BYTES,
+    Alive,
+    DecisionRequests,
+    Ready,
+    RewardsBody,
+)
+
+#: Seconds between two log lines about a store that refuses.
+TROUBLE_LOG_SECONDS = 60.0
 
 log = logging.getLogger("belated.service")
 
@@ -59,7 +60,7 @@ def create_app(
     clock: Callable[[], int] = system_clock,
     seed: int | None = None,
 ) -> Service:
-    """The application, for uvicorn or any other server that speaks ASGI.
+    """The service, for :func:`belated.service.http.server.serve`.
 
     Args:
         bandits: that are decided here.
@@ -91,7 +92,9 @@ def create_app(
 
 
 class Service:
-    """An ASGI application; :func:`create_app` makes it."""
+    """Answers requests; :func:`create_app` makes it."""
+
+    _loop: asyncio.AbstractEventLoop
 
     def __init__(
         self,
@@ -115,8 +118,7 @@ class Service:
         self._store = store
         #: How many bytes a request may have.
         self.max_body_bytes = max_body_bytes
-        #: Knows the pages that may ask.
-        self.cors = Cors(cors)
+        self._cors = Cors(cors)
         self._auth = auth
         #: Knows the keys; None where anyone may ask.
         self.authorizer: Authorizer | None = None
@@ -136,6 +138,8 @@ class Service:
                 if learn
             }
         )
+        self._tasks: set[Future[Any]] = set()
+        self._trouble_due = -math.inf
         #: Whether it will stop soon: requests are answered, but should be sent elsewhere.
         self.draining = False
         #: How many requests there were, by method and path of their route and status.
@@ -147,87 +151,63 @@ class Service:
             self.bandits, self._learners, self.requests, lambda: self.authorizer, self.tokens
         )
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """One connection event: a request, or the life of the server."""
-        if scope["type"] == "http":
-            await self._request(scope, receive, last(send) if self.draining else send)
-        elif scope["type"] == "lifespan":
-            await self._live(receive, send)
-
     # --- requests --------------------------------------------------------------------------------
 
-    async def _request(self, scope: Scope, receive: Receive, send: Send) -> None:
-        route: Route | None = None
-        headers, more = scope["headers"], NO_HEADERS
-        try:
-            # The raw path: in the other one a slash within an id cannot be told from one between.
-            raw = scope.get("raw_path") or quote(scope["path"]).encode()
-            if raw.startswith(b"/v1/"):
-                if (wanted := wanted_method(scope["method"], headers)) is not None:
-                    _, allowed, _ = self.find(wanted, raw)
-                    more = self.cors.preflight(allowed, headers)
-                    self.count(None, 204)
-                    await answer_empty(send, more)
-                    return
-                name, route, id = self.find(scope["method"], raw)
-                more = self.cors.admit(route, headers)
-                key = self.admit(name, route, headers)
-                body = await body_of(receive, self.max_body_bytes)
-                query = scope.get("query_string", b"")
-                waiting, render = self.ask(name, route, id, key, body, query)
-                del body  # nothing of it need be kept while a commit is awaited
-                status, content = route.status, render(await waiting)
-            else:
-                route = _around(scope["method"], scope["path"])
-                if self.authorizer is not None and route.scope is not None:
-                    self.authorizer.authorize(headers, route.scope, None)
-                status, content = route.handler(self)
-        except Exception as error:
-            problem, why = self.refused(route, error)
-            await answer_problem(send, problem, {**why, **more})
+    def admit(self, exchange: Exchange, path: bytes, headers: Mapping[bytes, bytes]) -> None:
+        """See what is asked and whether that is allowed, before anything of the body is read.
+
+        Raises:
+            Exception: it is not; :meth:`refused` says what to answer.
+        """
+        if not path.startswith(b"/v1/"):
+            exchange.route = route = _around(exchange.method, path)
+            if self.authorizer is not None and route.scope is not None:
+                about = ALL if route.everywhere else None
+                exchange.key = self.authorizer.authorize(headers, route.scope, about)
             return
-        self.count(route, status)
-        if isinstance(content, bytes):
-            await answer_bytes(send, status, route.content.encode(), content, more)
-        else:
-            await answer(send, status, content, more)
+        if (wanted := wanted_method(exchange.method, headers)) is not None:
+            _, allowed, _ = self._find(wanted, path)
+            exchange.more = self._cors.preflight(allowed, headers)
+            exchange.route = PREFLIGHT
+            return
+        name, route, exchange.id = self._find(exchange.method, path)
+        exchange.route = route
+        exchange.more = self._cors.admit(route, headers)
+        if self.authorizer is not None and route.scope is not None:
+            exchange.key = self.authorizer.authorize(headers, route.scope, name)
+        bandit = self.bandits.get(name)
+        if bandit is not None:
+            exchange.bandit = bandit
+            exchange.tokens = self.tokens.get(name)
+        elif exchange.key is not None or self.authorizer is None:
+            raise UnknownBandit(f"there is no bandit {name!r} here")
+        else:  # without a key nobody hears whether there is such a bandit: no token will do
+            exchange.tokens = NOBODY
+        check_content(headers, json=route.body is not None)
 
-    # The steps of a request for a bandit, whichever way it comes.
+    def ask(self, exchange: Exchange, body: bytes | bytearray) -> None:
+        """Have it done, and answered."""
+        route = exchange.route
+        assert route is not None
+        if route.render is None:  # it is about no bandit
+            status, content = route.handler(self)
+            exchange.respond(status, route.content.encode(), content)
+            return
+        read = route.read(body)
+        if exchange.key is not None:
+            self._charge(exchange.key, read)
+        if route.scope == "reward":
+            self._check_tokens(exchange, read)
+        waiting = route.handler(exchange, read)
+        if not isinstance(waiting, Future):
+            waiting = self._loop.create_task(waiting)
+            self._tasks.add(waiting)  # a task that nobody holds may vanish
+            waiting.add_done_callback(self._tasks.discard)
+        waiting.add_done_callback(exchange.settle)
 
-    def find(self, method: str, path: bytes) -> tuple[str, Route, str]:
+    def _find(self, method: str, path: bytes) -> tuple[str, Route, str]:
         """The bandit that is meant, what is asked of it, and the id in the path."""
         return self._quick.get((method, path)) or _taken_apart(method, path)
-
-    def admit(self, name: str, route: Route, headers: Sequence[tuple[bytes, bytes]]) -> str | None:
-        """The name of the key it comes with, before anything of the body is read."""
-        key = None
-        if self.authorizer is not None and route.scope is not None:
-            key = self.authorizer.authorize(headers, route.scope, name)
-        if name not in self.bandits and (key is not None or self.authorizer is None):
-            raise _no_bandit(name)
-        check_plain(headers)
-        return key
-
-    def ask(
-        self,
-        name: str,
-        route: Route,
-        id: str,
-        key: str | None,
-        body: bytes | bytearray,
-        query: bytes,
-    ) -> DeferredResponse:
-        """Have it done."""
-        read = route.read(body)
-        if route.scope == "reward":
-            self._check_tokens(name, id, read, key is not None)
-        bandit = self.bandits.get(name)
-        if bandit is None:  # without a key nobody comes as far as this
-            raise _no_bandit(name)
-        response: DeferredResponse = route.handler(
-            Call(bandit, id, read, query, self.tokens.get(name), key or "")
-        )
-        return response
 
     def count(self, route: Route | None, status: int) -> None:
         """One more request was answered."""
@@ -240,34 +220,54 @@ class Service:
         self.count(route, problem.status)
         if problem.status == 500:
             log.error("a request failed", exc_info=error)
+        elif isinstance(error, JournalError) and not isinstance(error, JournalUnavailable):
+            self._log_trouble(error)
         return problem, headers_of(error)
 
-    def _check_tokens(self, name: str, id: str, body: Any, keyed: bool) -> None:
-        tokens = self.tokens.get(name)
+    def _log_trouble(self, error: JournalError) -> None:
+        """The store is there and refuses: somebody must look, but not at a line a request."""
+        now = self._runtime.monotonic()
+        if now >= self._trouble_due:
+            self._trouble_due = now + TROUBLE_LOG_SECONDS
+            log.error("the store refuses what is asked of it", extra={"why": str(error)})
+
+    def _charge(self, key: Key, body: Any) -> None:
+        """Count what is asked for: the first was counted when the key was shown."""
+        assert self.authorizer is not None
+        if isinstance(body, DecisionRequests):
+            self.authorizer.charge(key, len(body.requests) - 1)
+        elif isinstance(body, RewardsBody):
+            self.authorizer.charge(key, len(body.rewards) - 1)
+
+    def _check_tokens(self, exchange: Exchange, body: Any) -> None:
+        tokens, keyed = exchange.tokens, exchange.key is not None
         if tokens is None:
             if keyed or self.authorizer is None:
                 return
             tokens = NOBODY  # alike for a bandit that makes none, and one that is not here
-        for one, reward in rewards_in(id, body):
+        for one, reward in rewards_in(exchange.id, body):
             tokens.check(one, reward, keyed)
 
-    def _livez(self) -> tuple[int, Any]:
-        return 200, Alive()
+    def _livez(self) -> tuple[int, bytes]:
+        return 200, encode(Alive())
 
-    def _readyz(self) -> tuple[int, Any]:
+    def _readyz(self) -> tuple[int, bytes]:
         if self.draining:
-            return 503, Ready("draining", [])
+            return 503, encode(Ready("draining", []))
         stale = [name for name, one in self.bandits.items() if one.is_stale(MAX_MODEL_AGE)]
         if not stale:
-            return 200, Ready("ready", [])
+            return 200, encode(Ready("ready", []))
         # Anyone may ask this: where keys are needed, names of bandits are not for all.
-        return 503, Ready("stale", stale if self.authorizer is None else [])
+        return 503, encode(Ready("stale", stale if self.authorizer is None else []))
 
-    def _metrics(self) -> tuple[int, Any]:
+    def _metrics(self) -> tuple[int, bytes]:
         return 200, self.metrics.text()
 
-    def _openapi(self) -> tuple[int, Any]:
+    def _openapi(self) -> tuple[int, bytes]:
         return 200, self._document
+
+    def _nothing(self) -> tuple[int, bytes]:
+        return 204, b""
 
     @cached_property
     def _document(self) -> bytes:
@@ -276,22 +276,9 @@ class Service:
 
     # --- the life of the server ------------------------------------------------------------------
 
-    async def _live(self, receive: Receive, send: Send) -> None:
-        await receive()
-        try:
-            self.start(asyncio.get_running_loop())
-        except Exception as error:
-            log.exception("the service cannot start")
-            await asyncio.to_thread(self.close)
-            await send({"type": "lifespan.startup.failed", "message": str(error)})
-            return
-        await send({"type": "lifespan.startup.complete"})
-        await receive()
-        await asyncio.to_thread(self.close)
-        await send({"type": "lifespan.shutdown.complete"})
-
     def start(self, loop: asyncio.AbstractEventLoop) -> None:
         """Open the journals, take the models, and learn if that is to be done here."""
+        self._loop = loop
         if self._auth == "keys":
             keys = self._store.keys()
             self.authorizer = Authorizer(keys, self._runtime, tokens=bool(self.tokens))
@@ -341,11 +328,12 @@ def _tokens(
 # --- what is not about one bandit ----------------------------------------------------------------
 
 AROUND = (
-    Route("GET", "/livez", Service._livez, "Whether the process runs", Alive, scope=None),
+    Route("GET", "/livez", Service._livez, None, "Whether the process runs", Alive, scope=None),
     Route(
         "GET",
         "/readyz",
         Service._readyz,
+        None,
         "Whether requests should come here",
         Ready,
         also={503: Ready},
@@ -355,28 +343,28 @@ AROUND = (
         "GET",
         "/metrics",
         Service._metrics,
+        None,
         "Metrics for Prometheus",
         None,
         content="text/plain; version=0.0.4; charset=utf-8",
         scope="read",
+        everywhere=True,
     ),
-    Route("GET", "/openapi.json", Service._openapi, "This document", None, scope="read"),
+    Route("GET", "/openapi.json", Service._openapi, None, "This document", None, scope="read"),
 )
-_AROUND = {route.path: route for route in AROUND}
+_AROUND = {route.path.encode(): route for route in AROUND}
+#: The question of a browser whether a page may ask; counted with all that is unusual.
+PREFLIGHT = Route("other", "other", Service._nothing, None, "", None, scope=None)
 
 
-def _around(method: str, path: str) -> Route:
+def _around(method: str, path: bytes) -> Route:
     route = _AROUND.get(path)
     if route is None:
-        raise ProblemError(404, "Not found", f"there is no {path}")
+        raise ProblemError(404, "Not found", f"there is no {path.decode('latin-1')}")
     if method != route.method:
         message = f"this takes {route.method}, not {method}"
         raise ProblemError(405, "Method not allowed", message, headers={"allow": route.method})
     return route
-
-
-def _no_bandit(name: str) -> UnknownBandit:
-    return UnknownBandit(f"there is no bandit {name!r} here")
 
 
 def _taken_apart(method: str, raw: bytes) -> tuple[str, Route, str]:

@@ -7,7 +7,7 @@ of, and for those that it sends blindly: the origin must be listed. Other progra
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 
 from belated.exceptions import Forbidden
@@ -22,7 +22,7 @@ SCOPES = ("decide", "reward")
 #: Of an answer that no page asked for.
 NO_HEADERS: Mapping[str, str] = MappingProxyType({})
 
-Headers = Sequence[tuple[bytes, bytes]]
+Headers = Mapping[bytes, bytes]
 
 
 class Cors:
@@ -50,7 +50,7 @@ class Cors:
         Raises:
             Forbidden: a page asks that is not listed, or for what no page may.
         """
-        origin = _first(headers, b"origin")
+        origin = headers.get(b"origin")
         if origin is None:
             return NO_HEADERS
         found = self._answers.get(origin)
@@ -80,12 +80,5 @@ def wanted_method(method: str, headers: Headers) -> str | None:
     """The method of the request that a browser asks about first; None if this does not ask."""
     if method != "OPTIONS":
         return None
-    wanted = _first(headers, b"access-control-request-method")
+    wanted = headers.get(b"access-control-request-method")
     return None if wanted is None else wanted.decode("latin-1")
-
-
-def _first(headers: Headers, wanted: bytes) -> bytes | None:
-    for name, value in headers:
-        if name == wanted:
-            return value
-    return None

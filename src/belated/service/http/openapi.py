@@ -27,9 +27,9 @@ _PROBLEMS = {
     ),
     404: ("NotFound", "There is no such bandit."),
     413: ("TooLarge", "The body is too large."),
-    415: ("Compressed", "The body is compressed: send it as it is."),
+    415: ("Unsupported", "The body is compressed, or not said to be application/json."),
     422: ("Invalid", "Something in the request is wrong: the detail says what. Nothing was taken."),
-    429: ("TooOften", "The key asks more often than it may; it is safe to try again later."),
+    429: ("TooOften", "The key or the token is used more often than it may be; try again later."),
     500: ("Failed", "Something went wrong in the service."),
     503: ("Away", "The journal cannot be reached now. It is safe to try again, after a second."),
 }

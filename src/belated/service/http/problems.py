@@ -11,8 +11,7 @@ from belated.exceptions import (
     BanditOff,
     Forbidden,
     InvalidInput,
-    JournalClosed,
-    JournalUnavailable,
+    JournalError,
     RateLimited,
     Unauthenticated,
     UnknownBandit,
@@ -38,6 +37,29 @@ class ProblemError(Exception):
         super().__init__(detail or title)
         self.problem = Problem(title, status, _short(detail))
         self.headers = dict(headers or {})
+
+
+def check_content(headers: Mapping[bytes, bytes], *, json: bool) -> None:
+    """Refuse a body that is compressed, or not said to be JSON.
+
+    What a compressed one would come to is not known before it is there. And a page of a stranger
+    can have a browser send any other type, but this one only where the service allows it.
+    """
+    coding = headers.get(b"content-encoding")
+    if coding is not None and coding.strip().lower() != b"identity":
+        raise ProblemError(
+            415,
+            "Unsupported encoding",
+            "a body must be sent as it is, without Content-Encoding",
+            headers={"accept-encoding": "identity"},
+        )
+    if json:
+        kind = headers.get(b"content-type", b"")
+        if kind != b"application/json" and (
+            kind.partition(b";")[0].strip().lower() != b"application/json"
+        ):
+            told = "send the body as JSON, with Content-Type: application/json"
+            raise ProblemError(415, "Unsupported type", told)
 
 
 def problem_of(error: Exception) -> Problem:
@@ -66,14 +88,14 @@ def problem_of(error: Exception) -> Problem:
         return Problem("Not found", 404, _short(str(error)))
     if isinstance(error, BanditOff):
         return Problem("Switched off", 503, "this bandit decides nothing now")
-    if isinstance(error, JournalUnavailable | JournalClosed):
+    if isinstance(error, JournalError):  # away, closed, or without its tables and rights
         return Problem("Try again", 503, "the journal cannot be reached now: nothing was taken")
     return Problem("Internal error", 500, "something went wrong here; the log says what")
 
 
 def headers_of(error: Exception) -> dict[str, str]:
     """What else is to be said of an error."""
-    if isinstance(error, JournalUnavailable | JournalClosed):
+    if isinstance(error, JournalError):
         return {"retry-after": "1"}
     if isinstance(error, Unauthenticated):
         return {"www-authenticate": "Bearer"}

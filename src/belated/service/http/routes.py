@@ -9,8 +9,7 @@ import re
 from asyncio import Future
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
-from functools import partial
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs
 
 import msgspec
@@ -18,6 +17,7 @@ import msgspec
 from belated.events import Activation, Decision, ModeChanged, Void
 from belated.exceptions import InvalidInput
 from belated.ids import check_id
+from belated.ledger import DecisionHistory
 from belated.service.access.keys import KeyScope
 from belated.service.access.tokens import RewardTokens
 from belated.service.http.parsing import event_time, parse_request, parse_rewards, rewards_in
@@ -40,6 +40,12 @@ from belated.service.wire.schemas import (
     Switch,
 )
 
+if TYPE_CHECKING:
+    from belated.service.http.exchange import Exchange
+
+#: What is to be done before a request can be answered; nothing that was sent is held by it.
+Waiting = Future[Any] | Coroutine[Any, Any, Any]
+
 
 @dataclass(frozen=True)
 class Route:
@@ -48,7 +54,9 @@ class Route:
     Attributes:
         method: of HTTP.
         path: a part in braces stands for whatever is there.
-        handler: gives the answer.
+        handler: of a request with its body; gives what is to be waited for. Where it is about no
+            bandit: of the service; gives status and content.
+        render: makes the answer of what was waited for; None where it is about no bandit.
         summary: in a few words.
         answer: the type of the answer, None where it is no JSON.
         status: of the answer.
@@ -58,11 +66,13 @@ class Route:
         content: the content type of the answer.
         scope: what a key must be for; None if all may ask. There is no default, so that none is
             forgotten.
+        everywhere: whether the key must be for all bandits.
     """
 
     method: str
     path: str
     handler: Callable[..., Any]
+    render: Callable[[Exchange, Any], Any] | None
     summary: str
     answer: Any
     status: int = 200
@@ -71,6 +81,7 @@ class Route:
     also: dict[int, Any] = field(default_factory=dict)
     content: str = "application/json"
     scope: KeyScope | None = field(kw_only=True)
+    everywhere: bool = False
 
     #: From the bytes of a body to its type. Made at once: msgspec resolves the annotations of a
     #: type when it first meets it, and two threads that do so at the same time can crash.
@@ -85,97 +96,73 @@ def _nothing(data: bytes | bytearray) -> None:
     """There is no body to read."""
 
 
-class Call(NamedTuple):
-    """A request for one bandit.
-
-    Attributes:
-        bandit: it is about.
-        id: in its path, empty if there is none.
-        body: as the route has it.
-        query: what stands after the question mark.
-        tokens: of the bandit, where it makes any.
-        key: the name of the key it came with, empty without one.
-    """
-
-    bandit: ServedBandit
-    id: str
-    body: Any
-    query: bytes
-    tokens: RewardTokens | None
-    key: str
+def _decide(call: Exchange, body: DecisionRequest) -> Waiting:
+    request, rows = parse_request(body, call.bandit.definition)
+    return call.bandit.decide([request], [rows])
 
 
-class DeferredResponse(NamedTuple):
-    """What a handler answers.
-
-    Attributes:
-        waiting: for what was asked to be done; nothing that was sent is held by it.
-        render: makes the response of the result.
-    """
-
-    waiting: Future[Any] | Coroutine[Any, Any, Any]
-    render: Callable[[Any], Any]
-
-
-def _decide(call: Call) -> DeferredResponse:
-    request, rows = parse_request(call.body, call.bandit.definition)
-    return DeferredResponse(call.bandit.decide([request], [rows]), partial(_decided, call.tokens))
-
-
-def _decided(tokens: RewardTokens | None, made: Sequence[Decision]) -> Decided:
+def _decided(call: Exchange, made: Sequence[Decision]) -> Decided:
     (decision,) = made
+    return _told(call.tokens, decision)
+
+
+def _told(tokens: RewardTokens | None, decision: Decision) -> Decided:
     return Decided.of(decision, None if tokens is None else tokens.of(decision))
 
 
-def _decide_many(call: Call) -> DeferredResponse:
+def _decide_many(call: Exchange, body: DecisionRequests) -> Waiting:
     definition = call.bandit.definition
-    parsed = [parse_request(request, definition) for request in call.body.requests]
-    deciding = call.bandit.decide([one for one, _ in parsed], [rows for _, rows in parsed])
-    return DeferredResponse(deciding, partial(_many_decided, call.tokens))
+    parsed = [parse_request(request, definition) for request in body.requests]
+    return call.bandit.decide([one for one, _ in parsed], [rows for _, rows in parsed])
 
 
-def _many_decided(tokens: RewardTokens | None, made: Sequence[Decision]) -> ManyDecided:
-    return ManyDecided([_decided(tokens, [one]) for one in made])
+def _many_decided(call: Exchange, made: Sequence[Decision]) -> ManyDecided:
+    return ManyDecided([_told(call.tokens, one) for one in made])
 
 
-def _reward(call: Call) -> DeferredResponse:
-    rewards = parse_rewards([(call.id, call.body)], call.bandit, call.key)
-    return DeferredResponse(call.bandit.report(rewards), partial(_accepted, call.id))
+def _reward(call: Exchange, body: RewardBody) -> Waiting:
+    return call.bandit.report(parse_rewards([(call.id, body)], call.bandit, call.reporter))
 
 
-def _post_reward(call: Call) -> DeferredResponse:
+def _post_reward(call: Exchange, body: RewardBody) -> Waiting:
     """The same by POST, the only method that ``navigator.sendBeacon`` has."""
-    return _reward(call)
+    return _reward(call, body)
 
 
-def _accepted(id: str, _: Any) -> Accepted:
-    return Accepted(id)
+def _accepted(call: Exchange, _: Any) -> Accepted:
+    return Accepted(call.id)
 
 
-def _reward_many(call: Call) -> DeferredResponse:
-    rewards = parse_rewards(rewards_in(call.id, call.body), call.bandit, call.key)
-    return DeferredResponse(call.bandit.report(rewards), lambda _: ManyAccepted(len(rewards)))
+def _reward_many(call: Exchange, body: RewardsBody) -> Waiting:
+    rewards = rewards_in(call.id, body)
+    return call.bandit.report(parse_rewards(rewards, call.bandit, call.reporter))
 
 
-def _activate(call: Call) -> DeferredResponse:
-    event = Activation(check_id(call.id), _at(call))
-    return DeferredResponse(call.bandit.append_event(event), partial(_accepted, call.id))
+def _many_accepted(call: Exchange, positions: Sequence[int]) -> ManyAccepted:
+    return ManyAccepted(len(positions))
 
 
-def _void(call: Call) -> DeferredResponse:
-    event = Void(check_id(call.id), _at(call))
-    return DeferredResponse(call.bandit.append_event(event), partial(_accepted, call.id))
+def _activate(call: Exchange, _: None) -> Waiting:
+    return call.bandit.append_event(Activation(check_id(call.id), _at(call)))
 
 
-def _story(call: Call) -> DeferredResponse:
-    return DeferredResponse(call.bandit.details(call.id), DecisionDetails.of)
+def _void(call: Exchange, _: None) -> Waiting:
+    return call.bandit.append_event(Void(check_id(call.id), _at(call)))
 
 
-def _state(call: Call) -> DeferredResponse:
-    return DeferredResponse(_at_once(_state_of(call.bandit)), _as_it_is)
+def _story(call: Exchange, _: None) -> Waiting:
+    return call.bandit.details(call.id)
 
 
-def _state_of(bandit: ServedBandit) -> BanditState:
+def _told_story(call: Exchange, history: DecisionHistory) -> DecisionDetails:
+    return DecisionDetails.of(history)
+
+
+async def _state(call: Exchange, _: None) -> ServedBandit:
+    return call.bandit
+
+
+def _state_of(call: Exchange, bandit: ServedBandit) -> BanditState:
     model = bandit.decider.model
     return BanditState(
         bandit=bandit.definition.name,
@@ -188,23 +175,15 @@ def _state_of(bandit: ServedBandit) -> BanditState:
     )
 
 
-async def _at_once(content: Any) -> Any:
-    return content
+def _switch(call: Exchange, body: ModeBody) -> Waiting:
+    return call.bandit.change_mode(body.mode, body.reason)
 
 
-def _switch(call: Call) -> DeferredResponse:
-    return DeferredResponse(call.bandit.change_mode(call.body.mode, call.body.reason), _switched)
-
-
-def _switched(event: ModeChanged) -> Switch:
+def _switched(call: Exchange, event: ModeChanged) -> Switch:
     return Switch(event.mode, event.reason, event.at)
 
 
-def _as_it_is(content: Any) -> Any:
-    return content
-
-
-def _at(call: Call) -> int:
+def _at(call: Exchange) -> int:
     """When it happened: as the caller says, or now."""
     text = call.query.decode("latin-1")
     try:  # more than these are not taken apart: a query may be longer than a body
@@ -235,44 +214,45 @@ _AT = {"at": EventTime}
 #: What can be asked of a bandit. Whoever decides also says whether that was carried out.
 BANDIT_ROUTES = (
     Route(
-        "POST", _DECISIONS, _decide, "Choose one of some actions", Decided, 201, DecisionRequest,
-        scope="decide",
+        "POST", _DECISIONS, _decide, _decided, "Choose one of some actions", Decided, 201,
+        DecisionRequest, scope="decide",
     ),
     Route(
-        "POST", f"{_DECISIONS}/batch", _decide_many, "Choose for many offers", ManyDecided, 201,
-        DecisionRequests, scope="decide",
+        "POST", f"{_DECISIONS}/batch", _decide_many, _many_decided, "Choose for many offers",
+        ManyDecided, 201, DecisionRequests, scope="decide",
     ),
     Route(
-        "PUT", f"{_DECISIONS}/{{id}}/reward", _reward, "Report the reward of a decision", Accepted,
-        202, RewardBody, scope="reward",
+        "PUT", f"{_DECISIONS}/{{id}}/reward", _reward, _accepted,
+        "Report the reward of a decision", Accepted, 202, RewardBody, scope="reward",
     ),
     Route(
-        "POST", f"{_DECISIONS}/{{id}}/reward", _post_reward,
+        "POST", f"{_DECISIONS}/{{id}}/reward", _post_reward, _accepted,
         "The same by POST, for navigator.sendBeacon", Accepted, 202, RewardBody, scope="reward",
     ),
     Route(
-        "POST", "/v1/{bandit}/rewards/batch", _reward_many, "Report many rewards", ManyAccepted,
-        202, RewardsBody, scope="reward",
+        "POST", "/v1/{bandit}/rewards/batch", _reward_many, _many_accepted, "Report many rewards",
+        ManyAccepted, 202, RewardsBody, scope="reward",
     ),
     Route(
-        "PUT", f"{_DECISIONS}/{{id}}/activation", _activate,
+        "PUT", f"{_DECISIONS}/{{id}}/activation", _activate, _accepted,
         "Say that a decision took effect: its window starts", Accepted, 202, query=_AT,
         scope="decide",
     ),
     Route(
-        "DELETE", f"{_DECISIONS}/{{id}}", _void,
+        "DELETE", f"{_DECISIONS}/{{id}}", _void, _accepted,
         "Say that a decision was never carried out: nothing is learned from it", Accepted, 202,
         query=_AT, scope="decide",
     ),
     Route(
-        "GET", f"{_DECISIONS}/{{id}}", _story, "Tell all of one decision", DecisionDetails,
+        "GET", f"{_DECISIONS}/{{id}}", _story, _told_story, "Tell all of one decision",
+        DecisionDetails, scope="read",
+    ),
+    Route(
+        "GET", "/v1/{bandit}", _state, _state_of, "Tell how a bandit stands", BanditState,
         scope="read",
     ),
     Route(
-        "GET", "/v1/{bandit}", _state, "Tell how a bandit stands", BanditState, scope="read"
-    ),
-    Route(
-        "PUT", "/v1/{bandit}/mode", _switch,
+        "PUT", "/v1/{bandit}/mode", _switch, _switched,
         "Learn on, freeze the model, do without it, or decide nothing", Switch, 200, ModeBody,
         scope="admin",
     ),

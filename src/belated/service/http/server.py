@@ -1,4 +1,4 @@
-"""The service behind uvicorn: one process, which ends when it is told to and not before."""
+"""A process that serves, until it is told to stop and not before."""
 
 from __future__ import annotations
 
@@ -7,32 +7,34 @@ import gc
 import logging
 import signal
 import socket
-import time
-from collections.abc import Sequence
-from typing import Any
+import sys
+import threading
+from collections.abc import Callable
+from dataclasses import replace
 
 from belated.exceptions import MissingExtra
+from belated.service.access.limits import Limits
 from belated.service.http.app import Service
 
 try:
-    import uvicorn
-
-    from belated.service.http.fast_path import protocol_for
+    from belated.service.http.connection import Connection
+    from belated.service.http.connections import Connections
 except ModuleNotFoundError:
     raise MissingExtra("belated serve", "service") from None
 
 #: Seconds in which requests under way may end, once it is told to stop.
-GRACE = 10
-#: Seconds for which an idle connection is kept: longer than balancers keep theirs, or they would
-#: send requests down one that is being closed.
-KEEP_ALIVE = 75
+GRACE = 10.0
 #: Connections that may wait to be taken.
 BACKLOG = 2048
+#: Open files besides connections: of the store, the spool, the log.
+SPARE_FILES = 128
 
 log = logging.getLogger("belated.service")
 
 
-def serve(app: Service, host: str, port: int, *, drain: float = 0.0) -> int:
+def serve(
+    app: Service, host: str, port: int, *, drain: float = 0.0, limits: Limits | None = None
+) -> int:
     """Serve until SIGTERM or SIGINT, then answer what is under way; returns the exit code.
 
     Args:
@@ -42,37 +44,18 @@ def serve(app: Service, host: str, port: int, *, drain: float = 0.0) -> int:
         drain: for how many seconds it goes on when it is told to stop: it says that it is not
             ready, so that balancers send nothing more, and has every connection closed after its
             next answer.
+        limits: of the connections.
 
     Raises:
         OSError: the address cannot be had.
     """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listening = socket.create_server((host, port), family=family, backlog=BACKLOG)
-    # uvicorn sends itself the signal again when all is done: then this ends the process with 0.
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, _leave)
-    config = uvicorn.Config(
-        app,
-        http=protocol_for(app),
-        ws="none",
-        lifespan="on",
-        log_config=None,
-        access_log=False,
-        server_header=False,
-        proxy_headers=False,  # nothing here depends on who asks
-        backlog=BACKLOG,
-        timeout_keep_alive=KEEP_ALIVE,
-        timeout_graceful_shutdown=GRACE,
-    )
-    server = _Server(config, drain)
+    server = Server(app, listening, drain=drain, limits=limits)
+    for number in (signal.SIGTERM, signal.SIGINT):  # also before it serves
+        signal.signal(number, lambda number, frame: server.stop())
     collect_rarely()
-    try:
-        server.run(sockets=[listening])
-    except SystemExit:
-        if not server.started:  # the log says why
-            return 2
-    log.info("stopped")
-    return 0
+    return server.run()
 
 
 def collect_rarely() -> None:
@@ -86,35 +69,94 @@ def collect_rarely() -> None:
     gc.set_threshold(20_000, 20, 20)
 
 
-class _Server(uvicorn.Server):
-    """Says where it can be reached, once it can be; and that it will stop, before it does."""
+class Server:
+    """Serves on a socket, in the thread that calls :meth:`run`.
 
-    def __init__(self, config: uvicorn.Config, drain: float) -> None:
-        super().__init__(config)
+    Args:
+        app: what is served.
+        listening: where.
+        drain: as of :func:`serve`.
+        limits: of the connections.
+    """
+
+    def __init__(
+        self,
+        app: Service,
+        listening: socket.socket,
+        *,
+        drain: float = 0.0,
+        limits: Limits | None = None,
+    ) -> None:
+        self._app = app
+        self._listening = listening
         self._drain = drain
+        self._limits = _affordable(limits or Limits())
+        self._told = threading.Event()
+        #: Is set once requests are taken.
+        self.started = threading.Event()
 
-    async def startup(self, sockets: Sequence[socket.socket] | None = None) -> None:
-        await super().startup(list(sockets or ()))
-        if self.started and sockets:
-            host, port = sockets[0].getsockname()[:2]
-            app: Any = self.config.app
-            log.info("serving", extra={"host": host, "port": port, "bandits": list(app.bandits)})
+    def stop(self) -> None:
+        """Have it stop; from any thread, and from a signal."""
+        self._told.set()
 
-    async def shutdown(self, sockets: Sequence[socket.socket] | None = None) -> None:
-        await self._let_go()
-        log.info("stopping: what is under way is answered first")
-        await super().shutdown(list(sockets or ()))
+    def run(self) -> int:
+        """Serve until it is told to stop; returns the exit code."""
+        with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+            return runner.run(self._serve())
 
-    async def _let_go(self) -> None:
-        """Go on until those who send requests have had time to see that it will stop."""
-        app: Any = self.config.app
-        if self.started and self._drain > 0.0:
+    async def _serve(self) -> int:
+        app = self._app
+        loop = asyncio.get_running_loop()
+        try:
+            app.start(loop)
+        except Exception:
+            log.exception("the service cannot start")
+            await asyncio.to_thread(app.close)
+            self._listening.close()
+            return 2
+        connections = Connections(app, loop, self._limits)
+        server = await loop.create_server(
+            lambda: Connection(connections), sock=self._listening, backlog=BACKLOG
+        )
+        host, port = self._listening.getsockname()[:2]
+        log.info("serving", extra={"host": host, "port": port, "bandits": list(app.bandits)})
+        self.started.set()
+        while not self._told.is_set():
+            await asyncio.sleep(0.1)
+        if self._drain > 0.0:
             app.draining = True
             log.info("draining: no longer ready", extra={"seconds": self._drain})
-            deadline = time.monotonic() + self._drain
-            while time.monotonic() < deadline and not self.force_exit:
-                await asyncio.sleep(0.05)
+            await asyncio.sleep(self._drain)
+        log.info("stopping: what is under way is answered first")
+        server.close()
+        connections.stop()
+        await connections.wait_closed(GRACE)
+        await asyncio.to_thread(app.close)
+        log.info("stopped")
+        return 0
 
 
-def _leave(number: int, frame: object) -> None:
-    raise SystemExit(0)
+def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
+    if sys.platform == "win32":
+        return None
+    import uvloop
+
+    return uvloop.new_event_loop
+
+
+def _affordable(limits: Limits) -> Limits:
+    """As many connections as the system allows open files; it is asked for more first."""
+    if sys.platform == "win32":
+        return limits
+    import resource
+
+    wanted = limits.connections + SPARE_FILES
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        soft = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        if soft < wanted:
+            fewer = max(1, soft - SPARE_FILES)
+            log.warning("open files limit the connections", extra={"connections": fewer})
+            return replace(limits, connections=fewer)
+    return limits

@@ -6,7 +6,7 @@ import os
 import re
 import tomllib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, TypeVar, get_args
@@ -25,6 +25,7 @@ from belated.ledger.requests import Keep, check_keep
 from belated.policies import usual_policy
 from belated.rewards import check_default, check_semantics, retention_us
 from belated.service.access.authorizer import Auth, auth_at
+from belated.service.access.limits import Limits
 from belated.service.access.origins import as_origin
 from belated.service.access.tokens import TokenMode, TokenSecrets
 from belated.service.learning.lease import SECONDS
@@ -40,6 +41,8 @@ _OFF: TokenMode = "off"
 _AUTO: Keep = "auto"
 #: What can name a bandit: it stands in addresses as it is.
 _NAME = re.compile(r"[A-Za-z0-9._~-]{1,128}")
+#: A name as it stands in ``Host``, without its port.
+_HOST = re.compile(r"[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\]")
 
 
 @dataclass(frozen=True)
@@ -56,6 +59,7 @@ class Server:
         spool: where events wait while the database is away; None to refuse them then.
         drain: for how many seconds it goes on, not ready any more, when it is told to stop.
         cors: the origins whose pages may send requests from a browser.
+        limits: of the connections, and the names that the service is asked by.
     """
 
     host: str = "127.0.0.1"
@@ -67,6 +71,7 @@ class Server:
     spool: SpoolFolder | None = None
     drain: float = 0.0
     cors: tuple[str, ...] = ()
+    limits: Limits = field(default_factory=Limits)
 
 
 @dataclass(frozen=True)
@@ -193,10 +198,20 @@ def _server(table: TomlTable) -> Server:
         cors=table.take("cors", _origins, usual.cors),
         spool=_spool(table),
         drain=table.take("drain", _drain, usual.drain),
+        limits=_limits(table, usual.limits),
     )
     table.finish()
     table.checked("host", lambda: auth_at(server.host, server.auth))
     return server
+
+
+def _limits(table: TomlTable, usual: Limits) -> Limits:
+    many = _whole(1, 1 << 20)
+    return Limits(
+        connections=table.take("max_connections", many, usual.connections),
+        per_address=table.take("max_connections_per_address", many, usual.per_address),
+        hosts=table.take("hosts", _hosts, usual.hosts),
+    )
 
 
 def _spool(table: TomlTable) -> SpoolFolder | None:
@@ -318,6 +333,17 @@ def _origins(value: Any) -> tuple[str, ...]:
         message = f'a list of origins was expected, such as ["https://shop.example"], not {value!r}'
         raise InvalidInput(message, value)
     return tuple(map(as_origin, value))
+
+
+def _hosts(value: Any) -> frozenset[str]:
+    if not isinstance(value, list):
+        message = f'a list of names was expected, such as ["bandits.example"], not {value!r}'
+        raise InvalidInput(message, value)
+    for name in map(_text, value):
+        if not _HOST.fullmatch(name):
+            message = f"{name!r} is no host: a name, or an address, without a port"
+            raise InvalidInput(message, name)
+    return frozenset(map(str.lower, value))
 
 
 def _token_mode(value: Any) -> TokenMode:

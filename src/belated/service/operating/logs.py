@@ -15,7 +15,7 @@ import msgspec
 LEVELS = ("debug", "info", "warning", "error")
 
 #: What every record of :mod:`logging` has; the rest are fields that were given as ``extra``.
-_USUAL = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "color_message"}
+_USUAL = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime"}
 
 
 class JsonLines(logging.Formatter):
@@ -50,8 +50,6 @@ def start_logging(level: str = "info") -> None:
     handler.setFormatter(JsonLines())
     logging.basicConfig(handlers=[handler], level=level.upper(), force=True)
     logging.captureWarnings(True)
-    # It says in its own words what is said here in ours.
-    logging.getLogger("uvicorn").setLevel(max(logging.WARNING, logging.getLogger().level))
     threading.excepthook = _log_death
 
 

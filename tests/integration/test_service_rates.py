@@ -1,0 +1,167 @@
+"""How much keys and tokens may ask for, who may read the metrics, and stores that refuse."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import httpx
+import pytest
+
+from belated import Bernoulli, DelayedUCB, Explicit
+from belated.journals import Store, open_store
+from belated.service import Definition, create_app
+from belated.service.access.tokens import MAX_REPORTS, TokenSecrets
+from tests.integration.keyrings import Made, answers, make
+from tests.integration.listening import listening
+from tests.integration.postgres_server import PostgresServer
+from tests.integration.serving import Serving, served
+from tests.waiting import eventually
+
+ROWS = [[1.0, 0.0], [0.0, 1.0]]
+NAME = "rated"
+OFFERS = Definition(NAME, DelayedUCB(2, Bernoulli()), Explicit(), tokens="enforce")
+SECRETS = TokenSecrets({"k1": bytes(range(32))})
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
+    """What is tested here does not depend on its kind."""
+    return open_store(f"sqlite:///{tmp_path_factory.mktemp('rates')}/belated.db")
+
+
+@pytest.fixture(scope="module")
+def serving(store: Store) -> Iterator[Serving]:
+    """A service that asks for keys, and makes tokens."""
+    with served(create_app([OFFERS], store, auth="keys", token_keys=SECRETS)) as found:
+        yield found
+
+
+@pytest.fixture
+def http(serving: Serving) -> Iterator[httpx.Client]:
+    """Plain requests."""
+    with httpx.Client(base_url=f"{serving.url}/v1/{NAME}/") as found:
+        yield found
+
+
+def usable(serving: Serving, made: Made) -> Made:
+    """A key, once the service knows it; nothing of its rate is used."""
+    eventually(lambda: answers(serving.url, made, "/v1/nowhere/nothing/at/all") != 401)
+    eventually(lambda: answers(serving.url, made, "/metrics") != 401)
+    return made
+
+
+def decide_many(http: httpx.Client, key: Made, count: int) -> httpx.Response:
+    """Ask for several decisions at once."""
+    body = {"requests": [{"rows": ROWS}] * count}
+    return http.post("decisions/batch", json=body, headers=key.header)
+
+
+def test_a_batch_counts_as_its_content(http: httpx.Client, serving: Serving, store: Store) -> None:
+    """It is taken whole, and worked off before anything else is taken."""
+    key = usable(serving, make(store, "decide", "reward", rate=5.0))
+    assert decide_many(http, key, 1_000).status_code == 201
+    refused = http.post("decisions", json={"rows": ROWS}, headers=key.header)
+    assert refused.status_code == 429
+    assert 150 <= int(refused.headers["retry-after"]) <= 200
+
+
+def test_a_batch_of_rewards_counts_too(http: httpx.Client, serving: Serving, store: Store) -> None:
+    """As decisions do."""
+    key = usable(serving, make(store, "reward", rate=5.0))
+    body = {"rewards": [{"id": f"r{n}", "value": 1.0} for n in range(500)]}
+    assert http.post("rewards/batch", json=body, headers=key.header).status_code == 202
+    refused = http.post("rewards/batch", json=body, headers=key.header)
+    assert refused.status_code == 429
+    assert int(refused.headers["retry-after"]) >= 50
+
+
+def test_one_by_one_as_many_as_the_rate(http: httpx.Client, serving: Serving, store: Store) -> None:
+    """Batches of one are what they are."""
+    key = usable(serving, make(store, "decide", rate=0.01))
+    found = [decide_many(http, key, 1).status_code for _ in range(2)]
+    assert found == [201, 429]
+
+
+def test_a_token_reports_so_often(http: httpx.Client, serving: Serving, store: Store) -> None:
+    """Whoever has one cannot fill a journal with it; other tokens, and keys, go on."""
+    key = usable(serving, make(store, "decide", "reward"))
+    first, second = decide_many(http, key, 2).json()["decisions"]
+
+    def report(decision: dict[str, Any], headers: dict[str, str] | None = None) -> httpx.Response:
+        body = {"value": 1.0, "token": decision["token"]}
+        return http.put(f"decisions/{decision['id']}/reward", json=body, headers=headers)
+
+    assert {report(first).status_code for _ in range(MAX_REPORTS)} == {202}
+    refused = report(first)
+    assert refused.status_code == 429
+    assert 1 <= int(refused.headers["retry-after"]) <= 60
+    assert report(second).status_code == 202
+    assert report(first, key.header).status_code == 202
+
+
+def test_metrics_are_for_keys_of_all_bandits(serving: Serving, store: Store) -> None:
+    """They tell of all of them."""
+    narrow = usable(serving, make(store, "read", bandits=(NAME,)))
+    wide = usable(serving, make(store, "read"))
+    assert answers(serving.url, narrow, f"/v1/{NAME}") == 200
+    assert answers(serving.url, narrow, "/openapi.json") == 200
+    assert answers(serving.url, narrow, "/metrics") == 403
+    assert answers(serving.url, wide, "/metrics") == 200
+
+
+def ask(http: httpx.Client) -> int:
+    """The status of a request for a decision."""
+    return http.post("decisions", json={"rows": ROWS}).status_code
+
+
+@pytest.mark.parametrize(
+    ("trouble", "cure"),
+    [
+        ("ALTER TABLE belated.record RENAME TO gone", "ALTER TABLE belated.gone RENAME TO record"),
+        ("ALTER SCHEMA belated RENAME TO gone", "ALTER SCHEMA gone RENAME TO belated"),
+    ],
+)
+def test_a_store_that_refuses_is_told_as_such(
+    own_server: PostgresServer, trouble: str, cure: str
+) -> None:
+    """503, once in the log, and all goes on when it is mended."""
+    import psycopg
+
+    plain = Definition(NAME, DelayedUCB(2, Bernoulli()), Explicit())
+    with (
+        listening() as lines,
+        served(create_app([plain], own_server.dsn)) as serving,
+        httpx.Client(base_url=f"{serving.url}/v1/{NAME}/") as http,
+        psycopg.connect(own_server.dsn, autocommit=True) as operator,
+    ):
+        assert ask(http) == 201
+        operator.execute(trouble)
+        assert [ask(http) for _ in range(3)] == [503] * 3
+        assert http.put("decisions/a/reward", json={"value": 1}).status_code == 503
+        operator.execute(cure)
+        eventually(lambda: ask(http) == 201)
+    assert len([line for line in lines if "the store refuses" in line]) == 1
+
+
+def test_rights_that_vanish_are_no_fault_of_the_service(own_server: PostgresServer) -> None:
+    """503, until they are granted again."""
+    import psycopg
+
+    plain = Definition(NAME, DelayedUCB(2, Bernoulli()), Explicit())
+    with psycopg.connect(own_server.dsn, autocommit=True) as operator:
+        operator.execute("CREATE ROLE clerk LOGIN")
+        operator.execute("GRANT USAGE ON SCHEMA belated TO clerk")
+        operator.execute("GRANT ALL ON ALL TABLES IN SCHEMA belated TO clerk")
+        operator.execute("GRANT ALL ON ALL SEQUENCES IN SCHEMA belated TO clerk")
+        info = operator.info
+        dsn = f"postgresql://clerk@{info.host}:{info.port}/{info.dbname}"
+        with (
+            served(create_app([plain], dsn)) as serving,
+            httpx.Client(base_url=f"{serving.url}/v1/{NAME}/") as http,
+        ):
+            assert ask(http) == 201
+            operator.execute("REVOKE ALL ON ALL TABLES IN SCHEMA belated FROM clerk")
+            assert ask(http) == 503
+            operator.execute("GRANT ALL ON ALL TABLES IN SCHEMA belated TO clerk")
+            assert ask(http) == 201
