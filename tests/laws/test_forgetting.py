@@ -22,7 +22,7 @@ from belated import (
     WaitForWindow,
 )
 from belated.estimators import Laplace
-from belated.events import Decision, Record, Reward
+from belated.events import Decision, Record
 from belated.families import Family
 from belated.ids import key_of, partition_of
 from belated.journals import MemoryJournal
@@ -162,7 +162,7 @@ def state_of(fold: Fold) -> dict[str, Any]:
         "theta": estimate.theta,
         "precision": estimate.precision,
         "effective": estimate.effective_n,
-        "scores": learner.evidence.scores,
+        "scores": learner.scores,
         "sums": [one.pending.at(at) for one in learner.tracks if one.pending is not None],
     }
 
@@ -374,4 +374,3 @@ def test_a_reward_long_after_its_decision_still_counts_for_little() -> None:
     estimate = bandit.estimate
     assert estimate.effective_n == pytest.approx(1.0)
     assert abs(estimate.theta[old.index]) < 1e-6 or old.index == new.index
-    assert Reward is not None

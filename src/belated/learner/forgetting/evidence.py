@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
 from belated.families import Family
-from belated.inputs import Vector
-from belated.learner.forgetting.sums import GONE, shares_at
+from belated.inputs import Matrix, Vector
+from belated.learner.forgetting.sums import GONE, DecayedSum, shares_at
 
+#: Moments in microseconds since 1970.
+Times = NDArray[np.int64]
 #: How much worse than the best, in nats, the longest half-life may have predicted.
 MARGIN = 2.0
 #: Probabilities nearer to 0 or 1, and means of counts nearer to 0, count as these.
@@ -30,8 +32,7 @@ class Evidence:
 
     >>> from belated import Bernoulli
     >>> evidence = Evidence(Bernoulli(), 2, half_life=1000)
-    >>> for time in range(5):
-    ...     evidence.add(time, 1.0, (0.2, 0.8))
+    >>> evidence.add(np.arange(5), np.ones(5), np.tile([0.2, 0.8], (5, 1)))
     >>> evidence.best([True, True])
     1
     """
@@ -40,52 +41,36 @@ class Evidence:
         self.family = family
         self.rivals = rivals
         self.newest: int | None = None
-        self.half_life = half_life
-        #: Of the weights, then by rival; relative to an epoch in whole half-lives, as a DecayedSum:
-        #: in floats, for these few are added at every reward.
-        self._sums = [0.0] * (rivals + 1)
-        self._epoch = 0
-        self._estimated = family.dispersion is None
+        self._sum = DecayedSum(half_life, (rivals + 1,))
 
-    def add(self, made: int, y: float, means: Sequence[float], sign: float = 1.0) -> None:
-        """Count what was predicted for a reward; with a sign of -1, no longer."""
-        self._add(made, [sign, *(sign * self._log(y, mean) for mean in means)])
+    @property
+    def half_life(self) -> int:
+        """In microseconds."""
+        return self._sum.half_life
 
-    def _add(self, made: int, terms: Sequence[float]) -> None:
-        whole, rest = divmod(made, self.half_life)
-        if self.newest is None:
-            self._epoch = whole
-        elif whole > self._epoch:
-            self._sums = [math.ldexp(one, self._epoch - whole) for one in self._sums]
-            self._epoch = whole
-        if self.newest is None or made > self.newest:
-            self.newest = made
-        factor = math.ldexp(2.0 ** (rest / self.half_life), whole - self._epoch)
-        self._sums = [one + factor * term for one, term in zip(self._sums, terms, strict=True)]
+    def add(self, made: Times, y: Vector, means: Matrix, sign: float = 1.0) -> None:
+        """Count what was predicted for rewards, a line of means each; with a sign of -1, no longer.
 
-    def add_all(
-        self, parts: Iterable[tuple[NDArray[np.int64], Vector, NDArray[np.float64]]]
-    ) -> None:
-        """Count many: times, rewards, and a line of means for each; those of nan do not count."""
-        for made, y, means in parts:
-            predicted = ~np.isnan(means[:, 0])
-            if not predicted.any():
-                continue
-            newest = int(made[predicted].max())
-            recent = predicted & (made > newest - GONE * self.half_life)
-            shares = shares_at(made[recent], newest, self.half_life)
-            terms = np.array([self._log_all(y[recent], column) for column in means[recent].T])
-            self._add(newest, [float(shares.sum()), *(terms @ shares).tolist()])
+        Those without predictions have a nan, and do not count.
+        """
+        predicted = means[:, 0] == means[:, 0]
+        if not predicted.all():
+            made, y, means = made[predicted], y[predicted], means[predicted]
+        if not len(made):
+            return
+        newest = int(made.max())
+        shares = shares_at(np.maximum(made, newest - GONE * self.half_life), newest, self.half_life)
+        sums = shares @ self._logs(y[:, None], means)
+        self._sum.add(newest, np.array([shares.sum(), *sums]), sign)
+        self.newest = newest if self.newest is None else max(self.newest, newest)
 
     @property
     def scores(self) -> list[float]:
         """Log-likelihoods, but for what all have in common."""
         if self.newest is None:
             return [0.0] * self.rivals
-        # The newest is of the epoch: the scale is between 1/2 and 1.
-        scale = 2.0 ** (-(self.newest % self.half_life) / self.half_life)
-        weight, *sums = [scale * one for one in self._sums]
-        if not self._estimated:
+        weight, *sums = self._sum.at(self.newest).tolist()
+        if self.family.dispersion is not None:
             return sums
         # Of a variance that is not known: its likelihood at the greatest.
         if weight <= 0.0:
@@ -98,19 +83,16 @@ class Evidence:
         best = max(score for score, may in zip(scores, allowed, strict=True) if may)
         return next(n for n, may in enumerate(allowed) if may and scores[n] >= best - MARGIN)
 
-    def _log(self, y: float, mean: float) -> float:
+    def _logs(self, y: Matrix, means: Matrix) -> Matrix:
         number = self.family.number
         if number == 1:
-            p = min(max(mean, LEAST), 1.0 - LEAST)
-            return y * math.log(p) + (1.0 - y) * math.log(1.0 - p)
+            p = np.clip(means, LEAST, 1.0 - LEAST)
+            return y * np.log(p) + (1.0 - y) * np.log1p(-p)
         if number == 2:
-            return y * math.log(max(mean, LEAST)) - mean
-        error = (y - mean) ** 2 / (self.family.dispersion or 1.0)
+            return y * np.log(np.maximum(means, LEAST)) - means
+        errors = np.square(y - means) / (self.family.dispersion or 1.0)
         if number == 0:
-            return -0.5 * error
-        slope = max(self.family.slope_at(mean), LEAST)
-        return -0.5 * (error / slope + math.log(slope))
-
-    def _log_all(self, y: Vector, means: Vector) -> Vector:
-        pairs = zip(y.tolist(), means.tolist(), strict=True)
-        return np.array([self._log(value, mean) for value, mean in pairs])
+            return -0.5 * errors
+        slope_at = np.vectorize(self.family.slope_at, otypes=[np.float64])
+        slopes = np.maximum(slope_at(means), LEAST)
+        return np.asarray(-0.5 * (errors / slopes + np.log(slopes)))

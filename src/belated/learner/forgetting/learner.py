@@ -30,6 +30,8 @@ from belated.tuning import USUAL, Tuning
 COMPARED = (2000, 500, 150)
 #: The half-life of a reward as evidence, in decisions; doubled until it is the mean delay.
 EVIDENCE = 300
+#: Rewards after which it is looked which half-life is best; they are learned together.
+TOGETHER = 16
 #: A half-life must be at least this share of the mean delay: else all is forgotten as it comes.
 LEAST_DELAY = 0.5
 
@@ -43,6 +45,7 @@ class _State(msgspec.Struct, array_like=True):
     now: int
     picked: int
     since: int
+    learned: int
     pace: Packed
 
 
@@ -105,7 +108,11 @@ class ForgettingLearner(Learner):
         self._came_at: list[list[int]] = [[] for _ in range(partitions)]
         self._held = Information.zero(policy.dim)
         self._is_new = False  # pending information is to be summed anew
+        #: Rewards that were ever learned.
+        self.learned = 0
+        self._told: list[tuple[Vector, float, int, Sequence[float]]] = []
         rivals = len(spans) if self.compares else 0
+        self._unknown = (np.nan,) * rivals
         self.arrivals = [Arrivals(rivals) for _ in range(partitions)]
         self.evidence = Evidence(policy.family, rivals, 1)
         super().__init__(policy, partitions=partitions, kernels=kernels, tuning=tuning)
@@ -122,9 +129,10 @@ class ForgettingLearner(Learner):
         self._stamp = recorded
         if recorded > self.now:
             self.now = recorded
-        if self.pace.moved and not self._bulk:
+        if self.pace.moved:
             self._rescale()
-            self.fit()
+            if not self._bulk:
+                self.fit()
 
     def tell(self, made: int, means: Sequence[float] = ()) -> None:
         """What is told next is of a decision of that time, for which these means were predicted."""
@@ -172,7 +180,6 @@ class ForgettingLearner(Learner):
         """The reward of a decision came; ``weight`` is what it was expected with."""
         assert self._made is not None
         made, self._made = self._made, None
-        means = self._means if self.compares and len(self._means) == len(self.tracks) else None
         model, track = self.model, self.tracks[self.picked]
         learned = weight
         if not self._bulk:
@@ -182,8 +189,6 @@ class ForgettingLearner(Learner):
                 model.effective_n += share
             if 0.0 < self._share < 1.0:
                 model.count(x, (1.0 - self._share) * weight * share)
-            if self._rivals is not None:
-                self._rivals.learn(x, y, made)
         model.pending -= 1
         model.n += 1
         rows, rewards, before, after = self._waiting.came[partition]
@@ -192,20 +197,40 @@ class ForgettingLearner(Learner):
         before.append(1.0 if self._unscaled else weight)
         after.append(learned)
         self._came_at[partition].append(made)
-        self.arrivals[partition].append(made, y, means)
-        self.pace.rewarded(self._stamp, max(0, self._stamp - made), partition)
         handle = self._given[partition]
         self._given[partition] = handle + 1
-        if means is not None:
-            self.evidence.add(made, y, means)
-            self._pick()
-        if not self._bulk:
-            self._fit_compared()
-            if model.n >= self._next_fit or track.has_faded(self.now, USED):
-                self._fit_now()
+        if self.compares:
+            self._compare(x, y, made, partition)
+        else:
+            self.arrivals[partition].append(made, y, None)
+        if model.n >= self._next_fit or track.has_faded(self.now, USED):
+            self._fit_now()
         if len(rows) >= self._limit:
             self._renew()
         return handle
+
+    def _compare(self, x: Vector, y: float, made: int, partition: int) -> None:
+        """Keep what was predicted for a reward; now and then, look which half-life is best."""
+        means = self._means if len(self._means) == len(self.tracks) else None
+        self.arrivals[partition].append(made, y, means)
+        self.pace.rewarded(self._stamp, max(0, self._stamp - made), partition)
+        self._told.append((x, y, made, self._unknown if means is None else means))
+        self.learned += 1
+        if self.learned % TOGETHER == 0:
+            self._learn_told()
+            self._pick()
+            if not self._bulk:
+                self._fit_compared()
+
+    def _learn_told(self) -> None:
+        """Count what was predicted for the last rewards, and let all models learn these."""
+        if not self._told or self._rivals is None:
+            return
+        rows, y, made, means = (np.array(column) for column in zip(*self._told, strict=True))
+        self._told.clear()
+        self.evidence.add(made, y, means)
+        if not self._bulk:
+            self._rivals.learn(rows, y, made)
 
     def revise(self, handle: int, y: float, partition: int = 0) -> None:
         """The reward under a handle is another one."""
@@ -215,12 +240,13 @@ class ForgettingLearner(Learner):
         before = store.revise(handle, y)
         if self._refit is not None and handle < self._refit.upto[partition]:
             self._refit.amended += (y - before) * row.astype(np.float64)
-        made, means = int(its.made[handle]), its.means[handle].tolist()
+        self._learn_told()
+        made, line = int(its.made[handle]), slice(handle, handle + 1)
+        if self.compares:
+            self.evidence.add(its.made[line], its.y[line], its.means[line], -1.0)
         its.y[handle] = y
-        if means and means[0] == means[0]:
-            self.evidence.add(made, before, means, -1.0)
-            self.evidence.add(made, y, means)
-            self._pick()
+        if self.compares:
+            self.evidence.add(its.made[line], its.y[line], its.means[line])
         if not self._bulk:  # in the models that are compared, the next fit mends it
             share = min(1.0, self.tracks[self.picked].share(made))
             self.model.revise(row, before, before + share * (y - before))
@@ -229,16 +255,13 @@ class ForgettingLearner(Learner):
         """The reward under a handle never came, and nor is it waited for; returns its row."""
         self._fold()
         store, its = self.observations[partition], self.arrivals[partition]
-        row, y = store.get(handle)
-        x = row.astype(np.float64)
+        x = store.get(handle)[0].astype(np.float64)
         store.remove(handle)
-        made, means = int(its.made[handle]), its.means[handle].tolist()
-        its.made[handle] = REMOVED
-        if means and means[0] == means[0]:
-            its.means[handle] = np.nan
-            self.evidence.add(made, y, means, -1.0)
-            self._pick()
-        self._made = None
+        self._learn_told()
+        line = slice(handle, handle + 1)
+        if self.compares:
+            self.evidence.add(its.made[line], its.y[line], its.means[line], -1.0)
+        its.made[handle], its.means[handle] = REMOVED, np.nan
         self.model.n -= 1
         if not self._bulk:
             self.fit()
@@ -264,9 +287,10 @@ class ForgettingLearner(Learner):
             self._bulk = True
 
     def _catch_up(self) -> None:
-        self.pace.measure()
+        self.pace.measure()  # partitions were read one after the other
         if self._is_new or self.pace.moved:
             self._rescale()
+        self._learn_told()
         for n in range(len(self.tracks)):
             if n != self.picked:
                 self._fit_rival(n)
@@ -318,6 +342,7 @@ class ForgettingLearner(Learner):
     def _fit_rival(self, n: int) -> None:
         assert self._rivals is not None
         self._fold()
+        self._learn_told()
         track = self.tracks[n]
         estimate = self._fit_of(self._data(track), track, self._rivals.start_of(n), False)
         self._rivals.go_on_from(n, estimate)
@@ -358,25 +383,28 @@ class ForgettingLearner(Learner):
 
     def _fold(self, *, refit: bool = False) -> None:
         """Fold what waits into the sums, into those that decay too."""
+        if self._asked_at or self._left_at or any(self._came_at):
+            self._sum_decaying()
+        super()._fold(refit=refit)
+
+    def _sum_decaying(self) -> None:
         waiting = self._waiting
         times, rows, weights = [*self._asked_at], [*waiting.asked[0]], [*waiting.asked[1]]
         ended = [(self._left_at, *waiting.left)]
-        ended += [(at, o.rows, o.before) for at, o in zip(self._came_at, waiting.came, strict=True)]
+        for at, one in zip(self._came_at, waiting.came, strict=True):
+            ended.append((at, one.rows, one.before))
         for at, its_rows, its_weights in ended:
             times += at
             rows += its_rows
             weights += [-weight for weight in its_weights]
             at.clear()
         self._asked_at.clear()
-        if times:
-            made, table, signed = np.array(times), np.array(rows), np.array(weights)
-            for track in self.tracks:
-                if track.pending is not None:
-                    track.pending.add_rows(made, table, signed)
-        super()._fold(refit=refit)
-        if self._pending.count == 0:  # what is left is rounding
-            for track in self.tracks:
-                if track.pending is not None:
+        made, table, signed = np.array(times), np.array(rows), np.array(weights)
+        nothing = self.model.pending == self._held.count  # what is left is rounding
+        for track in self.tracks:
+            if track.pending is not None:
+                track.pending.add_rows(made, table, signed)
+                if nothing:
                     track.pending.clear()
 
     def _outstanding(self) -> Matrix:
@@ -387,9 +415,21 @@ class ForgettingLearner(Learner):
 
     # --- which half-life -----------------------------------------------------------------------
 
+    @property
+    def half_life(self) -> int | None:
+        """The half-life in use, in microseconds; None: nothing is forgotten."""
+        return self.tracks[self.picked].half_life
+
+    @property
+    def scores(self) -> list[float]:
+        """How well each half-life has predicted: log-likelihoods, but for a common constant."""
+        self._learn_told()
+        return self.evidence.scores
+
     def _rescale(self) -> None:
         """Half-lives that are given in decisions are another time now; and all sums anew."""
         self._fold()
+        self._learn_told()
         self.pace.moved = False
         if self.compares:
             interval = self.pace.interval
@@ -405,13 +445,13 @@ class ForgettingLearner(Learner):
         self._is_new = False
         if self.compares:
             self._weigh()
-            self._pick()
 
     def _weigh(self) -> None:
         """Weigh all evidence anew, by another half-life."""
         half_life = self._evidence_half_life
         self.evidence = Evidence(self.policy.family, len(self.tracks), half_life)
-        self.evidence.add_all((one.made, one.y, one.means) for one in self.arrivals)
+        for one in self.arrivals:
+            self.evidence.add(one.made, one.y, one.means)
 
     @property
     def _evidence_half_life(self) -> int:
@@ -445,7 +485,7 @@ class ForgettingLearner(Learner):
         """What a snapshot needs beside the observations of a partition."""
         self._fold()
         pace = self.pace.pack(partition, decisions)
-        state = _State(self.now, self.picked, self.since, pace)
+        state = _State(self.now, self.picked, self.since, self.learned, pace)
         return self.arrivals[partition].pack() | {"forgetting": msgspec.msgpack.encode(state)}
 
     def unpack_forgetting(self, partition: int, pieces: dict[str, bytes]) -> int:
@@ -455,7 +495,7 @@ class ForgettingLearner(Learner):
         self.pace.unpack(partition, state.pace)
         if state.now >= self.now:
             self.picked = self.model.picked = state.picked
-            self.since = state.since
+            self.since, self.learned = state.since, state.learned
         self.now = max(self.now, state.now)
         self._is_new = True
         return state.pace.count
