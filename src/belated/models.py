@@ -28,6 +28,8 @@ from belated.statistics import Information
 
 #: A row with more information than this has left nothing of its direction but rounding.
 HEAVY = 1e8
+#: A reward that counts for less than this is not learned.
+LEAST_SHARE = 1e-9
 #: How far one step may move a linear predictor when a reward is taken back.
 STEP = 3.0
 
@@ -75,6 +77,9 @@ class Model:
         dispersion: φ.
         counted: a root of what has arrived in the metric of the policy, where that is not that of
             ``observed`` and the policy needs it; else None.
+        effective_n: rewards by what they still count for; None if all count in full.
+        rivals: θ̂ by each half-life that is compared, a row each; None if none are.
+        picked: which of them this model is; its row of ``rivals`` may be old.
         derived: what policies derive from the model and use again, under keys of theirs; thrown
             away when the estimate is made anew.
 
@@ -115,6 +120,9 @@ class Model:
         known = family.dispersion if dispersion is None else dispersion
         self.dispersion = 1.0 if known is None else known
         self.counted: Matrix | None = None
+        self.effective_n: float | None = None
+        self.rivals: Matrix | None = None
+        self.picked = 0
         self.derived: dict[Hashable, Any] = {}
         # Taking a Gaussian reward back is exact; for others it is a step, and a step has a limit.
         self._cap = math.inf if isinstance(family, Gaussian) else STEP
@@ -302,6 +310,26 @@ class Model:
         self.n += 1
         self.pending -= 1
         return weight
+
+    def learn_share(self, x: Vector, y: float, share: float) -> float:
+        """The same for a reward that counts for ``share`` of one; the counts stay."""
+        if share < LEAST_SHARE:
+            return 0.0
+        # A likelihood to the power of a share is that of so much more dispersion.
+        weight = self._kernels.learn(
+            self.observed, self.theta, x, y, self._family, self.dispersion / share
+        )
+        if weight != weight:
+            raise _not_finite(x)
+        return weight
+
+    def means_of(self, x: Vector | Row, mean: float) -> tuple[float, ...]:
+        """The mean of a row by each half-life that is compared; by this model it is ``mean``."""
+        assert self.rivals is not None
+        link = self.family.mean_and_slope
+        means = [link(eta)[0] for eta in (self.rivals @ x).tolist()]
+        means[self.picked] = mean
+        return tuple(means)
 
     def retract(self, x: Any, y: float, weight: float) -> bool:
         """A reward that was learned is taken back, and its decision is pending again.

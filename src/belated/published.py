@@ -42,6 +42,9 @@ class PublishedModel(msgspec.Struct, frozen=True, array_like=True):
         counted: the root of what has arrived in the metric of the policy; empty where it is
             ``observed``.
         head: names all records it has learned from; empty if the journal stores no digests.
+        effective_n: rewards by what they still count for; None if all count in full.
+        rivals: θ̂ by each half-life that is compared; empty if none are.
+        picked: which of them is in use.
 
     >>> from belated import Bernoulli, DelayedUCB
     >>> policy = DelayedUCB(2, Bernoulli())
@@ -65,6 +68,9 @@ class PublishedModel(msgspec.Struct, frozen=True, array_like=True):
     decided: bytes
     counted: bytes = b""
     head: str = ""
+    effective_n: float | None = None
+    rivals: bytes = b""
+    picked: int = 0
 
     @classmethod
     def of(
@@ -92,6 +98,9 @@ class PublishedModel(msgspec.Struct, frozen=True, array_like=True):
             decided=_bytes(model.decided),
             counted=b"" if model.counted is None else _bytes(model.counted),
             head=head,
+            effective_n=model.effective_n,
+            rivals=b"" if model.rivals is None else _bytes(model.rivals),
+            picked=model.picked,
         )
 
     def model(self, policy: Policy, *, kernels: Kernels | None = None) -> Model:
@@ -115,11 +124,14 @@ class PublishedModel(msgspec.Struct, frozen=True, array_like=True):
         made.decided = _root(self.decided, policy.dim)
         made.counted = _root(self.counted, policy.dim) if self.counted else None
         made.n, made.pending, made.decisions = self.n, self.pending, self.decisions
+        made.effective_n, made.picked = self.effective_n, self.picked
+        if self.rivals:
+            made.rivals = np.frombuffer(self.rivals, dtype="<f8").reshape(-1, policy.dim)
         return made
 
     @property
     def _numbers(self) -> tuple[bytes, ...]:
-        return self.theta, self.observed, self.decided, self.counted
+        return self.theta, self.observed, self.decided, self.counted, self.rivals
 
     def write(self) -> bytes:
         """As bytes."""

@@ -241,6 +241,10 @@ class Observations:
         block.counted[at] = False
         self.n -= 1
 
+    def has(self, handle: int) -> bool:
+        """Whether the observation under a handle counts."""
+        return bool(self._blocks[handle >> 16].counted[handle & (BLOCK - 1)])
+
     def get(self, handle: int) -> tuple[Row, float]:
         """The row and reward under a handle."""
         block, at = self._find(handle)

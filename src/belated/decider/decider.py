@@ -9,6 +9,7 @@ from copy import copy
 from typing import NamedTuple, Protocol
 
 import numpy as np
+from msgspec.structs import replace
 
 from belated.decider.baselines import UNIFORM, choose_baseline
 from belated.decider.modes import Mode
@@ -324,6 +325,7 @@ class Decider:
         hold: bool,
     ) -> list[Decision]:
         start, made, version = 0, [], self._source.version
+        rivals = self._source.model.rivals
         for request, choice in zip(requests, choices, strict=True):
             index, id = choice.index, request.id
             if id is None:
@@ -340,6 +342,8 @@ class Decider:
                 request.activated,
                 source,
             )
+            if rivals is not None:
+                decision = replace(decision, means=self.model.means_of(decision.x, choice.mean))
             if hold:
                 self._hold(decision, choice.weight, counted and request.activated, NOT_DURABLE)
             made.append(decision)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 from functools import cached_property
 from typing import Any, Protocol
 
@@ -14,6 +15,7 @@ from belated.models import Model, root_of
 from belated.priors import Prior
 from belated.results import Result, frame_of, html_table
 from belated.statistics import Information, Seen
+from belated.times import as_datetime
 
 #: Two-sided 95 % of a normal law, in standard deviations.
 Z = 1.959964
@@ -35,6 +37,10 @@ class Estimate(Result):
         prior: the prior used, with its estimated precision if it was adaptive.
         dispersion: φ, estimated where the family asks for it.
         names: what the coefficients belong to, if features say it.
+        effective_n: rewards by what they still count for; None if all count in full.
+        half_life_us: the half-life by which they do, in microseconds; None: nothing is forgotten.
+        half_life_since_us: when it was picked, in microseconds since 1970; None if there was no
+            other before.
     """
 
     theta: Vector
@@ -46,6 +52,20 @@ class Estimate(Result):
     prior: Prior
     dispersion: float
     names: tuple[str, ...] | None = None
+    effective_n: float | None = None
+    half_life_us: int | None = None
+    half_life_since_us: int | None = None
+
+    @property
+    def half_life(self) -> timedelta | None:
+        """The half-life in use; None: nothing is forgotten."""
+        return None if self.half_life_us is None else timedelta(microseconds=self.half_life_us)
+
+    @property
+    def half_life_since(self) -> datetime | None:
+        """Since when, by the clock of the journal; None if no other was in use before."""
+        since = self.half_life_since_us
+        return None if since is None else as_datetime(since)
 
     @cached_property
     def covariance(self) -> Matrix:

@@ -11,6 +11,7 @@ import numpy as np
 from belated.estimators.empirical import fitted_ridge, ridge_is_near, spectrum_of
 from belated.estimators.estimate import Estimate, next_fit
 from belated.estimators.ridge import Ridge
+from belated.estimators.weighted import is_weighted
 from belated.exceptions import ConvergenceWarning, InvalidInput
 from belated.families import Family, Gaussian
 from belated.inputs import Matrix, Vector
@@ -181,11 +182,16 @@ class _Newton:
         information = np.zeros_like(prior.precision)
         # A trial far off may overflow; its value is then -inf and it is refused.
         with np.errstate(over="ignore", invalid="ignore"):
-            for rows, y, _ in self.data.chunks(self._size):
+            for rows, y, counted in self.data.chunks(self._size):
                 eta = rows @ theta
                 cumulant, mean, slope = self.family.cumulant_mean_slope(eta)
-                value += float((y * eta - cumulant).sum())
-                score += (y - mean) @ rows
+                if is_weighted(counted):
+                    value += float(counted @ (y * eta - cumulant))
+                    score += (counted * (y - mean)) @ rows
+                    slope = counted * slope
+                else:
+                    value += float((y * eta - cumulant).sum())
+                    score += (y - mean) @ rows
                 np.multiply(rows, np.sqrt(slope)[:, None], out=rows)  # the buffer is ours
                 add_gram(information, rows)
         value = value / self.dispersion - 0.5 * float(away @ pull)
@@ -198,9 +204,10 @@ class _Newton:
         """The posterior mean to third order: θ̂ - ½ H⁻¹ Σ g''(η) (xᵀH⁻¹x) x/φ."""
         root = root_of(precision)
         skew = np.zeros(len(theta))
-        for rows, _, _ in self.data.chunks(self._size):
+        for rows, _, counted in self.data.chunks(self._size):
             spread = rows @ root
-            skew += (self.family.curvature(rows @ theta) * np.vecdot(spread, spread)) @ rows
+            each = self.family.curvature(rows @ theta) * np.vecdot(spread, spread)
+            skew += (counted * each if is_weighted(counted) else each) @ rows
         return theta - 0.5 * root @ (skew @ root) / self.dispersion
 
 

@@ -11,6 +11,7 @@
 from belated.learner.adapter import LearnerAdapter
 from belated.learner.fold import Fold, same_sums
 from belated.learner.follower import Follower
+from belated.learner.forgetting import ForgettingLearner, new_learner
 from belated.learner.learner import Learner
 from belated.learner.live import LiveModel
 from belated.learner.pending import Pending
@@ -22,9 +23,11 @@ __all__ = [
     "Fold",
     "FoldView",
     "Follower",
+    "ForgettingLearner",
     "Learner",
     "LearnerAdapter",
     "LiveModel",
     "Pending",
+    "new_learner",
     "same_sums",
 ]

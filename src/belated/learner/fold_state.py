@@ -26,8 +26,8 @@ from belated.journals.log import EMPTY
 from belated.journals.snapshots import warn_discarded
 from belated.kernels import Kernels
 from belated.kernels.pages import BLOCK
-from belated.learner.adapter import LearnerAdapter, block_names
-from belated.learner.learner import Learner
+from belated.learner.adapter import block_names
+from belated.learner.forgetting import StampedLedger, new_adapters, new_learner
 from belated.learner.saving import PartitionSaving, Saving, kept_at_load
 from belated.ledger import Ledger, State
 from belated.ledger.packing import VERSION, pack_head, unpack
@@ -81,12 +81,13 @@ class FoldState:
     def clear(self) -> None:
         """Forget everything: what was folded is no longer what the journal holds."""
         partitions, tuning = self._partitions, self.tuning
-        self.learner = Learner(
+        self.learner = new_learner(
             self.policy, partitions=partitions, kernels=self._kernels, tuning=tuning
         )
-        self.adapters = [LearnerAdapter(self.learner, one) for one in range(partitions)]
+        self.adapters = new_adapters(self.learner)
+        kind = Ledger if self.policy.half_life is None else StampedLedger
         self.ledgers = [
-            Ledger(
+            kind(
                 self.rewards,
                 adapter,
                 min_reward=self.min_reward,
@@ -172,10 +173,15 @@ class FoldState:
     @property
     def fingerprint(self) -> str:
         """Of all that a snapshot depends on; one of another fold or format is of no use."""
+        return self._fingerprint()
+
+    def _fingerprint(self, *, forgets: bool = True) -> str:
         policy = self.learner.policy
         what: tuple[object, ...] = VERSION, self.rewards, self.retention, policy.family, policy.dim
         if policy.learns_after is not None:  # what is held back until then is in the snapshot too
             what += (policy.learns_after,)
+        if forgets and policy.half_life is not None:
+            what += ("auto" if policy.half_life == "auto" else "half-life",)
         return blake2b(repr(what).encode(), digest_size=16).hexdigest()
 
     def snapshot_fingerprint(self, partition: int) -> str:
@@ -334,7 +340,8 @@ class FoldState:
             raise InvalidInput(message, self.until)
         base = journal.base(partition)
         assert base is not None
-        if base.fingerprint != self.fingerprint:
+        # What was stored without a half-life says when decisions were made, too.
+        if base.fingerprint not in (self.fingerprint, self._fingerprint(forgets=False)):
             message = (
                 f"the records of partition {partition} up to {as_datetime(start.stamp)} were "
                 "trimmed, and what they came to was learned with another window, default, "

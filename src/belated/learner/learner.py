@@ -384,11 +384,15 @@ class Learner:
             return
         counted = self._counted if self._gram else self._observed
         share = self._share / self.model.dispersion if self._unscaled else self._share
-        decided = counted + share * self._pending.matrix
+        decided = counted + share * self._outstanding()
         if dpotrf(decided)[1]:  # long rows have left, and their rounding outweighs the others
             decided = counted
         self.model.renew(self._observed, decided)
         self._share_roots()
+
+    def _outstanding(self) -> Matrix:
+        """The information of what is pending."""
+        return self._pending.matrix
 
     def _share_roots(self) -> None:
         # Where pending decisions do not count there is one root, and one step moves it.

@@ -26,9 +26,10 @@ class DelayedUCB(Policy):
 
     The deviation is that of the posterior once all that is outstanding has arrived, so a row that
     was chosen a moment ago is not chosen again and again while its reward is out. The width is
-    α √log(2 + n) with n the rewards arrived: about two deviations, whatever the dimension. Without
-    a floor and not randomized it is random only where bounds tie; then the probabilities of the
-    other actions are not kept with a decision's request.
+    α √log(2 + n) with n the rewards arrived, by what they still count for if the policy has a
+    half-life: about two deviations, whatever the dimension. Without a floor and not randomized it
+    is random only where bounds tie; then the probabilities of the other actions are not kept with
+    a decision's request.
 
     Args:
         alpha: of the width; .95, or .85 if randomized.
@@ -71,7 +72,8 @@ class DelayedUCB(Policy):
     def width(self, model: Model) -> float:
         """How many deviations are added (β_t, Alg. 1, l. 5)."""
         assert self.alpha is not None  # set above
-        width = self.alpha if self.randomized else width_log(model.n, self.alpha)
+        n = model.n if model.effective_n is None else model.effective_n
+        width = self.alpha if self.randomized else width_log(n, self.alpha)
         if self.missing_weight:
             width += self.missing_weight * math.sqrt(model.pending)
         return width * spectral_inflation(model) if self.spectral else width

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import fields, is_dataclass
 from hashlib import blake2b
 from typing import Any
 
 import numpy as np
+
+#: Metadata of a field that is left out of a fingerprint while it has its default: one that came
+#: later, so that what was made before it still has the name it had.
+UNNAMED = {"unnamed": True}
 
 
 def fingerprint(*values: Any) -> str:
@@ -39,13 +43,21 @@ def described(value: Any) -> str:
         digest = blake2b(value.tobytes(), digest_size=16).hexdigest()
         return f"array({value.dtype.str}, {value.shape}, {digest})"
     if is_dataclass(value) and not isinstance(value, type):
-        named = ((one.name, getattr(value, one.name)) for one in fields(value) if one.compare)
+        named = ((one, getattr(value, one)) for one in _named(value))
         return f"{_name(type(value))}({_listed(named, '=')})"
     if isinstance(value, Mapping):
         return f"{{{_listed(((described(key), one) for key, one in value.items()), ': ')}}}"
     if isinstance(value, list | tuple):
         return f"[{', '.join(map(described, value))}]"
     return repr(value)
+
+
+def _named(value: Any) -> Iterator[str]:
+    """The fields that count."""
+    for one in fields(value):
+        unnamed = one.metadata.get("unnamed") and getattr(value, one.name) == one.default
+        if one.compare and not unnamed:
+            yield one.name
 
 
 def _listed(named: Any, sign: str) -> str:

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass, field
+from datetime import timedelta
 from functools import cached_property
 from typing import Any, Literal
 
 import msgspec
 import numpy as np
 
-from belated.estimators import Estimator, Laplace
+from belated.estimators import Estimator, Laplace, Online
 from belated.exceptions import InvalidInput
 from belated.families import Family
 from belated.inputs import Matrix, Vector, as_dim, check_made
 from belated.models import Model
-from belated.policies.fingerprint import fingerprint
+from belated.policies.fingerprint import UNNAMED, fingerprint
 from belated.priors import Prior
+from belated.times import Duration, as_duration, duration_us
 
 
 class Choice(msgspec.Struct, frozen=True, gc=False):
@@ -58,6 +60,10 @@ class Policy:
         metric: "hessian" counts g'(η) x xᵀ, "gram" the paper's x xᵀ.
         floor: the share of choices made uniformly at random; off-policy estimates need it.
         estimator: of θ.
+        half_life: after so long a decision counts for half of what a new one does, whether its
+            reward has arrived or is pending: a timedelta, or text such as "7d". "auto" compares
+            several and takes the longest that predicts as well as the best. None: nothing is
+            forgotten.
 
     >>> from belated import Bernoulli
     >>> @dataclass(frozen=True)
@@ -79,6 +85,7 @@ class Policy:
     metric: Literal["hessian", "gram"] = "hessian"
     floor: float = 0.0
     estimator: Estimator = field(default_factory=Laplace)
+    half_life: Duration | Literal["auto"] | None = field(default=None, metadata=UNNAMED)
 
     def __post_init__(self) -> None:
         as_dim(self.dim)
@@ -91,6 +98,22 @@ class Policy:
         if self.start.dim != self.dim:
             message = f"a prior of {self.start.dim} numbers for rows of {self.dim}"
             raise InvalidInput(message, self.start)
+        self._check_half_life()
+
+    def _check_half_life(self) -> None:
+        if self.half_life is None:
+            return
+        if self.half_life != "auto":
+            object.__setattr__(self, "half_life", as_duration(self.half_life, "half_life"))
+        if self.metric == "gram" or isinstance(self.estimator, Online):
+            message = f"half_life is {self.half_life!r}: it needs metric='hessian', and an"
+            message = f"{message} estimator that fits all observations, such as Laplace()"
+            raise InvalidInput(message, self.half_life)
+
+    @property
+    def half_life_us(self) -> int | None:
+        """The half-life in microseconds, if one is given."""
+        return duration_us(self.half_life) if isinstance(self.half_life, timedelta) else None
 
     @cached_property
     def start(self) -> Prior:

@@ -12,9 +12,11 @@ from belated.exceptions import InvalidInput
 from belated.families import Family
 from belated.inputs import as_rounds
 from belated.models import Model
+from belated.policies.fingerprint import UNNAMED
 from belated.policies.policy import Choice, Policy
 from belated.policies.uniform import uniform_choice
 from belated.priors import Prior
+from belated.times import Duration
 
 
 @dataclass(frozen=True)
@@ -42,6 +44,9 @@ class Warmup(Policy):
     metric: Literal["hessian", "gram"] = field(init=False, repr=False)
     floor: float = field(init=False, repr=False)
     estimator: Estimator = field(init=False, repr=False)
+    half_life: Duration | Literal["auto"] | None = field(
+        default=None, init=False, repr=False, metadata=UNNAMED
+    )
 
     then: Policy
     _: KW_ONLY

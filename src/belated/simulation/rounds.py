@@ -17,10 +17,13 @@ from belated.delays import NEVER, DelayProcess
 from belated.exceptions import InvalidInput
 from belated.inputs import Row, Vector, as_rounds, check_made
 from belated.kernels import Kernels, complete
-from belated.learner import DecisionWindow, Learner
+from belated.learner import DecisionWindow, ForgettingLearner, Learner, new_learner
 from belated.policies import Choice, Policy
 from belated.results import Result
 from belated.simulation.environments import Environment
+
+#: Microseconds between two rounds, for a policy that has a half-life: a second.
+ROUND_US = 1_000_000
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,6 +79,7 @@ def simulate(
 
     Contexts, luck, delays and the policy's own draws come from four streams of ``seed``: two
     policies with the same seed meet the same contexts, the same luck and the same delays.
+    Rounds are a second apart: a half-life of 500 rounds is ``"500s"``.
 
     Args:
         policy: what chooses.
@@ -107,38 +111,40 @@ def simulate(
     )
     uniform = luck.random(horizon).tolist()
     calendar = _Calendar(delay, horizon, waits, window)
-    learner = Learner(policy, kernels=kernels or complete())
+    learner = new_learner(policy, kernels=kernels or complete(), interval=ROUND_US)
     model = learner.model
     regret: list[float] = []
     pending: list[int] = []
     choices: list[Choice] = []
-    kept: list[tuple[Vector, float, float]] = []
-    choose, add_pending, learn = policy.choose, learner.add_pending, learner.learn
-    held = _held(learner, kept)
+    kept = _Rounds(learner)
+    choose = policy.choose
+    held = None
+    if policy.learns_after is not None:  # rewards are held back until then
+        told = kept.learn, kept.remove_pending, kept.restore_pending
+        held = DecisionWindow(policy.learns_after, *told)
     known, best = None, 0.0
     for t, (rows, means) in enumerate(environment.rounds(horizon, contexts)):
+        if kept.forgets is not None:
+            kept.forgets.see(ROUND_US * (t + 1))
         for s in calendar.lapses.pop(t, ()):
-            x, _, weight = kept[s]
             if held is None or held.leave(s):
-                learner.remove_pending(x, weight)
+                kept.remove_pending(s)
         for s in calendar.arrivals.pop(t, ()):
-            x, y, weight = kept[s]
             late = s in calendar.lapsed  # it counts again, and its reward is learned
             if held is None:
                 if late:
-                    learner.restore_pending(x, weight)
-                learn(x, y, weight)
+                    kept.restore_pending(s)
+                kept.learn(s, kept.rewards[s])
             else:
                 if late and not held.is_over(s):
-                    learner.restore_pending(x, weight)
+                    kept.restore_pending(s)
                     held.add_pending(s)
-                held.learn(s, y)
+                held.learn(s, kept.rewards[s])
         pending.append(model.pending)
         choice = choose(model, rows, draws)
         mean = float(means[choice.index])
         x, y = rows[choice.index], environment.reward(mean, uniform[t])
-        add_pending(x, choice.weight)
-        kept.append((x, y, choice.weight))
+        kept.decided(x, y, choice)
         if held is not None:
             held.made(t)
         choices.append(choice)
@@ -147,9 +153,9 @@ def simulate(
         if means is not known:
             known, best = means, float(means.max())
         regret.append(best - mean)
-    rewards = np.array([y for _, y, _ in kept])
+    rewards = np.array(kept.rewards)
     outstanding = np.array(pending, dtype=np.int64)
-    chosen = np.array([x for x, _, _ in kept]).reshape(-1, policy.dim)
+    chosen = np.array(kept.rows, dtype=np.float32).reshape(-1, policy.dim)
     for advice in advise(_seen(learner, chosen, rewards, calendar.delay, window)):
         warn(advice)
     return Trace(
@@ -163,25 +169,44 @@ def simulate(
     )
 
 
-def _held(learner: Learner, kept: list[tuple[Vector, float, float]]) -> DecisionWindow | None:
-    """What holds rewards back until the policy learns them; None if it learns them at once."""
-    size = learner.policy.learns_after
-    if size is None:
-        return None
+class _Rounds:
+    """What was chosen in each round, and the learner that is told of it."""
 
-    def learn(s: int, y: float) -> None:
-        x, _, weight = kept[s]
-        learner.learn(x, y, weight)
+    def __init__(self, learner: Learner) -> None:
+        self.rows: list[Vector] = []
+        self.rewards: list[float] = []
+        self._weights: list[float] = []
+        self._means: list[tuple[float, ...]] = []
+        self._learner = learner
+        #: The learner, if it must be told the time.
+        self.forgets = learner if isinstance(learner, ForgettingLearner) else None
 
-    def remove_pending(s: int) -> None:
-        x, _, weight = kept[s]
-        learner.remove_pending(x, weight)
+    def decided(self, x: Vector, y: float, choice: Choice) -> None:
+        s, learner = len(self.rows), self._learner
+        self.rows.append(x)
+        self.rewards.append(y)
+        self._weights.append(choice.weight)
+        if self.forgets is not None:
+            compares = learner.model.rivals is not None
+            self._means.append(learner.model.means_of(x, choice.mean) if compares else ())
+            self._tell(s)
+        learner.add_pending(x, choice.weight)
 
-    def restore_pending(s: int) -> None:
-        x, _, weight = kept[s]
-        learner.restore_pending(x, weight)
+    def learn(self, s: int, y: float) -> None:
+        self._tell(s)
+        self._learner.learn(self.rows[s], y, self._weights[s])
 
-    return DecisionWindow(size, learn, remove_pending, restore_pending)
+    def remove_pending(self, s: int) -> None:
+        self._tell(s)
+        self._learner.remove_pending(self.rows[s], self._weights[s])
+
+    def restore_pending(self, s: int) -> None:
+        self._tell(s)
+        self._learner.restore_pending(self.rows[s], self._weights[s])
+
+    def _tell(self, s: int) -> None:
+        if self.forgets is not None:
+            self.forgets.tell(ROUND_US * (s + 1), self._means[s])
 
 
 class _Calendar:

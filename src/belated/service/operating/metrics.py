@@ -6,6 +6,7 @@ paths of routes, and words from short lists: never an id.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, get_args
@@ -13,6 +14,7 @@ from typing import Any, get_args
 from belated.advice import CHECKS
 from belated.decider import MODES
 from belated.exceptions import MissingExtra
+from belated.learner import ForgettingLearner
 from belated.service.access.authorizer import Authorizer
 from belated.service.access.tokens import RewardTokens
 from belated.service.histogram import Histogram
@@ -253,6 +255,16 @@ OF_LEARNERS = (
         lambda learner: learner.delays,
     ),
     _of_learner(
+        _GAUGE, "belated_half_life_seconds",
+        "After which a decision counts for half as much; infinite if nothing is forgotten.",
+        lambda learner: None if (used := _half_life(learner)) is None else used[0],
+    ),
+    _of_learner(
+        _GAUGE, "belated_half_life_since_seconds",
+        "When this half-life was picked, in seconds since 1970; 0 if there was no other.",
+        lambda learner: None if (used := _half_life(learner)) is None else used[1],
+    ),
+    _of_learner(
         _GAUGE, "belated_advice",
         "1 while a check warns of what may hurt users, else 0; the log says it in words, once.",
         lambda learner: {name: float(name in learner.adviser.current) for name in CHECKS}
@@ -371,3 +383,11 @@ def _counted(learner: LearningService, *, unmatched: bool) -> dict[str, float]:
             if (status == "unmatched") is unmatched:
                 total[status] = total.get(status, 0.0) + count
     return total
+
+
+def _half_life(learner: LearningService) -> tuple[float, float] | None:
+    """The half-life in use and since when, in seconds; None if the policy has none."""
+    if learner.fold is None or not isinstance(learner.fold.learner, ForgettingLearner):
+        return None
+    used = learner.fold.learner.half_life
+    return math.inf if used is None else used / 1e6, learner.fold.learner.since / 1e6

@@ -1,0 +1,20 @@
+"""Learning that forgets: what a decision counts for halves with every half-life of its age.
+
+* ``sums``: sums that decay, whatever the order in which things are added.
+* ``pace``: how often decisions are made and how late rewards come, by the journal alone.
+* ``evidence``: which half-life has predicted best.
+* ``arrivals``: when the decisions of rewards were made, and what was predicted for them.
+* ``tracks``: one half-life, with its own fit.
+* ``learner`` and ``adapter``: in the place of those that forget nothing.
+"""
+
+from belated.learner.forgetting.adapter import ForgettingAdapter, StampedLedger, new_adapters
+from belated.learner.forgetting.learner import ForgettingLearner, new_learner
+
+__all__ = [
+    "ForgettingAdapter",
+    "ForgettingLearner",
+    "StampedLedger",
+    "new_adapters",
+    "new_learner",
+]
