@@ -148,11 +148,13 @@ class LearnerAdapter:
         self._free(number)
 
     def _free(self, number: int) -> None:
-        """Its row is needed no longer, if it is still here."""
+        """Its row is needed no longer, if it is still here or among the observations."""
         where, i = self.table.where, number - self.table.base
         if where[i] > NOWHERE:
             self._rows.free(where[i])
-            where[i] = NOWHERE
+        elif where[i] < NOWHERE:
+            self.learner.forget(handle_at(where[i]), self.partition)
+        where[i] = NOWHERE
 
     def pack(self) -> dict[str, bytes]:
         """The rows that are kept here, and the observations, as bytes; the table has the rest."""
@@ -174,7 +176,7 @@ class LearnerAdapter:
         where[where > NOWHERE] = self._rows.put_all(rows.reshape(-1, self._rows.dim))
         if self._window is not None:
             self._window.unpack(pieces, self.table.next - 1)
-        self.learner.unpack(self.partition, pieces)
+        self.learner.unpack(self.partition, pieces, handle_at(where[where < NOWHERE]))
 
     def add_all_pending(self, numbers: NDArray[np.int64]) -> None:
         """All these are pending: after :meth:`unpack`, before anything else."""
