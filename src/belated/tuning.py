@@ -1,4 +1,4 @@
-"""Sizes that change speed and memory, never what is decided or learned."""
+"""Sizes that change speed and memory; but for ``exact``, never what is decided or learned."""
 
 from __future__ import annotations
 
@@ -20,6 +20,9 @@ class Tuning:
         bulk: from so many new records on they are folded in bulk, with one fit at the end.
         snapshot_every: records folded after which a bandit saves a snapshot.
         dropped: forgotten decisions that leave memory together.
+        exact: rewards that are learned row by row; beyond it the oldest are frozen as sums, and
+            the estimate is off by some hundredths of its standard deviation.
+        block: rows that are frozen together.
         batch: changes that wait before a learner adds them to its sums; None: by the dimension.
         max_unapplied: durable decisions that a decider counts one by one.
         unapplied_block: decisions beyond those that are summed together.
@@ -32,6 +35,8 @@ class Tuning:
     bulk: int = 1_000
     snapshot_every: int = 100_000
     dropped: int = 1_024
+    exact: int = 100_000
+    block: int = 8_192
     batch: int | None = None
     max_unapplied: int = 20_000
     unapplied_block: int = 1_000

@@ -7,12 +7,12 @@ from functools import partial
 from pathlib import Path
 
 import numpy as np
-import pytest
 
-from belated import Bandit, Bernoulli, DefaultAfter, DelayedUCB, Explicit, statistics
+from belated import Bandit, Bernoulli, DefaultAfter, DelayedUCB, Explicit
 from belated.journals import SQLiteJournal
 from belated.rewards import Rewards
 from belated.testing import ManualClock
+from belated.tuning import Tuning
 from tests.integration.sharing import (
     EVER,
     UCB,
@@ -60,19 +60,18 @@ def test_bandits_in_one_file_know_nothing_of_each_other(tmp_path: Path) -> None:
         assert again.digest == one.digest
 
 
-def test_snapshots_of_other_semantics_do_not_mix(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_snapshots_of_other_semantics_do_not_mix(tmp_path: Path) -> None:
     """Two that disagree about silence save in turn: each finds its own, or starts anew."""
-    # Full blocks of rows are stored once and then kept; here they are full with four rows. (What
-    # is learned is never revised here: handles keep their 16 bits.)
-    monkeypatch.setattr(statistics, "BLOCK", 4)
+    # Full blocks of rows are stored once and then kept; here they are full with four rows.
+    tuning = Tuning(block=4)
     path, clock = tmp_path / "offers.db", ManualClock()
     hour = timedelta(hours=1)
 
     def opened(rewards: Rewards) -> Bandit:
         journal = SQLiteJournal(path, bandit="offers", clock=clock)
-        return Bandit(policy=UCB, rewards=rewards, journal=journal, clock=clock, seed=1)
+        return Bandit(
+            policy=UCB, rewards=rewards, journal=journal, clock=clock, seed=1, tuning=tuning
+        )
 
     both = [opened(Explicit(hour)), opened(DefaultAfter(hour))]
     rng = np.random.default_rng(0)

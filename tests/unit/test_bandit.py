@@ -22,7 +22,6 @@ from belated import (
     Poisson,
     Uniform,
     paper_ducb,
-    statistics,
 )
 from belated.events import Reward, Settled
 from belated.exceptions import InvalidInput
@@ -33,6 +32,7 @@ from belated.ledger import State
 from belated.policies import Policy
 from belated.testing import ManualClock
 from belated.times import as_datetime
+from belated.tuning import Tuning
 
 ROWS = [[1.0, 0.0], [0.0, 1.0]]
 UCB = DelayedUCB(2, Bernoulli())
@@ -450,14 +450,11 @@ def test_a_snapshot_of_other_settings_is_not_used(clock: ManualClock) -> None:
 
 
 @pytest.mark.parametrize("partitions", [1, 4])
-def test_snapshots_of_two_processes_do_not_mix(
-    clock: ManualClock, partitions: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_snapshots_of_two_processes_do_not_mix(clock: ManualClock, partitions: int) -> None:
     """Full blocks are stored once; after another's snapshot all is stored again, and fits."""
-    monkeypatch.setattr(statistics, "BLOCK", 4)  # handles keep their 16 bits
-    journal = MemoryJournal(partitions=partitions, clock=clock)
-    one = opened(clock, journal=journal)
-    other = opened(clock, journal=journal)
+    journal, tuning = MemoryJournal(partitions=partitions, clock=clock), Tuning(block=4)
+    one = opened(clock, journal=journal, tuning=tuning)
+    other = opened(clock, journal=journal, tuning=tuning)
     for n in range(40):
         bandit = (one, other)[n % 2]
         clock.now += 1
@@ -468,7 +465,7 @@ def test_snapshots_of_two_processes_do_not_mix(
         other.sync()
         if n % 3 == 0:
             bandit.save()
-    fresh = opened(clock, journal=journal)
+    fresh = opened(clock, journal=journal, tuning=tuning)
     assert fresh.digest == one.digest == other.digest
     np.testing.assert_allclose(fresh.estimate.theta, one.estimate.theta, atol=1e-8)
 

@@ -6,7 +6,8 @@ import pytest
 
 from belated.exceptions import InvalidInput, UnknownHandle
 from belated.inputs import Matrix, Vector
-from belated.statistics import BLOCK, Observations
+from belated.statistics import Observations
+from belated.statistics.observations import BLOCK
 
 
 def _data(n: int, dim: int, seed: int = 0) -> tuple[Matrix, Vector]:

@@ -5,11 +5,12 @@
   grown by 5 %.
 * :class:`Online`: any family, one step per observation and never again; for when observations are
   too many to keep.
+* :func:`newton_step`: from sums that partitions add up to.
 """
 
 from belated.estimators.estimate import Estimate, Estimator
-from belated.estimators.laplace import Laplace
+from belated.estimators.laplace import Laplace, newton_step
 from belated.estimators.online import Online
 from belated.estimators.ridge import Ridge
 
-__all__ = ["Estimate", "Estimator", "Laplace", "Online", "Ridge"]
+__all__ = ["Estimate", "Estimator", "Laplace", "Online", "Ridge", "newton_step"]

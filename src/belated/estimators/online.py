@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from belated.estimators.estimate import Estimate
+from belated.estimators.laplace import newton_step
 from belated.exceptions import InvalidInput
 from belated.families import Family
 from belated.inputs import Vector
@@ -47,11 +48,13 @@ class Online:
         start: Vector | None = None,
         polish: bool = True,
     ) -> Estimate:
-        """One step for each observation, in the order they came."""
+        """One step for each observation, in the order they came, from what is frozen on."""
         if data.dim != prior.dim:
             raise InvalidInput(f"rows of {data.dim} and a prior of {prior.dim} numbers", data)
-        model = Model(prior, family)
-        precision = prior.precision
+        model, precision = Model(prior, family), prior.precision
+        if (frozen := data.frozen) is not None:
+            before = newton_step(frozen, family=family, prior=replace(prior, adaptive=False))
+            model, precision = before.model(family), before.precision
         size = max(1000, 10 * data.dim)
         for rows, y, counted in data.chunks(size):
             chosen = range(len(rows)) if counted is None else np.flatnonzero(counted)

@@ -171,12 +171,14 @@ class LearnerAdapter:
         self._free(number)
 
     def _free(self, number: int) -> None:
-        """Its row is needed no longer, if it is still here."""
+        """Its row is needed no longer, if it is still here or among the observations."""
         where, i = self.table.where, number - self.table.base
+        self.table.touch(i)
         if where[i] > NOWHERE:
-            self.table.touch(i)
             self._rows.free(where[i])
-            where[i] = NOWHERE
+        elif where[i] < NOWHERE:
+            self.learner.forget(handle_at(where[i]), self.partition)
+        where[i] = NOWHERE
 
     def pack(self) -> dict[str, bytes]:
         """All that is kept beside the table and its rows, and the observations, as bytes."""
@@ -203,7 +205,7 @@ class LearnerAdapter:
         where[where > NOWHERE] = self._rows.put_all(rows.reshape(-1, self._rows.dim))
         if self._window is not None:
             self._window.unpack(pieces, self.table.next - 1)
-        self.learner.unpack(self.partition, pieces)
+        self.learner.unpack(self.partition, pieces, handle_at(where[where < NOWHERE]))
 
     def add_all_pending(self, numbers: NDArray[np.int64]) -> None:
         """All these are pending: after :meth:`unpack`, before anything else."""

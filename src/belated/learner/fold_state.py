@@ -173,14 +173,11 @@ class FoldState:
     @property
     def fingerprint(self) -> str:
         """Of all that a snapshot depends on; one of another fold or format is of no use."""
-        return self._fingerprint()
-
-    def _fingerprint(self, *, forgets: bool = True) -> str:
         policy = self.learner.policy
         what: tuple[object, ...] = VERSION, self.rewards, self.retention, policy.family, policy.dim
         if policy.learns_after is not None:  # what is held back until then is in the snapshot too
             what += (policy.learns_after,)
-        if forgets and policy.half_life is not None:
+        if policy.half_life is not None:  # then all rows are kept, with their times
             what += ("auto" if policy.half_life == "auto" else "half-life",)
         return blake2b(repr(what).encode(), digest_size=16).hexdigest()
 
@@ -341,11 +338,12 @@ class FoldState:
         base = journal.base(partition)
         assert base is not None
         # What was stored without a half-life says when decisions were made, too.
-        if base.fingerprint not in (self.fingerprint, self._fingerprint(forgets=False)):
+        if base.fingerprint != self.fingerprint:
             message = (
                 f"the records of partition {partition} up to {as_datetime(start.stamp)} were "
                 "trimmed, and what they came to was learned with another window, default, "
-                "retention, reduction or family: open the bandit with those"
+                "retention, reduction or family, or with a half-life where there is none now, or "
+                "the other way round: open the bandit with those"
             )
             raise JournalMismatch(message)
         return base, chain_behind(base, self.tuning.link)

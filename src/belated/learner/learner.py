@@ -14,22 +14,22 @@ from contextlib import contextmanager
 from functools import partial
 
 import numpy as np
-from numpy.typing import NDArray
 
-from belated.estimators import Estimate, Laplace
+from belated.estimators import Estimate, Estimator, Laplace
 from belated.families import Gaussian
 from belated.inputs import Matrix, Row, Vector
 from belated.kernels import Kernels
 from belated.kernels.lapack import dpotrf
+from belated.learner.kept_rewards import KeptRewards
 from belated.learner.refit import Refit
-from belated.learner.waiting import Waiting
-from belated.models import Model, root_of
+from belated.models import root_of
 from belated.policies.policy import Policy
-from belated.statistics import Information, Joined, Observations, Seen
+from belated.priors import Prior
+from belated.statistics import Information, Joined, Observations
 from belated.tuning import USUAL, Tuning
 
 
-class Learner:
+class Learner(KeptRewards):
     """Keeps the model of a policy.
 
     Rows given to a learner are kept for a while: they must not change afterwards. What has arrived
@@ -56,17 +56,14 @@ class Learner:
         kernels: Kernels | None = None,
         tuning: Tuning = USUAL,
     ) -> None:
-        self.policy = policy
+        super().__init__(policy, partitions, kernels, tuning)
         #: True if a fit that is due is left to whoever calls :meth:`begin_fit`.
         self.defers = False
-        self.observations = [Observations(policy.dim) for _ in range(partitions)]
-        self.model = Model(policy.start, policy.family, kernels=kernels)
         self._prior = policy.start
         self._share = policy.pending_weight
         self._gram = policy.metric == "gram"
         self._keeps_counted = self._gram and policy.needs_counted
         self._next_fit = 1.0 if self._fits else math.inf
-        self._limit = tuning.batch or max(1000, 10 * policy.dim)
         # Precisions: of what arrived, the same in the policy's metric, and of what is pending.
         self._observed: Matrix = policy.start.precision
         self._counted: Matrix = policy.start.precision
@@ -74,8 +71,6 @@ class Learner:
         # Where φ is estimated the sum holds slopes, which are 1, and is divided by φ when it is
         # used: weights that were added under one φ could not be taken out under another.
         self._unscaled = policy.family.dispersion is None and not self._gram
-        self._waiting = Waiting(partitions)
-        self._given = [0] * partitions  # handles given out
         self._bulk = False
         self._refit: Refit | None = None
         self._share_roots()
@@ -103,10 +98,6 @@ class Learner:
         self._pending += Information.of(rows, np.ones(len(rows)) if plain else weights)
         self.model.pending += len(rows)
         self.model.decisions += len(rows)
-
-    def next_handle(self, partition: int) -> int:
-        """The handle that the next reward of a partition gets."""
-        return self._given[partition]
 
     def take_page(
         self,
@@ -145,6 +136,7 @@ class Learner:
         self.model.decisions += decisions
         self.model.pending += decisions - len(came)
         self.model.n += len(came)
+        self._compact()
 
     def restore_pending(self, x: Vector, weight: float) -> None:
         """A decision that was withdrawn counts again: its reward has come after all."""
@@ -235,17 +227,6 @@ class Learner:
             self.fit()
         return x
 
-    def rows(self, partition: int, handles: NDArray[np.int64]) -> Row:
-        """The rows that rewards were learned with, by their handles."""
-        came = self._waiting.came[partition].rows
-        first = self._given[partition] - len(came)
-        found = np.empty((len(handles), self.policy.dim), dtype=np.float32)
-        folded = handles < first
-        found[folded] = self.observations[partition].rows(handles[folded])
-        for i in np.flatnonzero(~folded):
-            found[i] = came[handles[i] - first]
-        return found
-
     @contextmanager
     def bulk(self) -> Iterator[None]:
         """Many changes at once: the model stands still, and is fitted anew at the end."""
@@ -263,36 +244,24 @@ class Learner:
             self.fit()
             self._bulk = True
 
-    def pack(self, partition: int) -> dict[str, bytes]:
-        """The observations of a partition as bytes, and where to start the next fit."""
-        self._fold()
-        return self.observations[partition].pack() | {"theta": self.model.theta.tobytes()}
-
-    def unpack(self, partition: int, pieces: dict[str, bytes]) -> None:
-        """Take what :meth:`pack` gave; within :meth:`bulk`."""
-        observations = self.observations[partition]
-        observations.unpack(pieces)
-        self._given[partition] = observations.next_handle
-        self.model.n += observations.n
-        self.model.decisions += observations.n
-        self.model.theta = np.frombuffer(pieces["theta"]).copy()
-
     @property
     def estimate(self) -> Estimate:
-        """A converged fit of what has arrived: a function of the set of rewards alone."""
+        """A converged fit of what has arrived: a function of the set of rewards alone.
+
+        So it is while all rows are kept. Those that were frozen count as they were frozen.
+        """
         return self._estimate(polish=True)
 
     def _estimate(self, polish: bool) -> Estimate:
         self._fold()
         # Exact steps need no fits of their own, whatever the policy's estimator says.
         estimator = self.policy.estimator if self._fits else Laplace()
-        return estimator.fit(
-            self.observed,
-            family=self.policy.family,
-            prior=self.policy.start if polish else self._prior,
-            start=self.model.theta,
-            polish=polish,
-        )
+        prior = self.policy.start if polish else self._prior
+        return self._fitted(estimator, prior, polish=polish)
+
+    def _fitted(self, estimator: Estimator, prior: Prior, *, polish: bool = False) -> Estimate:
+        family, start = self.policy.family, self.model.theta
+        return estimator.fit(self.observed, family=family, prior=prior, start=start, polish=polish)
 
     def fit(self) -> None:
         """Fit all observations, and let the model go on from there."""
@@ -343,17 +312,10 @@ class Learner:
         if self.policy.family.dispersion is None and self.policy.start.is_ridge:
             weaker /= estimate.dispersion  # a ridge is of θ/√φ
         self._observed = estimate.precision + weaker
-        self.model.dispersion = estimate.dispersion
         if self._fits:
             self._next_fit = self.policy.estimator.next_fit(estimate.n, self.policy.dim)
-        self._renew()
         self.model.restart(estimate.mean, estimate.dispersion)
-
-    @property
-    def observed(self) -> Seen:
-        """All that has arrived, of every partition."""
-        self._fold()
-        return self.observations[0] if len(self.observations) == 1 else Joined(self.observations)
+        self._renew()
 
     @property
     def _fits(self) -> bool:
@@ -377,9 +339,23 @@ class Learner:
             for column in one:
                 column.clear()
 
+    def _compact(self) -> None:
+        """Freeze the oldest rows where there are too many, and let go of what nobody asks for."""
+        freezer = self._freezer
+        if self._refit is not None or not freezer.is_due:
+            return  # a fit beside the fold still needs the rows that have come since
+        self._fold()
+        if freezer.is_full:
+            if self._bulk:  # the model stands still, and the estimate of now is another
+                now = self._fitted(Laplace(), self._prior)
+                self._prior, self.model.theta = now.prior, now.mean
+            freezer.freeze(self.model.theta, half=self._bulk)
+        freezer.drop()
+
     def _renew(self) -> None:
         """Make the roots anew from the sums."""
         self._fold()
+        self._compact()
         if self._bulk:
             return
         counted = self._counted if self._gram else self._observed

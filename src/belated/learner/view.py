@@ -66,11 +66,7 @@ class FoldView:
         with self._lock:
             self._read_new()
             seen = self._fold.learner.observed
-            total = sum(
-                float(y.sum() if counted is None else y[counted].sum())
-                for _, y, counted in seen.chunks(1 << 16)
-            )
-            return total / seen.n if seen.n else None
+            return seen.total / seen.n if seen.n else None
 
     @property
     def decision_counts(self) -> dict[str, int]:

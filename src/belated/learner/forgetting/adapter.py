@@ -10,7 +10,6 @@ from belated.events import Decision, Record
 from belated.inputs import Vector
 from belated.learner.adapter import LearnerAdapter
 from belated.learner.forgetting.learner import ForgettingLearner, Outstanding
-from belated.learner.forgetting.pace import Packed
 from belated.learner.learner import Learner
 from belated.ledger import Ledger, State
 from belated.ledger.table import NOWHERE, handle_at
@@ -73,28 +72,13 @@ class ForgettingAdapter(LearnerAdapter):
         return super().pack() | pieces | forgetting
 
     def unpack(self, pieces: dict[str, bytes]) -> None:
-        """Take what :meth:`pack` gave, or that of an adapter that forgets nothing."""
+        """Take what :meth:`pack` gave."""
         super().unpack(pieces)
-        if "forgetting" not in pieces:
-            self._unpack_plain()
-            return
         self._entered = self.learner.unpack_forgetting(self.partition, pieces)
         if _NUMBERS in pieces:
             numbers = np.frombuffer(pieces[_NUMBERS], dtype=np.int64).tolist()
             means = np.frombuffer(pieces[_MEANS]).reshape(len(numbers), -1).tolist()
             self._means = dict(zip(numbers, map(tuple, means), strict=True))
-
-    def _unpack_plain(self) -> None:
-        """Read from the table when rewards were decided; forgotten ones count as the oldest."""
-        recorded, where = self.table.column("recorded"), self.table.column("where")
-        count = self.learner.next_handle(self.partition)
-        made = np.full(count, int(recorded.min(initial=1 << 62)), dtype=np.int64)
-        learned = where < NOWHERE
-        made[handle_at(where[learned])] = recorded[learned]
-        self.learner.unpack_plain(self.partition, made)
-        self._entered = self.table.next
-        packed = Packed(self._entered, recorded.tolist(), [])
-        self.learner.pace.unpack(self.partition, packed)
 
     def _learn(self, number: int, value: float) -> None:
         super()._learn(number, value)

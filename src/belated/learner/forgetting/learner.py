@@ -381,6 +381,9 @@ class ForgettingLearner(Learner):
             more = self.policy.estimator.next_fit(int(known), self.policy.dim) - int(known)
             self._next_fit = n + more
 
+    def _compact(self) -> None:
+        """Nothing is frozen: what a row counts for changes with time."""
+
     def _fold(self, *, refit: bool = False) -> None:
         """Fold what waits into the sums, into those that decay too."""
         if self._asked_at or self._left_at or any(self._came_at):
@@ -499,14 +502,6 @@ class ForgettingLearner(Learner):
         self.now = max(self.now, state.now)
         self._is_new = True
         return state.pace.count
-
-    def unpack_plain(self, partition: int, made: NDArray[np.int64]) -> None:
-        """Take a partition that was stored without a half-life: times by handle."""
-        store, its = self.observations[partition], self.arrivals[partition]
-        for handle, time in enumerate(made.tolist()):
-            its.append(time if store.has(handle) else REMOVED, 0.0, None)
-        self.now = max(self.now, int(made.max(initial=0)))
-        self._is_new = True
 
 
 def new_learner(

@@ -70,6 +70,7 @@ class Knobs:
         ]
         more = rng.choice([None, 0, HOUR, 40 * DAY])
         owned = rng.random() < 0.5
+        rows = stream(seed, "rows")
         return cls(
             seed=seed,
             policy=kind(rng.choice([2, 3]), rng.choice(families), estimator=estimator),
@@ -88,6 +89,8 @@ class Knobs:
                 follow=rng.choice([1, 10, 500]),
                 bulk=rng.choice([1, 1, 20, 1_000]),
                 dropped=rng.choice([1, 3, 1024]),
+                exact=rows.choice([0, 4, 100_000]),
+                block=rows.choice([1, 3]),
                 batch=rng.choice([1, 5, 1000]),
                 snapshot_every=100_000 if owned else rng.choice([1, 20, 100_000]),
                 max_unapplied=rng.choice([1, 4, 20_000]),

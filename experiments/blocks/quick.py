@@ -1,0 +1,43 @@
+"""A small bandit that freezes at 3,000 rows, held to what the full size must show.
+
+30,000 rewards, d = 10, in 1 and 4 partitions. Takes some seconds.
+
+Run: python -m experiments.blocks.quick
+"""
+
+from __future__ import annotations
+
+import os
+
+os.environ["OPENBLAS_NUM_THREADS"] = "1"
+
+import sys
+
+from experiments.blocks.runs import ALL, FAMILIES, run
+
+#: In posterior deviations, and relatively.
+OFF, PRECISION = 0.15, 0.06
+#: Of the regret, relatively: choices differ where two rows are nearly as good.
+REGRET = 0.05
+
+
+def main() -> None:
+    outside = 0
+    for family in FAMILIES:
+        everything = run(family, 10, 1, 1_000, 30_000, ALL)
+        for partitions in (1, 4):
+            found = run(family, 10, partitions, 1_000, 30_000, 3_000)
+            more = found.regret / everything.regret - 1.0
+            print(
+                f"{family}, {partitions} partitions: off {found.off:.3f},"
+                f" one step {found.step:.3f}, precision {found.precision:.3f},"
+                f" regret {more:+.3f}, {found.rows} rows"
+            )
+            good = max(found.off, found.step) < OFF and found.precision < PRECISION
+            outside += not good or abs(more) > REGRET or found.rows > 4_000
+    if outside:
+        sys.exit(f"{outside} cells are outside: run sweep.py and analysis.py, and see what changed")
+
+
+if __name__ == "__main__":
+    main()

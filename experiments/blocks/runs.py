@@ -1,0 +1,154 @@
+"""One bandit on one problem, with rows that are frozen or all of them kept, against the full fit.
+
+A cheap driver stands for the service: decisions are made in batches that grow by a fifth, each by
+the default policy's upper bounds on the model of its start, among four new rows; their rewards come
+together and are learned in bulk. Learner, freezing and fits are the real ones. Unless told
+otherwise, every decision is forgotten once its reward came, so that no frozen row can ever be
+frozen anew: the worst case.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+
+from belated import Bernoulli, DelayedUCB, Poisson
+from belated.estimators import Laplace, newton_step
+from belated.families import Family
+from belated.inputs import Matrix, Row, Vector
+from belated.learner import Learner
+from belated.statistics import Observations, Quadratic, quadratic_at
+from belated.tuning import Tuning
+
+#: Rows on offer in each round.
+ACTIONS = 4
+#: Of each family, how long θ is.
+FAMILIES: dict[str, tuple[Family, float]] = {
+    "bernoulli": (Bernoulli(), 3.0),
+    "poisson": (Poisson(), 1.5),
+}
+#: Rows that are kept where none are to be frozen.
+ALL = 10**12
+
+
+class Run(NamedTuple):
+    """What a run came to.
+
+    Attributes:
+        regret: Σ of what the best row would have brought on average, less what the chosen one did.
+        off: the worst coordinate of the estimate, in posterior deviations from the full fit.
+        step: that of one Newton step from the last model but one, of all partitions added up.
+        precision: the largest relative error of the precision, in any direction.
+        rows: kept at the end.
+    """
+
+    regret: float
+    off: float
+    step: float
+    precision: float
+    rows: int
+
+
+def batches(rewards: int) -> Iterator[int]:
+    """Their sizes."""
+    made = 0
+    while made < rewards:
+        size = min(max(100, made // 5), rewards - made)
+        made += size
+        yield size
+
+
+def drawn(seed: int, batch: int, size: int, dim: int) -> Row:
+    """The rows on offer, of length 1."""
+    rng = np.random.default_rng([seed, batch, 0])
+    rows = rng.standard_normal((size, ACTIONS, dim), dtype=np.float32)
+    rows /= np.linalg.norm(rows, axis=2, keepdims=True)
+    return rows
+
+
+def run(
+    name: str,
+    dim: int,
+    partitions: int,
+    seed: int,
+    rewards: int,
+    exact: int,
+    *,
+    remembered: bool = False,
+    changes: bool = False,
+) -> Run:
+    """Let a bandit decide so often.
+
+    Args:
+        name: of the family.
+        dim: features.
+        partitions: rewards come in.
+        seed: of all that is drawn.
+        rewards: how many.
+        exact: rows counted one by one.
+        remembered: whether rows are kept as long as the bandit lives, and may be frozen anew.
+        changes: whether θ is another one from half of the rewards on.
+    """
+    family, length = FAMILIES[name]
+    both = np.random.default_rng([seed, 10**6]).standard_normal((2, dim))
+    both *= length / np.linalg.norm(both, axis=1, keepdims=True)
+    policy = DelayedUCB(dim, family)
+    tuning = Tuning(exact=exact, block=min(8_192, max(1, exact // 12)))
+    learner = Learner(policy, partitions=partitions, tuning=tuning)
+    everything, regret, published = Observations(dim), 0.0, np.zeros(dim)
+    for batch, size in enumerate(batches(rewards)):
+        theta = both[int(changes and everything.n >= rewards // 2)]
+        offered = drawn(seed, batch, size, dim)
+        x = chosen(learner, offered)
+        means = family.mean(offered @ theta)
+        regret += float((means.max(axis=1) - family.mean(x @ theta)).sum())
+        y = family.sample(x @ theta, np.random.default_rng([seed, batch, 1]))
+        everything.extend(x, y)
+        published = learner.model.theta.copy()
+        learn(learner, x, y, np.random.default_rng([seed, batch, 2]), remembered)
+    full = Laplace().fit(everything, family=family, prior=policy.start, start=learner.model.theta)
+    found, total = learner.estimate, Quadratic.zero(dim)
+    for store in learner.observations:
+        total += quadratic_at(store, family, published)
+    step = newton_step(total, family=family, prior=policy.start)
+    deviations = np.sqrt(np.diag(full.covariance))
+    ratios = np.linalg.eigvals(np.linalg.solve(full.precision, found.precision)).real
+    return Run(
+        regret,
+        float(np.abs((found.theta - full.theta) / deviations).max()),
+        float(np.abs((step.theta - full.theta) / deviations).max()),
+        float(np.abs(ratios - 1.0).max()),
+        sum(store.exact for store in learner.observations),
+    )
+
+
+def chosen(learner: Learner, offered: Row) -> Matrix:
+    """The rows with the greatest upper bounds."""
+    size, actions, dim = offered.shape
+    x, width = np.empty((size, dim)), learner.policy.width(learner.model)  # type: ignore[attr-defined]
+    for start in range(0, size, 2_000):
+        part = offered[start : start + 2_000].astype(np.float64)
+        means, deviations = learner.model.score(part.reshape(-1, dim))
+        best = (means + width * deviations).reshape(-1, actions).argmax(axis=1)
+        x[start : start + 2_000] = part[np.arange(len(part)), best]
+    return x
+
+
+def learn(
+    learner: Learner, x: Matrix, y: Vector, rng: np.random.Generator, remembered: bool
+) -> None:
+    """All at once, each in a partition drawn for it."""
+    partitions = len(learner.observations)
+    where = rng.integers(partitions, size=len(y))
+    nothing = np.empty((0, x.shape[1]), dtype=np.float32)
+    with learner.bulk():
+        for partition in range(partitions):
+            here = where == partition
+            rows, told = x[here].astype(np.float32), np.zeros((int(here.sum()), 3))
+            told[:, 0] = y[here]
+            first = learner.next_handle(partition)
+            for handle in range(first, first + (0 if remembered else len(rows))):
+                learner.forget(handle, partition)
+            learner.take_page(len(rows), nothing, np.empty(0), rows, told, partition)

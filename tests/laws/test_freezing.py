@@ -1,0 +1,81 @@
+"""Sums are the same whether old rows are frozen or kept, and whatever happens to them."""
+
+from __future__ import annotations
+
+import random
+
+import numpy as np
+import pytest
+
+from belated import DelayedUCB
+from belated.events import Decision, Event, Reward, Settled, Void
+from belated.journals import MemoryJournal
+from belated.learner.fold import Fold, same_sums
+from belated.tuning import Tuning
+from tests.laws.column_runs import DIM, FAMILIES, START, Clock, history, undo
+
+
+@pytest.fixture
+def seeds(request: pytest.FixtureRequest) -> range:
+    """Few by default."""
+    return range(1_000 if request.config.getoption("--full") else 15)
+
+
+def more_of(rng: random.Random, events: list[Event]) -> list[Event]:
+    """Rewards that are revised, and decisions that were never carried out."""
+    found: list[Event] = []
+    for event in events:
+        if isinstance(event, Decision):
+            found += [Reward(event.id, START, 0.5, "", 2)] * (rng.random() < 0.3)
+            found += [Void(event.id, START)] * (rng.random() < 0.1)
+    return found
+
+
+def test_frozen_rows_come_to_what_kept_rows_do(seeds: range) -> None:
+    """Revised, voided, retracted, erased, forgotten; by pages, from a snapshot, one by one."""
+    frozen_rows = dropped = 0
+    for seed in seeds:
+        rng, clock = random.Random(seed), Clock()
+        journal = MemoryJournal(clock=clock)
+        family, rewards = FAMILIES[seed % len(FAMILIES)]
+        retention = rng.choice([None, 2_000])
+        page, bulk = rng.choice([7, 10_000]), rng.choice([1, 10_000])
+
+        def fold(exact: int, page: int = 10_000, bulk: int = 10_000) -> Fold:
+            tuning = Tuning(exact=exact, block=5, batch=20, dropped=4, page=page, bulk=bulk)
+            return Fold(DelayedUCB(DIM, family), rewards, retention=retention, tuning=tuning)  # noqa: B023
+
+        kept, frozen = fold(10**9), fold(8, page=page, bulk=bulk)
+        events = history(rng, 250)
+        clock.now += 2 * 10**6  # so that all that is remembered here is forgotten at the end
+        for start in range(0, len(events), 20):
+            journal.append(events[start : start + 20])
+        if rng.random() < 0.2:
+            undo(rng, journal, events)
+        for one in (kept, frozen):
+            one.begin(journal)
+            one.catch_up(journal)
+        assert same_sums(kept, frozen)
+        frozen.save(journal)
+        again = fold(8, page=page, bulk=bulk)
+        again.load(journal)
+        assert same_sums(kept, again)
+        for _ in range(2):
+            journal.append([*more_of(rng, events), *history(rng, 40)])
+            clock.now += 10_000
+            journal.append([Settled(0, clock.now)])
+            for one in (kept, frozen, again):
+                one.catch_up(journal)
+                assert (one.digest, one.counts) == (kept.digest, kept.counts)
+                assert same_sums(kept, one)
+                assert one.learner.model.n == kept.learner.model.n
+                np.testing.assert_allclose(
+                    one.learner._pending.matrix, kept.learner._pending.matrix, atol=1e-9
+                )
+        sums = frozen.learner.observed.frozen
+        frozen_rows += 0 if sums is None else sums.n
+        pieces = [one.learner.pack(0) for one in (kept, frozen)]
+        stored = [sum(len(p[name]) for name in p if name.startswith("y ")) for p in pieces]
+        dropped += stored[0] > stored[1]
+    assert frozen_rows > 50 * len(seeds)
+    assert dropped > 0.2 * len(seeds)
