@@ -156,6 +156,7 @@ class Deciding(Lifecycle):
             id=id,
             activated=activated,
             keeps=self._keep != 0.0,
+            holdout=self._decider.holdout,
         )
 
     def _choose(self, requests: Sequence[ParsedRequest], table: Row) -> Made:
