@@ -1,9 +1,9 @@
 """Run every experiment and write its table and picture; ``--quick`` checks the tables instead.
 
-On two free cores a full run takes about four hours: regret 20 minutes, failures 5, rates 10,
-pending 6, waiting 4, widths 4, posteriors 4, missing 1, defaults 12, priors 5, encoding 8, over
-HTTP 6, forged 8, and the peers three hours, for some of them take a minute for a run. The quick
-check takes about two minutes.
+On two free cores a full run takes about five hours: regret 20 minutes, failures 5, rates 10,
+pending 6, waiting 4, widths 4, posteriors 4, missing 1, defaults 12, priors 5, encoding 8,
+evaluation 60, over HTTP 6, forged 8, and the peers three hours, for some of them take a minute for
+a run. The quick check takes about two minutes.
 
 Run: python -m experiments [--quick] [--only regret defaults]
 """
@@ -30,6 +30,7 @@ STEPS = {
     "defaults": ["-m experiments.defaults.sweep", "-m experiments.defaults.analysis"],
     "priors": ["-m experiments.defaults.priors"],
     "encoding": ["-m experiments.encoding.sweep", "-m experiments.encoding.analysis"],
+    "evaluation": ["-m experiments.evaluation.sweep", "-m experiments.evaluation.analysis"],
     # These start other libraries' environments, which know nothing of ours: scripts, not modules.
     "peers": [
         f"experiments/peers/{name}.py" for name in ("install", "tuning", "sweep", "analysis")
