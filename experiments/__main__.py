@@ -4,6 +4,10 @@ On two free cores a full run takes about four hours: regret 20 minutes, failures
 pending 6, waiting 4, widths 4, posteriors 4, missing 1, defaults 12, priors 5, encoding 8, blocks
 20, over HTTP 6, forged 8, and the peers three hours, for some of them take a minute for a run.
 The quick check takes about two minutes.
+On two free cores a full run takes about five hours: regret 20 minutes, failures 5, rates 10,
+pending 6, waiting 4, widths 4, posteriors 4, missing 1, defaults 12, priors 5, encoding 8,
+evaluation 60, over HTTP 6, forged 8, and the peers three hours, for some of them take a minute for
+a run. The quick check takes about two minutes.
 
 Run: python -m experiments [--quick] [--only regret defaults]
 """
@@ -31,6 +35,7 @@ STEPS = {
     "priors": ["-m experiments.defaults.priors"],
     "encoding": ["-m experiments.encoding.sweep", "-m experiments.encoding.analysis"],
     "blocks": ["-m experiments.blocks.sweep", "-m experiments.blocks.analysis"],
+    "evaluation": ["-m experiments.evaluation.sweep", "-m experiments.evaluation.analysis"],
     # These start other libraries' environments, which know nothing of ours: scripts, not modules.
     "peers": [
         f"experiments/peers/{name}.py" for name in ("install", "tuning", "sweep", "analysis")

@@ -102,7 +102,7 @@ def measure(case: str, seed: int) -> list[dict[str, Any]]:
         "covered": found.low <= truth <= found.high,
         "rejected": found.p < 0.05,
         "width": found.high - found.low,
-        "plain_rejected": abs(plain) > 1.96 * error,
+        "plain_rejected": bool(abs(plain) > 1.96 * error),
     }
     return [line]
 

@@ -168,7 +168,8 @@ def log_of(policy: Policy, kind: str, seed: int) -> Log:
     longest = delays_of(kind, wait, luck)[1]
     learner = Learner(policy, kernels=complete())
     arriving: list[list[int]] = [[] for _ in range(ROUNDS)]
-    kept, chosen, shares = [], [], []
+    kept: list[tuple[Array, float, float]] = []
+    chosen, shares = [], []
     for t in range(ROUNDS):
         for s in arriving[t]:
             learner.learn(*kept[s])

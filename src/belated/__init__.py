@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING
 
 from belated import delays, theory
 from belated.bandit import Bandit
+from belated.decider import Holdout
 from belated.events import Decision
 from belated.families import Bernoulli, Gaussian, Poisson
 from belated.features import Category, Flag, Hashed, Number, PerArm, Shared
@@ -78,6 +79,7 @@ __all__ = [
     "Gaussian",
     "Greedy",
     "Hashed",
+    "Holdout",
     "MemoryJournal",
     "Number",
     "PerArm",

@@ -191,3 +191,17 @@ def test_which_bandit_must_be_said_where_there_are_several(
     assert {"a second one", used.journal.bandit} <= {one["bandit"] for one in bandits}
     assert main(["journal", "verify", f"{address}?bandit=nobody"]) == 2
     assert "holds no bandit 'nobody', but '" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("format", ["csv", "jsonl", "dsjson"])
+def test_decisions_come_out_of_every_store(
+    used: Bandit, named: str, format: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One line a decision, by partition and time, from a journal that is in use."""
+    lines = said(capsys, "export", named, "--format", format).splitlines()
+    known = 1 + 30 if format == "csv" else 30 if format == "jsonl" else 20
+    assert len(lines) == known
+    if format == "jsonl":
+        found = {one["id"]: one for one in map(json.loads, lines)}
+        assert found["order-1"]["value"] == 1.0
+        assert found["order-0"]["state"] == "pending"

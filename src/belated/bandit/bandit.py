@@ -4,15 +4,23 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, Self
 
 import numpy as np
 
-from belated.bandit.arguments import check_clock, check_policy, check_seed, generator_of, opened
+from belated.bandit.arguments import (
+    check_clock,
+    check_policy,
+    check_seed,
+    generator_of,
+    opened,
+)
 from belated.bandit.evaluating import Evaluating
 from belated.bandit.summary import as_html, in_a_line
-from belated.decider import MODES, UNIFORM, Decider, Mode
+from belated.decider import MODES, UNIFORM, Decider, Holdout, HoldoutDecider, Mode
 from belated.decider.batches import OneReward, named, split_rewards
+from belated.decider.holdouts import check_holdout
 from belated.events import Activation, Decision, ModeChanged, Reward, Void
 from belated.exceptions import InvalidInput, RewardConflict
 from belated.families import Family
@@ -55,6 +63,8 @@ class Bandit(Evaluating):
         keep_requests: share of the decisions whose request is kept in the journal: what they were
             chosen from. "auto": all, but of those above 4 KiB as many as take 4 KiB on average; 0:
             none. A context or a row can be personal data: see ``docs/howto/requests.md``.
+        holdout: a share of decisions that a baseline makes, so that :meth:`lift` can say what the
+            policy earns beyond it.
         kernels: to use instead of the best available.
         tuning: sizes that only tests change.
 
@@ -85,6 +95,7 @@ class Bandit(Evaluating):
         clock: Callable[[], int] | None = None,
         baseline: int | str = UNIFORM,
         keep_requests: Keep = "auto",
+        holdout: Holdout | None = None,
         kernels: Kernels | None = None,
         tuning: Tuning = USUAL,
     ) -> None:
@@ -95,6 +106,7 @@ class Bandit(Evaluating):
         self.retention = retention
         self._retention = retention_us(retention, rewards)
         self._keep = check_keep(keep_requests)
+        self._holdout = check_holdout(holdout, features)
         check_seed(seed)
         self._clock = system_clock if clock is None else check_clock(clock)
         self.journal = MemoryJournal(clock=clock) if journal is None else opened(journal)
@@ -156,7 +168,9 @@ class Bandit(Evaluating):
     def _use(self, fold: Fold, baseline: int | str) -> None:
         """Decide with what a fold has learned."""
         self._fold, self._baseline = fold, baseline
-        self._decider = Decider(
+        holdout = self._holdout
+        kind = Decider if holdout is None else partial(HoldoutDecider, holdout=holdout)
+        self._decider = kind(
             self.policy,
             LiveModel(fold, kernels=self._kernels),
             partitions=self.journal.partitions,

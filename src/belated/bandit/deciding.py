@@ -159,6 +159,7 @@ class Deciding(Lifecycle):
             id=id,
             activated=activated,
             keeps=self._keep != 0.0,
+            holdout=self._decider.holdout,
         )
 
     def _choose(self, requests: Sequence[ParsedRequest], table: Row, now: int) -> Made:

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from typing import Any, NoReturn
 
 from belated import __version__
+from belated.cli.evaluation import delays, evaluate, lift
 from belated.cli.journal import (
     erase,
     export,
@@ -70,6 +71,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"belated {__version__}")
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
     for command in (simulate, compare, bounds):
+        _add(commands, command)
+    for command in (evaluate, lift, delays):
         _add(commands, command)
     _add_group(commands, "journal", JOURNAL, "look into a journal, verify it, move it")
     for command in (init, serve, learn, mode, doctor, schema, warm):

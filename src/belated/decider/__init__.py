@@ -7,6 +7,8 @@ simulator runs both. Time and randomness are arguments.
 
 from belated.decider.baselines import FIRST, UNIFORM
 from belated.decider.decider import Decider, Made, ModelSource
+from belated.decider.holdout_decider import HoldoutDecider
+from belated.decider.holdouts import Holdout
 from belated.decider.loaded import LoadedModel
 from belated.decider.modes import MODES, Mode
 from belated.decider.requests import ParsedRequest, check_same
@@ -16,6 +18,8 @@ __all__ = [
     "MODES",
     "UNIFORM",
     "Decider",
+    "Holdout",
+    "HoldoutDecider",
     "LoadedModel",
     "Made",
     "Mode",

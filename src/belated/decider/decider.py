@@ -12,6 +12,7 @@ import numpy as np
 from msgspec.structs import replace
 
 from belated.decider.baselines import UNIFORM, choose_baseline
+from belated.decider.holdouts import Holdout, Marks
 from belated.decider.modes import Mode
 from belated.decider.requests import ParsedRequest
 from belated.decider.scores import Scores, scores_of
@@ -98,6 +99,7 @@ class Decider:
         tuning: Tuning = USUAL,
     ) -> None:
         self.policy = policy
+        self.holdout: Holdout | None = None
         self.keep_requests = keep_requests
         self.mode: Mode = "learn"
         self.unapplied = UnappliedDecisions(policy.dim, policy.share, tuning)
@@ -146,7 +148,7 @@ class Decider:
         source: Source = "policy"
         if self.mode == "baseline":  # what it decides is counted once a model is used again
             source = "baseline"
-            choices = self._choose_baseline(requests, table, rng)
+            choices = self._choose_baseline(self._baseline, requests, table, rng)
         else:
             try:
                 choices = self._choose_policy(requests, table, rng, counts, hold)
@@ -158,7 +160,7 @@ class Decider:
                 self.failure = failure
                 self.fallbacks[failure.reason] += 1
                 source = "fallback"
-                choices = self._choose_baseline(requests, table, rng)
+                choices = self._choose_baseline(self._baseline, requests, table, rng)
                 counts = counts and requests[0].activated and self._count(choices[0], table)
         made = self._decide(requests, table, choices, source, now, counts and hold, hold)
         return Made(made, self._keep(requests, table, choices, made))
@@ -179,7 +181,7 @@ class Decider:
         model, rows = copy(self.model), table.astype(np.float64)
         model.derived = dict(model.derived)
         if self.mode == "baseline":
-            [choice] = self._choose_baseline([request], table, rng)
+            [choice] = self._choose_baseline(self._baseline, [request], table, rng)
         else:
             choice = self.policy.choose(model, rows, rng)
         return scores_of(model, rows, request.actions, choice)
@@ -292,13 +294,16 @@ class Decider:
             start = end
         return made
 
+    def _marks(self, request: ParsedRequest, choice: Choice, source: Source) -> Marks:
+        return "", None  # there are no groups without a holdout
+
     def _choose_baseline(
-        self, requests: Sequence[ParsedRequest], table: Row, rng: np.random.Generator
+        self, how: int | str, requests: Sequence[ParsedRequest], rows: Row, rng: np.random.Generator
     ) -> list[Choice]:
         choices, start = [], 0
         for request in requests:
-            index, share = choose_baseline(self._baseline, request.actions, request.n_rows, rng)
-            mean, weight = self._predict(table[start + index].astype(np.float64))
+            index, share = choose_baseline(how, request.actions, request.n_rows, rng)
+            mean, weight = self._predict(rows[start + index].astype(np.float64))
             shares = None if share == 1.0 else (share,) * request.n_rows
             choices.append(Choice(index, share, mean, weight, shares))
             start += request.n_rows
@@ -341,6 +346,7 @@ class Decider:
                 version,
                 request.activated,
                 source,
+                *self._marks(request, choice, source),
             )
             if rivals is not None:
                 decision = replace(decision, means=self.model.means_of(decision.x, choice.mean))

@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
+from belated.decider.holdouts import Holdout
 from belated.events import Decision
 from belated.exceptions import InvalidInput
 from belated.features import Actions, Features, action_names
@@ -27,6 +28,7 @@ class ParsedRequest(msgspec.Struct, frozen=True, gc=False):
         activated: whether the window starts at once.
         context: the context and the records of the actions, to be kept with the decision; None: the
             rows are kept.
+        unit: by which a holdout is drawn; None: by the id.
     """
 
     n_rows: int
@@ -35,6 +37,7 @@ class ParsedRequest(msgspec.Struct, frozen=True, gc=False):
     first_attempt: bool = False
     activated: bool = True
     context: msgspec.Raw | None = None
+    unit: str | None = None
 
 
 def parse_request(
@@ -46,6 +49,7 @@ def parse_request(
     id: str | None = None,
     activated: bool = True,
     keeps: bool = True,
+    holdout: Holdout | None = None,
 ) -> tuple[ParsedRequest, Row]:
     """Return what a caller asks for, checked, and its rows.
 
@@ -57,6 +61,7 @@ def parse_request(
         id: the caller's decision id.
         activated: whether the window starts at once.
         keeps: whether requests may be kept.
+        holdout: that some decisions are drawn for, if there is one.
     """
     if type(activated) is not bool:
         raise InvalidInput(f"activated is {activated!r}: True or False was expected", activated)
@@ -67,7 +72,9 @@ def parse_request(
         raise InvalidInput(f"rows has shape {table.shape}: at least one row was expected", rows)
     names = None if actions is None else action_names(actions, count)
     context = pack_context(rows, actions) if keeps and features is not None else None
-    return ParsedRequest(count, names, id, activated=activated, context=context), table
+    unit = None if holdout is None else holdout.unit_of(rows)
+    parsed = ParsedRequest(count, names, id, activated=activated, context=context, unit=unit)
+    return parsed, table
 
 
 def rows_of(rows: Any, actions: Actions | None, dim: int, features: Features | None) -> Row:

@@ -13,7 +13,7 @@ from datetime import timedelta
 from typing import Any
 
 import numpy as np
-from scipy.stats import norm
+from scipy.special import ndtri
 
 from belated.evaluation.table import DecisionTable
 from belated.exceptions import InvalidInput
@@ -119,7 +119,7 @@ def delay_curve(table: DecisionTable, *, level: float = 0.95) -> DelayCurve:
     with np.errstate(divide="ignore", invalid="ignore"):
         parts = np.log1p(-rises / at_risk)
         spread = rises / (at_risk * (at_risk - rises))
-    z = float(norm.ppf(0.5 + level / 2))
+    z = float(ndtri(0.5 + level / 2))
     if table.conversions:
         # Π over later delays; the last one is where all have come.
         logs = np.append(np.cumsum(parts[:0:-1])[::-1], 0.0)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
-from scipy.stats import chi2
+from scipy.special import chdtrc
 
 from belated.evaluation.table import Codes, DecisionTable
 from belated.exceptions import InvalidInput
@@ -105,7 +105,7 @@ def delay_depends(table: DecisionTable, on: Literal["action", "reward"] = "actio
     statistic = float(score[free] @ np.linalg.pinv(variance[np.ix_(free, free)]) @ score[free])
     sign = -1.0 if backwards else 1.0
     sooner = {str(names[g]): float(sign * score[g] / expected[g]) for g in places}
-    p = float(chi2.sf(statistic, len(free)))
+    p = float(chdtrc(len(free), statistic))
     return Dependence(on, p, statistic, len(places), int(event.sum()), sooner)
 
 

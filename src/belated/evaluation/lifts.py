@@ -12,7 +12,7 @@ from datetime import timedelta
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.stats import norm
+from scipy.special import ndtr, ndtri
 
 from belated.evaluation.arrivals import arrival_weights, within
 from belated.evaluation.sequences import sequence_width
@@ -111,7 +111,7 @@ def lift(
     reach = table.reach if limit is None else min(float(_microseconds(limit)), table.reach)
     one, other = (_group_value(table, name, reach) for name in (bandit, holdout))
     difference, error = one.value - other.value, math.hypot(one.error, other.error)
-    z = float(norm.ppf(0.5 + level / 2))
+    z = float(ndtri(0.5 + level / 2))
     relative: tuple[float, float, float] | None = None
     if one.value > 0.0 and other.value > 0.0:
         factor = math.exp(z * math.hypot(one.error / one.value, other.error / other.value))
@@ -123,7 +123,7 @@ def lift(
         difference,
         difference - z * error,
         difference + z * error,
-        float(2.0 * norm.sf(abs(difference) / error)) if error else float(difference == 0.0),
+        float(2.0 * ndtr(-abs(difference) / error)) if error else float(difference == 0.0),
         relative,
         always=final_difference(table, bandit, holdout, limit=limit, level=level),
         level=level,

@@ -60,7 +60,7 @@ class JournalTable(DecisionTable):
     def sorted(self) -> Self:
         """The same lines by the time at which the journal took them."""
         order = np.lexsort((self.position, self.partition, self.recorded))
-        return self.select(order)  # type: ignore[arg-type]
+        return self.select(order)
 
 
 def read_journal(

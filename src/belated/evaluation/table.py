@@ -152,8 +152,8 @@ class DecisionTable:
     def __len__(self) -> int:
         return len(self.made)
 
-    def select(self, which: Mask) -> Self:
-        """The lines for which a mask is true."""
+    def select(self, which: Mask | Times | slice) -> Self:
+        """The lines for which a mask is true, or those at some places."""
         columns = {
             one.name: getattr(self, one.name)[which]
             for one in fields(self)

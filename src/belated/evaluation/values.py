@@ -12,7 +12,7 @@ from datetime import timedelta
 from typing import Any
 
 import numpy as np
-from scipy.stats import t as student
+from scipy.special import stdtrit
 
 from belated.evaluation.arrivals import arrival_weights, within
 from belated.evaluation.offers import Offers
@@ -197,7 +197,7 @@ def interval(
     total = among.sum()
     mean = float((among * direct).sum() / total)
     error = math.sqrt(float(np.square(among * (direct - mean)).sum())) / total
-    c = float(student.ppf(0.5 + level / 2, max(effective - 1.0, 1.0)))
+    c = float(stdtrit(max(effective - 1.0, 1.0), 0.5 + level / 2))
     a, b = float((weight * residual).sum()), float(weight.sum())
     squares = np.square(weight)
     cc = float((squares * np.square(residual)).sum())

@@ -1,8 +1,12 @@
-"""``belated journal export``: write all records as JSON lines.
+"""``belated journal export``: write all records as JSON lines, or decisions for other tools.
 
-Every record of every partition as it was when the command began, the decisions without a reward
-too, in the order of ``recorded``; what was trimmed is not among them. Partitions are merged a page
-at a time, so memory is bounded. :mod:`belated.cli.journal.lines` says what a line holds.
+``records`` is what ``belated journal import`` reads: every record of every partition as it was when
+the command began, the decisions without a reward too, in the order of ``recorded``; what was
+trimmed is not among them. Partitions are merged a page at a time, so memory is bounded.
+:mod:`belated.cli.journal.lines` says what a line holds.
+
+The other formats have one line a decision, with what has become of it
+(:mod:`belated.evaluation.files`).
 """
 
 from __future__ import annotations
@@ -10,7 +14,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from heapq import merge
 from itertools import islice
 from operator import attrgetter
@@ -23,6 +27,8 @@ from msgspec.structs import replace
 from belated.cli.journal.address import add_address, ends_of, opened, pages, starts_of
 from belated.cli.journal.lines import FORMAT, End, Header, Line, line_of
 from belated.cli.progress import Progress
+from belated.evaluation import read_journal
+from belated.evaluation.files import WRITERS
 from belated.events import Decision, Record, digest_of, encode
 from belated.exceptions import InvalidInput
 from belated.journals import Journal
@@ -30,6 +36,8 @@ from belated.journals.chain import Chain, Head
 
 EXAMPLE = "belated journal export sqlite:///offers.db | gzip > offers.jsonl.gz"
 
+#: The format that holds everything.
+RECORDS = "records"
 #: Lines written at a time.
 BATCH = 1_000
 
@@ -40,30 +48,63 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "-o", "--output", metavar="FILE", help="a new file; to standard output without it"
     )
+    parser.add_argument(
+        "--format",
+        choices=(RECORDS, *WRITERS),
+        default=RECORDS,
+        help="records: all of them, exactly, to be imported again (default); the others have one "
+        "line a decision: parquet (needs the extra archive and --output), csv, jsonl, dsjson",
+    )
+    parser.add_argument(
+        "--requests",
+        action="store_true",
+        help="with what each decision was chosen from, which can be personal data; dsjson always "
+        "has it",
+    )
 
 
 def run(options: argparse.Namespace) -> int:
     """Run the command."""
-    with opened(options.address) as (journal, bandit):
+    if options.format == "parquet" and options.output is None:
+        raise InvalidInput("Parquet is not for a terminal: add --output FILE", options.format)
+    with opened(options.address) as (journal, bandit), _new_file(options.output) as output:
+        if options.format != RECORDS:
+            write_decisions(journal, options.format, options.requests, output)
+            return 0
         starts = [one.position for one in starts_of(journal)]
         trimmed = starts if any(starts) else None
         header = Header(FORMAT, bandit.name, bandit.partitions, bandit.identity, trimmed)
-        if options.output is None:
-            write(journal, header, sys.stdout.buffer)
-            return 0
-        try:
-            output = open(options.output, "xb")  # noqa: SIM115 - closed below, and removed if cut off
-        except FileExistsError:
-            message = f"{options.output} is there already: choose another file"
-            raise InvalidInput(message, options.output) from None
-        try:
-            with output:
-                write(journal, header, output)
-        except BaseException:
-            with suppress(OSError):
-                Path(options.output).unlink()
-            raise
+        write(journal, header, output)
     return 0
+
+
+@contextmanager
+def _new_file(path: str | None) -> Iterator[BinaryIO]:
+    """A file that was not there, and is removed if it was not written to its end."""
+    if path is None:
+        yield sys.stdout.buffer
+        return
+    try:
+        output = open(path, "xb")  # noqa: SIM115 - closed below, and removed if cut off
+    except FileExistsError:
+        raise InvalidInput(f"{path} is there already: choose another file", path) from None
+    try:
+        with output:
+            yield output
+    except BaseException:
+        with suppress(OSError):
+            Path(path).unlink()
+        raise
+
+
+def write_decisions(journal: Journal, format: str, requests: bool, output: BinaryIO) -> None:
+    """Write one line a decision, in one of the formats that other tools read."""
+    with Progress("read", sum(ends_of(journal))) as progress:
+        table = read_journal(journal, step=progress.step)
+    with Progress("exported", len(table)) as progress:
+        source = journal if requests or format == "dsjson" else None
+        WRITERS[format](table, source, output, progress.step)
+    output.flush()
 
 
 def write(journal: Journal, header: Header, output: BinaryIO) -> None:

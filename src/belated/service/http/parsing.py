@@ -47,8 +47,10 @@ def parse_request(request: DecisionRequest, definition: Definition) -> tuple[Par
             context = pack_context(request.context, actions)
     count = len(rows) // (4 * dim)
     names = None if actions is None else action_names(actions, count)
+    holdout = definition.holdout
+    unit = None if holdout is None else holdout.unit_of(request.context)
     parsed = ParsedRequest(
-        count, names, request.id, request.first_attempt, request.activated, context
+        count, names, request.id, request.first_attempt, request.activated, context, unit
     )
     return parsed, rows
 

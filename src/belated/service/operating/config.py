@@ -11,7 +11,8 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any, TypeVar, get_args
 
-from belated.decider import UNIFORM
+from belated.decider import UNIFORM, Holdout
+from belated.decider.holdouts import check_holdout
 from belated.exceptions import InvalidConfig, InvalidInput
 from belated.expressions import (
     as_features,
@@ -246,6 +247,7 @@ def _definition(name: str, table: TomlTable, makes_tokens: bool) -> Definition |
     lifetime = table.take("token_lifetime", _span, None)
     baseline = table.take("baseline", _action, UNIFORM)
     keep = table.take("keep_requests", check_keep, _AUTO)
+    holdout = _holdout(table.table("holdout")) if "holdout" in table.names else None
     table.finish()
     if tokens != "off" and not makes_tokens:
         message = 'nothing signs them: add secrets_env = "BELATED_TOKEN_KEYS" under [tokens]'
@@ -262,7 +264,16 @@ def _definition(name: str, table: TomlTable, makes_tokens: bool) -> Definition |
     return Definition(
         name, policy, rewards, features, retention, partitions,
         tokens=tokens, token_lifetime=lasts, baseline=baseline, keep_requests=keep,
+        holdout=table.checked("holdout", lambda: check_holdout(holdout, features)),
     )  # fmt: skip
+
+
+def _holdout(table: TomlTable) -> Holdout | None:
+    share = table.take("share", _share, example="0.05")
+    baseline = table.take("baseline", _action, UNIFORM)
+    by = table.take("by", _text, None)
+    table.finish()
+    return None if share is None else Holdout(share, baseline, by)
 
 
 # --- how values are read -------------------------------------------------------------------------
@@ -307,6 +318,12 @@ def _action(value: Any) -> int | str:
         message = "the name of an action, 'first' or 'uniform' was expected"
         raise InvalidInput(f"{message}, not {value!r}", value)
     return value  # type: ignore[no-any-return]  # it was looked at
+
+
+def _share(value: Any) -> float:
+    if type(value) not in (int, float) or not 0.0 < value < 1.0:
+        raise InvalidInput(f"a share between 0 and 1 was expected, not {value!r}", value)
+    return float(value)
 
 
 def _span(value: Any) -> timedelta:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from belated.decider import UNIFORM
+from belated.decider import UNIFORM, Holdout
 from belated.features import Features
 from belated.ledger.requests import Keep
 from belated.policies import Policy
@@ -28,6 +28,7 @@ class Definition:
         baseline: how to choose without a model: the name of an action, ``first`` or ``uniform``.
         keep_requests: share of the decisions whose request is kept; "auto": all, but of those above
             4 KiB as many as take 4 KiB on average; 0: none. Requests can be personal data.
+        holdout: a share of decisions that a baseline makes, to see what the policy earns beyond it.
     """
 
     name: str
@@ -40,3 +41,4 @@ class Definition:
     token_lifetime: int | None = None
     baseline: int | str = UNIFORM
     keep_requests: Keep = "auto"
+    holdout: Holdout | None = None

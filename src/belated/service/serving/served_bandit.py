@@ -15,7 +15,15 @@ from typing import Any
 
 import numpy as np
 
-from belated.decider import MODES, Decider, LoadedModel, Mode, ParsedRequest, check_same
+from belated.decider import (
+    MODES,
+    Decider,
+    HoldoutDecider,
+    LoadedModel,
+    Mode,
+    ParsedRequest,
+    check_same,
+)
 from belated.events import Activation, Decision, Event, ModeChanged, Reward, Void
 from belated.exceptions import (
     BanditOff,
@@ -106,7 +114,9 @@ class ServedBandit:
         self._reader = store.journal(name, wait=wait)
         self._coordination = store.coordination(name, wait=wait)
         self._source = LoadedModel(policy, kernels=kernels)
-        self.decider = Decider(
+        holdout = definition.holdout
+        kind = Decider if holdout is None else partial(HoldoutDecider, holdout=holdout)
+        self.decider = kind(
             policy,
             self._source,
             partitions=journal.partitions,

@@ -1,0 +1,159 @@
+"""``belated evaluate``, ``lift``, ``delays`` and the exports that other tools read."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from belated import Bandit, Bernoulli, DefaultAfter, DelayedUCB, PerArm, SQLiteJournal
+from belated.cli.main import main
+
+HOUR = 3_600_000_000
+
+
+@pytest.fixture(scope="module")
+def address(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A journal in which red earns more than blue."""
+    path = tmp_path_factory.mktemp("journals") / "offers.db"
+    now = [1_700_000_000_000_000]
+    journal = SQLiteJournal(path, bandit="offers", clock=lambda: now[0])
+    features = PerArm(["red", '=1+"x"'], context=["age"])
+    policy = DelayedUCB(features.dim, Bernoulli(), floor=0.4)
+    rng = np.random.default_rng(0)
+    with Bandit(
+        policy,
+        rewards=DefaultAfter("2d"),
+        journal=journal,
+        features=features,
+        clock=lambda: now[0],
+        seed=1,
+    ) as bandit:
+        waiting = []
+        for n in range(400):
+            now[0] += HOUR
+            decision = bandit.decide({"age": rng.random()}, id=f"d{n}")
+            if rng.random() < (0.7 if decision.action == "red" else 0.2):
+                waiting.append((n + 1 + int(30 * rng.random()), decision.id))
+            for due, id in [one for one in waiting if one[0] <= n]:
+                bandit.observe(id, 1.0)
+                waiting.remove((due, id))
+        bandit.void("d7")
+        bandit.sync()
+    return f"sqlite:///{path}"
+
+
+def told(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+    """What a command prints."""
+    assert main(arguments) == 0
+    return capsys.readouterr().out
+
+
+def test_policies_are_compared(address: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """A policy by its name, or as it is written."""
+    red = json.loads(told(capsys, "evaluate", address, "--policy", "red", "--json"))
+    either = json.loads(told(capsys, "evaluate", address, "--policy", "uniform", "--json"))
+    assert red["low"] < 0.7 < red["high"]
+    assert red["value"] > either["value"]
+    learned = ["--policy", "Greedy(dim=4, family=Bernoulli())", "--since", "2023-11-21T00:00:00Z"]
+    text = told(capsys, "evaluate", address, *learned)
+    assert "mean reward of a decision" in text
+    assert "worth" in text
+
+
+def test_a_refusal_says_what_to_do(address: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """In one line."""
+    assert main(["lift", address]) == 2
+    assert "holdout=Holdout" in capsys.readouterr().err
+    assert main(["evaluate", address, "--policy", "green"]) == 2
+    assert "does not offer the action 'green'" in capsys.readouterr().err
+
+
+def test_delays_are_told(address: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """As text, and as data."""
+    text = told(capsys, "delays", address, "--ahead", "12h")
+    assert "half have come" in text
+    assert "to come within 12.0 h" in text
+    found = json.loads(told(capsys, "delays", address, "--json"))
+    assert 0 < found["delays"]["p50"] < 30 * 3600
+    assert found["depends_on_reward"] is None
+    assert found["depends_on_action"]["p"] > 0.001
+
+
+def test_csv_and_json_lines_have_every_decision(address: str, tmp_path: Path) -> None:
+    """With the same values; what is not known is empty, or null."""
+    for name in ("csv", "jsonl"):
+        output = str(tmp_path / name)
+        assert main(["journal", "export", address, "--format", name, "-o", output]) == 0
+    lines = [json.loads(one) for one in (tmp_path / "jsonl").read_text().splitlines()]
+    with (tmp_path / "csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert [one["id"] for one in lines] == [f"d{n}" for n in range(400)]
+    assert [one["id"] for one in rows] == [one["id"] for one in lines]
+    assert {one["action"] for one in rows} == {"red", '=1+"x"'}
+    for line, row in zip(lines, rows, strict=True):
+        assert (row["value"] == "") == (line["value"] is None)
+        assert float(row["propensity"]) == line["propensity"]
+        assert (line["rewarded"] is not None) == (line["state"] == "rewarded")
+    assert lines[7]["state"] == "voided"
+
+
+def test_requests_come_on_demand(address: str, tmp_path: Path) -> None:
+    """They can be personal data."""
+    output = tmp_path / "out.jsonl"
+    arguments = ["journal", "export", address, "--format", "jsonl", "--requests"]
+    assert main([*arguments, "-o", str(output)]) == 0
+    first = json.loads(output.read_text().splitlines()[0])
+    assert list(first["request"]["context"]) == ["age"]
+
+
+def test_dsjson_is_what_other_evaluators_read(address: str, tmp_path: Path) -> None:
+    """Cost, probability and ranking of every decision whose outcome is known."""
+    output = tmp_path / "out.dsjson"
+    assert main(["journal", "export", address, "--format", "dsjson", "-o", str(output)]) == 0
+    lines = [json.loads(one) for one in output.read_text().splitlines()]
+    assert 300 < len(lines) < 400
+    for one in lines:
+        assert one["_label_cost"] in (-1.0, 0.0)
+        assert one["a"][0] == one["_label_Action"] == one["_labelIndex"] + 1
+        assert one["p"][0] == one["_label_probability"]
+        assert sum(one["p"]) == pytest.approx(1.0)
+        assert len(one["c"]["_multi"]) == 2
+        assert "age" in one["c"]["shared"]
+
+
+def test_parquet_has_a_schema_and_every_value(address: str, tmp_path: Path) -> None:
+    """DuckDB and pandas read it."""
+    pq = pytest.importorskip("pyarrow.parquet")
+    output = tmp_path / "out.parquet"
+    assert main(["journal", "export", address, "--format", "parquet"]) == 2
+    arguments = ["journal", "export", address, "--format", "parquet", "--requests"]
+    assert main([*arguments, "-o", str(output)]) == 0
+    schema = pq.read_schema(output)
+    assert schema.metadata[b"belated.schema"] == b"belated-decisions/1"
+    found: list[dict[str, Any]] = pq.read_table(output).to_pylist()
+    plain = tmp_path / "out.jsonl"
+    assert main(["journal", "export", address, "--format", "jsonl", "-o", str(plain)]) == 0
+    for row, line in zip(found, map(json.loads, plain.read_text().splitlines()), strict=True):
+        for name in ("id", "action", "propensity", "mean", "state", "value", "late", "position"):
+            assert row[name] == line[name]
+        assert row["recorded"].isoformat() == line["recorded"].replace(".000000Z", "+00:00")
+        assert json.loads(row["request"])["share"] == 1.0
+
+
+def test_an_export_that_fails_leaves_no_file(
+    address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody takes a part for the whole."""
+
+    def fail(*arguments: Any) -> None:
+        raise OSError("disk full")
+
+    monkeypatch.setattr("belated.cli.journal.export.WRITERS", {"csv": fail})
+    output = tmp_path / "out.csv"
+    assert main(["journal", "export", address, "--format", "csv", "-o", str(output)]) == 2
+    assert not output.exists()
