@@ -20,7 +20,6 @@ from belated.service.http.framing import (
     check_target,
     large_head,
     malformed,
-    too_many_headers,
 )
 from belated.service.http.problems import ProblemError, headers_of, problem_of
 
@@ -168,14 +167,16 @@ class Connection(asyncio.Protocol):
     def on_url(self, url: bytes) -> None:
         """A part of what is asked for."""
         self._url += url
-        self._count_head(len(url))
+        self._size += len(url)
+        if self._size > MAX_HEAD_BYTES:
+            self._stop_with(large_head())
 
     def on_header(self, name: bytes, value: bytes) -> None:
         """One header; after the body there may be more of them, which mean nothing."""
         self._header_count += 1
-        self._count_head(len(name) + len(value) + 4)
-        if self._header_count > MAX_HEADERS:
-            self._stop_with(too_many_headers())
+        self._size += len(name) + len(value) + 4
+        if self._size > MAX_HEAD_BYTES or self._header_count > MAX_HEADERS:
+            self._stop_with(large_head())
         name = name.lower()
         if name in KNOWN and self._stage == _HEAD:
             if name in self._headers:
@@ -242,11 +243,6 @@ class Connection(asyncio.Protocol):
             self._hold_all()
 
     # --- bounds ----------------------------------------------------------------------------------
-
-    def _count_head(self, more: int) -> None:
-        self._size += more
-        if self._size > MAX_HEAD_BYTES:
-            self._stop_with(large_head())
 
     def _wait_for_more(self, size: int) -> None:
         """A request is there in part: count what is kept of it."""
