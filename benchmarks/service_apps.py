@@ -66,14 +66,15 @@ def main() -> int:
         return serve_guarded(int(port), dsn)
     if kind == "echo":
         return serve_echo(int(port))
-    return serve(create_app([OFFERS], dsn, learn=kind == "both"), "127.0.0.1", int(port))
+    offers = OFFERS if kind == "kept" else replace(OFFERS, keep_requests=0.0)
+    return serve(create_app([offers], dsn, learn=kind == "both"), "127.0.0.1", int(port))
 
 
 def serve_guarded(port: int, dsn: str) -> int:
     """With all that guards it and keeps it up: keys with a rate, tokens, and a spool."""
     with tempfile.TemporaryDirectory() as folder:
         app = create_app(
-            [replace(OFFERS, tokens="enforce")],
+            [replace(OFFERS, tokens="enforce", keep_requests=0.0)],
             dsn,
             auth="keys",
             token_keys=TokenSecrets({"a": bytes(32)}),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Sequence
+from functools import partial
 
 import pytest
 
@@ -14,7 +15,7 @@ from belated.journals import MemoryJournal
 from belated.journals.log import Requests
 from belated.service.runtime import ThreadRuntime
 from belated.service.serving import group_commit
-from belated.service.serving.group_commit import GroupCommit
+from belated.service.serving.group_commit import GroupCommit, resolve
 
 
 class Gated(MemoryJournal):
@@ -46,6 +47,15 @@ def events(first: int, count: int) -> list[Event]:
     return [Void(f"v{n}", n) for n in range(first, first + count)]
 
 
+def appended(
+    commits: GroupCommit, some: Sequence[Event], told: list[int]
+) -> asyncio.Future[Sequence[int]]:
+    """What is awaited until they are durable."""
+    found: asyncio.Future[Sequence[int]] = asyncio.get_running_loop().create_future()
+    commits.append(some, told.append, partial(resolve, found))
+    return found
+
+
 def test_what_gathers_goes_together() -> None:
     """One commit for the first, one for all that came meanwhile; positions are each one's own."""
 
@@ -53,9 +63,9 @@ def test_what_gathers_goes_together() -> None:
         journal = Gated()
         commits = GroupCommit(journal, asyncio.get_running_loop(), ThreadRuntime())
         told: list[int] = []
-        first = commits.append(events(0, 1), told.append)
+        first = appended(commits, events(0, 1), told)
         await asyncio.sleep(0.05)  # it is in its commit now
-        others = [commits.append(events(1 + 2 * n, 2), told.append) for n in range(5)]
+        others = [appended(commits, events(1 + 2 * n, 2), told) for n in range(5)]
         journal.gate.release(10)
         assert await first == [1]
         assert await asyncio.gather(*others) == [[2 * n, 2 * n + 1] for n in range(1, 6)]
@@ -75,9 +85,9 @@ def test_a_large_crowd_is_divided(monkeypatch: pytest.MonkeyPatch) -> None:
         journal = Gated()
         commits = GroupCommit(journal, asyncio.get_running_loop(), ThreadRuntime())
         told: list[int] = []
-        first = commits.append(events(0, 1), told.append)
+        first = appended(commits, events(0, 1), told)
         await asyncio.sleep(0.05)
-        others = [commits.append(events(10 * n, n), told.append) for n in (3, 2, 2, 9, 1)]
+        others = [appended(commits, events(10 * n, n), told) for n in (3, 2, 2, 9, 1)]
         journal.gate.release(20)
         await asyncio.gather(first, *others)
         assert journal.sizes == [1, 3, 4, 9, 1]
@@ -95,13 +105,13 @@ def test_everyone_is_told_of_a_failure_and_it_goes_on() -> None:
         commits = GroupCommit(journal, asyncio.get_running_loop(), ThreadRuntime())
         told: list[int] = []
         journal.fails = True
-        answers = [commits.append(events(n, 1), told.append) for n in range(3)]
+        answers = [appended(commits, events(n, 1), told) for n in range(3)]
         for answer in answers:
             with pytest.raises(JournalUnavailable):
                 await answer
         assert not told
         journal.fails = False
-        assert await commits.append(events(7, 1), told.append) == [1]
+        assert await appended(commits, events(7, 1), told) == [1]
         commits.close()
 
     asyncio.run(story())
@@ -114,9 +124,9 @@ def test_a_caller_that_has_gone_spoils_nothing() -> None:
         journal = Gated()
         commits = GroupCommit(journal, asyncio.get_running_loop(), ThreadRuntime())
         told: list[int] = []
-        gone = commits.append(events(0, 1), told.append)
+        gone = appended(commits, events(0, 1), told)
         await asyncio.sleep(0.05)
-        stays = commits.append(events(1, 1), told.append)
+        stays = appended(commits, events(1, 1), told)
         gone.cancel()
         journal.gate.release(10)
         assert await stays == [2]
@@ -134,11 +144,11 @@ def test_closing_commits_what_waits() -> None:
         journal = Gated()
         commits = GroupCommit(journal, asyncio.get_running_loop(), ThreadRuntime())
         told: list[int] = []
-        answers = [commits.append(events(n, 1), told.append) for n in range(3)]
+        answers = [appended(commits, events(n, 1), told) for n in range(3)]
         journal.gate.release(10)
         await asyncio.to_thread(commits.close)
         assert sorted((await asyncio.gather(*answers)), key=str) == [[1], [2], [3]]
         with pytest.raises(JournalClosed, match="stopping"):
-            await commits.append(events(9, 1), told.append)
+            await appended(commits, events(9, 1), told)
 
     asyncio.run(story())

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-from asyncio import Future
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -94,8 +93,6 @@ def create_app(
 class Service:
     """Answers requests; :func:`create_app` makes it."""
 
-    _loop: asyncio.AbstractEventLoop
-
     def __init__(
         self,
         bandits: Sequence[Definition],
@@ -138,7 +135,6 @@ class Service:
                 if learn
             }
         )
-        self._tasks: set[Future[Any]] = set()
         self._trouble_due = -math.inf
         #: Whether it will stop soon: requests are answered, but should be sent elsewhere.
         self.draining = False
@@ -198,12 +194,7 @@ class Service:
             self._charge(exchange.key, read)
         if route.scope == "reward":
             self._check_tokens(exchange, read)
-        waiting = route.handler(exchange, read)
-        if not isinstance(waiting, Future):
-            waiting = self._loop.create_task(waiting)
-            self._tasks.add(waiting)  # a task that nobody holds may vanish
-            waiting.add_done_callback(self._tasks.discard)
-        waiting.add_done_callback(exchange.settle)
+        route.handler(exchange, read)
 
     def _find(self, method: str, path: bytes) -> tuple[str, Route, str]:
         """The bandit that is meant, what is asked of it, and the id in the path."""
@@ -278,7 +269,6 @@ class Service:
 
     def start(self, loop: asyncio.AbstractEventLoop) -> None:
         """Open the journals, take the models, and learn if that is to be done here."""
-        self._loop = loop
         if self._auth == "keys":
             keys = self._store.keys()
             self.authorizer = Authorizer(keys, self._runtime, tokens=bool(self.tokens))

@@ -20,13 +20,12 @@ from belated.service.http.framing import (
     check_target,
     large_head,
     malformed,
-    too_many_headers,
 )
 from belated.service.http.problems import ProblemError, headers_of, problem_of
 
 #: Bytes that are parsed at a time, so that what has come of a request is known that exactly.
 PIECE = 16 << 10
-#: Requests over one connection that are not answered yet.
+#: Requests over one connection that are sent before the first of them is answered.
 MAX_PIPELINE = 16
 #: Seconds for the headers, from their first byte on; and for the body, which gets another second
 #: for so many bytes as come.
@@ -66,7 +65,7 @@ class Connection(asyncio.Protocol):
         self._stage = _IDLE
         self._url = b""
         self._headers: dict[bytes, bytes] = {}
-        self._header_count = self._size = self._partial = self._skipped = 0
+        self._header_count = self._size = self._partial = self._skipped = self._burst = 0
         self._current: Exchange | None = None
         self._mixed = False
         # Those that are complete; the first one is being answered.
@@ -102,12 +101,13 @@ class Connection(asyncio.Protocol):
         self._ended = True
         self._queue.clear()
         self._hold(0)
-        self._parser = None  # they refer to each other
+        self._parser = self._current = None  # they refer to each other
         if self._address is not None:
             self._shared.remove(self, self._address)
 
     def data_received(self, data: bytes) -> None:
         """Some bytes have come."""
+        self._burst = 0
         if len(data) <= PIECE:
             self._feed(data)
             return
@@ -129,7 +129,7 @@ class Connection(asyncio.Protocol):
             if not self._ended:
                 self._end_with(malformed("this is not HTTP/1.1"))
         else:
-            if self._stage != _IDLE and not self._ended:
+            if self._stage != _IDLE:
                 self._wait_for_more(len(data))
 
     def eof_received(self) -> bool:
@@ -167,14 +167,16 @@ class Connection(asyncio.Protocol):
     def on_url(self, url: bytes) -> None:
         """A part of what is asked for."""
         self._url += url
-        self._count_head(len(url))
+        self._size += len(url)
+        if self._size > MAX_HEAD_BYTES:
+            self._stop_with(large_head())
 
     def on_header(self, name: bytes, value: bytes) -> None:
         """One header; after the body there may be more of them, which mean nothing."""
         self._header_count += 1
-        self._count_head(len(name) + len(value) + 4)
-        if self._header_count > MAX_HEADERS:
-            self._stop_with(too_many_headers())
+        self._size += len(name) + len(value) + 4
+        if self._size > MAX_HEAD_BYTES or self._header_count > MAX_HEADERS:
+            self._stop_with(large_head())
         name = name.lower()
         if name in KNOWN and self._stage == _HEAD:
             if name in self._headers:
@@ -188,7 +190,8 @@ class Connection(asyncio.Protocol):
         try:
             newest = check_framing(self._headers, parser)
             path, query = check_target(self._url, self._headers, shared.limits.hosts)
-            if len(self._queue) >= MAX_PIPELINE:
+            self._burst += 1
+            if max(self._burst, len(self._queue) + 1) > MAX_PIPELINE:
                 told = f"{MAX_PIPELINE} requests may wait for their answers"
                 raise ProblemError(429, "Too many requests at once", told)
         except ProblemError as error:
@@ -240,11 +243,6 @@ class Connection(asyncio.Protocol):
             self._hold_all()
 
     # --- bounds ----------------------------------------------------------------------------------
-
-    def _count_head(self, more: int) -> None:
-        self._size += more
-        if self._size > MAX_HEAD_BYTES:
-            self._stop_with(large_head())
 
     def _wait_for_more(self, size: int) -> None:
         """A request is there in part: count what is kept of it."""

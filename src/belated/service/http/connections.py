@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 #: Bytes of requests that are not complete, or wait for their turn, and of answers that nobody
 #: reads; of all connections together, and at least this many bodies of the greatest size.
-MAX_HELD, MIN_BODIES = 32 << 20, 4
+MAX_HELD, MIN_BODIES = 16 << 20, 4
 #: Seconds between two looks at the connections: deadlines are this much late at most.
 LOOK_SECONDS = 1.0
 

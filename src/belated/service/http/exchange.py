@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from asyncio import Future
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -84,13 +83,16 @@ class Exchange:
         except Exception as error:
             self.refuse(error)
 
-    def settle(self, found: Future[Any]) -> None:
-        """What was waited for has come, or has failed."""
+    def settle(self, found: Any) -> None:
+        """What was waited for has come, or an error in its place."""
+        if isinstance(found, Exception):
+            self.refuse(found)
+            return
         route = self.route
         assert route is not None
         assert route.render is not None
         try:
-            content = encode(route.render(self, found.result()))
+            content = encode(route.render(self, found))
         except Exception as error:
             self.refuse(error)
             return

@@ -93,11 +93,6 @@ def malformed(detail: str) -> ProblemError:
 
 
 def large_head() -> ProblemError:
-    """Request line and headers are too long."""
-    told = f"request line and headers may have {MAX_HEAD_BYTES:,} bytes"
+    """Request line and headers are too long, or the headers too many."""
+    told = f"request line and headers may have {MAX_HEAD_BYTES:,} bytes, in {MAX_HEADERS} headers"
     return ProblemError(431, "Headers too large", told)
-
-
-def too_many_headers() -> ProblemError:
-    """There are too many of them."""
-    return ProblemError(431, "Too many headers", f"there may be {MAX_HEADERS}")

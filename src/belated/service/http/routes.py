@@ -6,8 +6,7 @@ One table for all of it, so that the document and what is served cannot disagree
 from __future__ import annotations
 
 import re
-from asyncio import Future
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs
@@ -43,9 +42,6 @@ from belated.service.wire.schemas import (
 if TYPE_CHECKING:
     from belated.service.http.exchange import Exchange
 
-#: What is to be done before a request can be answered; nothing that was sent is held by it.
-Waiting = Future[Any] | Coroutine[Any, Any, Any]
-
 
 @dataclass(frozen=True)
 class Route:
@@ -54,9 +50,9 @@ class Route:
     Attributes:
         method: of HTTP.
         path: a part in braces stands for whatever is there.
-        handler: of a request with its body; gives what is to be waited for. Where it is about no
-            bandit: of the service; gives status and content.
-        render: makes the answer of what was waited for; None where it is about no bandit.
+        handler: takes the request and its body, and has the request told of what was done. Where it
+            is about no bandit: takes the service, and returns status and content.
+        render: makes the answer of what the request is told; None where it is about no bandit.
         summary: in a few words.
         answer: the type of the answer, None where it is no JSON.
         status: of the answer.
@@ -96,9 +92,9 @@ def _nothing(data: bytes | bytearray) -> None:
     """There is no body to read."""
 
 
-def _decide(call: Exchange, body: DecisionRequest) -> Waiting:
+def _decide(call: Exchange, body: DecisionRequest) -> None:
     request, rows = parse_request(body, call.bandit.definition)
-    return call.bandit.decide([request], [rows])
+    call.bandit.decide([request], [rows], call.settle)
 
 
 def _decided(call: Exchange, made: Sequence[Decision]) -> Decided:
@@ -110,56 +106,58 @@ def _told(tokens: RewardTokens | None, decision: Decision) -> Decided:
     return Decided.of(decision, None if tokens is None else tokens.of(decision))
 
 
-def _decide_many(call: Exchange, body: DecisionRequests) -> Waiting:
+def _decide_many(call: Exchange, body: DecisionRequests) -> None:
     definition = call.bandit.definition
     parsed = [parse_request(request, definition) for request in body.requests]
-    return call.bandit.decide([one for one, _ in parsed], [rows for _, rows in parsed])
+    requests, rows = [one for one, _ in parsed], [rows for _, rows in parsed]
+    call.bandit.decide(requests, rows, call.settle)
 
 
 def _many_decided(call: Exchange, made: Sequence[Decision]) -> ManyDecided:
     return ManyDecided([_told(call.tokens, one) for one in made])
 
 
-def _reward(call: Exchange, body: RewardBody) -> Waiting:
-    return call.bandit.report(parse_rewards([(call.id, body)], call.bandit, call.reporter))
+def _reward(call: Exchange, body: RewardBody) -> None:
+    rewards = parse_rewards([(call.id, body)], call.bandit, call.reporter)
+    call.bandit.report(rewards, call.settle)
 
 
-def _post_reward(call: Exchange, body: RewardBody) -> Waiting:
+def _post_reward(call: Exchange, body: RewardBody) -> None:
     """The same by POST, the only method that ``navigator.sendBeacon`` has."""
-    return _reward(call, body)
+    _reward(call, body)
 
 
 def _accepted(call: Exchange, _: Any) -> Accepted:
     return Accepted(call.id)
 
 
-def _reward_many(call: Exchange, body: RewardsBody) -> Waiting:
-    rewards = rewards_in(call.id, body)
-    return call.bandit.report(parse_rewards(rewards, call.bandit, call.reporter))
+def _reward_many(call: Exchange, body: RewardsBody) -> None:
+    rewards = parse_rewards(rewards_in(call.id, body), call.bandit, call.reporter)
+    call.bandit.report(rewards, call.settle)
 
 
 def _many_accepted(call: Exchange, positions: Sequence[int]) -> ManyAccepted:
     return ManyAccepted(len(positions))
 
 
-def _activate(call: Exchange, _: None) -> Waiting:
-    return call.bandit.append_event(Activation(check_id(call.id), _at(call)))
+def _activate(call: Exchange, _: None) -> None:
+    call.bandit.append_event(Activation(check_id(call.id), _at(call)), call.settle)
 
 
-def _void(call: Exchange, _: None) -> Waiting:
-    return call.bandit.append_event(Void(check_id(call.id), _at(call)))
+def _void(call: Exchange, _: None) -> None:
+    call.bandit.append_event(Void(check_id(call.id), _at(call)), call.settle)
 
 
-def _story(call: Exchange, _: None) -> Waiting:
-    return call.bandit.details(call.id)
+def _story(call: Exchange, _: None) -> None:
+    call.bandit.details(call.id, call.settle)
 
 
 def _told_story(call: Exchange, history: DecisionHistory) -> DecisionDetails:
     return DecisionDetails.of(history)
 
 
-async def _state(call: Exchange, _: None) -> ServedBandit:
-    return call.bandit
+def _state(call: Exchange, _: None) -> None:
+    call.settle(call.bandit)
 
 
 def _state_of(call: Exchange, bandit: ServedBandit) -> BanditState:
@@ -175,8 +173,8 @@ def _state_of(call: Exchange, bandit: ServedBandit) -> BanditState:
     )
 
 
-def _switch(call: Exchange, body: ModeBody) -> Waiting:
-    return call.bandit.change_mode(body.mode, body.reason)
+def _switch(call: Exchange, body: ModeBody) -> None:
+    call.bandit.change_mode(body.mode, body.reason, call.settle)
 
 
 def _switched(call: Exchange, event: ModeChanged) -> Switch:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from belated.events import Decision, Event
 from belated.exceptions import JournalClosed
@@ -15,6 +15,10 @@ from belated.journals.log import Appended
 from belated.service.histogram import SECONDS, SIZES, Histogram
 from belated.service.runtime import Runtime
 
+T = TypeVar("T")
+#: Is told a result or, where there is none, why. A future for each request costs as much as the
+#: rest of its way: what waits here are plain calls.
+Done = Callable[[T | Exception], None]
 #: Events in one commit: larger ones only make everyone in it wait.
 MAX_COMMIT = 1_000
 
@@ -78,17 +82,16 @@ class GroupCommit:
         return int(self.sizes.total)
 
     def append(
-        self, events: Sequence[Event], counted: Callable[[int], None]
-    ) -> asyncio.Future[Sequence[int]]:
-        """Append events; the result has the position of each, as of :meth:`Log.append`.
+        self, events: Sequence[Event], counted: Callable[[int], None], done: Done[Sequence[int]]
+    ) -> None:
+        """Append events.
 
         Args:
             events: of one caller.
             counted: is told how many they are, once they are durable.
+            done: is then told the position of each, as of :meth:`Log.append`; or what went wrong.
         """
-        append = _Append(events, counted, self._loop.create_future())
-        self.append_all([append])
-        return append.answer
+        self.append_all([_Append(events, counted, done)])
 
     def append_all(self, appends: Sequence[Append]) -> None:
         """Append for several callers at once, each of whom is told by itself."""
@@ -154,30 +157,25 @@ class GroupCommit:
 
 
 class _Append:
-    """Events of a caller who awaits an answer."""
+    """Events of a caller who is told what became of them."""
 
-    __slots__ = ("_counted", "answer", "events")
+    __slots__ = ("_counted", "_done", "events")
     named = ()
     kept: Mapping[int, bytes] = {}
 
     def __init__(
-        self,
-        events: Sequence[Event],
-        counted: Callable[[int], None],
-        answer: asyncio.Future[Sequence[int]],
+        self, events: Sequence[Event], counted: Callable[[int], None], done: Done[Sequence[int]]
     ) -> None:
         self.events = events
-        self.answer = answer
         self._counted = counted
+        self._done = done
 
     def durable(self, positions: Sequence[int], standing: Mapping[str, Decision]) -> None:
         self._counted(len(positions))
-        if not self.answer.done():  # the caller may have gone
-            self.answer.set_result(positions)
+        self._done(positions)
 
     def failed(self, error: Exception) -> None:
-        if not self.answer.done():
-            self.answer.set_exception(error)
+        self._done(error)
 
 
 def _answer(taken: Sequence[Append], found: Appended | Exception) -> None:
@@ -190,3 +188,24 @@ def _answer(taken: Sequence[Append], found: Appended | Exception) -> None:
         end = start + len(one.events)
         one.durable(found.positions[start:end], found.standing)
         start = end
+
+
+def resolve(future: asyncio.Future[T], found: T | Exception) -> None:
+    """Tell a future what was done, unless nobody waits for it any more."""
+    if future.done():
+        return
+    if isinstance(found, Exception):
+        future.set_exception(found)
+    else:
+        future.set_result(found)
+
+
+def pass_on(done: Done[T], found: asyncio.Future[T]) -> None:
+    """The other way round: tell what a future or a task came to."""
+    if found.cancelled():
+        return
+    error = found.exception()
+    if error is None:
+        done(found.result())
+    elif isinstance(error, Exception):
+        done(error)

@@ -11,7 +11,7 @@ from belated.decider import Decider, Made, ParsedRequest
 from belated.events import Decision
 from belated.inputs import Row, as_rows
 from belated.service.runtime import Runtime
-from belated.service.serving.group_commit import GroupCommit
+from belated.service.serving.group_commit import Done, GroupCommit
 
 
 class RequestBatcher:
@@ -45,8 +45,9 @@ class RequestBatcher:
         requests: Sequence[ParsedRequest],
         rows: Sequence[bytes],
         counted: Callable[[Sequence[Decision]], None],
-    ) -> asyncio.Future[list[Decision]]:
-        """Decide; the result comes once all decisions are durable.
+        done: Done[list[Decision]],
+    ) -> None:
+        """Decide; the caller is told once all decisions are durable.
 
         Under an id of the caller's it is the decision that stands: another one, if another process
         was faster.
@@ -55,12 +56,11 @@ class RequestBatcher:
             requests: of one caller.
             rows: of each, float32 numbers row after row.
             counted: is then told the decisions that were made here.
+            done: is told all of them, or what went wrong.
         """
-        batch = _Batch(requests, rows, self._decider, counted, self._loop.create_future())
         if not self._waiting:
             self._loop.call_soon(self._choose)
-        self._waiting.append(batch)
-        return batch.answer
+        self._waiting.append(_Batch(requests, rows, self._decider, counted, done))
 
     def _choose(self) -> None:
         batches, self._waiting = self._waiting, []
@@ -93,7 +93,7 @@ class RequestBatcher:
 class _Batch:
     """The requests of one caller, which are decided all or none."""
 
-    __slots__ = ("_counted", "_decider", "answer", "events", "kept", "named", "requests", "rows")
+    __slots__ = ("_counted", "_decider", "_done", "events", "kept", "named", "requests", "rows")
 
     def __init__(
         self,
@@ -101,16 +101,16 @@ class _Batch:
         rows: Sequence[bytes],
         decider: Decider,
         counted: Callable[[Sequence[Decision]], None],
-        answer: asyncio.Future[list[Decision]],
+        done: Done[list[Decision]],
     ) -> None:
         self.requests = requests
         self.rows = rows
-        self.answer = answer
         self.events: list[Decision] = []
         self.kept: Mapping[int, bytes] = {}
         self.named = [request.id for request in requests if request.id is not None]
         self._decider = decider
         self._counted = counted
+        self._done = done
 
     def durable(self, positions: Sequence[int], standing: Mapping[str, Decision]) -> None:
         made = self.events
@@ -125,8 +125,7 @@ class _Batch:
         for event, position in zip(self.events, positions, strict=True):
             unapplied.mark_durable(event.id, position)
         self._counted(made)
-        if not self.answer.done():  # the caller may have gone
-            self.answer.set_result(self.events)
+        self._done(self.events)
 
     def failed(self, error: Exception) -> None:
         for event in self.events:
@@ -134,8 +133,7 @@ class _Batch:
         self.refuse(error)
 
     def refuse(self, error: Exception) -> None:
-        if not self.answer.done():
-            self.answer.set_exception(error)
+        self._done(error)
 
 
 def table_of(rows: Sequence[bytes], dim: int) -> Row:

@@ -11,7 +11,7 @@ from collections.abc import Coroutine, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -43,7 +43,7 @@ from belated.published import PublishedModel
 from belated.service.histogram import SECONDS, Histogram
 from belated.service.runtime import Runtime
 from belated.service.serving.definition import Definition
-from belated.service.serving.group_commit import GroupCommit
+from belated.service.serving.group_commit import Done, GroupCommit, pass_on, resolve
 from belated.service.serving.lookups import LookUps
 from belated.service.serving.request_batcher import RequestBatcher, table_of
 from belated.service.serving.spool_recovery import WAIT, LeftSpools
@@ -60,6 +60,8 @@ MAX_MODEL_AGE = 600.0
 FALLBACK_LOG_SECONDS = 60.0
 
 log = logging.getLogger("belated.service")
+
+T = TypeVar("T")
 
 
 @dataclass
@@ -137,6 +139,7 @@ class ServedBandit:
         self._number, self._model_due = 0, 0.0
         self._mode_due = runtime.monotonic() + MODE_SECONDS
         self._fallback_log_due = -math.inf
+        self._tasks: set[Future[Any]] = set()
         #: When the model was made, in microseconds since 1970; None before the first one.
         self.model_at: int | None = None
         self._switched: ModeChanged | None = None
@@ -151,13 +154,14 @@ class ServedBandit:
     # --- deciding --------------------------------------------------------------------------------
 
     def decide(
-        self, requests: Sequence[ParsedRequest], rows: Sequence[bytes]
-    ) -> Future[list[Decision]] | Coroutine[Any, Any, list[Decision]]:
-        """Decide, in one commit for all; the result comes once it is durable.
+        self, requests: Sequence[ParsedRequest], rows: Sequence[bytes], done: Done[list[Decision]]
+    ) -> None:
+        """Decide, in one commit for all; the caller is told once it is durable.
 
         Args:
             requests: of one caller, who gets all decisions or none.
             rows: of each, float32 numbers row after row.
+            done: is told the decisions, or what went wrong.
 
         Raises:
             BanditOff: the bandit is switched off.
@@ -167,8 +171,16 @@ class ServedBandit:
         start = self._runtime.monotonic()
         ids = [one.id for one in requests if one.id is not None]
         if ids:
-            return self._decide_named(requests, rows, ids, start)
-        return self._batcher.decide(requests, rows, partial(self._answered, start))
+            self._run(self._decide_named(requests, rows, ids, start), done)
+        else:
+            self._batcher.decide(requests, rows, partial(self._answered, start), done)
+
+    def _run(self, work: Coroutine[Any, Any, T], done: Done[T]) -> None:
+        """Do what has to wait for the journal on its way."""
+        task = self._loop.create_task(work)
+        self._tasks.add(task)  # a task that nobody holds may vanish
+        task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(partial(pass_on, done))
 
     async def _decide_named(
         self,
@@ -187,9 +199,10 @@ class ServedBandit:
         new = [n for n, one in enumerate(requests) if one.id not in known]
         made: list[Decision] = []
         if new:
-            made = await self._batcher.decide(
-                [requests[n] for n in new], [rows[n] for n in new], self._count
-            )
+            deciding: Future[list[Decision]] = self._loop.create_future()
+            asked, data = [requests[n] for n in new], [rows[n] for n in new]
+            self._batcher.decide(asked, data, self._count, partial(resolve, deciding))
+            made = await deciding
             # Another decider may have been asked the same meanwhile: the first committed stands.
             self._check_same(requests, rows, {event.id: event for event in made})
         first = iter(made)
@@ -229,13 +242,13 @@ class ServedBandit:
 
     # --- rewards, activations, voids -------------------------------------------------------------
 
-    def report(self, rewards: Sequence[Reward]) -> Future[Sequence[int]]:
+    def report(self, rewards: Sequence[Reward], done: Done[Sequence[int]]) -> None:
         """Append rewards: one commit for all."""
-        return self.commits.append(rewards, self._rewarded)
+        self.commits.append(rewards, self._rewarded, done)
 
-    def append_event(self, event: Activation | Void) -> Future[Sequence[int]]:
+    def append_event(self, event: Activation | Void, done: Done[Sequence[int]]) -> None:
         """Append an activation or a void."""
-        return self.commits.append([event], self._noted)
+        self.commits.append([event], self._noted, done)
 
     def _rewarded(self, count: int) -> None:
         self.stats.rewards += count
@@ -250,10 +263,9 @@ class ServedBandit:
 
     # --- how it stands ---------------------------------------------------------------------------
 
-    async def details(self, id: str) -> DecisionHistory:
-        """Return all that the journal knows of a decision, by the rules of the ledger."""
-        check_id(id)
-        return await self._lookups.ask(partial(self._read_history, id))
+    def details(self, id: str, done: Done[DecisionHistory]) -> None:
+        """Tell all that the journal knows of a decision, by the rules of the ledger."""
+        self._run(self._lookups.ask(partial(self._read_history, check_id(id))), done)
 
     def _read_history(self, id: str, reader: Journal) -> DecisionHistory:
         return read_history(
@@ -265,11 +277,15 @@ class ServedBandit:
             retention=self.definition.retention,
         )
 
-    async def change_mode(self, mode: Mode, reason: str) -> ModeChanged:
+    def change_mode(self, mode: Mode, reason: str, done: Done[ModeChanged]) -> None:
         """Decide in another way, at all deciders, within a second."""
         event = ModeChanged(self._runtime.clock(), mode, reason)
-        await self._lookups.ask(lambda journal: journal.append([event]))
-        return event
+
+        def append(journal: Journal) -> ModeChanged:
+            journal.append([event])
+            return event
+
+        self._run(self._lookups.ask(append), done)
 
     @property
     def duplicates(self) -> int | None:

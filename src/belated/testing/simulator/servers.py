@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from asyncio import AbstractEventLoop, Future
-from collections.abc import Callable, Coroutine, Sequence
+from asyncio import AbstractEventLoop
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, TypeVar, cast
 
@@ -199,42 +199,35 @@ class DeciderServer(Server):
             self.host.run(partial(self._receive, what, reply))
 
     def _receive(self, what: Request, reply: Reply) -> None:
-        host, world = self.host, self.world
-        if world.faults.strike("stopped in good order"):
+        if self.world.faults.strike("stopped in good order"):
             self._close()
             return
+
+        def respond(answer: Any) -> None:
+            if isinstance(answer, InvalidInput):
+                reply(REFUSED)
+            elif isinstance(answer, Exception):
+                if not isinstance(answer, JournalError | BanditOff):
+                    raise answer  # a bug
+            else:
+                self._check_answer(what, answer)
+                reply(answer if isinstance(what, DecisionRequest) else "accepted")
+
         try:
-            answering = self._ask(what)
+            self._ask(what, respond)
         except InvalidInput:
             reply(REFUSED)
-            return
         except BanditOff:  # it polls all the time, at the end of a run too
             self.poll()
-            return
 
-        def respond(answer: Future[Any]) -> None:
-            error = answer.exception()
-            if isinstance(error, InvalidInput):
-                reply(REFUSED)
-            elif error is not None and not isinstance(error, JournalError | BanditOff):
-                raise error  # a bug
-            if error is not None:
-                return
-            self._check_answer(what, answer.result())
-            reply(answer.result() if isinstance(what, DecisionRequest) else "accepted")
-
-        assert host is not None
-        future = answering if isinstance(answering, Future) else self.loop.create_task(answering)
-        future.add_done_callback(respond)
-
-    def _ask(self, what: Request) -> Future[Any] | Coroutine[Any, Any, Any]:
+    def _ask(self, what: Request, respond: Callable[[Any], None]) -> None:
         bandit = self.bandit
         if isinstance(what, DecisionRequest):
             rows = rows_of(what.name or self.name, bandit.definition.policy.dim)
             request = ParsedRequest(len(rows), None, what.name, activated=what.activated)
             data = rows.astype(np.float32).tobytes()
-            return bandit.decide([request] * what.count, [data] * what.count)
-        if isinstance(what, Reward):
+            bandit.decide([request] * what.count, [data] * what.count, respond)
+        elif isinstance(what, Reward):
             min_reward, max_reward = bandit.reward_range
             reward = reported_reward(
                 what.id,
@@ -245,8 +238,9 @@ class DeciderServer(Server):
                 min_reward=min_reward,
                 max_reward=max_reward,
             )
-            return bandit.report([reward])
-        return bandit.append_event(what)
+            bandit.report([reward], respond)
+        else:
+            bandit.append_event(what, respond)
 
     def poll(self) -> None:
         """Look at the mode and the model now."""
