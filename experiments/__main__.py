@@ -30,6 +30,7 @@ STEPS = {
     "defaults": ["-m experiments.defaults.sweep", "-m experiments.defaults.analysis"],
     "priors": ["-m experiments.defaults.priors"],
     "encoding": ["-m experiments.encoding.sweep", "-m experiments.encoding.analysis"],
+    "forgetting": ["-m experiments.forgetting.sweep", "-m experiments.forgetting.analysis"],
     # These start other libraries' environments, which know nothing of ours: scripts, not modules.
     "peers": [
         f"experiments/peers/{name}.py" for name in ("install", "tuning", "sweep", "analysis")
@@ -49,6 +50,7 @@ QUICK = {
     "missing": ["-m experiments.missing.quick"],
     "forged": ["-m experiments.forged.quick"],
     "encoding": ["-m experiments.encoding.quick"],
+    "forgetting": ["-m experiments.forgetting.quick"],
 }
 
 
