@@ -238,7 +238,7 @@ def test_a_decision_without_a_record_counts_in_full_until_it_is_folded() -> None
 
 def test_metrics_tell_the_half_life_in_use() -> None:
     """Infinite while nothing is forgotten; none at all for a policy without one."""
-    read = {measure.name: measure.read for measure in OF_LEARNERS}
+    read: dict[str, Any] = {measure.name: measure.read for measure in OF_LEARNERS}
     bandit = Bandit(DelayedUCB(2, B, half_life="auto"), rewards=Explicit(), clock=Clock(), seed=1)
     learner: Any = SimpleNamespace(fold=bandit._fold)
     assert read["belated_half_life_seconds"](learner) == math.inf

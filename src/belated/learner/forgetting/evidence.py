@@ -69,7 +69,8 @@ class Evidence:
         """Log-likelihoods, but for what all have in common."""
         if self.newest is None:
             return [0.0] * self.rivals
-        weight, *sums = self._sum.at(self.newest).tolist()
+        found: list[float] = self._sum.at(self.newest).tolist()
+        weight, sums = found[0], found[1:]
         if self.family.dispersion is not None:
             return sums
         # Of a variance that is not known: its likelihood at the greatest.
