@@ -1,13 +1,9 @@
 """Run every experiment and write its table and picture; ``--quick`` checks the tables instead.
 
-On two free cores a full run takes about four hours: regret 20 minutes, failures 5, rates 10,
-pending 6, waiting 4, widths 4, posteriors 4, missing 1, defaults 12, priors 5, encoding 8, blocks
-20, over HTTP 6, forged 8, and the peers three hours, for some of them take a minute for a run.
-The quick check takes about two minutes.
-On two free cores a full run takes about five hours: regret 20 minutes, failures 5, rates 10,
-pending 6, waiting 4, widths 4, posteriors 4, missing 1, defaults 12, priors 5, encoding 8,
-evaluation 60, over HTTP 6, forged 8, and the peers three hours, for some of them take a minute for
-a run. The quick check takes about two minutes.
+On two free cores a full run takes some seven hours: regret 20 minutes, failures 5, rates 10, pending
+6, waiting 4, widths 4, posteriors 4, missing 1, defaults 12, priors 5, encoding 8, blocks 20,
+evaluation 60, forgetting 60, over HTTP 6, forged 8, and the peers three hours, for some of them take
+a minute for a run. The quick check takes a few minutes.
 
 Run: python -m experiments [--quick] [--only regret defaults]
 """
@@ -36,6 +32,7 @@ STEPS = {
     "encoding": ["-m experiments.encoding.sweep", "-m experiments.encoding.analysis"],
     "blocks": ["-m experiments.blocks.sweep", "-m experiments.blocks.analysis"],
     "evaluation": ["-m experiments.evaluation.sweep", "-m experiments.evaluation.analysis"],
+    "forgetting": ["-m experiments.forgetting.sweep", "-m experiments.forgetting.analysis"],
     # These start other libraries' environments, which know nothing of ours: scripts, not modules.
     "peers": [
         f"experiments/peers/{name}.py" for name in ("install", "tuning", "sweep", "analysis")
@@ -56,6 +53,7 @@ QUICK = {
     "forged": ["-m experiments.forged.quick"],
     "encoding": ["-m experiments.encoding.quick"],
     "blocks": ["-m experiments.blocks.quick"],
+    "forgetting": ["-m experiments.forgetting.quick"],
 }
 
 

@@ -38,8 +38,8 @@ def main() -> None:
     start = time.perf_counter()
     tables = []
     last = FIRST + arguments.seeds
-    for policies, worlds, delays, horizon in parts():
-        for first in range(FIRST, last, TOGETHER):
+    for first in range(FIRST, last, TOGETHER):
+        for policies, worlds, delays, horizon in parts():
             tables.append(
                 simulate_many(
                     {name: POLICIES[name] for name in policies},
@@ -51,9 +51,8 @@ def main() -> None:
                     jobs=arguments.jobs,
                 )
             )
-            table = pd.concat(tables)
-            table = table[["policy", "environment", "delay", "round", "seed", "regret"]]
-            table.to_csv(HERE / "table.csv", index=False, float_format="%.2f")
+        table = pd.concat(tables)[["policy", "environment", "delay", "round", "seed", "regret"]]
+        table.to_csv(HERE / "table.csv", index=False, float_format="%.2f")
     minutes = (time.perf_counter() - start) / 60
     print(f"{len(table)} runs in {minutes:.1f} minutes -> table.csv")
 

@@ -70,7 +70,7 @@ class Evidence:
         if self.newest is None:
             return [0.0] * self.rivals
         found: list[float] = self._sum.at(self.newest).tolist()
-        weight, *sums = found
+        weight, sums = found[0], found[1:]
         if self.family.dispersion is not None:
             return sums
         # Of a variance that is not known: its likelihood at the greatest.
