@@ -1,9 +1,9 @@
 """Run every experiment and write its table and picture; ``--quick`` checks the tables instead.
 
-On two free cores a full run takes some seven hours: regret 20 minutes, failures 5, rates 10, pending
-6, waiting 4, widths 4, posteriors 4, missing 1, defaults 12, priors 5, encoding 8, blocks 20,
-evaluation 60, forgetting 60, over HTTP 6, forged 8, and the peers three hours, for some of them take
-a minute for a run. The quick check takes a few minutes.
+On two free cores a full run takes some seven hours: regret 20 minutes, failures 5, rates 10,
+pending 6, waiting 4, widths 4, posteriors 4, missing 1, defaults 12, priors 5, encoding 8, blocks
+20, evaluation 60, forgetting 60, over HTTP 6, forged 8, and the peers three hours, for some of them
+take a minute for a run. The quick check takes a few minutes.
 
 Run: python -m experiments [--quick] [--only regret defaults]
 """
