@@ -21,6 +21,7 @@ from belated.exceptions import (
 )
 from belated.ids import key_of, new_id, partition_of
 from belated.journals import Journal, MemoryJournal, Store
+from belated.journals.log import AppendedAfter
 from belated.learner import Fold
 from belated.published import PublishedModel
 from belated.service import Definition
@@ -197,14 +198,14 @@ def test_what_is_appended_and_gone_again_is_an_error() -> None:
     journal = MemoryJournal()
     bandit = Bandit(policy=POLICY, rewards=REWARDS, journal=journal)
     bandit.decide(np.eye(2))
-    append = journal.append
+    append = journal.append_after
 
-    def losing(*args: Any, **options: Any) -> list[int]:
-        positions = append(*args, **options)
+    def losing(*args: Any, **options: Any) -> AppendedAfter:
+        positions, _ = append(*args, **options)
         journal._streams[0].pop()
-        return positions
+        return AppendedAfter(positions, [])
 
-    journal.append = losing  # type: ignore[method-assign]
+    journal.append_after = losing  # type: ignore[method-assign]
     with pytest.warns(HistoryWarning), pytest.raises(HistoryChanged):
         bandit.decide(np.eye(2))
 
