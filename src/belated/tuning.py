@@ -21,7 +21,7 @@ class Tuning:
         snapshot_every: records folded after which a bandit saves a snapshot.
         dropped: forgotten decisions that leave memory together.
         exact: rewards that are learned row by row; beyond it the oldest are frozen as sums, and
-            the estimate is off by some hundredths of its standard deviation.
+            the estimate is off by about a hundredth of its standard deviation.
         block: rows that are frozen together.
         batch: changes that wait before a learner adds them to its sums; None: by the dimension.
         max_unapplied: durable decisions that a decider counts one by one.
