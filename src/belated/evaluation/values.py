@@ -171,7 +171,7 @@ def support(offers: Offers, target: Vector, known: Mask, among: Vector) -> tuple
     tried = offers.propensity > 0.0
     blind = offers.sums(np.where(tried, 0.0, target))
     unsupported = float((among * blind).sum() / among.sum())
-    with np.errstate(divide="ignore", over="ignore"):
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         squares = np.where(tried, np.square(target) / offers.propensity, 0.0)
     per_decision = offers.sums(squares)[known]
     if not len(per_decision) or not per_decision.any():
