@@ -25,8 +25,8 @@ from belated.journals.columns import ColumnLog, ColumnPage
 from belated.journals.log import EMPTY
 from belated.journals.snapshots import checksum, warn_discarded
 from belated.kernels import Kernels
-from belated.learner.forgetting import StampedLedger, new_adapters, new_learner
-from belated.ledger import Ledger, State
+from belated.learner.parts import ledger_of, new_adapters, new_learner
+from belated.ledger import State
 from belated.ledger.packing import VERSION, pack, unpack
 from belated.ledger.undone import Undone
 from belated.policies import Policy
@@ -78,7 +78,7 @@ class FoldState:
             self.policy, partitions=partitions, kernels=self._kernels, tuning=tuning
         )
         self.adapters = new_adapters(self.learner)
-        kind = Ledger if self.policy.half_life is None else StampedLedger
+        kind = ledger_of(self.policy)
         self.ledgers = [
             kind(
                 self.rewards,

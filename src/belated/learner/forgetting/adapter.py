@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 
 from belated.events import Decision, Record
@@ -11,7 +9,6 @@ from belated.inputs import Vector
 from belated.learner.adapter import LearnerAdapter
 from belated.learner.forgetting.learner import ForgettingLearner, Outstanding
 from belated.learner.forgetting.pace import Packed
-from belated.learner.learner import Learner
 from belated.ledger import Ledger, State
 from belated.ledger.table import NOWHERE, handle_at
 
@@ -115,13 +112,3 @@ class StampedLedger(Ledger):
         """Take one record; returns what it meant."""
         self.changes.learner.see(record.recorded)
         return super().fold(record)
-
-
-def new_adapters(learner: Learner) -> Sequence[LearnerAdapter]:
-    """Return an adapter for each partition of a learner."""
-    partitions = range(len(learner.observations))
-    if not isinstance(learner, ForgettingLearner):
-        return [LearnerAdapter(learner, one) for one in partitions]
-    adapters = [ForgettingAdapter(learner, one) for one in partitions]
-    learner.outstanding = lambda: [adapter.outstanding() for adapter in adapters]
-    return adapters

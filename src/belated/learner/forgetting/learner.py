@@ -507,19 +507,3 @@ class ForgettingLearner(Learner):
             its.append(time if store.has(handle) else REMOVED, 0.0, None)
         self.now = max(self.now, int(made.max(initial=0)))
         self._is_new = True
-
-
-def new_learner(
-    policy: Policy,
-    *,
-    partitions: int = 1,
-    kernels: Kernels | None = None,
-    tuning: Tuning = USUAL,
-    interval: float | None = None,
-) -> Learner:
-    """Return the learner of a policy: one that forgets only if the policy has a half-life."""
-    if policy.half_life is None:
-        return Learner(policy, partitions=partitions, kernels=kernels, tuning=tuning)
-    return ForgettingLearner(
-        policy, partitions=partitions, kernels=kernels, tuning=tuning, interval=interval
-    )
