@@ -149,8 +149,8 @@ def check_same(one: Fold, other: Fold, ids: set[str], *, near: float = 1e-6) -> 
         for column in ("crc", "position", "told_at", "told_recorded", "flags"):
             np.testing.assert_array_equal(mine._table.column(column), theirs._table.column(column))
         # Of an estimated variance, which is a sum: in another order it is rounded otherwise.
-        weights = (one._table.column("weight") for one in (mine, theirs))
-        np.testing.assert_allclose(*weights, rtol=1e-12)
+        weights, others = mine._table.column("weight"), theirs._table.column("weight")
+        np.testing.assert_allclose(weights, others, rtol=1e-12)
     for id in ids:
         assert one.entry(id) == other.entry(id)
 

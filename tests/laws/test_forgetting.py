@@ -26,7 +26,8 @@ from belated.events import Decision, Record
 from belated.families import Family
 from belated.ids import key_of, partition_of
 from belated.journals import MemoryJournal
-from belated.learner import Fold, ForgettingLearner
+from belated.learner import Fold
+from belated.learner.forgetting import ForgettingLearner
 from belated.learner.forgetting.sums import DecayedSum
 from belated.policies import Policy
 

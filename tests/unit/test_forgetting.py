@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+import time
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -28,10 +30,14 @@ from belated.decider import Decider, LoadedModel, ParsedRequest
 from belated.estimators import Online
 from belated.exceptions import InvalidInput
 from belated.expressions import as_whole_policy
-from belated.learner import Fold, ForgettingLearner, LiveModel
+from belated.journals import MemoryStore
+from belated.learner import Fold, LiveModel
+from belated.learner.forgetting import ForgettingLearner
 from belated.learner.forgetting.pace import RECENT, Pace
 from belated.policies import Warmup
 from belated.published import PublishedModel
+from belated.service.learning import learning_service
+from belated.service.learning.learning_service import LearningService
 from belated.service.operating.metrics import OF_LEARNERS
 
 B = Bernoulli()
@@ -250,3 +256,36 @@ def test_metrics_tell_the_half_life_in_use() -> None:
     standby: Any = SimpleNamespace(fold=None)
     for one in (plain, standby):
         assert read["belated_half_life_seconds"](one) is None
+
+
+@pytest.mark.parametrize("half_life", ["60s", "auto"])
+def test_a_learner_of_the_service_publishes_by_it(
+    monkeypatch: pytest.MonkeyPatch, half_life: str
+) -> None:
+    """It fits beside the fold, and its successor goes on from the snapshot with the same pick."""
+    monkeypatch.setattr(learning_service, "PUBLISH", 0.0)
+    policy, store, clock = DelayedUCB(2, B, half_life=half_life), MemoryStore(), Clock()
+    bandit = Bandit(policy, rewards=Explicit(), journal=store.journal(), clock=clock, seed=1)
+    played(bandit, 500)
+    end = bandit.journal.end(0)
+
+    def learner(holder: str) -> LearningService:
+        make = partial(Fold, policy, Explicit())
+        return LearningService(store.journal(), store.coordination(), make, holder=holder)
+
+    found = []
+    for one in (learner("first"), learner("second")):
+        deadline = time.monotonic() + 30
+        while (last := store.coordination().published()) is None or one.fold is None:
+            one.step()
+            assert time.monotonic() < deadline
+        while one.fold is None or one.fold.positions != [end] or one._fit is not None:
+            one.step()
+            assert time.monotonic() < deadline
+        assert isinstance(one.fold.learner, ForgettingLearner)
+        found.append((one.fold.learner.half_life, one.fold.learner.since))
+        one.close()
+        assert PublishedModel.read(last[1]).fingerprint == policy.fingerprint
+    live = bandit._fold.learner
+    assert isinstance(live, ForgettingLearner)
+    assert found == [(live.half_life, live.since)] * 2

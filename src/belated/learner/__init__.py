@@ -11,9 +11,9 @@
 from belated.learner.adapter import LearnerAdapter
 from belated.learner.fold import Fold, same_sums
 from belated.learner.follower import Follower
-from belated.learner.forgetting import ForgettingLearner, new_learner
 from belated.learner.learner import Learner
 from belated.learner.live import LiveModel
+from belated.learner.parts import new_learner
 from belated.learner.pending import Pending
 from belated.learner.view import FoldView
 from belated.learner.window import DecisionWindow
@@ -23,7 +23,6 @@ __all__ = [
     "Fold",
     "FoldView",
     "Follower",
-    "ForgettingLearner",
     "Learner",
     "LearnerAdapter",
     "LiveModel",

@@ -27,9 +27,9 @@ from belated.journals.snapshots import warn_discarded
 from belated.kernels import Kernels
 from belated.kernels.pages import BLOCK
 from belated.learner.adapter import block_names
-from belated.learner.forgetting import StampedLedger, new_adapters, new_learner
+from belated.learner.parts import ledger_of, new_adapters, new_learner
 from belated.learner.saving import PartitionSaving, Saving, kept_at_load
-from belated.ledger import Ledger, State
+from belated.ledger import State
 from belated.ledger.packing import VERSION, pack_head, unpack
 from belated.ledger.undone import Undone
 from belated.policies import Policy
@@ -85,7 +85,7 @@ class FoldState:
             self.policy, partitions=partitions, kernels=self._kernels, tuning=tuning
         )
         self.adapters = new_adapters(self.learner)
-        kind = Ledger if self.policy.half_life is None else StampedLedger
+        kind = ledger_of(self.policy)
         self.ledgers = [
             kind(
                 self.rewards,

@@ -17,7 +17,8 @@ from belated.delays import NEVER, DelayProcess
 from belated.exceptions import InvalidInput
 from belated.inputs import Row, Vector, as_rounds, check_made
 from belated.kernels import Kernels, complete
-from belated.learner import DecisionWindow, ForgettingLearner, Learner, new_learner
+from belated.learner import DecisionWindow, Learner, new_learner
+from belated.learner.forgetting import ForgettingLearner
 from belated.policies import Choice, Policy
 from belated.results import Result
 from belated.simulation.environments import Environment

@@ -8,13 +8,7 @@
 * ``learner`` and ``adapter``: in the place of those that forget nothing.
 """
 
-from belated.learner.forgetting.adapter import ForgettingAdapter, StampedLedger, new_adapters
-from belated.learner.forgetting.learner import ForgettingLearner, new_learner
+from belated.learner.forgetting.adapter import ForgettingAdapter, StampedLedger
+from belated.learner.forgetting.learner import ForgettingLearner
 
-__all__ = [
-    "ForgettingAdapter",
-    "ForgettingLearner",
-    "StampedLedger",
-    "new_adapters",
-    "new_learner",
-]
+__all__ = ["ForgettingAdapter", "ForgettingLearner", "StampedLedger"]

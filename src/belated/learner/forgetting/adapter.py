@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 
 from belated.events import Decision, Record
 from belated.inputs import Vector
 from belated.learner.adapter import LearnerAdapter
 from belated.learner.forgetting.learner import ForgettingLearner, Outstanding
-from belated.learner.learner import Learner
 from belated.ledger import Ledger, State
 from belated.ledger.table import NOWHERE, handle_at
 
@@ -99,13 +96,3 @@ class StampedLedger(Ledger):
         """Take one record; returns what it meant."""
         self.changes.learner.see(record.recorded)
         return super().fold(record)
-
-
-def new_adapters(learner: Learner) -> Sequence[LearnerAdapter]:
-    """Return an adapter for each partition of a learner."""
-    partitions = range(len(learner.observations))
-    if not isinstance(learner, ForgettingLearner):
-        return [LearnerAdapter(learner, one) for one in partitions]
-    adapters = [ForgettingAdapter(learner, one) for one in partitions]
-    learner.outstanding = lambda: [adapter.outstanding() for adapter in adapters]
-    return adapters

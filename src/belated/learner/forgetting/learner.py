@@ -502,19 +502,3 @@ class ForgettingLearner(Learner):
         self.now = max(self.now, state.now)
         self._is_new = True
         return state.pace.count
-
-
-def new_learner(
-    policy: Policy,
-    *,
-    partitions: int = 1,
-    kernels: Kernels | None = None,
-    tuning: Tuning = USUAL,
-    interval: float | None = None,
-) -> Learner:
-    """Return the learner of a policy: one that forgets only if the policy has a half-life."""
-    if policy.half_life is None:
-        return Learner(policy, partitions=partitions, kernels=kernels, tuning=tuning)
-    return ForgettingLearner(
-        policy, partitions=partitions, kernels=kernels, tuning=tuning, interval=interval
-    )

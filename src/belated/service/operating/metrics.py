@@ -14,7 +14,7 @@ from typing import Any, get_args
 from belated.advice import CHECKS
 from belated.decider import MODES
 from belated.exceptions import MissingExtra
-from belated.learner import ForgettingLearner
+from belated.learner.forgetting import ForgettingLearner
 from belated.service.access.authorizer import Authorizer
 from belated.service.access.tokens import RewardTokens
 from belated.service.histogram import Histogram
