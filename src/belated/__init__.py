@@ -8,7 +8,7 @@ from belated.decider import Holdout
 from belated.events import Decision
 from belated.families import Bernoulli, Gaussian, Poisson
 from belated.features import Category, Flag, Hashed, Number, PerArm, Shared
-from belated.journals import MemoryJournal, PostgresJournal, SpoolJournal, SQLiteJournal
+from belated.journals import MemoryJournal, SQLiteJournal
 from belated.ledger.receipts import Receipt
 from belated.policies import (
     BlindThompson,
@@ -26,6 +26,7 @@ from belated.policies import (
 from belated.rewards import ConversionsOnly, DefaultAfter, Explicit
 
 if TYPE_CHECKING:
+    from belated.journals import PostgresJournal, SpoolJournal
     from belated.simulation import environments, simulate
     from belated.simulation.sweeps import simulate_many
 
@@ -33,6 +34,8 @@ if TYPE_CHECKING:
 else:
     #: What a program that decides does not need is imported when it is asked for.
     _LATER = {
+        "PostgresJournal": "belated.journals",
+        "SpoolJournal": "belated.journals",
         "environments": "belated.simulation",
         "simulate": "belated.simulation",
         "simulate_many": "belated.simulation.sweeps",

@@ -12,15 +12,13 @@ A :class:`Journal` is two protocols: a :class:`UniqueLog` of events, and a :clas
 is stored beside them. :class:`belated.testing.JournalContract` tests a journal of your own.
 """
 
+from typing import TYPE_CHECKING
+
 from belated.journals.addresses import open_journal, open_store, split_address
 from belated.journals.journal import Journal
 from belated.journals.log import Log, UniqueLog
 from belated.journals.memory.journal import MemoryJournal
 from belated.journals.memory.store import MemoryStore
-from belated.journals.postgres.coordination import PostgresCoordinationStore
-from belated.journals.postgres.journal import PostgresJournal
-from belated.journals.postgres.keys import PostgresKeyStore
-from belated.journals.postgres.store import PostgresStore
 from belated.journals.shelf import (
     CoordinationStore,
     KeyHistory,
@@ -30,13 +28,39 @@ from belated.journals.shelf import (
     Shelf,
 )
 from belated.journals.snapshots import Snapshot
-from belated.journals.spool.journal import SpoolJournal
-from belated.journals.spool.status import SpoolStatus
 from belated.journals.sqlite.coordination import SQLiteCoordinationStore
 from belated.journals.sqlite.journal import SQLiteJournal
 from belated.journals.sqlite.keys import SQLiteKeyStore
 from belated.journals.sqlite.store import SQLiteStore
 from belated.journals.store import Store, StoredBandit, StoredSnapshot
+
+if TYPE_CHECKING:
+    from belated.journals.postgres.coordination import PostgresCoordinationStore
+    from belated.journals.postgres.journal import PostgresJournal
+    from belated.journals.postgres.keys import PostgresKeyStore
+    from belated.journals.postgres.store import PostgresStore
+    from belated.journals.spool.journal import SpoolJournal
+    from belated.journals.spool.status import SpoolStatus
+else:
+    #: What most programs do not use is imported when it is asked for.
+    _LATER = {
+        "PostgresCoordinationStore": "postgres.coordination",
+        "PostgresJournal": "postgres.journal",
+        "PostgresKeyStore": "postgres.keys",
+        "PostgresStore": "postgres.store",
+        "SpoolJournal": "spool.journal",
+        "SpoolStatus": "spool.status",
+    }
+
+    def __getattr__(name):
+        from importlib import import_module
+
+        if name not in _LATER:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        value = getattr(import_module(f"{__name__}.{_LATER[name]}"), name)
+        globals()[name] = value
+        return value
+
 
 __all__ = [
     "CoordinationStore",

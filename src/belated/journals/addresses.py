@@ -20,7 +20,6 @@ from belated.exceptions import InvalidInput
 from belated.ids import check_id
 from belated.journals.journal import Journal
 from belated.journals.memory.store import MemoryStore
-from belated.journals.postgres.store import PostgresStore
 from belated.journals.sqlite.store import SQLiteStore
 from belated.journals.store import Store
 
@@ -134,6 +133,8 @@ def _sqlite(address: str, rest: str) -> Store:
 
 
 def _postgres(address: str, rest: str) -> Store:
+    from belated.journals.postgres.store import PostgresStore
+
     return PostgresStore(address)
 
 
