@@ -48,7 +48,7 @@ def as_times(column: NDArray[np.int64]) -> NDArray[np.datetime64]:
     return column.view("datetime64[us]")
 
 
-def _names(names: tuple[Any, ...]) -> NDArray[np.object_]:
+def _names(names: tuple[Any, ...]) -> NDArray[Any]:
     found = np.empty(len(names), dtype=object)
     found[:] = names
     return found

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,7 +29,7 @@ class Offers:
     starts: Times
     chosen: Times
     propensity: Vector
-    actions: NDArray[np.object_]
+    actions: NDArray[Any]
     kept: Vector
 
     @classmethod

@@ -47,7 +47,7 @@ class JournalTable(DecisionTable):
         position: within the partition.
     """
 
-    ids: NDArray[np.object_]
+    ids: NDArray[Any]
     recorded: Times
     at: Times
     late: NDArray[np.bool_]
