@@ -203,8 +203,8 @@ class Load:
             reader, writer = await asyncio.open_connection("127.0.0.1", port)
         try:
             data = b"" if body is None else json.dumps(body).encode()
-            head = f"{method} {path} HTTP/1.1\r\nhost: load\r\ncontent-length: {len(data)}\r\n\r\n"
-            writer.write(head.encode() + data)
+            head = f"{method} {path} HTTP/1.1\r\nhost: load\r\ncontent-type: application/json\r\n"
+            writer.write(f"{head}content-length: {len(data)}\r\n\r\n".encode() + data)
             answer = (await reader.readuntil(b"\r\n\r\n")).decode().lower()
             length = int(answer.partition("content-length: ")[2].split("\r")[0])
             found = json.loads(await reader.readexactly(length))
