@@ -246,10 +246,10 @@ class FoldState:
         for part in saving.parts:
             table = self.adapters[part.partition].table
             table.copies = None
-            if part.sums is not None:
-                self._saved[part.partition] = part.sums
-            elif saving.conflicts:
+            if saving.conflicts:  # then nothing is known of what is stored
                 self._saved[part.partition] = {}
+            elif part.sums is not None:
+                self._saved[part.partition] = part.sums
             else:
                 table.changed |= part.copies.blocks
 
