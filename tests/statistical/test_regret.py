@@ -21,6 +21,7 @@ from belated import (
 )
 from belated.delays import DelayProcess
 from belated.inputs import Vector
+from belated.kernels import Kernels
 from belated.learner import Learner
 from belated.policies import Policy
 from belated.simulation import rounds
@@ -165,11 +166,11 @@ def test_frozen_weights_cost_nothing(
     frozen = regrets(ucb, problem, delay, seeds, horizon)
     made: list[Recomputing] = []
 
-    def recomputing(*args: Any, **more: Any) -> Learner:
-        made.append(Recomputing(*args, **more))
+    def recomputing(policy: Policy, *, kernels: Kernels, interval: float) -> Learner:
+        made.append(Recomputing(policy, kernels=kernels))
         return made[-1]
 
-    monkeypatch.setattr(rounds, "Learner", recomputing)
+    monkeypatch.setattr(rounds, "new_learner", recomputing)
     anew = regrets(ucb, problem, delay, seeds, horizon)
     assert len(made) == seeds
     assert min(learner.changed for learner in made) > 1.0
