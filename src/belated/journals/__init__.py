@@ -33,6 +33,7 @@ from belated.journals.sqlite.journal import SQLiteJournal
 from belated.journals.sqlite.keys import SQLiteKeyStore
 from belated.journals.sqlite.store import SQLiteStore
 from belated.journals.store import Store, StoredBandit, StoredSnapshot
+from belated.journals.workers import Claim, SentSums
 
 if TYPE_CHECKING:
     from belated.journals.postgres.coordination import PostgresCoordinationStore
@@ -63,6 +64,7 @@ else:
 
 
 __all__ = [
+    "Claim",
     "CoordinationStore",
     "Journal",
     "KeyHistory",
@@ -80,6 +82,7 @@ __all__ = [
     "SQLiteJournal",
     "SQLiteKeyStore",
     "SQLiteStore",
+    "SentSums",
     "Shelf",
     "Snapshot",
     "SpoolJournal",

@@ -37,14 +37,14 @@ def run(options: argparse.Namespace) -> int:
     """Run the command, until SIGTERM or SIGINT."""
     config = prepared(options)
 
-    from belated.service.learning.learners import Learners, learning_service
+    from belated.service.learning.learners import Learners, learner_of
 
     told: list[int] = []
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda number, frame: told.append(number))
     learners = Learners(
         {
-            one.name: partial(learning_service, one, config.store, lease=config.server.lease)
+            one.name: partial(learner_of, one, config.store, lease=config.server.lease)
             for one in config.bandits
         }
     )

@@ -24,7 +24,7 @@ from belated.service.http.openapi import document
 from belated.service.http.parsing import rewards_in
 from belated.service.http.problems import ProblemError, check_content, headers_of, problem_of
 from belated.service.http.routes import BANDIT_ROUTES, Route, find
-from belated.service.learning.learners import Learners, learning_service
+from belated.service.learning.learners import Learners, learner_of
 from belated.service.learning.lease import SECONDS
 from belated.service.runtime import Runtime, ThreadRuntime
 from belated.service.serving.definition import Definition
@@ -130,7 +130,7 @@ class Service:
         self._seed = seed
         self._learners = Learners(
             {
-                name: partial(learning_service, one, store, lease=lease)
+                name: partial(learner_of, one, store, lease=lease)
                 for name, one in self.definitions.items()
                 if learn
             }

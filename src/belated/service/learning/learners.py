@@ -9,11 +9,13 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 
 from belated.exceptions import JournalUnavailable
-from belated.journals import Store
+from belated.journals import Journal, Store
 from belated.journals.identity import identify
 from belated.learner import Fold
+from belated.learner.partitioned import PartitionFold, check_mergeable
 from belated.service.learning.learning_service import LearningService
 from belated.service.learning.lease import SECONDS
+from belated.service.learning.shared_learner import SharedLearner
 from belated.service.serving.definition import Definition
 
 #: Seconds to rest: with nothing to do, while another leads, while the journal is away, and after
@@ -22,6 +24,9 @@ IDLE, STAND_BY, AWAY, FAILED = 0.005, 0.2, 0.2, 5.0
 #: Seconds in which all must have stopped: what a database that hangs keeps from being saved is
 #: folded again by whoever leads next.
 STOP = 15.0
+
+#: A learner of either kind.
+Learning = LearningService | SharedLearner
 
 log = logging.getLogger("belated.service")
 
@@ -35,11 +40,11 @@ class Learners:
         make: by the name of a bandit, what makes its learner.
     """
 
-    def __init__(self, make: Mapping[str, Callable[[], LearningService]]) -> None:
+    def __init__(self, make: Mapping[str, Callable[[], Learning]]) -> None:
         self._stopped = threading.Event()
         self.names = list(make)
         #: Those that run now, by the name of their bandit; and how often one has failed.
-        self.running: dict[str, LearningService] = {}
+        self.running: dict[str, Learning] = {}
         self.failures: Counter[str] = Counter()
         # Daemons: a process that ends without stopping them must not hang.
         self._threads = [
@@ -62,7 +67,7 @@ class Learners:
             if thread.ident is not None:
                 thread.join(max(0.0, deadline - time.monotonic()))
 
-    def _keep(self, name: str, make: Callable[[], LearningService]) -> None:
+    def _keep(self, name: str, make: Callable[[], Learning]) -> None:
         while not self._stopped.is_set():
             try:
                 learner = self.running[name] = make()
@@ -79,7 +84,7 @@ class Learners:
                 log.exception("a learner failed and is made anew", extra={"bandit": name})
                 self._stopped.wait(FAILED)
 
-    def _learn(self, name: str, learner: LearningService) -> None:
+    def _learn(self, name: str, learner: Learning) -> None:
         away, leads = False, None
         while not self._stopped.is_set():
             try:
@@ -100,7 +105,7 @@ class Learners:
                 self._stopped.wait(IDLE if leads else STAND_BY)
 
 
-def _tell_who_leads(name: str, learner: LearningService) -> None:
+def _tell_who_leads(name: str, learner: Learning) -> None:
     if learner.leads():
         _tell(logging.INFO, "this learner leads", name, holder=learner.holder, epoch=learner.epoch)
         return
@@ -113,13 +118,17 @@ def _tell(level: int, message: str, name: str, **fields: object) -> None:
     log.log(level, message, extra={"bandit": name, **fields})
 
 
+def learner_of(definition: Definition, store: Store, *, lease: float = SECONDS) -> Learning:
+    """Return the learner of a bandit, as its definition says."""
+    make = learning_service if definition.learners == "one" else shared_learner
+    return make(definition, store, lease=lease)
+
+
 def learning_service(
     definition: Definition, store: Store, *, lease: float = SECONDS
 ) -> LearningService:
-    """Return the learner of a bandit."""
-    journal = store.journal(definition.name, partitions=definition.partitions)
-    policy = definition.policy
-    identify(journal, family=repr(policy.family), dim=policy.dim, features=definition.features)
+    """Return the learner of a bandit: the only one that learns, or one that stands by."""
+    journal = _journal_of(definition, store)
 
     def fold() -> Fold:
         return Fold(
@@ -137,3 +146,36 @@ def learning_service(
         features=definition.features,
         lease=lease,
     )
+
+
+def shared_learner(
+    definition: Definition, store: Store, *, lease: float = SECONDS
+) -> SharedLearner:
+    """Return one of several learners of a bandit."""
+    check_mergeable(definition.policy)
+    journal = _journal_of(definition, store)
+
+    def fold(partition: int) -> PartitionFold:
+        return PartitionFold(
+            definition.policy,
+            definition.rewards,
+            partitions=journal.partitions,
+            partition=partition,
+            retention=definition.retention,
+        )
+
+    return SharedLearner(
+        journal,
+        store.coordination(definition.name),
+        fold,
+        shelf=store.journal(definition.name),
+        features=definition.features,
+        lease=lease,
+    )
+
+
+def _journal_of(definition: Definition, store: Store) -> Journal:
+    journal = store.journal(definition.name, partitions=definition.partitions)
+    policy = definition.policy
+    identify(journal, family=repr(policy.family), dim=policy.dim, features=definition.features)
+    return journal

@@ -20,6 +20,8 @@ from belated.service.access.tokens import RewardTokens
 from belated.service.histogram import Histogram
 from belated.service.learning.learners import Learners
 from belated.service.learning.learning_service import LearningService
+from belated.service.learning.shared_learner import SharedLearner
+from belated.service.operating.shared_metrics import OF_SHARED, nothing
 from belated.service.serving.served_bandit import ServedBandit
 from belated.service.serving.spools import Unreadable
 
@@ -358,7 +360,8 @@ def _family(measure: Measure, subjects: Mapping[str, Any]) -> Metric:
     labels = ["bandit", measure.label] if measure.label else ["bandit"]
     family = measure.kind(measure.name, measure.help, labels=labels)
     for name, subject in subjects.items():
-        value = measure.read(subject)
+        shared = isinstance(subject, SharedLearner)
+        value = (OF_SHARED.get(measure.name, nothing) if shared else measure.read)(subject)
         if isinstance(value, Histogram):
             counts = value.cumulative
             bounds = [*(f"{bound:g}" for bound in value.bounds), "+Inf"]
