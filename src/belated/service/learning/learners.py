@@ -18,9 +18,9 @@ from belated.service.learning.lease import SECONDS
 from belated.service.learning.shared_learner import SharedLearner
 from belated.service.serving.definition import Definition
 
-#: Seconds to rest: with nothing to do, while another leads, while the journal is away, and after
-#: an error that will hardly have gone by itself.
-IDLE, STAND_BY, AWAY, FAILED = 0.005, 0.2, 0.2, 5.0
+#: Seconds to rest: with nothing to do, where others do as much, while another leads, while the
+#: journal is away, and after an error that will hardly have gone by itself.
+IDLE, SHARED, STAND_BY, AWAY, FAILED = 0.005, 0.02, 0.2, 0.2, 5.0
 #: Seconds in which all must have stopped: what a database that hangs keeps from being saved is
 #: folded again by whoever leads next.
 STOP = 15.0
@@ -102,7 +102,8 @@ class Learners:
                 _tell(logging.INFO, "the journal is back", name)
             away = False
             if not busy:
-                self._stopped.wait(IDLE if leads else STAND_BY)
+                shared = isinstance(learner, SharedLearner)
+                self._stopped.wait(SHARED if shared else IDLE if leads else STAND_BY)
 
 
 def _tell_who_leads(name: str, learner: Learning) -> None:
@@ -111,7 +112,9 @@ def _tell_who_leads(name: str, learner: Learning) -> None:
         return
     leader = learner.coordination.leader()
     who = None if leader is None else leader.holder
-    _tell(logging.INFO, "this learner stands by", name, holder=learner.holder, leader=who)
+    shared = isinstance(learner, SharedLearner)
+    message = "another learner merges" if shared else "this learner stands by"
+    _tell(logging.INFO, message, name, holder=learner.holder, leader=who)
 
 
 def _tell(level: int, message: str, name: str, **fields: object) -> None:
