@@ -28,7 +28,7 @@ def numbered(name: str) -> bytes:
     """The same with numbers for its values, in the order in which they stand.
 
     >>> numbered("find")
-    b'SELECT number, partitions FROM belated.bandit WHERE name = $1'
+    b'SELECT number, partitions, topic FROM belated.bandit WHERE name = $1'
     """
     count = itertools.count(1)
     return re.sub(rb"%\(\w+\)[bs]", lambda _: b"$%d" % next(count), query(name))
