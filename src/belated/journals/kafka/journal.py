@@ -53,6 +53,9 @@ class KafkaJournal(ShelvedActs, KafkaLog, PostgresShelf):
         settings: Of librdkafka, such as ``{"security.protocol": "SSL"}``.
     """
 
+    #: Nothing is: a service then takes an id that its client has just made to be new.
+    finds_by_id = False
+
     def __init__(
         self,
         brokers: str,

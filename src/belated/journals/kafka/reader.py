@@ -14,14 +14,21 @@ import msgspec
 
 from belated.exceptions import HistoryChanged
 from belated.journals.kafka.client import Cluster, KafkaError
-from belated.journals.kafka.commits import Commit, unpack
+from belated.journals.kafka.commits import Commit, Place, unpack
 
-from confluent_kafka import Consumer, TopicPartition  # isort: skip
+from confluent_kafka import Consumer, Message, TopicPartition  # isort: skip
 
 #: Bytes that wait here of a partition nobody reads now; the brokers keep the rest.
 _AHEAD = 2 << 20
 #: Milliseconds that a broker waits for news before it says that there are none.
 _PATIENCE = 20
+
+#: What is said instead of a record: there is none yet, or none any more.
+_ENDS = (
+    KafkaError._PARTITION_EOF,
+    KafkaError._AUTO_OFFSET_RESET,
+    KafkaError.OFFSET_OUT_OF_RANGE,
+)
 
 
 class Span(msgspec.Struct, frozen=True):
@@ -100,7 +107,7 @@ class Reader:
                 if self._take():
                     deadline = time.monotonic() + self._cluster.wait
                 if self._streams.get(partition) is not stream:
-                    raise HistoryChanged(partition, offset)
+                    raise HistoryChanged(partition, Place(offset, 0).position)
             return [one for one in stream.commits if one.offset < end]
 
     def close(self) -> None:
@@ -166,32 +173,41 @@ class Reader:
     def _take(self) -> bool:
         """Take what has come of any partition; returns whether anything has."""
         found = self._connected().consume(500, timeout=0.05)
-        for message in found:
-            partition, offset = message.partition(), message.offset()
-            assert partition is not None
-            stream = self._streams.get(partition)
-            if stream is None:
-                continue
-            error = message.error()
+        try:
+            for message in found:
+                self._sort(message)
+        except BaseException:
+            # The consumer is past what was not taken: all is fetched anew, or some would be missed.
+            self._streams.clear()
+            self._connected().unassign()
+            raise
+        return bool(found)
+
+    def _sort(self, message: Message) -> None:
+        partition, error = message.partition(), message.error()
+        stream = None if partition is None else self._streams.get(partition)
+        if error is not None and error.code() not in _ENDS:
+            if not error.retriable() and error.code() != KafkaError._ALL_BROKERS_DOWN:
+                raise self._cluster.translation(error)
+        elif stream is not None and partition is not None:
             if error is None:
-                value, stamp = message.value() or b"", message.timestamp()[1]
-                if stream.greatest is None:
-                    stream.greatest = self._greatest_before(partition, stream.offset, stamp)
-                stream.greatest = max(stream.greatest, stamp)
-                commit = unpack(value, offset or 0, 1000 * stream.greatest)
-                stream.commits.append(commit)
-                stream.bytes += len(value)
-                stream.offset = commit.offset + 1
+                self._add(stream, partition, message)
             elif error.code() == KafkaError._PARTITION_EOF:
                 # Beyond the last commit may be the ends of transactions, which take offsets too.
-                stream.offset = max(stream.offset, offset or 0)
-            elif error.code() in (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE):
-                # Deleted between two questions, or the topic is another one.
+                stream.offset = max(stream.offset, message.offset() or 0)
+            else:  # deleted between two questions, or the topic is another one
                 del self._streams[partition]
                 self._connected().incremental_unassign([TopicPartition(self._topic, partition)])
-            elif not error.retriable() and error.code() != KafkaError._ALL_BROKERS_DOWN:
-                raise self._cluster.translation(error)
-        return bool(found)
+
+    def _add(self, stream: _Stream, partition: int, message: Message) -> None:
+        value, stamp = message.value() or b"", message.timestamp()[1]
+        if stream.greatest is None:
+            stream.greatest = self._greatest_before(partition, stream.offset, stamp)
+        stream.greatest = max(stream.greatest, stamp)
+        commit = unpack(value, message.offset() or 0, 1000 * stream.greatest)
+        stream.commits.append(commit)
+        stream.bytes += len(value)
+        stream.offset = commit.offset + 1
 
     def _greatest_before(self, partition: int, offset: int, stamp: int) -> int:
         """Return the greatest stamp of a broker before an offset, if it is beyond a stamp.
