@@ -8,7 +8,7 @@ from functools import cache
 from pathlib import Path
 
 #: The version of the tables this release needs.
-VERSION = 6
+VERSION = 7
 
 _FOLDER = Path(__file__).with_name("sql")
 
