@@ -1,8 +1,8 @@
 """What the journal in Kafka costs beside a bare producer, and what partitions cost the brokers.
 
 Produce: ``KafkaJournal.append`` of commits of decisions with rows of 50, each commit of one
-partition, by four threads; against a bare producer that sends each event, encoded beforehand, as a
-message of its own and waits at the end. Both with acks=all and idempotence, on 16 partitions.
+partition, by --threads threads; against a bare producer that sends each event, encoded beforehand,
+as a message of its own and waits at the end. Both with acks=all and idempotence, on 16 partitions.
 For each: events a second, in % of bare; CPU of this process and of all brokers, in µs an event.
 
 Partitions: CPU of all brokers an event for commits of 64: decisions of one slot, which are one
@@ -15,7 +15,8 @@ client's usual linger of 5 ms and with none.
 Starts three brokers and a database of its own. Rounds alternate; medians, and the range in
 brackets.
 
-Run: python benchmarks/kafka.py [--rounds 3] [--events 40000] [--seconds 4] [--parts produce ...]
+Run: python benchmarks/kafka.py [--rounds 3] [--events 40000] [--seconds 4] [--threads 4]
+     [--parts produce partitions waiting]
 """
 
 from __future__ import annotations
@@ -49,7 +50,6 @@ from tests.integration.postgres_server import database
 ROW = np.linspace(0, 1, 50, dtype=np.float32)
 SIZES = (64, 100, 500, 1_000)
 PARTITIONS = (1, 4, 16, 64, 256)
-THREADS = 4
 CALLERS = 128
 GOAL = 90
 
@@ -140,7 +140,7 @@ def send_bare(producer: Producer, topic: str, data: Sequence[tuple[int, bytes]])
     return len(data)
 
 
-def produce(bench: Bench, rounds: int, events: int) -> None:
+def produce(bench: Bench, rounds: int, events: int, threads: int) -> None:
     """Commits of several sizes against single messages."""
     found: dict[str, list[tuple[float, float, float]]] = {}
     with bench.journal(16) as journal:
@@ -153,12 +153,13 @@ def produce(bench: Bench, rounds: int, events: int) -> None:
                 commits = [
                     [decision(n % 16) for _ in range(size)] for n in range(max(8, events // size))
                 ]
-                run = bench.cost(lambda: commit_all(journal, commits, THREADS))  # noqa: B023
+                run = bench.cost(lambda: commit_all(journal, commits, threads))  # noqa: B023
                 costs[f"commits of {size}"] = run
             for way, cost in costs.items():
                 if number:
                     found.setdefault(way, []).append(cost)
-    print(f"\nproduce, {rounds} rounds      events/s      in % of bare     µs here  µs brokers")
+    print(f"\nproduce, {threads} threads, {rounds} rounds")
+    print(f"{'':22}     events/s      in % of bare     µs here  µs brokers")
     for way, costs_of in found.items():
         shares = [
             100 * mine[0] / bare[0] for mine, bare in zip(costs_of, found["bare"], strict=True)
@@ -280,6 +281,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--events", type=int, default=40_000)
     parser.add_argument("--seconds", type=float, default=4.0)
+    parser.add_argument("--threads", type=int, default=4)
     parts = ("produce", "partitions", "waiting")
     parser.add_argument("--parts", nargs="+", choices=parts, default=parts)
     chosen = parser.parse_args()
@@ -288,7 +290,7 @@ def main() -> None:
         with database() as dsn:
             bench = Bench(cluster, dsn)
             if "produce" in chosen.parts:
-                produce(bench, chosen.rounds, chosen.events)
+                produce(bench, chosen.rounds, chosen.events, chosen.threads)
             if "waiting" in chosen.parts:
                 waiting(bench, chosen.rounds, chosen.seconds)
             if "partitions" in chosen.parts:
