@@ -258,6 +258,14 @@ def test_an_import_is_seen_whole_and_leaves_gaps(opened: KafkaJournal) -> None:
     assert opened.mode() == ModeChanged(5, "freeze")
 
 
+def test_an_import_is_there_when_it_returns(opened: KafkaJournal) -> None:
+    """In every partition, though a transaction is committed before they all know of it."""
+    for n in range(40):
+        opened.import_records([Record(0, 1, 10 + n, Void(f"{n}.{m}", m)) for m in range(20)])
+        found = sum(len(opened.read(partition, 0, 10_000)) for partition in range(4))
+        assert found == 20 * (n + 1)
+
+
 def later(records: list[Record]) -> list[Record]:
     """The same a while later."""
     return [msgspec.structs.replace(one, recorded=one.recorded + 2_000) for one in records]

@@ -109,6 +109,7 @@ class KafkaLog(NamedJournal):
             return
         sent = (self._writer.send if len(values) == 1 else self._writer.send_whole)(values)
         for (places, home, _), (offset, _) in zip(commits, sent, strict=True):
+            self._finder.wait_for(home, offset)
             self._index(
                 (home, Place(offset, index).position, arranged[n].event)
                 for index, n in enumerate(places)

@@ -87,6 +87,17 @@ class Reader:
             raise self._cluster.silent()
         return Span(*found)
 
+    def wait_for(self, partition: int, offset: int) -> None:
+        """Return once readers see a record that was sent.
+
+        A transaction is committed before all partitions know of it.
+        """
+        deadline = time.monotonic() + self._cluster.wait
+        while self.span(partition).end <= offset:
+            if time.monotonic() > deadline:
+                raise self._cluster.silent()
+            time.sleep(0.005)
+
     def commits(self, partition: int, offset: int, end: int, enough: int) -> list[Commit]:
         """Return commits from an offset on, in order.
 
