@@ -10,7 +10,7 @@ from functools import partial
 import pytest
 
 from belated.events import Event, Void
-from belated.exceptions import JournalClosed, JournalUnavailable
+from belated.exceptions import CommitTooLarge, JournalClosed, JournalUnavailable
 from belated.journals import MemoryJournal
 from belated.journals.log import Requests
 from belated.service.runtime import ThreadRuntime
@@ -152,3 +152,59 @@ def test_closing_commits_what_waits() -> None:
             await appended(commits, events(9, 1), told)
 
     asyncio.run(story())
+
+
+class Small(MemoryJournal):
+    """Takes few events at a time."""
+
+    def append(
+        self,
+        events: Sequence[Event],
+        *,
+        recorded: Sequence[int] | None = None,
+        requests: Requests | None = None,
+    ) -> list[int]:
+        """If they fit."""
+        if len(events) > 3:
+            raise CommitTooLarge(len(events), 3)
+        return super().append(events, recorded=recorded, requests=requests)
+
+
+def test_what_does_not_fit_together_is_committed_apart() -> None:
+    """Only a caller whose own events do not fit hears of it."""
+
+    async def play() -> None:
+        commits = GroupCommit(Small(), asyncio.get_running_loop(), ThreadRuntime())
+        told: list[int] = []
+        waiting = [appended(commits, events(10 * n, 2), told) for n in range(5)]
+        large = appended(commits, events(100, 4), told)
+        positions = [one for waited in waiting for one in await waited]
+        assert sorted(positions) == list(range(1, 11))
+        with pytest.raises(CommitTooLarge):
+            await large
+        await asyncio.get_running_loop().run_in_executor(None, commits.close)
+
+    asyncio.run(play())
+
+
+def test_what_may_wait_goes_together() -> None:
+    """All that comes within the time is one commit; at the end nothing waits any longer."""
+
+    async def play() -> None:
+        loop = asyncio.get_running_loop()
+        commits = GroupCommit(MemoryJournal(), loop, ThreadRuntime(), wait=0.3)
+        told: list[int] = []
+        start = loop.time()
+        first = appended(commits, events(0, 1), told)
+        await asyncio.sleep(0.05)
+        second = appended(commits, events(1, 1), told)
+        await asyncio.gather(first, second)
+        assert loop.time() - start >= 0.3
+        assert (commits.commits, commits.events) == (1, 2)
+        last = appended(commits, events(2, 1), told)
+        start = loop.time()
+        await loop.run_in_executor(None, commits.close)
+        await last
+        assert loop.time() - start < 0.3
+
+    asyncio.run(play())

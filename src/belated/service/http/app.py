@@ -12,7 +12,13 @@ from functools import cached_property, partial
 from typing import Any
 from urllib.parse import quote, unquote
 
-from belated.exceptions import InvalidInput, JournalError, JournalUnavailable, UnknownBandit
+from belated.exceptions import (
+    InvalidInput,
+    JournalError,
+    JournalUnavailable,
+    NotIndexed,
+    UnknownBandit,
+)
 from belated.journals import Store, open_store
 from belated.journals.steady_clock import system_clock
 from belated.service.access.authorizer import Auth, Authorizer
@@ -211,7 +217,9 @@ class Service:
         self.count(route, problem.status)
         if problem.status == 500:
             log.error("a request failed", exc_info=error)
-        elif isinstance(error, JournalError) and not isinstance(error, JournalUnavailable):
+        elif isinstance(error, JournalError) and not isinstance(
+            error, JournalUnavailable | NotIndexed
+        ):
             self._log_trouble(error)
         return problem, headers_of(error)
 

@@ -99,11 +99,11 @@ def _decide(call: Exchange, body: DecisionRequest) -> None:
 
 def _decided(call: Exchange, made: Sequence[Decision]) -> Decided:
     (decision,) = made
-    return _told(call.tokens, decision)
+    return _told(call.tokens, decision, call.bandit.slot)
 
 
-def _told(tokens: RewardTokens | None, decision: Decision) -> Decided:
-    return Decided.of(decision, None if tokens is None else tokens.of(decision))
+def _told(tokens: RewardTokens | None, decision: Decision, slot: int | None = None) -> Decided:
+    return Decided.of(decision, None if tokens is None else tokens.of(decision), slot)
 
 
 def _decide_many(call: Exchange, body: DecisionRequests) -> None:
@@ -114,7 +114,7 @@ def _decide_many(call: Exchange, body: DecisionRequests) -> None:
 
 
 def _many_decided(call: Exchange, made: Sequence[Decision]) -> ManyDecided:
-    return ManyDecided([_told(call.tokens, one) for one in made])
+    return ManyDecided([_told(call.tokens, one) for one in made], call.bandit.slot)
 
 
 def _reward(call: Exchange, body: RewardBody) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Protocol, TypeVar
 
 from belated.events import Decision, Event
-from belated.exceptions import JournalClosed
+from belated.exceptions import CommitTooLarge, JournalClosed
 from belated.journals import UniqueLog
 from belated.journals.arrivals import gather
 from belated.journals.log import Appended
@@ -55,13 +55,23 @@ class GroupCommit:
         log: for events; used by this worker alone.
         loop: of the callers.
         runtime: time and threads.
+        wait: seconds in which more is to come before a commit begins.
     """
 
-    def __init__(self, log: UniqueLog, loop: asyncio.AbstractEventLoop, runtime: Runtime) -> None:
+    def __init__(
+        self,
+        log: UniqueLog,
+        loop: asyncio.AbstractEventLoop,
+        runtime: Runtime,
+        *,
+        wait: float = 0.0,
+    ) -> None:
         self._log = log
+        self._wait = wait
         self._loop = loop
         self._monotonic = runtime.monotonic
         self._waiting: list[Append] = []
+        self._since = 0.0  # when the first of them came
         self._noticed = False
         self._lock = threading.Lock()
         self._closing = False
@@ -98,6 +108,8 @@ class GroupCommit:
         with self._lock:
             closing = self._closing
             if not closing:
+                if not self._waiting:
+                    self._since = self._monotonic()
                 self._waiting += appends
         if closing:
             for append in appends:
@@ -121,6 +133,10 @@ class GroupCommit:
 
     def _step(self) -> float | None:
         with self._lock:
+            if self._waiting and not self._closing:
+                early = self._since + self._wait - self._monotonic()
+                if early > 0.0:
+                    return early
             taken = self._take()
         if not taken:
             return None
@@ -150,6 +166,13 @@ class GroupCommit:
                 found = Appended(self._log.append(events, requests=kept), {})
             self.seconds.add(self._monotonic() - start)
             self.sizes.add(len(events))
+        except CommitTooLarge as error:
+            if len(taken) > 1:  # what each of them sent may well fit
+                half = len(taken) // 2
+                self._commit(taken[:half])
+                self._commit(taken[half:])
+                return
+            found = error
         except Exception as error:  # whatever it is, each caller hears of it, and the worker lives
             found = error
             self.failures += 1

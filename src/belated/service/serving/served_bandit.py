@@ -35,7 +35,7 @@ from belated.exceptions import (
 from belated.ids import check_id
 from belated.journals import Journal, SpoolJournal, SpoolStatus, Store
 from belated.journals.identity import identify
-from belated.journals.log import CountsDuplicates
+from belated.journals.log import CountsDuplicates, finds_by_id
 from belated.kernels import Kernels
 from belated.learner.history import read_history
 from belated.ledger import DecisionHistory
@@ -46,12 +46,15 @@ from belated.service.serving.definition import Definition
 from belated.service.serving.group_commit import Done, GroupCommit, pass_on, resolve
 from belated.service.serving.lookups import LookUps
 from belated.service.serving.request_batcher import RequestBatcher, table_of
+from belated.service.serving.slots import Slots
 from belated.service.serving.spool_recovery import WAIT, LeftSpools
 from belated.service.serving.spools import Recovery, Spools
 from belated.tuning import USUAL, Tuning
 
 #: Seconds between two looks for a model, and for a mode; and after a failure.
 POLL_SECONDS, MODE_SECONDS, RETRY_SECONDS = 0.05, 0.25, 0.2
+#: Seconds that rewards wait for each other if each partition they fall on costs a record of Kafka.
+REWARD_SECONDS = 0.25
 #: The share of the event loop's time that loading models may take.
 MAX_LOADING = 0.01
 #: A model older than this, in seconds, is stale.
@@ -133,8 +136,22 @@ class ServedBandit:
             self._recovery = spools.recover(store, name, runtime)
         self._journal = journal
         self.commits = GroupCommit(self._spool or journal, loop, runtime)
+        #: For rewards: where partitions are dear, they wait for each other on a way of their own.
+        self.reward_commits = self.commits
+        if self._spool is None and not finds_by_id(journal):
+            log_of_rewards = store.journal(name, wait=wait)
+            self.reward_commits = GroupCommit(log_of_rewards, loop, runtime, wait=REWARD_SECONDS)
         rng = np.random.default_rng(seed)
-        self._batcher = RequestBatcher(self.decider, self.commits, loop, runtime, rng)
+        self._slots = Slots(tuning.new_id)
+        self._batcher = RequestBatcher(
+            self.decider,
+            self.commits,
+            loop,
+            runtime,
+            rng,
+            slots=self._slots,
+            finds_by_id=finds_by_id(journal),
+        )
         self._lookups = LookUps(self._reader, self.decider, self._spool, loop)
         self._number, self._model_due = 0, 0.0
         self._mode_due = runtime.monotonic() + MODE_SECONDS
@@ -244,7 +261,7 @@ class ServedBandit:
 
     def report(self, rewards: Sequence[Reward], done: Done[Sequence[int]]) -> None:
         """Append rewards: one commit for all."""
-        self.commits.append(rewards, self._rewarded, done)
+        self.reward_commits.append(rewards, self._rewarded, done)
 
     def append_event(self, event: Activation | Void, done: Done[Sequence[int]]) -> None:
         """Append an activation or a void."""
@@ -314,6 +331,11 @@ class ServedBandit:
         away = self._spool is not None and self._spool.status.journal_down
         return self.age > seconds and not away
 
+    @property
+    def slot(self) -> int | None:
+        """The slot that new ids should have now; None if there is one partition."""
+        return self._slots.at(self._runtime.clock()) if self._journal.partitions > 1 else None
+
     def now(self) -> int:
         """Return the time by this process' clock, in microseconds since 1970."""
         return self._runtime.clock()
@@ -331,6 +353,8 @@ class ServedBandit:
     def close(self) -> None:
         """Commit what waits, and let go of the store."""
         self.commits.close()
+        if self.reward_commits is not self.commits:
+            self.reward_commits.close()
         if self._recovery is not None:
             self._recovery.stop(2 * WAIT)
         self._poller.stop()
