@@ -37,6 +37,11 @@ class PostgresStore:
     def __init__(self, dsn: str) -> None:
         self._dsn = dsn
 
+    @property
+    def address(self) -> str:
+        """With which another process opens the same store; it may hold a password."""
+        return self._dsn
+
     def __repr__(self) -> str:
         return f"<PostgresStore: {self.place}>"  # the address may hold a password
 

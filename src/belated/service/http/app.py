@@ -24,6 +24,8 @@ from belated.journals.steady_clock import system_clock
 from belated.service.access.authorizer import Auth, Authorizer
 from belated.service.access.keys import ALL, Key
 from belated.service.access.tokens import LIFETIME, NOBODY, RewardTokens, TokenSecrets
+from belated.service.console.reports import BanditReport
+from belated.service.http import console
 from belated.service.http.cors import Cors, wanted_method
 from belated.service.http.exchange import Exchange, encode
 from belated.service.http.openapi import document
@@ -174,7 +176,7 @@ class Service:
             return
         name, route, exchange.id = self._find(exchange.method, path)
         exchange.route = route
-        exchange.more = self._cors.admit(route, headers)
+        exchange.more = self._cors.admit(route, headers, keyed=self.authorizer is not None)
         if self.authorizer is not None and route.scope is not None:
             exchange.key = self.authorizer.authorize(headers, route.scope, name)
         bandit = self.bandits.get(name)
@@ -289,6 +291,8 @@ class Service:
                 spools=self._spools,
                 seed=self._seed,
             )
+            report = BanditReport(self._store, definition.name)
+            self.bandits[definition.name].report_page = report
             path = f"/v1/{quote(definition.name, safe='')}/decisions".encode()
             self._quick["POST", path] = definition.name, find("POST", ["decisions"]), ""
         self._learners.start()
@@ -298,6 +302,9 @@ class Service:
         if self.bandits:
             with ThreadPoolExecutor(len(self.bandits)) as crew:  # each may have to wait
                 list(crew.map(ServedBandit.close, self.bandits.values()))
+        for bandit in self.bandits.values():
+            if bandit.report_page is not None:
+                bandit.report_page.close()
         self._learners.stop()
         if self.authorizer is not None:
             self.authorizer.close()
@@ -349,6 +356,26 @@ AROUND = (
         everywhere=True,
     ),
     Route("GET", "/openapi.json", Service._openapi, None, "This document", None, scope="read"),
+    Route(
+        "GET",
+        "/console",
+        console.page,
+        None,
+        "The console, for people",
+        None,
+        content="text/html; charset=utf-8",
+        scope=None,
+    ),
+    Route(
+        "GET",
+        "/console/bandits",
+        console.bandits,
+        None,
+        "How all bandits stand",
+        console.Bandits,
+        scope="read",
+        everywhere=True,
+    ),
 )
 _AROUND = {route.path.encode(): route for route in AROUND}
 #: The question of a browser whether a page may ask; counted with all that is unusual.

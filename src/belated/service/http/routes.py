@@ -19,6 +19,7 @@ from belated.ids import check_id
 from belated.ledger import DecisionHistory
 from belated.service.access.keys import KeyScope
 from belated.service.access.tokens import RewardTokens
+from belated.service.http import console
 from belated.service.http.parsing import event_time, parse_request, parse_rewards, rewards_in
 from belated.service.http.problems import ProblemError
 from belated.service.serving.served_bandit import ServedBandit
@@ -248,6 +249,10 @@ BANDIT_ROUTES = (
     Route(
         "GET", "/v1/{bandit}", _state, _state_of, "Tell how a bandit stands", BanditState,
         scope="read",
+    ),
+    Route(
+        "GET", "/v1/{bandit}/report", console.report, console.reported, "Tell what a bandit earns",
+        console.ReportPage, scope="read",
     ),
     Route(
         "PUT", "/v1/{bandit}/mode", _switch, _switched,

@@ -40,6 +40,7 @@ from belated.kernels import Kernels
 from belated.learner.history import read_history
 from belated.ledger import DecisionHistory
 from belated.published import PublishedModel
+from belated.service.console.reports import BanditReport
 from belated.service.histogram import SECONDS, Histogram
 from belated.service.runtime import Runtime
 from belated.service.serving.definition import Definition
@@ -109,6 +110,8 @@ class ServedBandit:
     ) -> None:
         self.definition = definition
         self.stats = RequestStats()
+        #: What the console shows; None where there is none.
+        self.report_page: BanditReport | None = None
         self._runtime = runtime
         policy, name = definition.policy, definition.name
         self._min_reward, self._max_reward = definition.rewards.range(policy.family.support)
