@@ -9,7 +9,7 @@ from contextlib import suppress
 from typing import Protocol, TypeVar
 
 from belated.advice import Adviser, warn
-from belated.events import Decision, Event, Record, Settled
+from belated.events import Decision, Erased, Event, Record, Settled
 from belated.exceptions import (
     HistoryChanged,
     HistoryTrimmed,
@@ -20,6 +20,7 @@ from belated.exceptions import (
     JournalUnavailable,
     SnapshotWarning,
 )
+from belated.ids import key_of
 from belated.journals import Journal
 from belated.journals.arrivals import route
 from belated.journals.log import FollowedLog, Requests
@@ -380,9 +381,12 @@ class Follower:
         return True
 
     def _take(self, record: Record) -> str:
-        """Fold a record; a decision that was held counts by itself from now on."""
-        if isinstance(record.event, Decision):
-            self._holder.release(record.event.id)
+        """Fold a record; a decision that was held counts by itself from now on, or never will."""
+        event = record.event
+        if isinstance(event, Decision):
+            self._holder.release(event.id)
+        elif isinstance(event, Erased):  # its record may be overwritten: it is never met again
+            self._holder.release_known(lambda id: key_of(id) == event.key)
         return self.fold.take(record)
 
     def _accept(self, events: Sequence[Event]) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from belated.decider import MODES
 from belated.events import Decision
+from belated.exceptions import JournalUnavailable
 from belated.learner import Fold
 from belated.testing.simulator.checks import (
     Disagreement,
@@ -125,7 +126,11 @@ class ServiceCluster(Cluster):
             service = learner.service
             for _ in range(PATIENCE):
                 world.schedule.run(until=world.schedule.now + SECOND)
-                if service.step() == 0 and service.fold is not None and service._fit is None:
+                try:
+                    count = service.step()
+                except JournalUnavailable:  # a snapshot that was written while there were faults
+                    continue
+                if count == 0 and service.fold is not None and service._fit is None:
                     break
             if service.fold is None:
                 raise Disagreement(f"L: {learner.name} does not lead, though nobody else does")
