@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from belated.exceptions import OwnerFenced
 from belated.ids import check_id
 from belated.journals.postgres import open_session
 from belated.journals.shelf import Leader
 from belated.journals.stored import no_such_bandit
+
+if TYPE_CHECKING:
+    from belated.journals.postgres.session import PostgresSession
 
 
 class PostgresCoordinationStore:
@@ -21,7 +26,7 @@ class PostgresCoordinationStore:
         wait: how many seconds to wait for the server.
     """
 
-    def __init__(self, dsn: str, *, bandit: str, wait: float = 10.0) -> None:
+    def __init__(self, dsn: str | PostgresSession, *, bandit: str, wait: float = 10.0) -> None:
         self._session = open_session(dsn, wait)
         try:
             found = self._session.run_query("find", name=check_id(bandit, "the bandit's name"))

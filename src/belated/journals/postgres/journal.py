@@ -31,7 +31,7 @@ from belated.journals.snapshots import (
 from belated.journals.stored import as_stored, check_wanted
 
 if TYPE_CHECKING:
-    from belated.journals.postgres.session import Talk
+    from belated.journals.postgres.session import PostgresSession, Talk
 
 
 class PostgresJournal(PostgresLog):
@@ -56,7 +56,12 @@ class PostgresJournal(PostgresLog):
     """
 
     def __init__(
-        self, dsn: str, *, bandit: str, partitions: int | None = None, wait: float = 10.0
+        self,
+        dsn: str | PostgresSession,
+        *,
+        bandit: str,
+        partitions: int | None = None,
+        wait: float = 10.0,
     ) -> None:
         self._bandit = check_id(bandit, "the bandit's name")
         wanted = None if partitions is None else check_partitions(partitions)

@@ -7,8 +7,7 @@ import logging
 import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Any
 from urllib.parse import quote, unquote
 
@@ -24,11 +23,13 @@ from belated.service.http.openapi import document
 from belated.service.http.parsing import rewards_in
 from belated.service.http.problems import ProblemError, check_content, headers_of, problem_of
 from belated.service.http.routes import BANDIT_ROUTES, Route, find
-from belated.service.learning.learners import Learners, learning_service
+from belated.service.learning.learners import learners_of
 from belated.service.learning.lease import SECONDS
 from belated.service.runtime import Runtime, ThreadRuntime
 from belated.service.serving.definition import Definition
+from belated.service.serving.group_commit import GroupCommit
 from belated.service.serving.served_bandit import MAX_MODEL_AGE, ServedBandit
+from belated.service.serving.served_bandits import ServedBandits
 from belated.service.serving.spools import Spools
 from belated.service.wire.problem import Problem
 from belated.service.wire.schemas import (
@@ -110,6 +111,7 @@ class Service:
     ) -> None:
         self.definitions = {one.name: one for one in bandits}
         self.bandits: dict[str, ServedBandit] = {}
+        self._served: ServedBandits | None = None
         # What is asked most, by method and path, so that it need not be taken apart each time.
         self._quick: dict[tuple[str, bytes], tuple[str, Route, str]] = {}
         self._store = store
@@ -128,13 +130,7 @@ class Service:
         self._spools = spools
         self._runtime = runtime
         self._seed = seed
-        self._learners = Learners(
-            {
-                name: partial(learning_service, one, store, lease=lease)
-                for name, one in self.definitions.items()
-                if learn
-            }
-        )
+        self._learners = learners_of(list(bandits) if learn else [], store, lease=lease)
         self._trouble_due = -math.inf
         #: Whether it will stop soon: requests are answered, but should be sent elsewhere.
         self.draining = False
@@ -144,8 +140,18 @@ class Service:
         from belated.service.operating.metrics import Metrics  # needs prometheus-client
 
         self.metrics = Metrics(
-            self.bandits, self._learners, self.requests, lambda: self.authorizer, self.tokens
+            self.bandits,
+            self._learners,
+            self.requests,
+            lambda: self.authorizer,
+            self.tokens,
+            lambda: self.commits,
         )
+
+    @property
+    def commits(self) -> GroupCommit | None:
+        """Of all bandits; None before it has started."""
+        return None if self._served is None else self._served.commits
 
     # --- requests --------------------------------------------------------------------------------
 
@@ -269,30 +275,30 @@ class Service:
 
     def start(self, loop: asyncio.AbstractEventLoop) -> None:
         """Open the journals, take the models, and learn if that is to be done here."""
+        self._served = ServedBandits(
+            list(self.definitions.values()),
+            self._store,
+            loop,
+            self._runtime,
+            spools=self._spools,
+            seed=self._seed,
+        )
+        self.bandits.update(self._served)
         if self._auth == "keys":
-            keys = self._store.keys()
+            keys = self._served.polling.keys()
             self.authorizer = Authorizer(keys, self._runtime, tokens=bool(self.tokens))
-        for definition in self.definitions.values():
-            self.bandits[definition.name] = ServedBandit(
-                definition,
-                self._store,
-                loop,
-                self._runtime,
-                spools=self._spools,
-                seed=self._seed,
-            )
-            path = f"/v1/{quote(definition.name, safe='')}/decisions".encode()
-            self._quick["POST", path] = definition.name, find("POST", ["decisions"]), ""
+        for name in self.bandits:
+            path = f"/v1/{quote(name, safe='')}/decisions".encode()
+            self._quick["POST", path] = name, find("POST", ["decisions"]), ""
         self._learners.start()
 
     def close(self) -> None:
         """Answer what is under way, then let go of everything."""
-        if self.bandits:
-            with ThreadPoolExecutor(len(self.bandits)) as crew:  # each may have to wait
-                list(crew.map(ServedBandit.close, self.bandits.values()))
-        self._learners.stop()
         if self.authorizer is not None:
             self.authorizer.close()
+        if self._served is not None:
+            self._served.close()
+        self._learners.stop()
 
 
 def _tokens(

@@ -20,6 +20,7 @@ from belated.service.access.tokens import RewardTokens
 from belated.service.histogram import Histogram
 from belated.service.learning.learners import Learners
 from belated.service.learning.learning_service import LearningService
+from belated.service.serving.group_commit import GroupCommit
 from belated.service.serving.served_bandit import ServedBandit
 from belated.service.serving.spools import Unreadable
 
@@ -107,14 +108,6 @@ OF_BANDITS = (
         "From the request to the answer, the commit included.", lambda bandit: bandit.stats.seconds,
     ),
     _of_bandit(
-        _HISTOGRAM, "belated_commit_seconds", "Duration of a commit.",
-        lambda bandit: bandit.commits.seconds,
-    ),
-    _of_bandit(
-        _HISTOGRAM, "belated_commit_events", "Events in a commit.",
-        lambda bandit: bandit.commits.sizes,
-    ),
-    _of_bandit(
         _GAUGE, "belated_model_age_seconds", "Since the model that chooses here was made.",
         lambda bandit: bandit.age,
     ),
@@ -173,7 +166,7 @@ OF_BANDITS = (
     _of_bandit(
         _COUNTER, "belated_internal_errors",
         "Failures behind the requests: of a commit, or of taking a model (board, model).",
-        lambda bandit: {"commit": bandit.commits.failures, "board": 0, "model": 0}
+        lambda bandit: {"commit": bandit.failed_commits, "board": 0, "model": 0}
         | bandit.stats.failures, "kind",
     ),
 )  # fmt: skip
@@ -282,6 +275,7 @@ class Metrics:
         requests: how many there were, by method and path of their route and status.
         guard: gives what knows the keys, if anything does.
         tokens: by the name of the bandit.
+        commits: gives what commits for all bandits, if anything does.
     """
 
     def __init__(
@@ -291,12 +285,14 @@ class Metrics:
         requests: Mapping[tuple[str, str, int], int],
         guard: Callable[[], Authorizer | None] = lambda: None,
         tokens: Mapping[str, RewardTokens] | None = None,
+        commits: Callable[[], GroupCommit | None] = lambda: None,
     ) -> None:
         self._bandits = bandits
         self._learners = learners
         self._requests = requests
         self._guard = guard
         self._tokens = tokens or {}
+        self._commits = commits
         self.registry = CollectorRegistry()
         ProcessCollector(registry=self.registry)
         self.registry.register(self)
@@ -326,6 +322,7 @@ class Metrics:
             yield _family(measure, dict(self._bandits))
         for measure in OF_LEARNERS:
             yield _family(measure, dict(self._learners.running))
+        yield from self._of_commits()
         failures = _COUNTER(
             "belated_learner_restarts",
             "Learners that failed and were made anew.",
@@ -353,6 +350,20 @@ class Metrics:
                 tokens.add_metric([name, verdict], count)
         yield from (known, age, tokens)
 
+    def _of_commits(self) -> Iterator[Metric]:
+        """What all bandits of a process share."""
+        seconds = _HISTOGRAM("belated_commit_seconds", "Duration of a commit.")
+        events = _HISTOGRAM("belated_commit_events", "Events in a commit, of all bandits.")
+        if (commits := self._commits()) is not None:
+            seconds.add_metric([], *_buckets(commits.seconds))
+            events.add_metric([], *_buckets(commits.sizes))
+        yield from (seconds, events)
+
+
+def _buckets(histogram: Histogram) -> tuple[list[tuple[str, int]], float]:
+    bounds = [*(f"{bound:g}" for bound in histogram.bounds), "+Inf"]
+    return list(zip(bounds, histogram.cumulative, strict=True)), histogram.total
+
 
 def _family(measure: Measure, subjects: Mapping[str, Any]) -> Metric:
     labels = ["bandit", measure.label] if measure.label else ["bandit"]
@@ -360,9 +371,7 @@ def _family(measure: Measure, subjects: Mapping[str, Any]) -> Metric:
     for name, subject in subjects.items():
         value = measure.read(subject)
         if isinstance(value, Histogram):
-            counts = value.cumulative
-            bounds = [*(f"{bound:g}" for bound in value.bounds), "+Inf"]
-            family.add_metric([name], list(zip(bounds, counts, strict=True)), value.total)
+            family.add_metric([name], *_buckets(value))
         elif isinstance(value, Mapping):
             for label, one in value.items():
                 family.add_metric([name, label], one)

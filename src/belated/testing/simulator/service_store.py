@@ -8,6 +8,7 @@ from belated.events import ModeChanged
 from belated.exceptions import JournalUnavailable, OwnerFenced
 from belated.journals import Journal, KeyStore, Leader
 from belated.journals.memory.coordination import Lead, MemoryCoordinationStore
+from belated.journals.sessions import LoopedSession
 from belated.journals.store import StoredBandit
 from belated.testing.simulator.checks import Disagreement
 from belated.testing.simulator.session import SimulatedJournal
@@ -43,6 +44,10 @@ class SimulatedStore:
     def keys(self, *, wait: float = 10.0) -> KeyStore:
         """There are none."""
         raise NotImplementedError
+
+    def session(self, *, wait: float = 10.0) -> LoopedSession:
+        """Open what a process shares."""
+        return LoopedSession(self, wait)
 
     def new_journal(self, bandit: str, *, partitions: int) -> AbstractContextManager[Journal]:
         """Nothing is imported."""
