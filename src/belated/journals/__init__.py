@@ -6,7 +6,8 @@
 * :class:`SpoolJournal`: in front of another one; takes events also while that is unavailable.
 
 :func:`open_journal` opens any of the first three by its address, and :func:`open_store` the store
-that holds many journals, and for a service their leases, published models and API keys.
+that holds many journals, and for a service their leases, published models and API keys. A
+:class:`StoreSession` is one connection for any number of them.
 
 A :class:`Journal` is two protocols: a :class:`UniqueLog` of events, and a :class:`Shelf` for what
 is stored beside them. :class:`belated.testing.JournalContract` tests a journal of your own.
@@ -19,6 +20,7 @@ from belated.journals.journal import Journal
 from belated.journals.log import Log, UniqueLog
 from belated.journals.memory.journal import MemoryJournal
 from belated.journals.memory.store import MemoryStore
+from belated.journals.sessions import Batch, Glance, StoreSession
 from belated.journals.shelf import (
     CoordinationStore,
     KeyHistory,
@@ -63,7 +65,9 @@ else:
 
 
 __all__ = [
+    "Batch",
     "CoordinationStore",
+    "Glance",
     "Journal",
     "KeyHistory",
     "KeyStore",
@@ -85,6 +89,7 @@ __all__ = [
     "SpoolJournal",
     "SpoolStatus",
     "Store",
+    "StoreSession",
     "StoredBandit",
     "StoredSnapshot",
     "UniqueLog",
