@@ -87,20 +87,23 @@ class Line:
 
     def _hand_over(self) -> None:
         """A page of each; while the store is away one of them is enough to see."""
+        if self._is_back():
+            self._hand_over_each()
+
+    def _is_back(self) -> bool:
         members = list(self._members)
         if self.away and members:
             self._next += 1
             self._try(members[self._next % len(members)])
-        if self.away:
-            return
+        return not self.away
+
+    def _hand_over_each(self) -> None:
         late = time.monotonic() >= self._retry_at
         if late:
             self._retry_at = time.monotonic() + RETRY
-        for one in members:
-            if late if one.stuck else one.waits:
+        for one in list(self._members):
+            if (late if one.stuck else one.waits) and not self.away:
                 self._try(one)
-            if self.away:
-                return
 
     def _try(self, member: Member) -> None:
         try:

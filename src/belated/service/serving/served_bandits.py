@@ -75,7 +75,7 @@ class ServedBandits(Mapping[str, ServedBandit]):
                 self._recovery = spools.recover(self._polling, list(self._bandits), runtime)
                 for bandit in self._bandits.values():
                     bandit.recovery = self._recovery
-        except BaseException:
+        except Exception:
             self.close()
             raise
 
