@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 _OLDEST_SERVER = 14
 #: Looks at which process answers, behind a pooler.
-_SAMPLES = 5
+_SAMPLES = 40
 
 
 def check_settings(row: tuple[Any, ...], place: str) -> None:
