@@ -7,7 +7,8 @@ one thread, and the figure is the median of the repeats. What a peer wants made 
 text, its dictionaries) is made outside the clock.
 
 Ours are measured as compiled by numba and as plain NumPy; with the fits over all observations that
-they make by default, and without them, where a reward is one rank-one step as it is for the peers.
+they make by default, and without them, where a reward is one rank-one step as it is for the peers;
+and as users have them, a whole ``Bandit`` with its ids, journal and ledger, which no peer has.
 
 Run: python experiments/peers/speed.py [--rounds 2000] [--repeats 5] [--output speed.md]
 """
@@ -35,9 +36,10 @@ class Worker:
     """An entry in its own process, waiting for orders."""
 
     def __init__(self, entry: str, settings: Settings, dim: int, arms: int) -> None:
+        settings = dict(settings)
         task = {
             "peer": ENTRIES[entry].peer,
-            "learner": ENTRIES[entry].learner,
+            "learner": settings.pop("learner", ENTRIES[entry].learner),
             "settings": settings,
             "dim": dim,
             "arms": arms,
@@ -78,6 +80,8 @@ def variants() -> dict[str, tuple[str, Settings]]:
                 found[f"{name}, {kernels}"] = (name, chosen | {"using": kernels})
                 steps = chosen | {"using": kernels, "fits": False}
                 found[f"{name}, {kernels}, no fits"] = (name, steps)
+                whole = {"using": kernels, "learner": "Whole"}
+                found[f"Bandit of {name}, {kernels}"] = (name, chosen | whole)
         else:
             found[name] = (name, chosen)
     return found

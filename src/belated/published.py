@@ -45,6 +45,10 @@ class PublishedModel(msgspec.Struct, frozen=True, array_like=True):
         effective_n: rewards by what they still count for; None if all count in full.
         rivals: θ̂ by each half-life that is compared; empty if none are.
         picked: which of them is in use.
+        center: of several learners, the θ at which each expands the log-likelihood of its
+            partitions; empty if one learner has them all.
+        center_number: of that θ; grows with each.
+        center_n: rewards that θ was estimated from.
 
     >>> from belated import Bernoulli, DelayedUCB
     >>> policy = DelayedUCB(2, Bernoulli())
@@ -71,6 +75,9 @@ class PublishedModel(msgspec.Struct, frozen=True, array_like=True):
     effective_n: float | None = None
     rivals: bytes = b""
     picked: int = 0
+    center: bytes = b""
+    center_number: int = 0
+    center_n: int = 0
 
     @classmethod
     def of(
@@ -135,8 +142,7 @@ class PublishedModel(msgspec.Struct, frozen=True, array_like=True):
 
     def write(self) -> bytes:
         """As bytes."""
-        body = msgspec.msgpack.encode(self)
-        return bytes([VERSION]) + blake2b(body, digest_size=_CHECKSUM).digest() + body
+        return seal(VERSION, msgspec.msgpack.encode(self))
 
     @staticmethod
     def read(data: bytes) -> PublishedModel:
@@ -146,13 +152,36 @@ class PublishedModel(msgspec.Struct, frozen=True, array_like=True):
             UnsupportedFormat: a later release wrote it.
             CorruptJournal: it was changed on its way.
         """
-        if data[:1] != bytes([VERSION]):
-            message = f"the model has format {data[0] if data else None}"
-            raise UnsupportedFormat(f"{message}, and this release reads {VERSION}: upgrade belated")
-        checksum, body = data[1 : 1 + _CHECKSUM], data[1 + _CHECKSUM :]
-        if blake2b(body, digest_size=_CHECKSUM).digest() != checksum:
-            raise CorruptJournal("a published model was changed on its way: publish it again")
-        return _read(body)
+        return _read(unseal(VERSION, data, "a published model"))
+
+
+def seal(version: int, body: bytes) -> bytes:
+    """Put the version of its format and a checksum before what travels."""
+    return bytes([version]) + blake2b(body, digest_size=_CHECKSUM).digest() + body
+
+
+def unseal(version: int, data: bytes, what: str) -> bytes:
+    """Return what :func:`seal` was given.
+
+    Args:
+        version: that this release reads.
+        data: what has come.
+        what: it is, for messages.
+
+    Raises:
+        UnsupportedFormat: a later release wrote it.
+        CorruptJournal: it was changed on its way.
+
+    >>> unseal(1, seal(1, b"x"), "a letter")
+    b'x'
+    """
+    if data[:1] != bytes([version]):
+        message = f"{what} has format {data[0] if data else None}"
+        raise UnsupportedFormat(f"{message}, and this release reads {version}: upgrade belated")
+    checksum, body = data[1 : 1 + _CHECKSUM], data[1 + _CHECKSUM :]
+    if blake2b(body, digest_size=_CHECKSUM).digest() != checksum:
+        raise CorruptJournal(f"{what} was changed on its way: publish it again")
+    return body
 
 
 _read = msgspec.msgpack.Decoder(PublishedModel).decode

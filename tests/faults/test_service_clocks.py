@@ -15,7 +15,7 @@ from belated.events import Decision, Settled
 from belated.journals import PostgresJournal
 from belated.journals.steady_clock import system_clock
 from belated.learner.fold import Fold
-from belated.service import Definition, create_app
+from belated.service import Definition, LearningService, create_app
 from tests.faults.town import check_saved
 from tests.integration.postgres_server import PostgresServer
 from tests.integration.serving import served
@@ -56,7 +56,9 @@ def test_a_clock_that_jumps_by_a_day(
         offers = app.bandits["offers"]
         eventually(lambda: offers.decider.model.n == (EACH if state == "pending" else 2 * EACH))
         time.sleep(1)  # whoever believes such a clock goes on writing that time has passed
-        delays = app._learners.running["offers"].delays
+        learner = app._learners.running["offers"]
+        assert isinstance(learner, LearningService)
+        delays = learner.delays
         assert (delays.cumulative[-1], 0 <= delays.total < 60) == (EACH, True)
     with PostgresJournal(doomed.dsn, bandit="offers") as journal:
         fold = partial(Fold, POLICY, rewards, partitions=2)

@@ -103,9 +103,10 @@ class Fuzzed:
     def __init__(self, app: Service) -> None:
         self.app = app
         self.serving = Serving()
-        self.serving.start(app)
         #: Who may do all with the bandits that are fuzzed; None where nobody is asked.
         self.key: Made | None = None
+        #: Who may look at what is of all bandits.
+        self.watcher: Made | None = None
         self.strangers: dict[str, Any] | None = None
         self.folds: dict[str, Fold] = {}
 
@@ -113,6 +114,7 @@ class Fuzzed:
         """Have keys: one that may do all, and others that may not."""
         fuzzed, place = ["guarded", "switchable"], "untouched"
         self.key, revoked = make(store, *SCOPES, bandits=tuple(fuzzed)), make(store, *SCOPES)
+        self.watcher = make(store, "read")
         lesser = {one: make(store, *[other for other in SCOPES if other != one]) for one in SCOPES}
         revoke(store, revoked.id)
         self.strangers = {
@@ -126,7 +128,7 @@ class Fuzzed:
             },
             "without": {scope: made.key for scope, made in lesser.items()},
         }
-        used = [self.key, *lesser.values()]
+        used = [self.key, self.watcher, *lesser.values()]
         eventually(lambda: 401 not in {answers(self.serving.url, one, "/metrics") for one in used})
 
     @property
@@ -138,8 +140,8 @@ class Fuzzed:
         return {one for one in sent if one is not None}
 
     def get(self, path: str) -> httpx.Response:
-        """Ask for something, with the key."""
-        headers = None if self.key is None else self.key.header
+        """Ask for something, as who may look at all."""
+        headers = None if self.watcher is None else self.watcher.header
         return httpx.get(self.serving.url + path, headers=headers)
 
     def metrics(self) -> dict[str, set[frozenset[tuple[str, str]]]]:
@@ -164,11 +166,17 @@ class Both:
         keys = TokenSecrets({"k1": bytes(range(32))})
         self.open = Fuzzed(create_app(OPEN, store, learn=True))
         self.keyed = Fuzzed(create_app(KEYED, store, learn=True, auth="keys", token_keys=keys))
-        self.keyed.ask_for_keys(store)
         self.each = (self.open, self.keyed)
+        self.metrics_before: list[dict[str, set[frozenset[tuple[str, str]]]]] = []
+
+    def start(self) -> None:
+        """Serve, and note what there is before anything is sent."""
+        for one in self.each:
+            one.serving.start(one.app)
+        self.keyed.ask_for_keys(self.store)
         eventually(lambda: all(one.get("/readyz").is_success for one in self.each))
         self.metrics_before = [one.metrics() for one in self.each]
-        lines.clear()  # what is said at the start says where they are
+        self.lines.clear()  # what is said at the start says where they are
 
     @property
     def failed(self) -> int:
@@ -187,9 +195,12 @@ def both() -> Iterator[Both]:
         store.create_tables()
         with listening() as lines:
             found = Both(store, lines)
-            yield found
-        for one in found.each:
-            one.stop()
+            try:
+                found.start()
+                yield found
+            finally:  # a server that goes on would keep the tests from ending
+                for one in found.each:
+                    one.stop()
     finally:
         postgres.stop()
 

@@ -6,14 +6,18 @@ import numpy as np
 
 from belated.journals import Store
 from belated.learner.fold import Fold
-from belated.service import Definition
+from belated.service import Definition, LearningService
 from belated.service.http.app import Service
 
 
 def folds_of(app: Service) -> dict[str, Fold]:
     """What the learners of a service have made of their journals, while they run."""
-    found = {name: learner.fold for name, learner in app._learners.running.items()}
-    return {name: fold for name, fold in found.items() if fold is not None}
+    running = app._learners.running.items()
+    return {
+        name: learner.fold
+        for name, learner in running
+        if isinstance(learner, LearningService) and learner.fold is not None
+    }
 
 
 def check_ledger(live: Fold, definition: Definition, store: Store) -> None:

@@ -10,6 +10,7 @@ import pytest
 
 from belated.journals import (
     PostgresCoordinationStore,
+    PostgresJournal,
     PostgresKeyStore,
     PostgresStore,
     open_journal,
@@ -46,22 +47,27 @@ class TestPostgresCoordination(CoordinationContract):
     def open_coordination(self, clock: ManualClock) -> PostgresCoordinationStore:
         """Of a bandit that is new."""
         store = PostgresStore(self.dsn)
-        store.journal(self.bandit).close()
+        store.journal(self.bandit, partitions=4).close()
         return store.coordination(self.bandit)
+
+    def open_journal(self, store: object, clock: ManualClock) -> PostgresJournal:
+        """A connection of its own."""
+        return PostgresJournal(self.dsn, bandit=self.bandit)
 
     def reopen(self, store: object, clock: ManualClock) -> PostgresCoordinationStore:
         """A second connection."""
         return PostgresCoordinationStore(self.dsn, bandit=self.bandit)
 
     def pass_time(self, store: object, clock: ManualClock, seconds: float) -> None:
-        """Leases end earlier by as much."""
+        """Leases and sessions end earlier by as much."""
         assert isinstance(store, PostgresCoordinationStore)
         with psycopg.connect(self.dsn, autocommit=True) as connection:
-            connection.execute(
-                "UPDATE belated.leader SET until = until - %s * interval '1 second' "
-                "WHERE bandit = %s",
-                [seconds, store._number],
-            )
+            for table in ("leader", "worker"):
+                connection.execute(
+                    f"UPDATE belated.{table} SET until = until - %s * interval '1 second' "
+                    "WHERE bandit = %s",
+                    [seconds, store._number],
+                )
 
 
 class TestPostgresKeys(KeyStoreContract):

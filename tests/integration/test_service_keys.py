@@ -91,6 +91,7 @@ def test_every_route_for_every_scope(
                 assert with_narrow.status_code in (200, 201, 202, 503), with_narrow.text
             else:
                 assert with_narrow.status_code == 403
+                assert ("--bandit '*'" in with_narrow.text) == route.everywhere
             if not may:
                 assert with_wide.status_code == 403
             elif bandit == "nowhere":

@@ -18,7 +18,7 @@ from belated.events import Decision, ModeChanged
 from belated.journals import Store
 from belated.learner.fold import Fold
 from belated.published import PublishedModel
-from belated.service import Definition, create_app
+from belated.service import Definition, LearningService, create_app
 from belated.service.http.app import Service
 from tests.integration.serving import served
 from tests.waiting import eventually
@@ -113,6 +113,7 @@ def test_frozen_deciders_have_one_model_and_learning_goes_on(
     for decision in chosen:
         one.reward(decision["id"])
     learner = one.app._learners.running[made.name]
+    assert isinstance(learner, LearningService)
     eventually(lambda: learner.fold is not None and learner.fold.learner.model.n == 21)
     time.sleep(0.5)
     third = create_app([made], store)

@@ -45,8 +45,12 @@ class TestSQLiteCoordination(CoordinationContract):
     def open_coordination(self, clock: ManualClock) -> SQLiteCoordinationStore:
         """In a file of its own."""
         store = SQLiteStore(self.path, clock=clock)
-        store.journal("offers").close()
+        store.journal("offers", partitions=4).close()
         return store.coordination("offers")
+
+    def open_journal(self, store: object, clock: ManualClock) -> SQLiteJournal:
+        """A connection of its own."""
+        return SQLiteJournal(self.path, bandit="offers", clock=clock)
 
     def reopen(self, store: object, clock: ManualClock) -> SQLiteCoordinationStore:
         """A second connection to the file."""

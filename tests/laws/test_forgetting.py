@@ -27,7 +27,7 @@ from belated.families import Family
 from belated.ids import key_of, partition_of
 from belated.journals import MemoryJournal
 from belated.learner import Fold
-from belated.learner.forgetting import ForgettingLearner
+from belated.learner.forgetting import ComparingLearner, ForgettingLearner
 from belated.learner.forgetting.sums import DecayedSum
 from belated.policies import Policy
 
@@ -163,7 +163,7 @@ def state_of(fold: Fold) -> dict[str, Any]:
         "theta": estimate.theta,
         "precision": estimate.precision,
         "effective": estimate.effective_n,
-        "scores": learner.scores,
+        "scores": learner.scores if isinstance(learner, ComparingLearner) else [],
         "sums": [one.pending.at(at) for one in learner.tracks if one.pending is not None],
     }
 

@@ -60,6 +60,15 @@ def test_row_tables_take_names() -> None:
     assert {one.action for one in made} == set(COLORS)  # the first is pending for the second
 
 
+def test_an_error_names_the_request() -> None:
+    """One of many is wrong: nothing is decided, and its place is told."""
+    bandit = opened()
+    contexts: list[dict[str, Any]] = [{"age": 0.1}, {"age": 0.2}, {"aeg": 0.3}]
+    with pytest.raises(InvalidInput, match=r"^requests\[2\]: 'age' of the context is missing"):
+        bandit.decide_many(contexts, COLORS)
+    assert bandit.pending.count == 0
+
+
 def test_ids_make_a_batch_safe_to_repeat() -> None:
     """The same ids return the same decisions, also if only some of them are known."""
     bandit = opened()

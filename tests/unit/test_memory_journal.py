@@ -62,8 +62,12 @@ class TestMemoryCoordination(CoordinationContract):
     def open_coordination(self, clock: ManualClock) -> MemoryCoordinationStore:
         """In a store of its own."""
         self.store = MemoryStore(clock=clock)
-        self.store.journal()
+        self.store.journal(partitions=4)
         return self.store.coordination()
+
+    def open_journal(self, store: object, clock: ManualClock) -> MemoryJournal:
+        """Another object in that store."""
+        return self.store.journal()
 
     def reopen(self, store: object, clock: ManualClock) -> MemoryCoordinationStore:
         """Another one in that store."""

@@ -1,4 +1,4 @@
-"""belated itself, by the calls that ``simulate`` makes and in the same order."""
+"""belated itself: by the calls that ``simulate`` makes and in the same order, or as users do."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import numpy as np
 
 import belated
 from adapters import Arrival
-from belated import Bernoulli, kernels
+from belated import Bandit, Bernoulli, Explicit, kernels
 from belated.estimators import Laplace, Online
 from belated.learner import Learner
 from belated.simulation.environments import in_blocks
@@ -45,3 +45,27 @@ class Delayed:
     def learn(self, came: list[Arrival]) -> None:
         for offer, index, weight, reward in came:
             self.learner.learn(offer[index], reward, weight)
+
+
+class Whole(Delayed):
+    """The same policy behind ``decide`` and ``observe``: ids, events, a journal and a ledger."""
+
+    def __init__(
+        self, arms: int, dim: int, shared: bool, seed: int, *, policy: str, using: str = "best"
+    ) -> None:
+        super().__init__(arms, dim, shared, seed, policy=policy, using=using)
+        self.bandit = Bandit(
+            self.policy,
+            rewards=Explicit("7d"),
+            kernels=getattr(kernels, using)(),
+            seed=seed,
+            keep_requests=0.0,
+        )
+
+    def choose(self, offer: np.ndarray) -> tuple[int, str]:
+        decision = self.bandit.decide(offer)
+        return decision.index, decision.id
+
+    def learn(self, came: list[Arrival]) -> None:
+        for _, _, name, reward in came:
+            self.bandit.observe(name, reward)

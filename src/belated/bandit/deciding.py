@@ -10,11 +10,11 @@ import numpy as np
 
 from belated.bandit.lifecycle import Lifecycle
 from belated.decider import MODES, Decider, Made, ParsedRequest
-from belated.decider.batches import split_requests
+from belated.decider.batches import naming, split_requests
 from belated.decider.requests import check_same, parse_request, rows_of
 from belated.decider.scores import Scores
 from belated.events import Decision
-from belated.exceptions import FallbackWarning
+from belated.exceptions import FallbackWarning, InvalidInput
 from belated.features import Actions, Features
 from belated.ids import check_id
 from belated.inputs import Row
@@ -109,11 +109,14 @@ class Deciding(Lifecycle):
             if ids is not None:
                 self._follower.look()  # another process may have used them
             for place, (rows, offered, id) in enumerate(asked):
-                known = None if id is None else self._known(id)
-                if known is not None:
-                    answers[place] = self._again(known, rows, offered)
-                    continue
-                one, table = self._parse(rows, offered, id, activated)
+                try:
+                    known = None if id is None else self._known(id)
+                    if known is not None:
+                        answers[place] = self._again(known, rows, offered)
+                        continue
+                    one, table = self._parse(rows, offered, id, activated)
+                except InvalidInput as error:
+                    raise naming(f"requests[{place}]", error) from None
                 parsed.append(one)
                 tables.append(table)
                 places.append(place)

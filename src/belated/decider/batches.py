@@ -108,7 +108,12 @@ def named(place: str) -> Iterator[None]:
     try:
         yield
     except InvalidInput as error:
-        raise InvalidInput(f"{place}: {error}", error.value) from None
+        raise naming(place, error) from None
+
+
+def naming(place: str, error: InvalidInput) -> InvalidInput:
+    """Return the error of one of several, which says which."""
+    return InvalidInput(f"{place}: {error}", error.value)
 
 
 def _reward(one: Any) -> OneReward:

@@ -35,6 +35,7 @@ from belated.journals.sqlite.journal import SQLiteJournal
 from belated.journals.sqlite.keys import SQLiteKeyStore
 from belated.journals.sqlite.store import SQLiteStore
 from belated.journals.store import Store, StoredBandit, StoredSnapshot
+from belated.journals.workers import Claim, SentSums
 
 if TYPE_CHECKING:
     from belated.journals.postgres.coordination import PostgresCoordinationStore
@@ -66,6 +67,7 @@ else:
 
 __all__ = [
     "Batch",
+    "Claim",
     "CoordinationStore",
     "Glance",
     "Journal",
@@ -84,6 +86,7 @@ __all__ = [
     "SQLiteJournal",
     "SQLiteKeyStore",
     "SQLiteStore",
+    "SentSums",
     "Shelf",
     "Snapshot",
     "SpoolJournal",

@@ -1,13 +1,14 @@
 """The shelf of a bandit: what is stored in place of the last, beside the log.
 
 * :class:`Shelf`: for every bandit: its identity, who owns a partition, and snapshots.
-* :class:`CoordinationStore`: for a service: which learner leads, and the model it last published.
+* :class:`CoordinationStore`: for a service: which learner leads, the model it last published, and
+  what several learners of one bandit share.
 * :class:`KeyStore`: for a service: the API keys.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from datetime import datetime
 from typing import Protocol, runtime_checkable
 
@@ -15,6 +16,7 @@ import msgspec
 
 from belated.events import Trimmed
 from belated.journals.snapshots import Snapshot
+from belated.journals.workers import Claim, Known, SentSums
 
 
 @runtime_checkable
@@ -132,6 +134,36 @@ class CoordinationStore(Protocol):
 
     def published(self, after: int = 0) -> tuple[int, bytes] | None:
         """Return the last model and its number, None if that number is ``after``."""
+
+    def claim(self, worker: str, seconds: float) -> Claim:
+        """Be one of the workers that share the partitions, for so many seconds.
+
+        By the store's clock. A partition has one worker at a time, and a new one only once the
+        last has given it back or its session has ended. The worker then acquires it
+        (:meth:`Shelf.acquire`): so one that is slow, and not dead, cannot write.
+
+        Returns:
+            The worker's partitions; and which of them others should have.
+        """
+
+    def give_back(self, worker: str, partitions: Collection[int]) -> None:
+        """Leave partitions to other workers."""
+
+    def leave(self, worker: str) -> None:
+        """End the session of this worker now, so that others need not wait."""
+
+    def send(self, sums: Sequence[SentSums]) -> list[int]:
+        """Store sums in place of the last ones of their partitions.
+
+        Those that are not behind what is stored, by epoch and position, and whose epoch is that
+        of the partition.
+
+        Returns:
+            The partitions that another has acquired since that epoch: of these nothing is stored.
+        """
+
+    def sent(self, known: Known) -> list[SentSums]:
+        """Return the last sums of each partition, but for those that are known."""
 
     def close(self) -> None:
         """Release whatever is held."""

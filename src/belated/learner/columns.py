@@ -36,7 +36,7 @@ def kernels_for(fold: FoldState, journal: Journal) -> PageKernels | None:
         return None
     found = page_kernels()
     if found is None:
-        ends = (journal.end(one) - at for one, at in enumerate(fold.positions))
+        ends = (journal.end(one) - fold.positions[one] for one in fold.folded)
         found = page_kernels(wait=any(behind >= FAR for behind in ends))
     return found
 

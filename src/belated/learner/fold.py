@@ -90,13 +90,13 @@ class Fold(FoldState):
 
         # How many records are new is not known before they are read: positions may have gaps.
         pages: dict[int, _Page] = {}
-        for partition in range(journal.partitions):
+        for partition in self.folded:
             pages[partition] = read(partition)
             if bulk := self.is_much(sum(map(len, pages.values()))):
                 break
         self._was_bulk = bulk
         with self.learner.bulk() if bulk else nullcontext():  # one fit at the end for all
-            for partition in range(journal.partitions):
+            for partition in self.folded:
                 page = pages.pop(partition, None)
                 page = read(partition) if page is None else page
                 while len(page):

@@ -27,6 +27,7 @@ from belated.journals.snapshots import warn_discarded
 from belated.kernels import Kernels
 from belated.kernels.pages import BLOCK
 from belated.learner.adapter import block_names
+from belated.learner.learner import Learner
 from belated.learner.parts import ledger_of, new_adapters, new_learner
 from belated.learner.saving import PartitionSaving, Saving, kept_at_load
 from belated.ledger import State
@@ -81,9 +82,7 @@ class FoldState:
     def clear(self) -> None:
         """Forget everything: what was folded is no longer what the journal holds."""
         partitions, tuning = self._partitions, self.tuning
-        self.learner = new_learner(
-            self.policy, partitions=partitions, kernels=self._kernels, tuning=tuning
-        )
+        self.learner = self._new_learner()
         self.adapters = new_adapters(self.learner)
         kind = ledger_of(self.policy)
         self.ledgers = [
@@ -107,6 +106,16 @@ class FoldState:
         self._saved: list[dict[str, bytes]] = [{} for _ in range(partitions)]
         self._saved_version = 0
 
+    @property
+    def folded(self) -> Sequence[int]:
+        """The partitions that are folded here: all of them."""
+        return range(self._partitions)
+
+    def _new_learner(self) -> Learner:
+        return new_learner(
+            self.policy, partitions=self._partitions, kernels=self._kernels, tuning=self.tuning
+        )
+
     def begin(self, journal: Journal) -> None:
         """Know what was undone, and begin behind what was trimmed; in a new fold only.
 
@@ -115,10 +124,10 @@ class FoldState:
             JournalMismatch: what was trimmed had been learned with other settings.
         """
         self._know_undone(journal)
-        self._restore([self._base_of(journal, one) for one in range(self._partitions)])
+        self._restore([self._base_of(journal, one) for one in self.folded])
 
     def _know_undone(self, journal: UniqueLog) -> None:
-        for partition, ledger in enumerate(self.ledgers):
+        for partition in self.folded:
             records = journal.undone(partition)
             if self.until is not None:  # what was erased since is gone from every past
                 records = [
@@ -126,7 +135,7 @@ class FoldState:
                     for record in records
                     if record.recorded <= self.until or isinstance(record.event, Erased)
                 ]
-            ledger.undone = Undone.of(records)
+            self.ledgers[partition].undone = Undone.of(records)
 
     def read(self, journal: Journal, partition: int, limit: int) -> list[Record]:
         """Return the next records of a partition, if the fold stands on what the journal holds.
@@ -218,10 +227,10 @@ class FoldState:
         Raises:
             HistoryChanged: what was folded is no longer what the journal holds.
         """
-        for partition in range(self._partitions):
+        for partition in self.folded:
             self.read(journal, partition, 0)
         self._saved_version = self.version
-        return Saving([self._begin_save(partition) for partition in range(self._partitions)])
+        return Saving([self._begin_save(partition) for partition in self.folded])
 
     def _begin_save(self, partition: int) -> PartitionSaving:
         adapter, before = self.adapters[partition], self._saved[partition]
@@ -259,7 +268,7 @@ class FoldState:
         So the bytes written for an event are bounded, wherever rewards change older lines.
         """
         row = 4 * self.policy.dim
-        lines = sum(len(self._changed_blocks(one)) for one in range(self._partitions)) << BLOCK
+        lines = sum(len(self._changed_blocks(one)) for one in self.folded) << BLOCK
         size = lines * (LINE + row)
         return size <= LITTLE or size <= PAYS * (self.version - self._saved_version) * (EVENT + row)
 
@@ -302,7 +311,7 @@ class FoldState:
         self._restore(
             [
                 self._snapshot_of(journal, partition) or self._base_of(journal, partition)
-                for partition in range(self._partitions)
+                for partition in self.folded
             ]
         )
 

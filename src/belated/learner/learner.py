@@ -347,10 +347,14 @@ class Learner(KeptRewards):
         self._fold()
         if freezer.is_full:
             if self._bulk:  # the model stands still, and the estimate of now is another
-                now = self._fitted(Laplace(), self._prior)
-                self._prior, self.model.theta = now.prior, now.mean
+                self._look_for_estimate()
             freezer.freeze(self.model.theta, half=self._bulk)
         freezer.drop()
+
+    def _look_for_estimate(self) -> None:
+        """Have θ̂ of now in the model, to freeze rows at."""
+        now = self._fitted(Laplace(), self._prior)
+        self._prior, self.model.theta = now.prior, now.mean
 
     def _renew(self) -> None:
         """Make the roots anew from the sums."""

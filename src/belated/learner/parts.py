@@ -31,11 +31,10 @@ def new_learner(
     """
     if policy.half_life is None:
         return Learner(policy, partitions=partitions, kernels=kernels, tuning=tuning)
-    from belated.learner.forgetting import ForgettingLearner
+    from belated.learner.forgetting import ComparingLearner, ForgettingLearner
 
-    return ForgettingLearner(
-        policy, partitions=partitions, kernels=kernels, tuning=tuning, interval=interval
-    )
+    kind = ComparingLearner if policy.half_life == "auto" else ForgettingLearner
+    return kind(policy, partitions=partitions, kernels=kernels, tuning=tuning, interval=interval)
 
 
 def new_adapters(learner: Learner) -> Sequence[LearnerAdapter]:

@@ -21,14 +21,17 @@ What adds, and how exactly:
 
 from belated.statistics.joined import Joined, Seen, quadratic_at
 from belated.statistics.observations import Observations
-from belated.statistics.sums import Information, Moments, Quadratic
+from belated.statistics.running import RunningSums
+from belated.statistics.sums import FrozenSums, Information, Moments, Quadratic
 
 __all__ = [
+    "FrozenSums",
     "Information",
     "Joined",
     "Moments",
     "Observations",
     "Quadratic",
+    "RunningSums",
     "Seen",
     "quadratic_at",
 ]

@@ -304,6 +304,15 @@ class Observations:
                 )
         return total
 
+    def sums_at(self, family: Family, theta: Vector) -> FrozenSums:
+        """All that is counted as sums: what is frozen as it is, and the others at θ."""
+        exact = (block for block in self._blocks.values() if block.theta is None)
+        return sum((block.sums(family, theta) for block in exact), self._frozen)
+
+    def is_frozen(self, handle: int) -> bool:
+        """Whether the observation under a handle counts as part of a sum."""
+        return self._find(handle)[0].theta is not None
+
     # --- as bytes -------------------------------------------------------------------------------
 
     def pack(self) -> dict[str, bytes]:

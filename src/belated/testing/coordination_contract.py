@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from belated.exceptions import JournalClosed, OwnerFenced
-from belated.journals import CoordinationStore
+from belated.journals import Claim, CoordinationStore, Journal, SentSums
 from belated.testing.clocks import ManualClock
 
 
@@ -16,11 +16,15 @@ class CoordinationContract:
     """Subclass it as ``class TestMyStore(CoordinationContract)`` and say how one is opened."""
 
     def open_coordination(self, clock: ManualClock) -> CoordinationStore:
-        """Open the store of a bandit that is new."""
+        """Open the store of a bandit that is new; its journal has four partitions."""
         raise NotImplementedError
 
     def reopen(self, store: Any, clock: ManualClock) -> CoordinationStore:
         """Open the same store a second time, while the first is still open."""
+        raise NotImplementedError
+
+    def open_journal(self, store: Any, clock: ManualClock) -> Journal:
+        """Open the journal of the same bandit, which has four partitions."""
         raise NotImplementedError
 
     def pass_time(self, store: Any, clock: ManualClock, seconds: float) -> None:
@@ -127,6 +131,66 @@ class CoordinationContract:
             assert store.published() == (number, b"of one")
             assert store.publish(b"of two", second) > number
 
+    def test_workers_share_the_partitions(self) -> None:
+        """A newcomer waits until others have given back what is beyond their share."""
+        clock = ManualClock()
+        with (
+            closing(self.open_coordination(clock)) as store,
+            closing(self.reopen(store, clock)) as other,
+        ):
+            assert store.claim("one", 100.0) == Claim((0, 1, 2, 3))
+            assert other.claim("two", 100.0) == Claim(())
+            assert store.claim("one", 100.0) == Claim((0, 1, 2, 3), surplus=(2, 3))
+            store.give_back("one", [2])
+            assert other.claim("two", 100.0) == Claim((2,))
+            store.give_back("one", [3])
+            assert other.claim("two", 100.0) == Claim((2, 3))
+            assert store.claim("one", 100.0) == Claim((0, 1))
+            other.leave("two")
+            other.leave("nobody")
+            other.give_back("nobody", [0])
+            assert store.claim("one", 100.0) == Claim((0, 1, 2, 3))
+
+    def test_a_session_ends_at_its_end(self) -> None:
+        """Then others have its partitions; a worker that nobody has replaced keeps its own."""
+        clock = ManualClock()
+        with closing(self.open_coordination(clock)) as store:
+            assert store.claim("one", 100.0) == Claim((0, 1, 2, 3))
+            self.pass_time(store, clock, 90.0)
+            assert store.claim("two", 100.0) == Claim(())
+            self.pass_time(store, clock, 50.0)
+            assert store.claim("one", 30.0) == Claim((0, 1, 2, 3), surplus=(2, 3))
+            self.pass_time(store, clock, 40.0)
+            assert store.claim("two", 100.0) == Claim((0, 1, 2, 3))
+            assert store.claim("one", 100.0) == Claim(())
+
+    def test_sums_are_taken_from_the_owner(self) -> None:
+        """The last ones of each partition stay, by epoch and position, whenever they came."""
+        clock = ManualClock()
+        with (
+            closing(self.open_coordination(clock)) as store,
+            self.open_journal(store, clock) as journal,
+        ):
+            assert store.sent({}) == []
+            assert store.send([SentSums(2, 1, 5, 0, b"of nobody")]) == [2]
+            first = journal.acquire(2)
+            data = bytes(range(256)) * 100
+            sums = SentSums(2, first, 5, 0, data)
+            assert store.send([sums]) == []
+            assert store.send([SentSums(2, first, 4, 7, b"late")]) == []
+            assert store.sent({}) == [sums]
+            assert store.sent({2: sums.order}) == []
+            centered = SentSums(2, first, 5, 1, b"expanded elsewhere")
+            assert store.send([centered]) == []
+            assert store.sent({2: sums.order}) == [centered]
+            second, other = journal.acquire(2), journal.acquire(0)
+            later = SentSums(2, second, 3, 0, b"it knows less, and owns the partition")
+            more = SentSums(0, other, 1, 0, b"of another partition")
+            assert store.send([SentSums(2, first, 9, 1, b"superseded"), more]) == [2]
+            assert store.sent({2: centered.order}) == [more]
+            assert store.send([later]) == []
+            assert store.sent({0: more.order, 2: centered.order}) == [later]
+
     def test_a_closed_store_says_so(self) -> None:
         """Every call raises JournalClosed."""
         store = self.open_coordination(ManualClock())
@@ -138,6 +202,11 @@ class CoordinationContract:
             store.leader,
             lambda: store.publish(b"", 1),
             store.published,
+            lambda: store.claim("one", 1.0),
+            lambda: store.give_back("one", [0]),
+            lambda: store.leave("one"),
+            lambda: store.send([SentSums(0, 1, 1, 0, b"")]),
+            lambda: store.sent({}),
         ):
             with pytest.raises(JournalClosed):
                 call()

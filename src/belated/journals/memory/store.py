@@ -52,7 +52,8 @@ class MemoryStore:
         check_id(bandit, "the bandit's name")
         with self._lock:
             if bandit not in self._bandits:
-                self._bandits[bandit] = Facts(1 if partitions is None else partitions), Lead()
+                new = Facts(1 if partitions is None else partitions)
+                self._bandits[bandit] = new, Lead(new.epochs)
             facts, _ = self._bandits[bandit]
         check_wanted(bandit, self.place, partitions, len(facts.streams))
         return MemoryJournal.sharing(facts, bandit, self._clock)
@@ -83,7 +84,7 @@ class MemoryStore:
         with self._lock:
             if bandit in self._bandits:
                 raise already_there(bandit, self.place)
-            self._bandits[bandit] = facts, Lead()
+            self._bandits[bandit] = facts, Lead(facts.epochs)
 
     def describe(self) -> list[StoredBandit]:
         """Return what is stored of each bandit, by name."""

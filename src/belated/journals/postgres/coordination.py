@@ -1,7 +1,8 @@
-"""The lease and the published model of a bandit, in PostgreSQL."""
+"""The lease, the published model and the workers of a bandit, in PostgreSQL."""
 
 from __future__ import annotations
 
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING
 
 from belated.exceptions import OwnerFenced
@@ -9,9 +10,10 @@ from belated.ids import check_id
 from belated.journals.postgres import open_session
 from belated.journals.shelf import Leader
 from belated.journals.stored import no_such_bandit
+from belated.journals.workers import Claim, Known, SentSums, claimed
 
 if TYPE_CHECKING:
-    from belated.journals.postgres.session import PostgresSession
+    from belated.journals.postgres.session import PostgresSession, Talk
 
 
 class PostgresCoordinationStore:
@@ -63,6 +65,59 @@ class PostgresCoordinationStore:
         """Return the last model and its number, None if that number is ``after``."""
         found = self._session.run_query("published", bandit=self._number, after=after)
         return (found[0][0], bytes(found[0][1])) if found else None
+
+    def claim(self, worker: str, seconds: float) -> Claim:
+        """Be one of the workers; see :meth:`CoordinationStore.claim`."""
+
+        def work(talk: Talk) -> Claim:
+            ((partitions,),) = talk.run_query("lock_workers", bandit=self._number)
+            talk.run_query("end_sessions", bandit=self._number, worker=worker)
+            held: dict[str, list[int]] = dict(talk.run_query("workers", bandit=self._number))
+            claim = claimed(held.pop(worker, ()), list(held.values()), partitions)
+            talk.run_query(
+                "renew_session", bandit=self._number, worker=worker, seconds=seconds,
+                partitions=list(claim.partitions),
+            )  # fmt: skip
+            return claim
+
+        return self._session.transact(work)
+
+    def give_back(self, worker: str, partitions: Collection[int]) -> None:
+        """Leave partitions to other workers."""
+        given = {"worker": worker, "partitions": list(partitions)}
+        self._session.run_query("give_back", bandit=self._number, **given)
+
+    def leave(self, worker: str) -> None:
+        """End the session of this worker now."""
+        self._session.run_query("leave", bandit=self._number, worker=worker)
+
+    def send(self, sums: Sequence[SentSums]) -> list[int]:
+        """Store sums; see :meth:`CoordinationStore.send`."""
+        held = self._session.run_query(
+            "send",
+            bandit=self._number,
+            partitions=[one.partition for one in sums],
+            epochs=[one.epoch for one in sums],
+            positions=[one.position for one in sums],
+            centers=[one.center for one in sums],
+            data=[one.data for one in sums],
+        )
+        return sorted({one.partition for one in sums} - {partition for (partition,) in held})
+
+    def sent(self, known: Known) -> list[SentSums]:
+        """Return the last sums of each partition, but for those that are known."""
+        found = self._session.run_query(
+            "sent",
+            bandit=self._number,
+            partitions=list(known),
+            epochs=[epoch for epoch, _, _ in known.values()],
+            positions=[position for _, position, _ in known.values()],
+            centers=[center for _, _, center in known.values()],
+        )
+        return [
+            SentSums(partition, epoch, position, center, bytes(data))
+            for partition, epoch, position, center, data in found
+        ]
 
     def close(self) -> None:
         """Close the connection."""

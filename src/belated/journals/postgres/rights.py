@@ -31,6 +31,8 @@ _RIGHTS: Mapping[Role, Mapping[str, tuple[str, ...]]] = {
         "piece": ("INSERT", "DELETE"),
         "leader": ("INSERT", "UPDATE"),
         "model": ("INSERT", "UPDATE"),
+        "worker": ("INSERT", "UPDATE", "DELETE"),
+        "sums": ("INSERT", "UPDATE"),
     },
     "operator": {**_APPENDS, "key": ("INSERT", "UPDATE")},
     "maintainer": {
@@ -43,7 +45,7 @@ _RIGHTS: Mapping[Role, Mapping[str, tuple[str, ...]]] = {
     },
 }
 _READ = ("bandit", "base", "base_piece", "key", "leader", "migration", "model", "partition",
-         "piece", "record", "request", "snapshot")  # fmt: skip
+         "piece", "record", "request", "snapshot", "sums", "worker")  # fmt: skip
 
 
 def rights_of(roles: Collection[Role]) -> list[tuple[str, str]]:

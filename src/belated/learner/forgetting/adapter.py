@@ -39,7 +39,7 @@ class ForgettingAdapter(LearnerAdapter):
     def retract(self, number: int) -> None:
         """Its reward does not count any longer; its row is kept here again."""
         where = self.table.where[number - self.table.base]
-        if where < NOWHERE and self.learner.compares:
+        if where < NOWHERE and self.learner.rivals:
             means = self.learner.arrivals[self.partition].means[handle_at(where)].tolist()
             if means[0] == means[0]:
                 self._means[number] = tuple(means)

@@ -1,4 +1,4 @@
-"""A learner that forgets: the model in use, and beside it those it is compared with."""
+"""A learner that forgets: its sums and its fits count each decision by its age."""
 
 from __future__ import annotations
 
@@ -16,24 +16,13 @@ from belated.estimators.weighted import Weighted
 from belated.inputs import Matrix, Vector
 from belated.kernels import Kernels
 from belated.learner.forgetting.arrivals import REMOVED, Arrivals
-from belated.learner.forgetting.evidence import Evidence
 from belated.learner.forgetting.pace import Pace, Packed
-from belated.learner.forgetting.rivals import Rivals
 from belated.learner.forgetting.tracks import USED, Track
 from belated.learner.learner import Learner
 from belated.learner.refit import Refit
 from belated.policies.policy import Policy
 from belated.statistics import Information, Seen
 from belated.tuning import USUAL, Tuning
-
-#: The half-lives of "auto", in decisions, after the one that forgets nothing.
-COMPARED = (2000, 500, 150)
-#: The half-life of a reward as evidence, in decisions; doubled until it is the mean delay.
-EVIDENCE = 300
-#: Rewards after which it is looked which half-life is best; they are learned together.
-TOGETHER = 16
-#: A half-life must be at least this share of the mean delay: else all is forgotten as it comes.
-LEAST_DELAY = 0.5
 
 #: Pending decisions: when they were made, their rows and weights.
 Outstanding = tuple[NDArray[np.int64], Matrix, Vector]
@@ -94,9 +83,7 @@ class ForgettingLearner(Learner):
         tuning: Tuning = USUAL,
         interval: float | None = None,
     ) -> None:
-        self.compares = policy.half_life == "auto"
-        spans = (None, *COMPARED) if self.compares else (policy.half_life_us,)
-        self.tracks = [Track(policy, None if self.compares else one, partitions) for one in spans]
+        self.tracks = self._tracks_of(policy, partitions)
         self.picked = self.since = self.now = 0
         self.outstanding: Callable[[], Sequence[Outstanding]] = tuple
         self.pace = Pace(interval)
@@ -110,17 +97,24 @@ class ForgettingLearner(Learner):
         self._is_new = False  # pending information is to be summed anew
         #: Rewards that were ever learned.
         self.learned = 0
-        self._told: list[tuple[Vector, float, int, Sequence[float]]] = []
-        rivals = len(spans) if self.compares else 0
-        self._unknown = (np.nan,) * rivals
-        self.arrivals = [Arrivals(rivals) for _ in range(partitions)]
-        self.evidence = Evidence(policy.family, rivals, 1)
+        self.arrivals = [Arrivals(self.rivals) for _ in range(partitions)]
         super().__init__(policy, partitions=partitions, kernels=kernels, tuning=tuning)
-        self._rivals = Rivals(policy, self.tracks, self.model) if self.compares else None
-        if self._rivals is None:
+        if self.half_life is not None:
             self.model.effective_n = 0.0
-        else:
-            self._rescale()
+
+    def _tracks_of(self, policy: Policy, partitions: int) -> list[Track]:
+        """The half-lives that there are."""
+        return [Track(policy, policy.half_life_us, partitions)]
+
+    @property
+    def rivals(self) -> int:
+        """Predictions that a decision has, to compare them."""
+        return 0
+
+    @property
+    def half_life(self) -> int | None:
+        """The half-life in use, in microseconds; None: nothing is forgotten."""
+        return self.tracks[self.picked].half_life
 
     # --- what it is told -----------------------------------------------------------------------
 
@@ -129,10 +123,6 @@ class ForgettingLearner(Learner):
         self._stamp = recorded
         if recorded > self.now:
             self.now = recorded
-        if self.pace.moved:
-            self._rescale()
-            if not self._bulk:
-                self.fit()
 
     def tell(self, made: int, means: Sequence[float] = ()) -> None:
         """What is told next is of a decision of that time, for which these means were predicted."""
@@ -199,38 +189,19 @@ class ForgettingLearner(Learner):
         self._came_at[partition].append(made)
         handle = self._given[partition]
         self._given[partition] = handle + 1
-        if self.compares:
-            self._compare(x, y, made, partition)
-        else:
-            self.arrivals[partition].append(made, y, None)
+        self._arrived(x, y, made, partition)
         if model.n >= self._next_fit or track.has_faded(self.now, USED):
             self._fit_now()
         if len(rows) >= self._limit:
             self._renew()
         return handle
 
-    def _compare(self, x: Vector, y: float, made: int, partition: int) -> None:
-        """Keep what was predicted for a reward; now and then, look which half-life is best."""
-        means = self._means if len(self._means) == len(self.tracks) else None
-        self.arrivals[partition].append(made, y, means)
-        self.pace.rewarded(self._stamp, max(0, self._stamp - made), partition)
-        self._told.append((x, y, made, self._unknown if means is None else means))
-        self.learned += 1
-        if self.learned % TOGETHER == 0:
-            self._learn_told()
-            self._pick()
-            if not self._bulk:
-                self._fit_compared()
+    def _arrived(self, x: Vector, y: float, made: int, partition: int) -> None:
+        """Keep what a fit needs to know of a reward beside its row."""
+        self.arrivals[partition].append(made, y, None)
 
-    def _learn_told(self) -> None:
-        """Count what was predicted for the last rewards, and let all models learn these."""
-        if not self._told or self._rivals is None:
-            return
-        rows, y, made, means = (np.array(column) for column in zip(*self._told, strict=True))
-        self._told.clear()
-        self.evidence.add(made, y, means)
-        if not self._bulk:
-            self._rivals.learn(rows, y, made)
+    def _count_evidence(self, handle: int, partition: int, sign: float) -> None:
+        """A reward is about to change, with a sign of -1, or has changed."""
 
     def revise(self, handle: int, y: float, partition: int = 0) -> None:
         """The reward under a handle is another one."""
@@ -240,15 +211,11 @@ class ForgettingLearner(Learner):
         before = store.revise(handle, y)
         if self._refit is not None and handle < self._refit.upto[partition]:
             self._refit.amended += (y - before) * row.astype(np.float64)
-        self._learn_told()
-        made, line = int(its.made[handle]), slice(handle, handle + 1)
-        if self.compares:
-            self.evidence.add(its.made[line], its.y[line], its.means[line], -1.0)
+        self._count_evidence(handle, partition, -1.0)
         its.y[handle] = y
-        if self.compares:
-            self.evidence.add(its.made[line], its.y[line], its.means[line])
-        if not self._bulk:  # in the models that are compared, the next fit mends it
-            share = min(1.0, self.tracks[self.picked].share(made))
+        self._count_evidence(handle, partition, 1.0)
+        if not self._bulk:
+            share = min(1.0, self.tracks[self.picked].share(int(its.made[handle])))
             self.model.revise(row, before, before + share * (y - before))
 
     def retract(self, handle: int, partition: int = 0) -> Vector:
@@ -257,10 +224,7 @@ class ForgettingLearner(Learner):
         store, its = self.observations[partition], self.arrivals[partition]
         x = store.get(handle)[0].astype(np.float64)
         store.remove(handle)
-        self._learn_told()
-        line = slice(handle, handle + 1)
-        if self.compares:
-            self.evidence.add(its.made[line], its.y[line], its.means[line], -1.0)
+        self._count_evidence(handle, partition, -1.0)
         its.made[handle], its.means[handle] = REMOVED, np.nan
         self.model.n -= 1
         if not self._bulk:
@@ -287,13 +251,8 @@ class ForgettingLearner(Learner):
             self._bulk = True
 
     def _catch_up(self) -> None:
-        self.pace.measure()  # partitions were read one after the other
-        if self._is_new or self.pace.moved:
-            self._rescale()
-        self._learn_told()
-        for n in range(len(self.tracks)):
-            if n != self.picked:
-                self._fit_rival(n)
+        if self._is_new:
+            self._sum_outstanding()
         self.fit()
 
     def fit(self) -> None:
@@ -334,21 +293,6 @@ class ForgettingLearner(Learner):
         if not self._bulk and not self.defers:
             self.fit()
 
-    def _fit_compared(self) -> None:
-        for n, track in enumerate(self.tracks):
-            if n != self.picked and track.is_due(self.now, self.model.n):
-                self._fit_rival(n)
-
-    def _fit_rival(self, n: int) -> None:
-        assert self._rivals is not None
-        self._fold()
-        self._learn_told()
-        track = self.tracks[n]
-        estimate = self._fit_of(self._data(track), track, self._rivals.start_of(n), False)
-        self._rivals.go_on_from(n, estimate)
-        track.prior = estimate.prior
-        track.fitted_at, track.fitted_n = self.now, self.model.n
-
     def _data(self, track: Track) -> Seen:
         if track.half_life is None:
             return self.observed
@@ -372,8 +316,6 @@ class ForgettingLearner(Learner):
     def _go_on_from(self, estimate: Estimate) -> None:
         track, n = self.tracks[self.picked], self.model.n
         track.prior, track.fitted_n = estimate.prior, n
-        if self._rivals is not None:
-            self._rivals.go_on_from(self.picked, estimate)
         super()._go_on_from(estimate)
         self.model.effective_n = estimate.effective_n
         if estimate.effective_n is not None and self._fits:
@@ -410,77 +352,23 @@ class ForgettingLearner(Learner):
                 if nothing:
                     track.pending.clear()
 
-    def _outstanding(self) -> Matrix:
-        track = self.tracks[self.picked]
-        if track.pending is None:
-            return self._pending.matrix + self._held.matrix
-        return track.pending.at(track.fitted_at) + self._held.matrix
-
-    # --- which half-life -----------------------------------------------------------------------
-
-    @property
-    def half_life(self) -> int | None:
-        """The half-life in use, in microseconds; None: nothing is forgotten."""
-        return self.tracks[self.picked].half_life
-
-    @property
-    def scores(self) -> list[float]:
-        """How well each half-life has predicted: log-likelihoods, but for a common constant."""
-        self._learn_told()
-        return self.evidence.scores
-
-    def _rescale(self) -> None:
-        """Half-lives that are given in decisions are another time now; and all sums anew."""
+    def _sum_outstanding(self) -> None:
+        """Sum what is pending anew."""
         self._fold()
-        self._learn_told()
-        self.pace.moved = False
-        if self.compares:
-            interval = self.pace.interval
-            for track, decisions in zip(self.tracks[1:], COMPARED, strict=True):
-                track.last_as(None if interval is None else max(1, round(decisions * interval)))
-        else:
-            self.tracks[0].last_as(self.policy.half_life_us)
+        for track in self.tracks:
+            track.last_as(track.half_life)
         for times, rows, weights in self.outstanding():
             for track in self.tracks:
                 if track.pending is not None:
                     plain = np.ones(len(times)) if self._unscaled else weights
                     track.pending.add_rows(times, rows, plain)
         self._is_new = False
-        if self.compares:
-            self._weigh()
 
-    def _weigh(self) -> None:
-        """Weigh all evidence anew, by another half-life."""
-        half_life = self._evidence_half_life
-        self.evidence = Evidence(self.policy.family, len(self.tracks), half_life)
-        for one in self.arrivals:
-            self.evidence.add(one.made, one.y, one.means)
-
-    @property
-    def _evidence_half_life(self) -> int:
-        half_life = EVIDENCE * (self.pace.interval or 1e6)
-        while half_life < self.pace.delay:
-            half_life *= 2.0
-        return max(1, round(half_life))
-
-    def _pick(self) -> None:
-        """Use the longest half-life that predicts nearly as well as the best."""
-        if self._evidence_half_life != self.evidence.half_life:
-            self._weigh()
-        least = LEAST_DELAY * self.pace.delay
-        allowed = [
-            n == 0 or (track.half_life is not None and track.half_life >= least)
-            for n, track in enumerate(self.tracks)
-        ]
-        picked = self.evidence.best(allowed)
-        if picked != self.picked:
-            self._use(picked)
-
-    def _use(self, picked: int) -> None:
-        self.picked = self.model.picked = picked
-        self.since = self._stamp
-        if not self._bulk:
-            self.fit()
+    def _outstanding(self) -> Matrix:
+        track = self.tracks[self.picked]
+        if track.pending is None:
+            return self._pending.matrix + self._held.matrix
+        return track.pending.at(track.fitted_at) + self._held.matrix
 
     # --- snapshots -----------------------------------------------------------------------------
 

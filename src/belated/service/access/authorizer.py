@@ -91,9 +91,7 @@ class Authorizer:
         if key is None:
             raise _not_a_key(value)
         if not key.may(scope, bandit):
-            what = "here" if bandit is None else "on this bandit"
-            message = f'this API key does not grant scope "{scope}" {what}; create one with'
-            raise Forbidden(f"{message} --scope {scope}")
+            raise _not_for_this(scope, bandit)
         if key.rate is not None and (wait := key.wait(self._monotonic())):
             raise _too_often(key, wait)
         return key
@@ -133,6 +131,16 @@ class Authorizer:
             for row in rows
         }
         self._rows = rows
+
+
+def _not_for_this(scope: KeyScope, bandit: str | None) -> Forbidden:
+    where, more = "on this bandit", ""
+    if bandit is None:
+        where = "here"
+    elif bandit == ALL:  # what is told is of all bandits
+        where, more = "on all bandits", " --bandit '*'"
+    message = f'this API key does not grant scope "{scope}" {where}'
+    return Forbidden(f"{message}; create one with --scope {scope}{more}")
 
 
 def _too_often(key: Key, wait: float) -> RateLimited:

@@ -11,23 +11,28 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
 from belated.exceptions import JournalError, JournalUnavailable
-from belated.journals import Store
+from belated.journals import Journal, Store, StoreSession
 from belated.journals.identity import identify
 from belated.journals.sessions import Glance
 from belated.learner import Fold
+from belated.learner.partitioned import PartitionFold, check_mergeable
 from belated.service.learning.learning_service import LearningService
 from belated.service.learning.lease import SECONDS
 from belated.service.learning.sessions import LearnerSessions
+from belated.service.learning.shared_learner import SharedLearner
 from belated.service.serving.definition import Definition
 
 #: Seconds between two looks at the journals: while something comes, and at most.
 IDLE, MAX_IDLE = 0.005, 0.1
-#: Seconds to rest: while another leads, while the journal is away, and after an error that will
-#: hardly have gone by itself.
-STAND_BY, AWAY, FAILED = 0.2, 0.2, 5.0
+#: Seconds to rest: where others do as much, while another leads, while the journal is away, and
+#: after an error that will hardly have gone by itself.
+SHARED, STAND_BY, AWAY, FAILED = 0.02, 0.2, 0.2, 5.0
 #: Seconds in which all must have stopped: what a database that hangs keeps from being saved is
 #: folded again by whoever leads next.
 STOP = 15.0
+
+#: A learner of either kind.
+Learning = LearningService | SharedLearner
 
 log = logging.getLogger("belated.service")
 
@@ -46,14 +51,14 @@ class Learners:
 
     def __init__(
         self,
-        make: Mapping[str, Callable[[], LearningService]],
+        make: Mapping[str, Callable[[], Learning]],
         sessions: LearnerSessions | None = None,
     ) -> None:
         self._stopped = threading.Event()
         self._sessions = sessions
         self.names = list(make)
         #: Those that run now, by the name of their bandit; and how often one has failed.
-        self.running: dict[str, LearningService] = {}
+        self.running: dict[str, Learning] = {}
         self.failures: Counter[str] = Counter()
         self._kept = [_Kept(name, one) for name, one in make.items()]
         self._away = False
@@ -153,10 +158,10 @@ class _Kept:
         due: when something is to be done though no record comes.
     """
 
-    def __init__(self, name: str, make: Callable[[], LearningService]) -> None:
+    def __init__(self, name: str, make: Callable[[], Learning]) -> None:
         self.name = name
         self.make = make
-        self.learner: LearningService | None = None
+        self.learner: Learning | None = None
         self.leads: bool | None = None
         self.away = False
         self.due = -math.inf
@@ -170,11 +175,11 @@ class _Kept:
             return True
         if glance is None or self.learner is None or self.away:
             return False
-        if not self.leads:
+        if not self.leads and not isinstance(self.learner, SharedLearner):
             return not glance.led
         return self._seen is None or glance.ends != self._seen.ends
 
-    def step(self, learner: LearningService) -> bool:
+    def step(self, learner: Learning) -> bool:
         """Call it; returns whether there may be more to do."""
         busy = learner.step() > 0
         self._seen = self._next
@@ -183,6 +188,8 @@ class _Kept:
             _tell_who_leads(self.name, learner)
         if busy:
             rest = 0.0
+        elif isinstance(learner, SharedLearner):
+            rest = SHARED
         elif not self.leads:
             rest = STAND_BY if self._seen is None else math.inf
         else:
@@ -191,17 +198,33 @@ class _Kept:
         return busy
 
 
-def _tell_who_leads(name: str, learner: LearningService) -> None:
+def _tell_who_leads(name: str, learner: Learning) -> None:
     if learner.leads():
         _tell(logging.INFO, "this learner leads", name, holder=learner.holder, epoch=learner.epoch)
         return
     leader = learner.coordination.leader()
     who = None if leader is None else leader.holder
-    _tell(logging.INFO, "this learner stands by", name, holder=learner.holder, leader=who)
+    shared = isinstance(learner, SharedLearner)
+    message = "another learner merges" if shared else "this learner stands by"
+    _tell(logging.INFO, message, name, holder=learner.holder, leader=who)
 
 
 def _tell(level: int, message: str, name: str, **fields: object) -> None:
     log.log(level, message, extra={"bandit": name, **fields})
+
+
+def learner_of(
+    definition: Definition,
+    store: Store,
+    *,
+    lease: float = SECONDS,
+    sessions: LearnerSessions | None = None,
+    bandits: int = 1,
+) -> Learning:
+    """Return the learner of a bandit, as its definition says."""
+    if definition.learners == "one":
+        return learning_service(definition, store, lease=lease, sessions=sessions, bandits=bandits)
+    return shared_learner(definition, store, lease=lease, sessions=sessions)
 
 
 def learning_service(
@@ -212,7 +235,7 @@ def learning_service(
     sessions: LearnerSessions | None = None,
     bandits: int = 1,
 ) -> LearningService:
-    """Return the learner of a bandit.
+    """Return the learner of a bandit: the only one that learns, or one that stands by.
 
     Args:
         definition: of the bandit.
@@ -221,15 +244,8 @@ def learning_service(
         sessions: what it shares with others; None for connections and threads of its own.
         bandits: how many learners share them.
     """
-    reading, coordinating, saving = (
-        (store, store, store)
-        if sessions is None
-        else (sessions.reading, sessions.coordinating, sessions.saving)
-    )
-    name, partitions = definition.name, definition.partitions
-    journal = reading.journal(name, partitions=partitions)
-    policy = definition.policy
-    identify(journal, family=repr(policy.family), dim=policy.dim, features=definition.features)
+    reading, coordinating, saving = _opened(store, sessions)
+    journal = _journal_of(definition, reading)
 
     def fold() -> Fold:
         return Fold(
@@ -241,13 +257,45 @@ def learning_service(
 
     return LearningService(
         journal,
-        coordinating.coordination(name),
+        coordinating.coordination(definition.name),
         fold,
-        shelf=saving.journal(name, partitions=partitions),
+        shelf=saving.journal(definition.name),
         features=definition.features,
         lease=lease,
         runtime=None if sessions is None else sessions.threads,
         bandits=bandits,
+    )
+
+
+def shared_learner(
+    definition: Definition,
+    store: Store,
+    *,
+    lease: float = SECONDS,
+    sessions: LearnerSessions | None = None,
+) -> SharedLearner:
+    """Return one of several learners of a bandit; for its arguments see the other kind."""
+    check_mergeable(definition.policy)
+    reading, coordinating, saving = _opened(store, sessions)
+    journal = _journal_of(definition, reading)
+
+    def fold(partition: int) -> PartitionFold:
+        return PartitionFold(
+            definition.policy,
+            definition.rewards,
+            partitions=journal.partitions,
+            partition=partition,
+            retention=definition.retention,
+        )
+
+    return SharedLearner(
+        journal,
+        coordinating.coordination(definition.name),
+        fold,
+        shelf=saving.journal(definition.name),
+        features=definition.features,
+        lease=lease,
+        runtime=None if sessions is None else sessions.threads,
     )
 
 
@@ -257,6 +305,22 @@ def learners_of(
     """Return the learners of some bandits, which share their connections and threads."""
     sessions = LearnerSessions(store)
     make = partial(
-        learning_service, store=store, lease=lease, sessions=sessions, bandits=len(definitions)
+        learner_of, store=store, lease=lease, sessions=sessions, bandits=len(definitions)
     )
     return Learners({one.name: partial(make, one) for one in definitions}, sessions)
+
+
+def _opened(
+    store: Store, sessions: LearnerSessions | None
+) -> tuple[Store | StoreSession, Store | StoreSession, Store | StoreSession]:
+    """What opens the journal to read, the lease, and the journal to save to."""
+    if sessions is None:
+        return store, store, store
+    return sessions.reading, sessions.coordinating, sessions.saving
+
+
+def _journal_of(definition: Definition, store: Store | StoreSession) -> Journal:
+    journal = store.journal(definition.name, partitions=definition.partitions)
+    policy = definition.policy
+    identify(journal, family=repr(policy.family), dim=policy.dim, features=definition.features)
+    return journal

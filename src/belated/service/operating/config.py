@@ -22,6 +22,7 @@ from belated.expressions import (
 )
 from belated.ids import check_partitions
 from belated.journals import Store, open_store
+from belated.learner.partitioned import check_mergeable
 from belated.ledger.requests import Keep, check_keep
 from belated.policies import usual_policy
 from belated.rewards import check_default, check_semantics, retention_us
@@ -31,7 +32,7 @@ from belated.service.access.origins import as_origin
 from belated.service.access.tokens import TokenMode, TokenSecrets
 from belated.service.learning.lease import SECONDS
 from belated.service.operating.toml_tables import ConfigErrors, TomlTable
-from belated.service.serving.definition import Definition
+from belated.service.serving.definition import Definition, LearnerCount
 from belated.service.serving.spools import LIMIT, SpoolFolder
 from belated.service.wire.schemas import MAX_BODY_BYTES
 from belated.times import parse_duration
@@ -40,6 +41,7 @@ T = TypeVar("T")
 
 _OFF: TokenMode = "off"
 _AUTO: Keep = "auto"
+_ONE: LearnerCount = "one"
 #: What can name a bandit: it stands in addresses as it is.
 _NAME = re.compile(r"[A-Za-z0-9._~-]{1,128}")
 #: A name as it stands in ``Host``, without its port.
@@ -248,6 +250,7 @@ def _definition(name: str, table: TomlTable, makes_tokens: bool) -> Definition |
     baseline = table.take("baseline", _action, UNIFORM)
     keep = table.take("keep_requests", check_keep, _AUTO)
     holdout = _holdout(table.table("holdout")) if "holdout" in table.names else None
+    learners = table.take("learners", _learners, _ONE)
     table.finish()
     if tokens != "off" and not makes_tokens:
         message = 'nothing signs them: add secrets_env = "BELATED_TOKEN_KEYS" under [tokens]'
@@ -260,11 +263,14 @@ def _definition(name: str, table: TomlTable, makes_tokens: bool) -> Definition |
     if features is not None and features.dim != policy.dim:
         message = f"they give rows of {features.dim} numbers, and the policy is for {policy.dim}"
         table.refuse("features", message)
+    if learners == "many":
+        table.checked("learners", lambda: check_mergeable(policy))
     lasts = None if lifetime is None else lifetime // timedelta(microseconds=1)
     return Definition(
         name, policy, rewards, features, retention, partitions,
         tokens=tokens, token_lifetime=lasts, baseline=baseline, keep_requests=keep,
         holdout=table.checked("holdout", lambda: check_holdout(holdout, features)),
+        learners=learners,
     )  # fmt: skip
 
 
@@ -368,6 +374,13 @@ def _token_mode(value: Any) -> TokenMode:
         if value == mode:
             return mode  # type: ignore[no-any-return]
     raise InvalidInput(f'"off", "report" or "enforce" was expected, not {value!r}', value)
+
+
+def _learners(value: Any) -> LearnerCount:
+    for count in get_args(LearnerCount):
+        if value == count:
+            return count  # type: ignore[no-any-return]
+    raise InvalidInput(f'"one" or "many" was expected, not {value!r}', value)
 
 
 def _drain(value: Any) -> float:

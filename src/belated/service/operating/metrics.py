@@ -20,6 +20,8 @@ from belated.service.access.tokens import RewardTokens
 from belated.service.histogram import Histogram
 from belated.service.learning.learners import Learners
 from belated.service.learning.learning_service import LearningService
+from belated.service.learning.shared_learner import SharedLearner
+from belated.service.operating.shared_metrics import OF_SHARED, nothing
 from belated.service.serving.group_commit import GroupCommit
 from belated.service.serving.served_bandit import ServedBandit
 from belated.service.serving.spools import Unreadable
@@ -33,6 +35,8 @@ try:
         Metric,
     )
     from prometheus_client.exposition import generate_latest, start_http_server
+
+    from belated.service.operating.commit_metrics import buckets, commit_metrics
 except ModuleNotFoundError:
     raise MissingExtra("the service", "service") from None
 
@@ -322,7 +326,7 @@ class Metrics:
             yield _family(measure, dict(self._bandits))
         for measure in OF_LEARNERS:
             yield _family(measure, dict(self._learners.running))
-        yield from self._of_commits()
+        yield from commit_metrics(self._commits())
         failures = _COUNTER(
             "belated_learner_restarts",
             "Learners that failed and were made anew.",
@@ -350,28 +354,15 @@ class Metrics:
                 tokens.add_metric([name, verdict], count)
         yield from (known, age, tokens)
 
-    def _of_commits(self) -> Iterator[Metric]:
-        """What all bandits of a process share."""
-        seconds = _HISTOGRAM("belated_commit_seconds", "Duration of a commit.")
-        events = _HISTOGRAM("belated_commit_events", "Events in a commit, of all bandits.")
-        if (commits := self._commits()) is not None:
-            seconds.add_metric([], *_buckets(commits.seconds))
-            events.add_metric([], *_buckets(commits.sizes))
-        yield from (seconds, events)
-
-
-def _buckets(histogram: Histogram) -> tuple[list[tuple[str, int]], float]:
-    bounds = [*(f"{bound:g}" for bound in histogram.bounds), "+Inf"]
-    return list(zip(bounds, histogram.cumulative, strict=True)), histogram.total
-
 
 def _family(measure: Measure, subjects: Mapping[str, Any]) -> Metric:
     labels = ["bandit", measure.label] if measure.label else ["bandit"]
     family = measure.kind(measure.name, measure.help, labels=labels)
     for name, subject in subjects.items():
-        value = measure.read(subject)
+        shared = isinstance(subject, SharedLearner)
+        value = (OF_SHARED.get(measure.name, nothing) if shared else measure.read)(subject)
         if isinstance(value, Histogram):
-            family.add_metric([name], *_buckets(value))
+            family.add_metric([name], *buckets(value))
         elif isinstance(value, Mapping):
             for label, one in value.items():
                 family.add_metric([name, label], one)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 from belated.decider import UNIFORM, Holdout
 from belated.features import Features
@@ -10,6 +11,9 @@ from belated.ledger.requests import Keep
 from belated.policies import Policy
 from belated.rewards import Rewards
 from belated.service.access.tokens import TokenMode
+
+#: How many learners a bandit has at a time.
+LearnerCount = Literal["one", "many"]
 
 
 @dataclass(frozen=True)
@@ -29,6 +33,7 @@ class Definition:
         keep_requests: share of the decisions whose request is kept; "auto": all, but of those above
             4 KiB as many as take 4 KiB on average; 0: none. Requests can be personal data.
         holdout: a share of decisions that a baseline makes, to see what the policy earns beyond it.
+        learners: "one" learns all partitions, and others stand by; "many" share the partitions.
     """
 
     name: str
@@ -42,3 +47,4 @@ class Definition:
     baseline: int | str = UNIFORM
     keep_requests: Keep = "auto"
     holdout: Holdout | None = None
+    learners: LearnerCount = "one"

@@ -6,7 +6,7 @@ import argparse
 import sys
 import time
 
-from belated.testing.simulator.knobs import Knobs
+from belated.testing.simulator.knobs import Knobs, shared_knobs
 from belated.testing.simulator.runs import run
 from belated.testing.simulator.sweep import Sweep, sweep
 
@@ -19,11 +19,14 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--seeds", type=int, default=0, help="run so many, and count the faults")
     parser.add_argument("--first", type=int, default=0, help="of these, the first (0)")
     parser.add_argument("--jobs", type=int, default=1, help="in so many processes (1)")
+    parser.add_argument(
+        "--shared", action="store_true", help="a service whose learners share the partitions"
+    )
     options = parser.parse_args(arguments)
     for seed in options.seed:
         if not options.brief:
-            print(Knobs.draw(seed))
-        result = run(seed, None if options.brief else print)
+            print(shared_knobs(seed) if options.shared else Knobs.draw(seed))
+        result = run(seed, None if options.brief else print, shared=options.shared)
         print(f"seed {seed}: trace {result.trace}, digest {result.digest}")
     if not options.seeds:
         return 0
@@ -45,7 +48,7 @@ def main(arguments: list[str] | None = None) -> int:
             said = now
             print(line, file=sys.stderr, flush=True)
 
-    done = sweep(seeds, jobs=options.jobs, progress=progress)
+    done = sweep(seeds, jobs=options.jobs, shared=options.shared, progress=progress)
     if sys.stderr.isatty():
         print(file=sys.stderr)
     print(done)

@@ -63,6 +63,15 @@ SIGHTINGS = (
 )
 FAULTS = (*STRIKES, *SIGHTINGS)
 
+#: The same where several learners share a bandit: what more may go wrong, and what is seen.
+SHARED_STRIKES = {"sums late": 0.1, "worker slept": 0.2}
+SHARED_SIGHTINGS = ("partition lost", "partition given back", "center moved")
+#: What no learner of a service can tell.
+_UNSEEN = ("fold halted at a record",)
+SHARED_FAULTS = tuple(
+    name for name in (*FAULTS, *SHARED_STRIKES, *SHARED_SIGHTINGS) if name not in _UNSEEN
+)
+
 
 class Killed(BaseException):
     """The process ends here and now: nothing in it may handle this."""
@@ -77,14 +86,15 @@ class Faults:
     False
     """
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, *, shared: bool = False) -> None:
         mix = stream(seed, "mix")
         violence = mix.choice([0.0, 0.3, 1.0, 1.0, 3.0])
         self.counts: Counter[str] = Counter()
-        self._rngs = {name: stream(seed, name) for name in STRIKES}
+        strikes = STRIKES | (SHARED_STRIKES if shared else {})
+        self._rngs = {name: stream(seed, name) for name in strikes}
         self._rates = {
             name: min(0.8, violence * rate * mix.choice([0.0, 1.0, 2.0]))
-            for name, rate in STRIKES.items()
+            for name, rate in strikes.items()
         }
 
     def strike(self, name: str) -> bool:
@@ -97,7 +107,7 @@ class Faults:
 
     def see(self, name: str, times: int = 1) -> None:
         """Something happened that no one draws."""
-        assert name in SIGHTINGS, name
+        assert name in (*SIGHTINGS, *SHARED_SIGHTINGS), name
         self.counts[name] += times
 
     def stop(self) -> None:

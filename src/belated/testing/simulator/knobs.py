@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from itertools import count
 
@@ -33,6 +33,7 @@ class Knobs:
         spooled: whether deciders have a local spool.
         tuning: sizes, mostly so small that their boundaries are crossed; ids that repeat.
         span: how long clients are active, in microseconds.
+        shared: whether the learners of a service share the partitions.
     """
 
     seed: int
@@ -49,6 +50,7 @@ class Knobs:
     spooled: bool
     tuning: Tuning
     span: int
+    shared: bool = False
 
     @classmethod
     def draw(cls, seed: int) -> Knobs:
@@ -100,6 +102,15 @@ class Knobs:
             ),
             span=rng.choice([MINUTE, HOUR, 3 * HOUR]),
         )
+
+
+def shared_knobs(seed: int) -> Knobs:
+    """The settings of a seed, with four learners who share sixteen partitions.
+
+    >>> shared_knobs(7).partitions
+    16
+    """
+    return replace(Knobs.draw(seed), partitions=16, learners=4, served=True, shared=True)
 
 
 class _Ids:

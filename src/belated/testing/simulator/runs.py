@@ -11,6 +11,7 @@ from belated.exceptions import BelatedWarning
 from belated.kernels import page_kernels
 from belated.testing.simulator.cluster import Cluster
 from belated.testing.simulator.service_cluster import ServiceCluster
+from belated.testing.simulator.shared_cluster import SharedCluster
 from belated.testing.simulator.world import World
 
 
@@ -33,12 +34,15 @@ class Result:
     faults: Counter[str]
 
 
-def run(seed: int, listen: Callable[[str], object] | None = None) -> Result:
+def run(
+    seed: int, listen: Callable[[str], object] | None = None, *, shared: bool = False
+) -> Result:
     """Run one seed.
 
     Args:
         seed: draws the settings, the faults, and all that happens.
         listen: is given each line of the trace.
+        shared: with a service whose learners share the partitions.
 
     Raises:
         Disagreement: something that must hold does not.
@@ -47,7 +51,7 @@ def run(seed: int, listen: Callable[[str], object] | None = None) -> Result:
     True
     """
     page_kernels(wait=True)  # where there are any, pages are folded as columns
-    world = World(seed, listen)
+    world = World(seed, listen, shared=shared)
     with warnings.catch_warnings():
         # Snapshots that were discarded are counted, and what it plants may well hurt users.
         warnings.simplefilter("ignore", BelatedWarning)
@@ -69,4 +73,6 @@ def run(seed: int, listen: Callable[[str], object] | None = None) -> Result:
 
 def cluster_of(world: World) -> Cluster:
     """Return those who live in a world: with a service, or with bandits in their processes."""
+    if world.knobs.shared:
+        return SharedCluster(world)
     return ServiceCluster(world) if world.knobs.served else Cluster(world)

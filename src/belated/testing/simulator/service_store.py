@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterable, Sequence
 from contextlib import AbstractContextManager
 
 from belated.events import ModeChanged
 from belated.exceptions import JournalUnavailable, OwnerFenced
-from belated.journals import Journal, KeyStore, Leader
+from belated.journals import Claim, Journal, KeyStore, Leader, SentSums
 from belated.journals.memory.coordination import Lead, MemoryCoordinationStore
 from belated.journals.sessions import LoopedSession
 from belated.journals.store import StoredBandit
+from belated.journals.workers import Known
 from belated.testing.simulator.checks import Disagreement
 from belated.testing.simulator.session import SimulatedJournal
 from belated.testing.simulator.world import World
@@ -27,7 +29,8 @@ class SimulatedStore:
 
     def __init__(self, world: World) -> None:
         self._world = world
-        self.lead = Lead()
+        self.lead = Lead(world.store.epochs)
+        self.newest: dict[int, tuple[int, int, int]] = {}
 
     def journal(
         self, bandit: str = "default", *, partitions: int | None = None, wait: float = 10.0
@@ -39,7 +42,7 @@ class SimulatedStore:
 
     def coordination(self, bandit: str = "default", *, wait: float = 10.0) -> Coordination:
         """Open the lease and the model."""
-        return Coordination(self._world, self.lead)
+        return Coordination(self._world, self.lead, self.newest)
 
     def keys(self, *, wait: float = 10.0) -> KeyStore:
         """There are none."""
@@ -67,12 +70,15 @@ class Coordination:
     Args:
         world: it lives in.
         lead: who leads, and its model.
+        newest: by partition, the greatest order of all sums that have come.
     """
 
-    def __init__(self, world: World, lead: Lead) -> None:
+    def __init__(self, world: World, lead: Lead, newest: dict[int, tuple[int, int, int]]) -> None:
         self._world = world
         self._lead = lead
         self._real = MemoryCoordinationStore(lead, world.store.now)
+        self._newest = newest
+        self._rng = world.stream("late sums")
 
     def acquire_lease(self, holder: str, seconds: float) -> int | None:
         """Become the leader, or stay it: as soon as the lease of another has ended, not before."""
@@ -113,6 +119,65 @@ class Coordination:
         """Return the model and its number, if it is another."""
         self._reach()
         return self._real.published(after)
+
+    def claim(self, worker: str, seconds: float) -> Claim:
+        """Claim partitions: none that another holds whose session goes on."""
+        self._reach()
+        now = self._world.store.now()
+        others = [
+            held
+            for name, (until, held) in self._lead.workers.items()
+            if name != worker and until > now
+        ]
+        claim = self._real.claim(worker, seconds)
+        if any(partition in held for held in others for partition in claim.partitions):
+            raise Disagreement(f"W: {worker} was given {claim}, and others hold {others}")
+        return claim
+
+    def give_back(self, worker: str, partitions: Collection[int]) -> None:
+        """Leave some."""
+        self._reach()
+        self._world.faults.see("partition given back", len(partitions))
+        self._real.give_back(worker, partitions)
+
+    def leave(self, worker: str) -> None:
+        """Leave all."""
+        self._reach()
+        self._real.leave(worker)
+
+    def send(self, sums: Sequence[SentSums]) -> list[int]:
+        """Send sums; now and then nobody knows whether they have come, and they come later."""
+        self._reach()
+        faults = self._world.faults
+        if faults.strike("sums late"):
+            lead = self._lead
+            held = [one for one in sums if one.epoch == lead.epochs[one.partition]]
+            wait = self._rng.expovariate(20 / self._world.knobs.span)
+            self._world.schedule.after(wait, lambda: self._arrive(held))
+            raise JournalUnavailable("the connection broke: nobody knows what is there")
+        fenced = self._real.send(sums)
+        self._note(one for one in sums if one.partition not in fenced)
+        return fenced
+
+    def _arrive(self, sums: Sequence[SentSums]) -> None:
+        for one in sums:
+            self._lead.keep_sums(one)
+        self._note(sums)
+
+    def _note(self, sums: Iterable[SentSums]) -> None:
+        for one in sums:
+            newest = self._newest.get(one.partition)
+            if newest is None or one.order > newest:
+                self._newest[one.partition] = one.order
+
+    def sent(self, known: Known) -> list[SentSums]:
+        """Return sums: of each partition those of the highest epoch, then position."""
+        self._reach()
+        for partition, one in self._lead.sums.items():
+            if one.order != self._newest[partition]:
+                newest = self._newest[partition]
+                raise Disagreement(f"O: {one.order} of partition {partition} counts, not {newest}")
+        return self._real.sent(known)
 
     def close(self) -> None:
         """Nothing is held."""

@@ -57,7 +57,8 @@ class Store(MemoryJournal):
         self._faults = faults
         self._next = [1] * partitions
         self._unseen: list[list[Transaction]] = [[] for _ in range(partitions)]
-        self._epochs = [0] * partitions
+        #: By partition, that of its owner.
+        self.epochs = [0] * partitions
         self._spoiled: dict[int, str] = {}  # by partition, the piece that is
         # What was dropped, by partition, and what was overwritten, by partition and position.
         self._dropped: list[list[Record]] = [[] for _ in range(partitions)]
@@ -228,12 +229,12 @@ class Store(MemoryJournal):
 
     def acquire(self, partition: int) -> int:
         """A partition has a new owner; returns the epoch."""
-        self._epochs[partition] += 1
-        return self._epochs[partition]
+        self.epochs[partition] += 1
+        return self.epochs[partition]
 
     def check_owner(self, partition: int, epoch: int) -> None:
         """Refuse whoever was the owner once."""
-        if epoch != self._epochs[partition]:
+        if epoch != self.epochs[partition]:
             self._faults.see("owner superseded")
             raise OwnerFenced(partition)
 

@@ -9,7 +9,7 @@ from random import Random
 from belated import kernels
 from belated.events import Decision
 from belated.testing.simulator.faults import Faults
-from belated.testing.simulator.knobs import Knobs
+from belated.testing.simulator.knobs import Knobs, shared_knobs
 from belated.testing.simulator.messages import Answer, Request
 from belated.testing.simulator.network import Network
 from belated.testing.simulator.schedule import DAY, SECOND, Clock, Schedule, stream
@@ -25,6 +25,7 @@ class World:
     Args:
         seed: everything is drawn from it.
         listen: is given each line of the trace.
+        shared: whether several learners share the partitions of a service.
 
     Attributes:
         sent: all that was ever sent to a server.
@@ -32,10 +33,12 @@ class World:
         answered: by the names under which a decision was given, its bytes.
     """
 
-    def __init__(self, seed: int, listen: Callable[[str], object] | None = None) -> None:
+    def __init__(
+        self, seed: int, listen: Callable[[str], object] | None = None, *, shared: bool = False
+    ) -> None:
         self.seed = seed
-        self.knobs = Knobs.draw(seed)
-        self.faults = Faults(seed)
+        self.knobs = shared_knobs(seed) if shared else Knobs.draw(seed)
+        self.faults = Faults(seed, shared=shared)
         self.schedule = Schedule(seed)
         self.start = self.schedule.now
         self.clocks: list[Clock] = []

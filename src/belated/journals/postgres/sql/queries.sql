@@ -270,6 +270,58 @@ LEFT JOIN LATERAL (
 WHERE bandit.name = ANY (%(names)s)
 GROUP BY bandit.name, leader.until;
 
+-- lock_workers: let one worker at a time claim partitions; appends go on
+SELECT partitions FROM belated.bandit WHERE number = %(bandit)s FOR NO KEY UPDATE;
+
+-- end_sessions: of workers that have not renewed theirs in time
+DELETE FROM belated.worker
+WHERE bandit = %(bandit)s AND name <> %(worker)s AND until <= clock_timestamp();
+
+-- workers: with their partitions
+SELECT name, partitions FROM belated.worker WHERE bandit = %(bandit)s;
+
+-- renew_session: of a worker, with the partitions that are its own
+INSERT INTO belated.worker (bandit, name, until, partitions)
+VALUES (%(bandit)s, %(worker)s, clock_timestamp() + %(seconds)s * interval '1 second',
+        %(partitions)s::smallint[])
+ON CONFLICT (bandit, name) DO UPDATE
+SET until = excluded.until, partitions = excluded.partitions;
+
+-- give_back: partitions that others should have
+UPDATE belated.worker
+SET partitions = ARRAY(SELECT unnest(partitions) EXCEPT SELECT unnest(%(partitions)s::smallint[]))
+WHERE bandit = %(bandit)s AND name = %(worker)s;
+
+-- leave: end the session of a worker
+DELETE FROM belated.worker WHERE bandit = %(bandit)s AND name = %(worker)s;
+
+-- send: the sums of partitions, where the epoch holds; of a later epoch or position they stay
+WITH held AS (
+    SELECT given.* FROM unnest(%(partitions)s::smallint[], %(epochs)s::bigint[],
+                               %(positions)s::bigint[], %(centers)s::bigint[], %(data)s::bytea[])
+         AS given (partition, epoch, position, center, data)
+    JOIN belated.snapshot AS owner
+      ON owner.bandit = %(bandit)s AND owner.partition = given.partition
+     AND owner.epoch = given.epoch
+), written AS (
+    INSERT INTO belated.sums AS last (bandit, partition, epoch, position, center, data)
+    SELECT %(bandit)s, partition, epoch, position, center, data FROM held
+    ON CONFLICT (bandit, partition) DO UPDATE
+    SET epoch = excluded.epoch, position = excluded.position, center = excluded.center,
+        data = excluded.data
+    WHERE (last.epoch, last.position, last.center)
+       <= (excluded.epoch, excluded.position, excluded.center)
+)
+SELECT partition FROM held;
+
+-- sent: the last sums of each partition, but for those that are known
+SELECT partition, epoch, position, center, data FROM belated.sums
+WHERE bandit = %(bandit)s AND (partition, epoch, position, center) NOT IN (
+    SELECT * FROM unnest(%(partitions)s::smallint[], %(epochs)s::bigint[],
+                         %(positions)s::bigint[], %(centers)s::bigint[])
+)
+ORDER BY partition;
+
 -- records_of: the records of some ids, found by their marks
 SELECT partition, position, recorded, "check", digest, event FROM belated.records_of(
     %(bandit)s, %(partitions)b::smallint[], %(least)b::bytea[], %(beyond)b::bytea[]

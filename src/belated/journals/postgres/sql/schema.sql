@@ -350,6 +350,28 @@ CREATE TABLE belated.model (
     data      bytea NOT NULL
 );
 
+-- For several learners of one bandit: who has which partitions, and what they have come to.
+
+-- A worker has its partitions until its session ends; the epochs of snapshots fence those of before.
+CREATE TABLE belated.worker (
+    bandit     integer NOT NULL REFERENCES belated.bandit,
+    name       text NOT NULL,
+    until      timestamptz NOT NULL,
+    partitions smallint[] NOT NULL,
+    PRIMARY KEY (bandit, name)
+);
+
+-- The sums of a partition up to a position, by its owner: the merger makes the model of all.
+CREATE TABLE belated.sums (
+    bandit    integer NOT NULL REFERENCES belated.bandit,
+    partition smallint NOT NULL,
+    epoch     bigint NOT NULL, -- in which its maker owned the partition
+    position  bigint NOT NULL,
+    center    bigint NOT NULL, -- number of the estimate it was expanded at
+    data      bytea NOT NULL,
+    PRIMARY KEY (bandit, partition)
+);
+
 -- For the service: the keys that programs show when they ask.
 
 -- A key itself is nowhere: only its SHA-256. Of the two places under a name the second is for the

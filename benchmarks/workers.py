@@ -1,0 +1,135 @@
+"""How much two learners fold against one, on a journal in PostgreSQL that they share.
+
+Each learner is a process of its own, which folds its partitions from their first record. What is
+measured is the processor time of the busiest of them: with a core for each, that is how long it
+takes. Wall-clock time is printed beside it; it tells the same only if the cores were idle.
+Rounds with one and two learners take turns.
+
+``python benchmarks/workers.py [--events N] [--rounds N]`` starts a PostgreSQL of its own.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import multiprocessing
+import time
+from pathlib import Path
+from statistics import median
+from typing import NamedTuple
+
+import numpy as np
+
+from belated import Bernoulli, DelayedUCB, Explicit
+from belated.events import Decision, Event, Reward
+from belated.ids import new_id
+from belated.journals import PostgresJournal, open_store
+from belated.service.learning.learners import shared_learner
+from belated.service.serving.definition import Definition
+
+SERVER = Path(__file__).parents[1] / "tests" / "integration" / "postgres_server.py"
+DIM, PARTITIONS = 20, 16
+DEFINITION = Definition(
+    "offers", DelayedUCB(DIM, Bernoulli()), Explicit(), partitions=PARTITIONS, learners="many"
+)
+
+
+class Folded(NamedTuple):
+    """What a learner has done: records, and seconds of its processor and of the clock."""
+
+    records: int
+    cpu: float
+    wall: float
+
+
+def fill(dsn: str, count: int) -> None:
+    """Decisions, and rewards of half of them."""
+    rng = np.random.default_rng(0)
+    with PostgresJournal(dsn, bandit="offers", partitions=PARTITIONS) as journal:
+        for start in range(0, count, 2_000):
+            events: list[Event] = []
+            for n in range(start, min(count, start + 2_000), 3):
+                for _ in range(2):
+                    x = rng.normal(size=DIM).astype(np.float32) / 4
+                    id = new_id(1_700_000_000_000_000 + n)
+                    events.append(Decision(id, n, "", 0, x, 0.5, 0.5, 0))
+                events.append(Reward(events[-1].id, n, float(rng.random() < 0.5)))  # type: ignore[union-attr]
+            journal.append(events)
+
+
+def fold(dsn: str, learners: int, events: int, barrier: object, answers: object) -> None:
+    """Fold this learner's share, in a process of its own."""
+    learner = shared_learner(DEFINITION, open_store(dsn), lease=600.0)
+    share = PARTITIONS // learners
+    worker = learner.worker
+    while len(worker.membership.claim().partitions) != share:  # all are there, and have theirs
+        claim = worker.membership.claim()
+        worker.membership.give_back(claim.surplus)
+        time.sleep(0.05)
+    barrier.wait()  # type: ignore[attr-defined]
+    cpu, wall = time.process_time(), time.perf_counter()
+    while worker.step():
+        pass
+    done = Folded(
+        sum(one.fold.version for one in worker.owned.values()),
+        time.process_time() - cpu,
+        time.perf_counter() - wall,
+    )
+    answers.put(done)  # type: ignore[attr-defined]
+    barrier.wait()  # type: ignore[attr-defined]
+    worker.membership.close()  # nothing is saved: the next round folds from the first record
+
+
+def measure(dsn: str, learners: int, events: int) -> list[Folded]:
+    """One round."""
+    context = multiprocessing.get_context("spawn")
+    barrier, answers = context.Barrier(learners), context.Queue()
+    processes = [
+        context.Process(target=fold, args=(dsn, learners, events, barrier, answers))
+        for _ in range(learners)
+    ]
+    for one in processes:
+        one.start()
+    found = [answers.get() for _ in processes]
+    for one in processes:
+        one.join()
+    return found
+
+
+def main() -> None:
+    """Print the table."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--events", type=int, default=300_000)
+    parser.add_argument("--rounds", type=int, default=3)
+    options = parser.parse_args()
+    spec = importlib.util.spec_from_file_location("postgres_server", SERVER)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    server = module.PostgresServer()
+    try:
+        PostgresJournal.create_tables(server.dsn)
+        fill(server.dsn, options.events)
+        gains: list[float] = []
+        for n in range(options.rounds):
+            rates: dict[int, float] = {}
+            for learners in (1, 2):
+                found = measure(server.dsn, learners, options.events)
+                records, cpu = sum(one.records for one in found), max(one.cpu for one in found)
+                rates[learners] = records / cpu
+                wall = max(one.wall for one in found)
+                print(
+                    f"round {n + 1}, {learners} learners: {records:,} records, "
+                    f"{cpu:.2f} s of the busiest's processor, {wall:.2f} s by the clock",
+                    flush=True,
+                )
+            gains.append(rates[2] / rates[1])
+        low, high = min(gains), max(gains)
+        print(f"two learners fold {median(gains):.2f}x one ({low:.2f} to {high:.2f})")
+    finally:
+        server.stop()
+
+
+if __name__ == "__main__":
+    main()

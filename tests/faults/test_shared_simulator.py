@@ -1,0 +1,49 @@
+"""Learners that share partitions under simulated faults: 0 disagreements, planted bugs found."""
+
+from __future__ import annotations
+
+import pytest
+
+from belated.testing.simulator import run, sweep
+from belated.testing.simulator.__main__ import main
+from tests.faults.planted import Plant
+from tests.faults.planted_workers import FOUND_BY, WORKER_PLANTS
+
+#: Within so many seeds a bug must be found.
+PATIENCE = 200
+
+
+def test_nothing_disagrees_and_every_fault_occurs(full: bool) -> None:
+    """M, O and W hold in every run, beside the laws of any service."""
+    done = sweep(range(10_000 if full else 30), jobs=2, shared=True)
+    assert not done.failures, "\n".join(done.failures.values())
+    if full:
+        assert not done.never
+
+
+def test_a_run_is_its_seed() -> None:
+    """The same trace twice."""
+    assert run(3, shared=True) == run(3, shared=True)
+
+
+@pytest.mark.parametrize("plant", WORKER_PLANTS, ids=lambda plant: plant.__name__)
+def test_a_planted_bug_is_found(plant: Plant, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Within 200 seeds: those of the real library all hold, see above."""
+    plant(monkeypatch)
+    seeds = [FOUND_BY.get(plant, 0), *range(PATIENCE)]
+    assert any(sweep([seed], shared=True).failures for seed in seeds)
+
+
+def test_the_command_runs_them_too(capsys: pytest.CaptureFixture[str]) -> None:
+    """And a failure says how to repeat it."""
+    assert main(["--shared", "--brief", "5"]) == 0
+    assert capsys.readouterr().out.startswith("seed 5: trace ")
+
+
+def test_a_failure_says_how_to_repeat_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the switch."""
+    from belated.testing.simulator.store import Store
+
+    monkeypatch.setattr(Store, "last_stamp", lambda self, partition: 1 / 0)
+    done = sweep([3], shared=True)
+    assert done.failures[3].endswith("python -m belated.testing.simulator --shared 3")

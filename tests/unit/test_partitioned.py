@@ -1,0 +1,296 @@
+"""Partitions folded apart and merged: one model, as if one learner had folded them all."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+
+from belated import (
+    Bandit,
+    Bernoulli,
+    DefaultAfter,
+    DelayedUCB,
+    Explicit,
+    Gaussian,
+    Poisson,
+    WaitForWindow,
+)
+from belated.estimators import Laplace, newton_step
+from belated.events import ModeChanged, Settled
+from belated.exceptions import CorruptJournal, InvalidInput, UnsupportedFormat
+from belated.families import Family
+from belated.journals import MemoryJournal
+from belated.learner import Fold
+from belated.learner.partitioned import Merging, PartitionFold, PartitionSums, check_mergeable
+from belated.policies import Policy
+from belated.rewards import Rewards
+from belated.statistics import Information, quadratic_at
+from belated.testing import ManualClock
+from belated.tuning import USUAL, Tuning
+
+PARTITIONS = 4
+
+
+def journal_of(
+    policy: Policy, rewards: Rewards, rounds: int = 200, *, seed: int = 0
+) -> MemoryJournal:
+    """Decisions and rewards: some twice, some revised, some voided, some still out."""
+    journal = MemoryJournal(partitions=PARTITIONS, clock=ManualClock())
+    rng = np.random.default_rng(seed)
+    theta = rng.normal(size=policy.dim)
+    bandit = Bandit(policy=policy, rewards=rewards, journal=journal, seed=seed)
+    for n in range(rounds):
+        decision = bandit.decide(rng.normal(size=(3, policy.dim)) / 2)
+        mean = float(policy.family.mean(decision.x @ theta))
+        y = float(rng.random() < mean) if isinstance(policy.family, Bernoulli) else abs(mean)
+        if n % 7 == 0:
+            continue
+        bandit.observe(decision.id, y)
+        if n % 11 == 0:
+            bandit.observe(decision.id, 1.0 - y if y <= 1.0 else 0.0, revision=1)
+        if n % 13 == 0:
+            bandit.void(decision.id)
+    return journal
+
+
+def folds_of(
+    journal: MemoryJournal, policy: Policy, rewards: Rewards, tuning: Tuning = USUAL
+) -> list[PartitionFold]:
+    """One for each partition, with all there is."""
+    folds = [
+        PartitionFold(policy, rewards, partitions=PARTITIONS, partition=p, tuning=tuning)
+        for p in range(PARTITIONS)
+    ]
+    for fold in folds:
+        fold.catch_up(journal)
+    return folds
+
+
+def merging_of(folds: Sequence[PartitionFold]) -> Merging:
+    """The sums of all of them."""
+    merging = Merging(folds[0].policy, PARTITIONS, folds[0].fingerprint)
+    for fold in folds:
+        assert merging.take(PartitionSums.read(fold.sums(epoch=1).write()))
+    return merging
+
+
+def one_fold(journal: MemoryJournal, policy: Policy, rewards: Rewards) -> Fold:
+    """All partitions in one."""
+    fold = Fold(policy, rewards, partitions=PARTITIONS)
+    fold.catch_up(journal)
+    return fold
+
+
+@pytest.mark.parametrize("family", [Bernoulli(), Poisson(), Gaussian(), Gaussian(0.5)])
+@pytest.mark.parametrize("ridge", [1.0, "auto"])
+@pytest.mark.parametrize("metric", ["hessian", "gram"])
+def test_the_merged_model_is_that_of_one_learner(family: Family, ridge: float, metric: str) -> None:
+    """Counts exactly, sums to rounding, the estimate after two rounds within a hundredth of it."""
+    policy = DelayedUCB(3, family, ridge=ridge, metric=metric)  # type: ignore[arg-type]
+    journal = journal_of(policy, Explicit())
+    whole = one_fold(journal, policy, Explicit())
+    folds = folds_of(journal, policy, Explicit())
+    merging = merging_of(folds)
+    for _ in range(2):  # the first one gives the center
+        model = merging.publish(at=5)
+        for fold in folds:
+            fold.load_model(model)
+            merging.take(fold.sums(epoch=1))
+    made = model.model(policy)
+    assert (model.version, model.positions) == (whole.version, whole.positions)
+    assert (made.n, made.pending, made.decisions) == (
+        whole.model.n,
+        whole.model.pending,
+        whole.model.decisions,
+    )
+    assert model.head == whole.publish(at=5).head
+    assert merging.counts == whole.counts
+    assert merging.counters == whole.counters
+    estimate = whole.learner.estimate
+    off = made.theta - estimate.theta
+    assert np.sqrt(off @ estimate.precision @ off) < 0.02
+    whole.learner.fit()
+    for name in ("observed", "decided"):
+        mine, theirs = getattr(made, name), getattr(whole.model, name)
+        np.testing.assert_allclose(mine @ mine.T, theirs @ theirs.T, rtol=0.02, atol=1e-4)
+
+
+def test_the_estimate_is_one_newton_step_from_the_center() -> None:
+    """From the same center, as one learner with all rows would make it: to rounding."""
+    policy = DelayedUCB(3, Bernoulli())
+    journal = journal_of(policy, Explicit())
+    folds = folds_of(journal, policy, Explicit())
+    merging = merging_of(folds)
+    model = merging.publish(at=5)
+    center = np.frombuffer(model.center)
+    assert model.center_number == 1
+    assert model.center_n == model.n
+    for fold in folds:
+        fold.load_model(model)
+        sums = fold.sums(epoch=1)
+        assert sums.expanded_at == 1
+        np.testing.assert_array_equal(sums.center, center)
+        assert merging.take(sums)
+    whole = one_fold(journal, policy, Explicit())
+    likelihood = quadratic_at(whole.learner.observed, policy.family, center)
+    wanted = newton_step(likelihood, family=policy.family, prior=policy.start)
+    np.testing.assert_allclose(merging.estimate().theta, wanted.theta, rtol=1e-10)
+
+
+def test_a_center_stays_until_enough_is_new() -> None:
+    """Then it moves to the estimate, and says its next number."""
+    policy = DelayedUCB(2, Bernoulli())
+    journal = journal_of(policy, Explicit(), 100)
+    folds = folds_of(journal, policy, Explicit())
+    merging = merging_of(folds)
+    first = merging.publish(at=1)
+    for fold in folds:
+        fold.load_model(first)
+        merging.take(fold.sums(epoch=1))
+    again = merging.publish(at=2)
+    assert (again.center, again.center_number) == (first.center, 1)
+    with Bandit(policy=policy, rewards=Explicit(), journal=journal) as bandit:
+        for _ in range(40):
+            bandit.observe(bandit.decide(np.eye(2)).id, 1.0)
+        for fold in folds:
+            fold.catch_up(journal)
+            merging.take(fold.sums(epoch=1))
+        assert merging.publish(at=3).center_number == 2
+
+
+def test_of_two_entries_the_later_epoch_counts_then_the_position() -> None:
+    """Whatever came last; an entry that was taken is not taken again, nor one of others."""
+    policy = DelayedUCB(2, Bernoulli())
+    journal = journal_of(policy, Explicit(), 20)
+    fold = PartitionFold(policy, Explicit(), partitions=PARTITIONS, partition=1)
+    early = fold.sums(epoch=2)
+    fold.catch_up(journal)
+    late = fold.sums(epoch=2)
+    superseded = fold.sums(epoch=1)
+    merging = Merging(policy, PARTITIONS, fold.fingerprint)
+    assert merging.take(superseded)
+    assert merging.take(early)  # though it knows less
+    assert not merging.take(superseded)
+    assert merging.take(late)
+    assert not merging.take(early)
+    assert not merging.take(late)
+    assert not merging.is_whole
+    other = PartitionFold(policy, DefaultAfter("1h"), partitions=PARTITIONS, partition=1)
+    assert not merging.take(other.sums(epoch=9))
+
+
+def test_sums_follow_every_change() -> None:
+    """Defaults that are replaced, corrections, voids: at any moment what a new fold comes to."""
+    policy, rewards = DelayedUCB(3, Poisson()), DefaultAfter("1h")
+    clock = ManualClock()
+    journal = MemoryJournal(partitions=PARTITIONS, clock=clock)
+    bandit = Bandit(policy=policy, rewards=rewards, journal=journal, clock=clock)
+    rng = np.random.default_rng(3)
+    tuning = Tuning(exact=16, block=4, batch=3)
+    folds = folds_of(journal, policy, rewards, tuning)
+    model = None
+    ids: list[str] = []
+    for step in range(30):
+        ids += [bandit.decide(rng.normal(size=(2, 3))).id for _ in range(6)]
+        clock.now += int(20 * 60e6)
+        bandit.sync()
+        for id in rng.choice(ids, 4, replace=False).tolist():
+            bandit.observe(id, float(rng.poisson(1.0)), revision=step)
+        bandit.void(ids[int(rng.integers(len(ids)))])
+        merging = Merging(policy, PARTITIONS, folds[0].fingerprint)
+        for fold in folds:
+            fold.catch_up(journal)
+            if model is not None:
+                fold.load_model(model)
+            merging.take(fold.sums(epoch=1))
+        model = merging.publish(at=step)
+        for fold in folds:
+            fresh = PartitionFold(policy, rewards, partitions=PARTITIONS, partition=fold.partition)
+            fresh.catch_up(journal)
+            sums, wanted = fold.sums(1).arrived(), fresh.sums(1).arrived()
+            np.testing.assert_allclose(sums.moments.gram, wanted.moments.gram, atol=1e-9)
+            np.testing.assert_allclose(sums.moments.cross, wanted.moments.cross, atol=1e-9)
+            mine, theirs = fold.learner.pending_information, fresh.learner.pending_information
+            np.testing.assert_allclose(mine.matrix, theirs.matrix, atol=1e-9)
+            store = fold.learner._store
+            at = store.sums_at(policy.family, fold.learner.theta).likelihood
+            np.testing.assert_allclose(sums.likelihood.pull, at.pull, atol=1e-9)
+            np.testing.assert_allclose(sums.likelihood.information, at.information, atol=1e-9)
+
+
+def test_a_snapshot_of_a_partition_is_that_of_any_fold() -> None:
+    """Saved by folds of partitions, loaded by one of all; and the other way round."""
+    policy = DelayedUCB(3, Bernoulli())
+    journal = journal_of(policy, Explicit())
+    for fold in folds_of(journal, policy, Explicit()):
+        fold.save(journal)
+    whole, replayed = (
+        Fold(policy, Explicit(), partitions=PARTITIONS),
+        one_fold(journal, policy, Explicit()),
+    )
+    whole.load(journal)
+    assert whole.positions == replayed.positions
+    assert whole.digest == replayed.digest
+    np.testing.assert_allclose(whole.learner.estimate.theta, replayed.learner.estimate.theta)
+    whole.save(journal)
+    fold = PartitionFold(policy, Explicit(), partitions=PARTITIONS, partition=2)
+    fold.load(journal)
+    assert fold.position == replayed.positions[2]
+    assert fold.positions[1] == 0
+
+
+def test_the_frozen_model_is_the_last_that_was_published() -> None:
+    """A partition has none of its own."""
+    policy = DelayedUCB(3, Bernoulli())
+    journal = journal_of(policy, Explicit())
+    folds = folds_of(journal, policy, Explicit())
+    model = merging_of(folds).publish(at=5)
+    folds[0].load_model(model)
+    journal.append([ModeChanged(7, "freeze", "")])
+    folds[0].catch_up(journal)
+    assert folds[0].mode == "freeze"
+    assert folds[0].frozen is not None
+    assert folds[0].frozen.theta == model.theta
+    journal.append([ModeChanged(8, "learn", "")])
+    folds[0].catch_up(journal)
+    assert folds[0].frozen is None
+
+
+def test_nothing_has_come_yet() -> None:
+    """The model is the prior, and no center is named."""
+    policy = DelayedUCB(2, Bernoulli())
+    journal = MemoryJournal(partitions=PARTITIONS)
+    journal.append([Settled(p, 1) for p in range(PARTITIONS)])
+    merging = merging_of(folds_of(journal, policy, Explicit()))
+    model = merging.publish(at=1)
+    assert (model.n, model.center_number, model.version) == (0, 0, PARTITIONS)
+    assert model.model(policy).theta.tolist() == [0.0, 0.0]
+    assert merging.oldest is None
+
+
+@pytest.mark.parametrize(
+    "policy",
+    [
+        DelayedUCB(2, Bernoulli(), half_life="7d"),
+        DelayedUCB(2, Bernoulli(), estimator=Laplace(mean_correction=True)),
+        WaitForWindow(2, Bernoulli(), window=10),
+    ],
+    ids=repr,
+)
+def test_a_policy_that_needs_all_rows_is_refused(policy: Policy) -> None:
+    """With what to do."""
+    with pytest.raises(InvalidInput, match='learners = "one"'):
+        check_mergeable(policy)
+
+
+def test_sums_that_were_damaged_are_refused() -> None:
+    """By their checksum, and by the version of their format."""
+    fold = PartitionFold(DelayedUCB(2, Bernoulli()), Explicit(), partitions=1, partition=0)
+    data = fold.sums(epoch=1).write()
+    with pytest.raises(CorruptJournal, match="a partition's sums was changed"):
+        PartitionSums.read(data[:-1] + b"!")
+    with pytest.raises(UnsupportedFormat, match="upgrade"):
+        PartitionSums.read(b"\x63" + data[1:])
+    assert isinstance(PartitionSums.read(data).outstanding(), Information)

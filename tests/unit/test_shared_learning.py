@@ -1,0 +1,357 @@
+"""Several learners of one bandit: who owns what, what is sent, and what is published."""
+
+from __future__ import annotations
+
+import itertools
+from concurrent.futures import Future
+
+import numpy as np
+import pytest
+
+from belated import Bandit, Bernoulli, DefaultAfter, DelayedUCB, Explicit
+from belated.events import ModeChanged, Record
+from belated.exceptions import CorruptEvent, JournalUnavailable
+from belated.journals import MemoryStore, SentSums
+from belated.learner import Fold
+from belated.learner.partitioned import PartitionFold
+from belated.published import PublishedModel
+from belated.rewards import Rewards
+from belated.service.learning.shared_learner import SharedLearner
+from belated.service.runtime import Step
+from belated.testing import ManualClock
+
+POLICY = DelayedUCB(3, Bernoulli())
+PARTITIONS = 4
+_names = itertools.count()
+
+
+class Machine:
+    """A runtime whose time is moved by hand, and whose threads run when they are asked to."""
+
+    def __init__(self, clock: ManualClock) -> None:
+        self._clock = clock
+        self.steps: list[Step] = []
+
+    def clock(self) -> int:
+        """Microseconds since 1970."""
+        return self._clock()
+
+    def monotonic(self) -> float:
+        """Seconds."""
+        return self._clock() / 1e6
+
+    def start_worker(self, name: str, step: Step) -> Machine:
+        """It is called by :meth:`Town.run`."""
+        self.steps.append(step)
+        return self
+
+    def start_background(self, name: str) -> Machine:
+        """This very thread."""
+        return self
+
+    def submit(self, work: object) -> Future[object]:
+        """Do it at once."""
+        done: Future[object] = Future()
+        try:
+            done.set_result(work())  # type: ignore[operator]
+        except Exception as error:
+            done.set_exception(error)
+        return done
+
+    def stop(self, seconds: float | None = None) -> None:
+        """Nothing runs."""
+
+
+class Town:
+    """A store, and learners on machines of their own."""
+
+    def __init__(self, rewards: Rewards | None = None) -> None:
+        self.clock = ManualClock()
+        self.store = MemoryStore(clock=self.clock)
+        self.rewards = rewards or Explicit()
+        self.journal = self.store.journal("offers", partitions=PARTITIONS)
+        self.machines: dict[SharedLearner, Machine] = {}
+        self.bandit = Bandit(
+            policy=POLICY, rewards=self.rewards, journal=self.journal, clock=self.clock, seed=3
+        )
+
+    def learner(self) -> SharedLearner:
+        """One more."""
+        machine = Machine(self.clock)
+        made = SharedLearner(
+            self.store.journal("offers"),
+            self.store.coordination("offers"),
+            self.fold,
+            holder=f"learner {next(_names)}",
+            runtime=machine,  # type: ignore[arg-type]
+        )
+        self.machines[made] = machine
+        return made
+
+    def fold(self, partition: int) -> PartitionFold:
+        """An empty one."""
+        return PartitionFold(POLICY, self.rewards, partitions=PARTITIONS, partition=partition)
+
+    def events(self, count: int = 20) -> None:
+        """Decisions, most with a reward."""
+        rng = np.random.default_rng(count)
+        for _ in range(count):
+            decision = self.bandit.decide(rng.normal(size=(3, 3)))
+            if rng.random() < 0.8:
+                self.bandit.observe(decision.id, float(rng.random() < 0.5))
+
+    def run(self, *learners: SharedLearner, seconds: float = 3.0) -> None:
+        """Let each do its steps for a while, and renew what it holds."""
+        for _ in range(round(seconds * 5)):
+            self.clock.now += 200_000
+            for learner in learners:
+                for step in self.machines[learner].steps:
+                    step()
+                learner.step()
+
+    def published(self) -> PublishedModel:
+        """The last model."""
+        found = self.store.coordination("offers").published()
+        assert found is not None
+        return PublishedModel.read(found[1])
+
+    def check(self) -> None:
+        """The last model is that of all records."""
+        model, replay = self.published(), Fold(POLICY, self.rewards, partitions=PARTITIONS)
+        replay.catch_up(self.journal)
+        assert model.positions == replay.positions
+        assert (model.version, model.n) == (replay.version, replay.model.n)
+        assert model.pending == replay.model.pending
+        estimate, off = replay.learner.estimate, model.model(POLICY).theta
+        off = off - estimate.theta
+        assert off @ estimate.precision @ off < 0.05**2
+
+
+def owned(*learners: SharedLearner) -> list[list[int]]:
+    """The partitions of each."""
+    return [sorted(one.worker.owned) for one in learners]
+
+
+def test_one_learner_does_all() -> None:
+    """It owns every partition, leads, and publishes what all of them come to."""
+    town = Town()
+    town.events()
+    one = town.learner()
+    town.run(one)
+    assert owned(one) == [[0, 1, 2, 3]]
+    assert one.leads()
+    assert one.epoch == 1
+    town.check()
+    configured = town.journal.configured()
+    assert configured is not None
+    assert "DelayedUCB" in configured.settings["policy"]
+
+
+def test_partitions_are_shared_and_one_merges() -> None:
+    """A newcomer gets its share, and begins where the last owner saved."""
+    town = Town()
+    one = town.learner()
+    town.run(one)
+    town.events(40)
+    town.run(one)
+    two = town.learner()
+    town.run(one, two, seconds=10)
+    assert owned(one, two) == [[0, 1], [2, 3]]
+    assert [one.leads(), two.leads()] == [True, False]
+    assert all(town.journal.load(p) is not None for p in (2, 3))  # saved before given back
+    assert one.worker.lost == two.worker.lost == 0
+    town.events(60)
+    town.run(one, two)
+    town.check()
+
+
+def test_a_dead_learner_is_replaced() -> None:
+    """Once its session and its lease have ended; nothing of what it did not save is lost."""
+    town = Town()
+    one, two = town.learner(), town.learner()
+    town.run(one, two, seconds=10)
+    assert owned(one, two) == [[0, 1], [2, 3]]
+    town.events(50)
+    town.run(one, two)
+    town.run(two, seconds=12)  # the first is dead
+    assert owned(two) == [[0, 1, 2, 3]]
+    assert two.leads()
+    town.check()
+
+
+def test_a_learner_that_slept_drops_what_it_had() -> None:
+    """It saves nothing and sends nothing of it; then it gets its share again."""
+    town = Town()
+    one, two = town.learner(), town.learner()
+    town.run(one, two, seconds=10)
+    town.events(50)
+    town.run(two, seconds=12)
+    asleep = {p: held.epoch for p, held in one.worker.owned.items()}
+    ends = one.worker.membership._ends
+    one.worker.membership._ends = town.clock.now  # it believes that its session goes on
+    before = [saved.position for p in range(PARTITIONS) if (saved := town.journal.load(p))]
+    one.step()
+    one.worker.membership._ends = ends
+    assert one.worker.lost == len(asleep) == 2
+    after = [saved.position for p in range(PARTITIONS) if (saved := town.journal.load(p))]
+    assert before == after
+    town.run(one, two, seconds=10)
+    assert sorted(itertools.chain(*owned(one, two))) == [0, 1, 2, 3]
+    assert all(len(each) == 2 for each in owned(one, two))
+    assert all(held.epoch > asleep.get(p, 0) for p, held in one.worker.owned.items())
+    town.check()
+
+
+def test_learners_stop_in_good_order() -> None:
+    """The others take over at once, from the snapshots that were saved."""
+    town = Town()
+    one, two = town.learner(), town.learner()
+    town.run(one, two, seconds=10)
+    town.events(30)
+    town.run(one, two)
+    one.close()
+    town.run(two, seconds=4)  # the session is renewed once
+    assert owned(two) == [[0, 1, 2, 3]]
+    assert two.leads()
+    town.check()
+
+
+def test_windows_end() -> None:
+    """The owner of a partition settles what is due."""
+    town = Town(DefaultAfter("1h"))
+    one, two = town.learner(), town.learner()
+    town.run(one, two, seconds=10)
+    town.events(30)
+    town.clock.now += int(2 * 3600e6)
+    town.run(one, two, seconds=12)
+    assert town.published().pending == 0
+    town.check()
+
+
+def test_a_frozen_bandit_keeps_its_model() -> None:
+    """Sums are sent on, and the model stays until it learns again."""
+    town = Town()
+    one = town.learner()
+    town.events(10)
+    town.run(one)
+    town.journal.append([ModeChanged(town.clock.now, "freeze", "")])
+    before = town.published()
+    town.events(10)
+    town.run(one, seconds=10)
+    assert town.published() == before
+    town.journal.append([ModeChanged(town.clock.now, "learn", "")])
+    town.run(one)
+    town.check()
+
+
+def test_no_model_goes_back() -> None:
+    """While a new owner knows less of a partition than the last model, nothing is published."""
+    town = Town()
+    one = town.learner()
+    town.events(30)
+    town.run(one)
+    before = town.published()
+    merging = one.merger.merging
+    assert merging is not None
+    epoch = town.journal.acquire(0)
+    behind = town.fold(0).sums(epoch)
+    coordination = town.store.coordination("offers")
+    assert coordination.send([SentSums(0, *behind.order, behind.write())]) == []
+    one.merger._look_at = 0.0
+    assert one.merger.step() == 1
+    assert merging.positions[0] == 0
+    assert town.published() == before
+    town.run(one, seconds=10)  # it was fenced, and takes the partition over again
+    assert one.worker.lost == 1
+    assert merging.entries[0].epoch > epoch
+    town.check()
+
+
+def test_a_merger_that_was_superseded_stands_by() -> None:
+    """It cannot publish; the next one goes on from its center."""
+    town = Town()
+    one, two = town.learner(), town.learner()
+    town.events(50)
+    town.run(one, two, seconds=10)
+    center = town.published().center_number
+    town.clock.now += int(20e6)
+    two.merger.step()
+    assert two.leads()
+    one.merger.lease._ends = 1e300  # it slept
+    town.events(10)
+    one.merger.step()
+    assert not one.leads()
+    one.merger.lease._ends = 0.0
+    town.run(one, two, seconds=10)
+    assert town.published().center_number >= center
+    town.check()
+
+
+def test_records_that_vanish_are_noticed() -> None:
+    """The partition is folded anew, in a new epoch."""
+    town = Town()
+    town.events(40)
+    one = town.learner()
+    town.run(one)
+    epoch = one.worker.owned[1].epoch
+    town.journal._facts.streams[1].pop()
+    town.run(one)
+    assert one.worker.history_changes == 1
+    assert one.worker.owned[1].epoch > epoch
+    town.run(one)
+    assert town.published().positions[1] == town.journal.end(1)
+
+
+def test_sums_that_cannot_be_read_are_passed_over(caplog: pytest.LogCaptureFixture) -> None:
+    """And said; the other partitions go on."""
+    town = Town()
+    one = town.learner()
+    town.run(one)
+    held = one.worker.owned[2]
+    one.merger.coordination.send([SentSums(2, held.epoch, 10**6, 0, b"rubbish")])
+    town.run(one, seconds=1)
+    assert "sums that cannot be read" in caplog.text
+
+
+def test_a_store_that_is_away_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And when it is back, what was not sent is."""
+    town = Town()
+    one = town.learner()
+    town.events(10)
+    town.run(one)
+    town.events(10)
+
+    def away(*_: object) -> None:
+        raise JournalUnavailable("away")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(type(one.coordination), "send", away)
+        town.clock.now += 200_000
+        with pytest.raises(JournalUnavailable):
+            one.step()
+    town.run(one)
+    town.check()
+
+
+def test_a_partition_that_cannot_be_read_stops_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its records wait, and the error is told again and again."""
+    town = Town()
+    one = town.learner()
+    town.run(one)
+    town.events(20)
+    take = PartitionFold.take_all
+
+    def refuse(self: PartitionFold, partition: int, page: list[Record]) -> None:
+        if partition == 0 and page:
+            raise CorruptEvent("a record was changed")
+        take(self, partition, page)
+
+    monkeypatch.setattr(PartitionFold, "take_all", refuse)
+    for _ in range(3):
+        town.clock.now += 200_000
+        with pytest.raises(CorruptEvent):
+            one.step()
+    assert town.published().positions[1:] == [town.journal.end(p) for p in (1, 2, 3)]
+    monkeypatch.undo()
+    town.run(one)
+    town.check()
