@@ -27,7 +27,8 @@ class Tuning:
         max_unapplied: durable decisions that a decider counts one by one.
         unapplied_block: decisions beyond those that are summed together.
         link: positions of a link of the chain; records are dropped by whole links.
-        new_id: makes a decision id of the time in microseconds since 1970.
+        new_id: makes a decision id of the time in microseconds since 1970, and of a slot if it is
+            not to be drawn.
     """
 
     page: int = 10_000
@@ -41,7 +42,7 @@ class Tuning:
     max_unapplied: int = 20_000
     unapplied_block: int = 1_000
     link: int = 1_024
-    new_id: Callable[[int], str] = field(default_factory=lambda: new_id)
+    new_id: Callable[[int, int | None], str] = field(default_factory=lambda: new_id)
 
 
 USUAL = Tuning()

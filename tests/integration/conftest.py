@@ -10,6 +10,7 @@ from itertools import count
 import pytest
 
 from belated.journals import Store, open_store
+from tests.integration.kafka_server import KafkaCluster, require_jars
 from tests.integration.postgres_server import PostgresServer, StartPostgres, require_programs
 
 
@@ -45,6 +46,17 @@ def postgres(start_postgres: StartPostgres) -> Iterator[PostgresServer]:
 def dsn(postgres: PostgresServer) -> str:
     """Where the shared server is."""
     return postgres.dsn
+
+
+@pytest.fixture(scope="session")
+def kafka() -> Iterator[KafkaCluster]:
+    """The broker that the tests share; skips where there is none, but not in CI."""
+    require_jars()
+    cluster = KafkaCluster()
+    try:
+        yield cluster
+    finally:
+        cluster.stop()
 
 
 @pytest.fixture(scope="session", params=["sqlite", "postgresql"])

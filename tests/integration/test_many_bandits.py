@@ -11,7 +11,6 @@ import psycopg
 import pytest
 
 from belated import Bernoulli, DelayedUCB, Explicit
-from belated.ids import key_of, partition_of
 from belated.journals import Store, open_store
 from belated.service import Definition, create_app
 from belated.service.http.app import Service
@@ -140,20 +139,3 @@ def test_what_comes_at_once_for_many_bandits_is_one_commit(address: str, tmp_pat
     for name, ids in made.items():
         with store.journal(name) as journal:
             assert journal.decisions(ids).keys() == set(ids)
-
-
-def test_new_ids_of_a_commit_fill_one_partition(address: str) -> None:
-    """Ids that are made together share a slot; those of the next commit have another."""
-    store = open_store(address)
-    store.create_tables()
-    policy = DelayedUCB(2, Bernoulli())
-    app = create_app([Definition("d", policy, Explicit(), partitions=64)], store)
-    with served(app) as serving, httpx.Client(base_url=serving.url, timeout=60) as http:
-        used = set()
-        for _ in range(20):
-            body = {"requests": [{"rows": ROWS}] * 50}
-            made = http.post("/v1/d/decisions/batch", json=body).json()["decisions"]
-            homes = {partition_of(key_of(one["id"]), 64) for one in made}
-            assert len(homes) == 1
-            used |= homes
-    assert len(used) > 5

@@ -117,9 +117,9 @@ def test_whether_a_bandit_exists_is_not_told(
 
 @pytest.mark.parametrize("route", [*BANDIT_ROUTES, *AROUND], ids=lambda one: one.path)
 def test_without_a_key_only_the_probes_answer(http: httpx.Client, route: Route) -> None:
-    """Others say 401, and how to send a key."""
+    """And the console's page, which asks for a key. Others say 401, and how to send a key."""
     answer = ask(http, route, "guarded")
-    if route.path in ("/livez", "/readyz"):
+    if route.path in ("/livez", "/readyz", "/console"):
         assert route.scope is None
         assert answer.status_code in (200, 503)
         assert "guarded" not in answer.text

@@ -203,7 +203,7 @@ class Lives(RuleBasedStateMachine):
         # Ids from the system's randomness would make failures impossible to repeat.
         made = (blake2b(b"%d" % n, digest_size=16).hexdigest() for n in count())
         # Forgotten decisions leave at once.
-        self.tuning = Tuning(new_id=lambda _: next(made), dropped=2)
+        self.tuning = Tuning(new_id=lambda *_: next(made), dropped=2)
         self.bandits = [self.open() for _ in range(2)]
         self.ids: list[str] = [*NAMES]
         self.rng = np.random.default_rng(0)

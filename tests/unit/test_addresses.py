@@ -118,10 +118,13 @@ from belated.exceptions import MissingExtra
 from belated.journals import open_journal, open_store, split_address
 address = "postgresql://me:secret@db/shop"
 print(split_address(address + "?bandit=x")[1], open_store(address).place)
-try:
-    open_journal(address)
-except MissingExtra as error:
-    print(error)
+sys.modules["confluent_kafka"] = None
+for one in (address, "kafka://k1:9092?shelf=" + address):
+    try:
+        open_store(one)
+        open_journal(one)
+    except MissingExtra as error:
+        print(error)
 """
 
 
@@ -133,4 +136,5 @@ def test_reading_an_address_needs_no_extra() -> None:
     assert done.stdout.splitlines() == [
         "x database 'shop' on db",
         "PostgreSQL needs an extra: pip install 'belated[postgres]'",
+        "Kafka needs an extra: pip install 'belated[kafka]'",
     ]

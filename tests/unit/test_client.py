@@ -23,13 +23,19 @@ import pandas
 import pytest
 
 from belated.exceptions import InvalidInput, ServiceError, ServiceUnavailable
-from belated.ids import key_of
+from belated.ids import key_of, slot_of
 from belated.ledger.receipts import Receipt
 from belated.service import AsyncClient, Client
 from belated.service.client.transport import AsyncNetwork, BlockingNetwork, Transport
 from belated.service.client.verbs import Verbs
 from belated.service.wire.problem import Problem
-from belated.service.wire.schemas import MAX_BODY_BYTES, Decided, DecisionRequest, DecisionRequests
+from belated.service.wire.schemas import (
+    MAX_BODY_BYTES,
+    Decided,
+    DecisionRequest,
+    DecisionRequests,
+    ManyDecided,
+)
 from belated.times import Moment
 
 Answer = httpx.Response | Exception
@@ -136,6 +142,23 @@ def test_what_will_not_pass_is_not_tried_again(status: int) -> None:
     with pytest.raises((InvalidInput, ServiceError)):
         mock.client().decide(ROWS)
     assert len(mock.asked) == 1
+
+
+def test_new_ids_have_the_slot_of_the_last_answer() -> None:
+    """So that a commit fills one partition; an id of the caller's is sent as it is."""
+    slotted = msgspec.structs.replace(DECIDED, slot=5)
+    many = ManyDecided([DECIDED, DECIDED], slot=9)
+    mock = Mock(answer(201, slotted), answer(201, many), answer(201, slotted), answer(201, DECIDED))
+    client = mock.client()
+    assert client.decide(ROWS) == DECIDED
+    client.decide_many([ROWS, ROWS])
+    client.decide(ROWS)
+    client.decide(ROWS, id="order-17")
+    first, both, last, own = (msgspec.json.decode(one.content) for one in mock.asked)
+    assert first["id"] != both["requests"][0]["id"]
+    assert [slot_of(key_of(one["id"])) for one in both["requests"]] == [5, 5]
+    assert slot_of(key_of(last["id"])) == 9
+    assert own["id"] == "order-17"
 
 
 def test_tries_are_bounded_and_waits_double_with_jitter(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,6 +18,7 @@ from belated.evaluation import (
     delay_depends,
     forecast,
     lift,
+    silence,
 )
 from belated.exceptions import InvalidInput, NotEvaluable
 
@@ -216,3 +217,24 @@ def test_times_are_taken_as_callers_have_them() -> None:
     )
     assert table.delay[0] == 2 * DAY
     assert math.isinf(table.delay[1])
+
+
+def test_rewards_that_stop_are_noticed() -> None:
+    """Once more should have come than chance leaves out; a feed that goes on is left alone."""
+    made = START + 3_600_000_000 * np.arange(1_000)
+    came = made + 7_200_000_000
+    for hours, stopped in ((1, False), (12, True)):
+        now = int(came[900]) + hours * 3_600_000_000
+        known = np.where(came <= came[900], came, NEVER)[made <= now]
+        table = DecisionTable.of(
+            made=made[made <= now],
+            rewarded=known,
+            value=np.where(known == NEVER, np.nan, 1.0),
+            as_of=now,
+        )
+        found = silence(table)
+        assert found.stopped is stopped
+        assert found.expected == pytest.approx(hours, abs=1.01)
+        assert found.to_dict()["stopped"] is stopped
+    with pytest.raises(InvalidInput, match="an alarm needs 20"):
+        silence(_table([0, 1], [1, None]))

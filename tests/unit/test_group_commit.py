@@ -10,7 +10,7 @@ from functools import partial
 import pytest
 
 from belated.events import Event, Void
-from belated.exceptions import InvalidInput, JournalClosed, JournalUnavailable
+from belated.exceptions import CommitTooLarge, InvalidInput, JournalClosed, JournalUnavailable
 from belated.journals import MemoryJournal
 from belated.journals.log import Appended, Requests
 from belated.journals.sessions import Batch
@@ -227,20 +227,59 @@ def test_a_callback_that_raises_keeps_no_one_from_being_told() -> None:
     asyncio.run(story())
 
 
-def test_new_ids_share_a_slot_until_a_commit_begins() -> None:
-    """So that nearly every commit of new decisions fills one partition."""
+class Small(MemoryJournal):
+    """Takes few events at a time."""
 
-    async def story() -> None:
-        journal = Gated()
+    def append(
+        self,
+        events: Sequence[Event],
+        *,
+        recorded: Sequence[int] | None = None,
+        requests: Requests | None = None,
+    ) -> list[int]:
+        """If they fit."""
+        if len(events) > 3:
+            raise CommitTooLarge(len(events), 3)
+        return super().append(events, recorded=recorded, requests=requests)
+
+
+def test_what_does_not_fit_together_is_committed_apart() -> None:
+    """Only a caller whose own events do not fit hears of it."""
+
+    async def play() -> None:
+        journal = Small()
         commits = GroupCommit(Together(), asyncio.get_running_loop(), ThreadRuntime())
-        slots = []
-        for n in range(20):
-            slots.append(commits.slot)
-            waiting = appended(commits, journal, events(n, 1), [])
-            assert commits.slot == slots[-1]
-            journal.gate.release()
-            await waiting
-        assert len(set(slots)) > 10
-        commits.close()
+        told: list[int] = []
+        waiting = [appended(commits, journal, events(10 * n, 2), told) for n in range(5)]
+        large = appended(commits, journal, events(100, 4), told)
+        positions = [one for waited in waiting for one in await waited]
+        assert sorted(positions) == list(range(1, 11))
+        with pytest.raises(CommitTooLarge):
+            await large
+        await asyncio.get_running_loop().run_in_executor(None, commits.close)
 
-    asyncio.run(story())
+    asyncio.run(play())
+
+
+def test_what_may_wait_goes_together() -> None:
+    """All that comes within the time is one commit; at the end nothing waits any longer."""
+
+    async def play() -> None:
+        loop = asyncio.get_running_loop()
+        journal = MemoryJournal()
+        commits = GroupCommit(Together(), loop, ThreadRuntime(), wait=0.3)
+        told: list[int] = []
+        start = loop.time()
+        first = appended(commits, journal, events(0, 1), told)
+        await asyncio.sleep(0.05)
+        second = appended(commits, journal, events(1, 1), told)
+        await asyncio.gather(first, second)
+        assert loop.time() - start >= 0.3
+        assert (commits.commits, commits.events) == (1, 2)
+        last = appended(commits, journal, events(2, 1), told)
+        start = loop.time()
+        await loop.run_in_executor(None, commits.close)
+        await last
+        assert loop.time() - start < 0.3
+
+    asyncio.run(play())

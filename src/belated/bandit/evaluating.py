@@ -14,6 +14,7 @@ if TYPE_CHECKING:  # imported when it is asked for: who only decides needs nothi
     from belated.evaluation import DelayCurve, Dependence, Forecast, Lift, Value
     from belated.evaluation.journal import JournalEvaluation
     from belated.evaluation.targets import Target
+    from belated.report import Report
 
 
 class Evaluating(Deciding):
@@ -97,6 +98,16 @@ class Evaluating(Deciding):
             on: ``"action"`` or ``"reward"``.
         """
         return self._evaluation().delay_depends(on)
+
+    def report(self) -> Report:
+        """Return what the bandit earns on one page: shown by a notebook, saved as HTML or JSON.
+
+        Raises:
+            InvalidInput: nothing was decided yet.
+        """
+        from belated.report import Report
+
+        return Report.of(self._evaluation(), self.estimate)
 
     def _evaluation(self) -> JournalEvaluation:
         from belated.evaluation.journal import JournalEvaluation

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from typing import Any, NoReturn
 
 from belated import __version__
-from belated.cli.evaluation import delays, evaluate, lift
+from belated.cli.evaluation import delays, evaluate, lift, report
 from belated.cli.journal import (
     erase,
     export,
@@ -72,7 +72,7 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
     for command in (simulate, compare, bounds):
         _add(commands, command)
-    for command in (evaluate, lift, delays):
+    for command in (evaluate, lift, delays, report):
         _add(commands, command)
     _add_group(commands, "journal", JOURNAL, "look into a journal, verify it, move it")
     for command in (init, serve, learn, mode, doctor, schema, warm):

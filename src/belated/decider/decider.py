@@ -111,6 +111,8 @@ class Decider:
         self._partitions = partitions
         self._baseline = baseline
         self._new_id = tuning.new_id
+        #: Of the ids that are made; None to draw one for each.
+        self.slot: int | None = None
         self._repaired = False  # once, until the policy chooses again
 
     @property
@@ -334,7 +336,7 @@ class Decider:
         for request, choice in zip(requests, choices, strict=True):
             index, id = choice.index, request.id
             if id is None:
-                id = self._new_id(now)
+                id = self._new_id(now, self.slot)
             decision = Decision(
                 id,
                 now,

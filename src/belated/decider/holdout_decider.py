@@ -51,7 +51,8 @@ class HoldoutDecider(Decider):
         if self.mode in ("baseline", "off"):
             return super().choose(requests, table, now=now, rng=rng, hold=hold)
         named = [
-            one if one.id is not None else replace(one, id=self._new_id(now)) for one in requests
+            one if one.id is not None else replace(one, id=self._new_id(now, self.slot))
+            for one in requests
         ]
         held = np.array([self.holdout.holds(one.unit or one.id or "") for one in named])
         if not held.any():

@@ -8,8 +8,9 @@ from belated.evaluation.curves import DelayCurve, delay_curve
 from belated.evaluation.dependence import Dependence, delay_depends
 from belated.evaluation.forecasts import Expected, Forecast, forecast
 from belated.evaluation.journal import JournalEvaluation
-from belated.evaluation.lifts import GroupValue, Lift, lift
+from belated.evaluation.lifts import GroupValue, Lift, earned, lift
 from belated.evaluation.offers import Offers
+from belated.evaluation.silences import Silence, silence
 from belated.evaluation.sources import JournalTable, read_journal
 from belated.evaluation.table import NEVER, SOURCES, DecisionTable
 from belated.evaluation.values import Value, off_policy_value
@@ -27,12 +28,15 @@ __all__ = [
     "JournalTable",
     "Lift",
     "Offers",
+    "Silence",
     "Value",
     "arrival_weights",
     "delay_curve",
     "delay_depends",
+    "earned",
     "forecast",
     "lift",
     "off_policy_value",
     "read_journal",
+    "silence",
 ]

@@ -61,6 +61,12 @@ class DelayCurve(Result):
             return 0.0, 0.0, 1.0 - ((1.0 - self.level) / 2) ** (1 / max(total, 1))
         return float(self.share[place]), float(self.low[place]), float(self.high[place])
 
+    def come_by(self, ages: Vector) -> Vector:
+        """The shares that have come by ages in microseconds."""
+        padded = np.concatenate([[0.0], self.share])
+        found: Vector = padded[np.searchsorted(self.delays, ages, side="right")]
+        return found
+
     def quantile(self, share: float) -> timedelta | None:
         """Return the age by which a share of the rewards has come; None if that is not known."""
         place = int(np.searchsorted(self.share, share, side="left"))

@@ -29,6 +29,8 @@ DRAWS, CELLS = 400, 400
 FEW, LAST_PART = 20, 0.25
 #: No decision converts more surely than this.
 SUREST = 0.999
+#: Groups of ages in which predictions are rescaled, at most, and conversions of each.
+STRATA, ENOUGH = 10, 50
 
 
 @dataclass(frozen=True)
@@ -84,7 +86,8 @@ def forecast(
 
     Beyond the ages that were seen, rewards go on as in the last quarter of the curve. Conversions
     are expected up to the greatest age that was seen; their rate is the predicted mean of each
-    decision, rescaled to what has arrived.
+    decision, rescaled to what has arrived in each of up to ten groups of ages: a model that learns
+    was further off at first.
 
     Args:
         table: of the decisions.
@@ -201,8 +204,12 @@ def _conversions(
     decisions, conversions = np.bincount(cell), np.bincount(cell, weights=table.arrived)
     rate = np.bincount(cell, weights=means) / decisions
     now = come_by(typical)
-    scale = rng.gamma(conversions.sum(), 1.0, DRAWS) / (now * (rate * decisions)).sum(axis=1)
-    chance = np.minimum(scale[:, None] * rate, SUREST)
+    expected = now * (rate * decisions)
+    group = _strata(expected.mean(axis=0), conversions.sum())
+    starts = np.flatnonzero(np.diff(group, prepend=-1))
+    seen = np.maximum(np.add.reduceat(conversions, starts), 0.5)
+    scale = rng.gamma(seen, size=(DRAWS, len(seen))) / np.add.reduceat(expected, starts, axis=1)
+    chance = np.minimum(scale[:, np.cumsum(np.diff(group, prepend=-1) > 0) - 1] * rate, SUREST)
     waiting = (decisions - conversions).astype(np.int64)
     counts = []
     for span in ahead:
@@ -210,3 +217,14 @@ def _conversions(
         to_come = chance * (later - now) / (1.0 - chance * now)
         counts.append(rng.binomial(waiting, to_come).sum(axis=1).astype(np.float64))
     return int(waiting[typical < table.reach].sum()), counts
+
+
+def _strata(expected: Vector, conversions: float) -> NDArray[np.int64]:
+    """Cells of ages in groups, each with about as many conversions: the group of each cell.
+
+    Predictions are rescaled within each, for a model that learns is off by less and less.
+    """
+    count = int(np.clip(conversions // ENOUGH, 1, STRATA))
+    place = (np.cumsum(expected) - expected / 2) / expected.sum()
+    found: NDArray[np.int64] = np.minimum(count * place, count - 1).astype(np.int64)
+    return found

@@ -12,6 +12,7 @@ from belated.evaluation.requests import evaluable, read_offers
 from belated.evaluation.sources import JournalTable, read_journal
 from belated.evaluation.targets import Target, frozen, named, target_shares
 from belated.evaluation.values import Value, off_policy_value
+from belated.events import Record
 from belated.exceptions import InvalidInput
 from belated.expressions import as_features, family_in
 from belated.families import Family
@@ -63,8 +64,8 @@ class JournalEvaluation:
         family = family_in(said["policy"])
         return cls(journal, family, rewards, retention, features, **settings)
 
-    def table(self) -> JournalTable:
-        """Return one line a decision."""
+    def table(self, watch: Callable[[Record, str], None] | None = None) -> JournalTable:
+        """Return one line a decision; ``watch`` is told every record, and what it meant."""
         return read_journal(
             self.journal,
             rewards=self.rewards,
@@ -72,6 +73,7 @@ class JournalEvaluation:
             support=self.family.support,
             until=self.until,
             step=self.step,
+            watch=watch,
         )
 
     def frame(self, *, requests: bool = False) -> Any:

@@ -109,7 +109,8 @@ def lift(
     """
     table = table.live()
     reach = table.reach if limit is None else min(float(_microseconds(limit)), table.reach)
-    one, other = (_group_value(table, name, reach) for name in (bandit, holdout))
+    groups = ((name, _group(table, name)) for name in (bandit, holdout))
+    one, other = (earned(here, name, limit=reach) for name, here in groups)
     difference, error = one.value - other.value, math.hypot(one.error, other.error)
     z = float(ndtri(0.5 + level / 2))
     relative: tuple[float, float, float] | None = None
@@ -131,8 +132,19 @@ def lift(
     )
 
 
-def _group_value(table: DecisionTable, name: str, reach: float) -> GroupValue:
-    here = _group(table, name)
+def earned(here: DecisionTable, name: str, *, limit: float | None = None) -> GroupValue:
+    """Return what decisions earn each, made whole by weights of their own.
+
+    Args:
+        here: the decisions, all of which took effect.
+        name: what to call them.
+        limit: count rewards that come within so many microseconds only; None: all that could be
+            seen.
+
+    Raises:
+        NotEvaluable: hardly one has a reward.
+    """
+    reach = here.reach if limit is None else limit
     omega = arrival_weights(within(here.delay, reach), here.age)
     came = omega > 0.0
     rewards, count = int(came.sum()), len(here)

@@ -71,6 +71,7 @@ def read_journal(
     support: Interval = _EVERY,
     until: int | None = None,
     step: Callable[[int], None] = lambda count: None,
+    watch: Callable[[Record, str], None] | None = None,
 ) -> JournalTable:
     """Return the decisions of a journal with what has become of them; trimmed ones are not there.
 
@@ -84,6 +85,7 @@ def read_journal(
         support: rewards outside do not count.
         until: records stamped later are not there.
         step: is told how many records were read.
+        watch: is told every record, and what it meant.
 
     Raises:
         InvalidInput: the journal does not say what a missing reward means.
@@ -110,7 +112,7 @@ def read_journal(
         ledger.undone = Undone.of(_undoing(journal, partition, until))
         reader = _Reader(ledger, actions, groups)
         for page in _pages(journal, partition, until):
-            reader.take(page)
+            reader.take(page, watch)
             as_of = max(as_of, page[-1].recorded)
             step(len(page))
         parts.append(reader.columns(partition))
@@ -161,11 +163,13 @@ class _Reader:
         self._activated: dict[int, int] = {}
         self._rewarded: dict[int, int] = {}
 
-    def take(self, page: list[Record]) -> None:
+    def take(self, page: list[Record], watch: Callable[[Record, str], None] | None = None) -> None:
         fold, find, enter = self._ledger.fold, self._ledger.find, self._enter
         rewarded = self._rewarded
         for record in page:
             status = fold(record)
+            if watch is not None:
+                watch(record, status)
             if status == "decided":
                 enter(record.event)  # type: ignore[arg-type]
                 number = len(self._ids) - 1

@@ -94,7 +94,7 @@ def encode(event: Event | Opaque) -> bytes:
     return _VERSION_BYTE + encoder.encode(event)
 
 
-def digest_of(data: bytes) -> bytes:
+def digest_of(data: bytes | memoryview) -> bytes:
     """What names the bytes of an event: nobody finds others that have the same digest.
 
     >>> digest_of(encode(Void("a1", 5))).hex()[:16]

@@ -4,7 +4,8 @@
 
     BelatedError
     ├── InvalidInput      (ValueError)    a value that is refused; carries it as ``value``
-    │   └── InvalidConfig                 a file of settings; carries its ``mistakes``
+    │   ├── InvalidConfig                 a file of settings; carries its ``mistakes``
+    │   └── CommitTooLarge                more bytes than the log takes at once; carries ``limit``
     ├── UnknownEvent      (ValueError)    from a newer version; carries ``version`` and ``kind``
     ├── CorruptEvent      (ValueError)    bytes that are no event at all
     ├── UnknownHandle     (LookupError)   no such observation, or it was removed
@@ -31,6 +32,7 @@
         ├── NotAJournal        (ValueError)  the file is something else than a journal
         ├── UnsupportedFormat  (ValueError)  the file was made by a newer release
         ├── CorruptJournal     (ValueError)  the file is damaged, or records are missing
+        ├── NotIndexed         (LookupError) the log finds nothing by id
         ├── HistoryChanged     (RuntimeError) records that were folded are gone, or others
         │   ├── HistoryTrimmed                records that were asked for have been dropped
         │   └── HistoryUndone                 a record undoes others that were folded
@@ -56,6 +58,7 @@ from belated.exceptions.errors import (
     AccessDenied,
     BanditOff,
     BelatedError,
+    CommitTooLarge,
     CorruptEvent,
     Forbidden,
     InvalidConfig,
@@ -84,6 +87,7 @@ from belated.exceptions.journal_errors import (
     JournalReadUnavailable,
     JournalUnavailable,
     NotAJournal,
+    NotIndexed,
     OwnerFenced,
     SnapshotConflict,
     SpoolInUse,
@@ -113,6 +117,7 @@ __all__ = [
     "BelatedError",
     "BelatedWarning",
     "ClockWarning",
+    "CommitTooLarge",
     "ConvergenceWarning",
     "CorruptEvent",
     "CorruptJournal",
@@ -136,6 +141,7 @@ __all__ = [
     "MissingRewardWarning",
     "NotAJournal",
     "NotEvaluable",
+    "NotIndexed",
     "OwnerFenced",
     "PolicyFailure",
     "RateLimited",

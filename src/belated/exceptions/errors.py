@@ -45,6 +45,24 @@ class InvalidConfig(InvalidInput):
         super().__init__("; ".join(self.mistakes), self.mistakes)
 
 
+class CommitTooLarge(InvalidInput):
+    """Events that go out together are too large for the log; nothing was sent.
+
+    Attributes:
+        size: Bytes of the commit.
+        limit: Bytes of the largest one.
+    """
+
+    _arguments = ("size", "limit")
+
+    def __init__(self, size: int, limit: int) -> None:
+        message = f"the commit of one partition has {size} bytes; at most {limit} fit"
+        cure = "append fewer events in a call, or raise max.message.bytes of the topic"
+        super().__init__(f"{message}: {cure}", size)
+        self.size = size
+        self.limit = limit
+
+
 class UnknownEvent(BelatedError, ValueError):
     """The bytes hold an event of a version or kind this release does not know.
 

@@ -51,6 +51,10 @@ class CorruptJournal(JournalError, ValueError):
     """The file is damaged, or records that were there are missing."""
 
 
+class NotIndexed(JournalError, LookupError):
+    """The log finds nothing by id: ask the owner of the partition, who has folded it."""
+
+
 class HistoryChanged(JournalError, RuntimeError):
     """Records that were read before are gone from the journal, or others stand in their place.
 

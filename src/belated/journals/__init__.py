@@ -3,9 +3,10 @@
 * :class:`MemoryJournal`: in this process, for as long as it lives.
 * :class:`SQLiteJournal`: in a file, durable, for one machine and any number of its processes.
 * :class:`PostgresJournal`: in a database, durable, for any number of machines.
+* :class:`KafkaJournal`: in Kafka and a database, for more than one database takes.
 * :class:`SpoolJournal`: in front of another one; takes events also while that is unavailable.
 
-:func:`open_journal` opens any of the first three by its address, and :func:`open_store` the store
+:func:`open_journal` opens any but the last by its address, and :func:`open_store` the store
 that holds many journals, and for a service their leases, published models and API keys. A
 :class:`StoreSession` is one connection for any number of them.
 
@@ -38,6 +39,8 @@ from belated.journals.store import Store, StoredBandit, StoredSnapshot
 from belated.journals.workers import Claim, SentSums
 
 if TYPE_CHECKING:
+    from belated.journals.kafka.journal import KafkaJournal
+    from belated.journals.kafka.store import KafkaStore
     from belated.journals.postgres.coordination import PostgresCoordinationStore
     from belated.journals.postgres.journal import PostgresJournal
     from belated.journals.postgres.keys import PostgresKeyStore
@@ -47,6 +50,8 @@ if TYPE_CHECKING:
 else:
     #: What most programs do not use is imported when it is asked for.
     _LATER = {
+        "KafkaJournal": "kafka.journal",
+        "KafkaStore": "kafka.store",
         "PostgresCoordinationStore": "postgres.coordination",
         "PostgresJournal": "postgres.journal",
         "PostgresKeyStore": "postgres.keys",
@@ -71,6 +76,8 @@ __all__ = [
     "CoordinationStore",
     "Glance",
     "Journal",
+    "KafkaJournal",
+    "KafkaStore",
     "KeyHistory",
     "KeyStore",
     "Leader",

@@ -5,6 +5,9 @@
   with four slashes: an absolute path. Write ``?`` and ``%`` in a path as ``%3F`` and ``%25``.
 * ``postgresql://user@host:5432/name``: a database; also ``postgres://``, and with any parameters
   that PostgreSQL knows.
+* ``kafka://host:9092,host:9092?shelf=postgresql://user@host/name``: a log in Kafka, and all else in
+  that database. Write ``?``, ``&`` and ``%`` in its address as ``%3F``, ``%26`` and ``%25``. With
+  ``copies=`` for another number than 3, and any parameters that librdkafka knows.
 
 To any of them ``?bandit=offers`` adds the name of the bandit, which is ``default`` otherwise.
 """
@@ -28,7 +31,8 @@ def open_store(address: str) -> Store:
     """Return the store at an address; nothing is opened or made yet.
 
     Args:
-        address: ``memory:``, ``sqlite:///offers.db`` or ``postgresql://user@host/name``.
+        address: ``memory:``, ``sqlite:///offers.db``, ``postgresql://user@host/name``, or
+            ``kafka://host:9092?shelf=postgresql://user@host/name``.
 
     Raises:
         InvalidInput: it is not such an address, or names a bandit.
@@ -138,10 +142,30 @@ def _postgres(address: str, rest: str) -> Store:
     return PostgresStore(address)
 
 
+def _kafka(address: str, rest: str) -> Store:
+    from belated.journals.kafka.store import KafkaStore
+
+    place, _, query = rest.partition("?")
+    brokers = place.removeprefix("//").rstrip("/")
+    if not place.startswith("//") or not brokers or "/" in brokers or "@" in brokers:
+        raise InvalidInput(f"the address names no brokers: use {_KAFKA}")
+    given = [one.partition("=") for one in query.split("&") if one]
+    settings = {unquote(name): unquote(value) for name, _, value in given}
+    shelf = settings.pop("shelf", "")
+    if shelf.partition(":")[0] not in ("postgresql", "postgres"):
+        raise InvalidInput(f"the address names no database as its shelf: use {_KAFKA}")
+    copies = settings.pop("copies", "3")
+    if not (copies.isdecimal() and int(copies)):
+        raise InvalidInput(f"copies is {copies!r}: how many brokers have each record", copies)
+    return KafkaStore(brokers, shelf=shelf, copies=int(copies), settings=settings)
+
+
 _EXAMPLES = "'memory:', 'sqlite:///offers.db' or 'postgresql://user@host/name'"
+_KAFKA = "'kafka://host:9092,host:9092?shelf=postgresql://user@host/name'"
 _STORES: dict[str, Callable[[str, str], Store]] = {
     "memory": _memory,
     "sqlite": _sqlite,
     "postgresql": _postgres,
     "postgres": _postgres,
+    "kafka": _kafka,
 }

@@ -150,6 +150,11 @@ class CountsDuplicates(Protocol):
     duplicates: int
 
 
+def finds_by_id(log: object) -> bool:
+    """Whether a log, or a store, can be asked by id: what cannot says ``finds_by_id = False``."""
+    return bool(getattr(log, "finds_by_id", True))
+
+
 class Appended(NamedTuple):
     """Where events are, and which decisions stand in place of some of them.
 

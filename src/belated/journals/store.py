@@ -56,7 +56,7 @@ class Store(Protocol):
 
     @property
     def name(self) -> str:
-        """The kind of store: ``memory``, ``sqlite`` or ``postgresql``."""
+        """The kind of store: ``memory``, ``sqlite``, ``postgresql`` or ``kafka``."""
 
     @property
     def place(self) -> str:

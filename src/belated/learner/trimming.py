@@ -40,11 +40,19 @@ def last_to_drop(journal: Journal, partition: int, before: int, saved: int, link
 def _at(journal: Journal, partition: int, position: int) -> Tail:
     """The last record up to a position, if it was not dropped before."""
     start = journal.start(partition).position
-    for after in range(position - 1, start - 1, -1):  # one step, unless positions have gaps
+    # It follows the greatest position behind which there is a record up to the one given. That is
+    # the one before it, unless positions have gaps, which may be wide.
+    low, high, after = start, position - 1, position - 1
+    best = EMPTY
+    while low <= high:
         found = journal.read(partition, after, 1)
         if found and found[0].position <= position:
-            return Tail(found[0].position, found[0].recorded)
-    return EMPTY
+            best = Tail(found[0].position, found[0].recorded)
+            low = best.position
+        else:
+            high = after - 1
+        after = (low + high) // 2
+    return best
 
 
 def make_bases(

@@ -8,7 +8,7 @@ from functools import cache
 from pathlib import Path
 
 #: The version of the tables this release needs.
-VERSION = 6
+VERSION = 8
 
 _FOLDER = Path(__file__).with_name("sql")
 
@@ -28,7 +28,7 @@ def numbered(name: str) -> bytes:
     """The same with numbers for its values, in the order in which they stand.
 
     >>> numbered("find")
-    b'SELECT number, partitions FROM belated.bandit WHERE name = $1'
+    b'SELECT number, partitions, topic FROM belated.bandit WHERE name = $1'
     """
     count = itertools.count(1)
     return re.sub(rb"%\(\w+\)[bs]", lambda _: b"$%d" % next(count), query(name))

@@ -38,6 +38,11 @@ class PostgresStore:
     def __init__(self, dsn: str) -> None:
         self._dsn = dsn
 
+    @property
+    def address(self) -> str:
+        """With which another process opens the same store; it may hold a password."""
+        return self._dsn
+
     def __repr__(self) -> str:
         return f"<PostgresStore: {self.place}>"  # the address may hold a password
 
@@ -75,16 +80,29 @@ class PostgresStore:
 
         Until then its records stand under another name, and stay there if the block raises.
         """
+        with (
+            self.renaming(bandit, self.place) as unfinished,
+            self.journal(unfinished, partitions=partitions) as journal,
+        ):
+            yield journal
+
+    @contextmanager
+    def renaming(self, bandit: str, place: str) -> Iterator[str]:
+        """Give a name for a journal that has this name once the block has ended.
+
+        Args:
+            bandit: Name of the bandit, which must be new.
+            place: Where the journal is, for messages.
+        """
         check_id(bandit, "the bandit's name")
         session = open_session(self._dsn, 10.0)
         try:
             if session.run_query("find", name=bandit):
-                raise already_there(bandit, self.place)
+                raise already_there(bandit, place)
             unfinished = f"unfinished import {secrets.token_hex(4)}"
-            with self.journal(unfinished, partitions=partitions) as journal:
-                yield journal
+            yield unfinished
             if not session.run_query("rename", name=unfinished, new=bandit):
-                raise already_there(bandit, self.place)
+                raise already_there(bandit, place)
         finally:
             session.close()
 

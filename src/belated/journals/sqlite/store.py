@@ -7,6 +7,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from urllib.parse import quote
 
 from belated.exceptions import InvalidInput, JournalUnavailable
 from belated.journals.arrivals import Clock
@@ -38,6 +39,11 @@ class SQLiteStore:
         #: The file.
         self.path = Path(path)
         self._clock = clock
+
+    @property
+    def address(self) -> str:
+        """With which another process opens the same store."""
+        return f"sqlite:///{quote(str(self.path.absolute()))}"
 
     def __repr__(self) -> str:
         return f"<SQLiteStore: {self.place}>"

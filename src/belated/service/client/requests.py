@@ -36,14 +36,18 @@ encode = msgspec.json.Encoder().encode
 
 
 def decision_request(
-    rows: Any, actions: Actions | None, id: str | None, activated: bool
+    rows: Any,
+    actions: Actions | None,
+    id: str | None,
+    activated: bool,
+    slot: int | None = None,
 ) -> DecisionRequest:
-    """Return a decision request, with a new id if the caller gives none."""
+    """Return a decision request, with a new id of that slot if the caller gives none."""
     if type(activated) is not bool:
         raise InvalidInput(f"activated is {activated!r}: True or False was expected", activated)
     common: dict[str, Any] = {
         "actions": None if actions is None else _named_actions(actions),
-        "id": new_id(system_clock()) if id is None else check_id(id),
+        "id": new_id(system_clock(), slot) if id is None else check_id(id),
         "first_attempt": id is None,
         "activated": activated,
     }
@@ -59,13 +63,17 @@ def decision_request(
 
 
 def decision_requests(
-    requests: Any, actions: Actions | None, ids: Any, activated: bool
+    requests: Any,
+    actions: Actions | None,
+    ids: Any,
+    activated: bool,
+    slot: int | None = None,
 ) -> list[DecisionRequest]:
     """Return many of them; an error names the one that is wrong."""
     found = []
     for n, one in enumerate(split_requests(requests, actions, ids)):
         with named(f"requests[{n}]"):
-            found.append(decision_request(*one, activated))
+            found.append(decision_request(*one, activated, slot))
     return found
 
 

@@ -52,6 +52,8 @@ class Verbs:
         self.bandit = check_id(bandit, "the bandit's name")
         self._base = f"v1/{quoted(bandit)}"
         self._transport = transport
+        # Of new ids: as the last answer said, so that they are committed with those of others.
+        self._slot: int | None = None
 
     # --- deciding ------------------------------------------------------------------------------
 
@@ -76,8 +78,12 @@ class Verbs:
             ServiceUnavailable: no try was answered; go on with a default of your own.
             ServiceError: the service answered with another problem.
         """
-        request = decision_request(rows, actions, id, activated)
-        return await self._ask("POST", "decisions", request, Decided, again=sent_again(request))
+        request = decision_request(rows, actions, id, activated, self._slot)
+        again = sent_again(request)
+        answer = await self._ask("POST", "decisions", request, Decided, again=again)
+        # It is said of the next one: the same decision is the same answer, whenever it is given.
+        self._slot = answer.slot
+        return msgspec.structs.replace(answer, slot=None)
 
     async def decide_many(
         self,
@@ -100,11 +106,12 @@ class Verbs:
             activated: False if the window starts only with :meth:`activate`.
         """
         found: list[Decided] = []
-        for some in batches(decision_requests(requests, actions, ids, activated)):
+        for some in batches(decision_requests(requests, actions, ids, activated, self._slot)):
             again = DecisionRequests(list(map(sent_again, some)))
             body = DecisionRequests(some)
             answer = await self._ask("POST", "decisions/batch", body, ManyDecided, again=again)
             found += answer.decisions
+            self._slot = answer.slot
         return found
 
     # --- rewards -------------------------------------------------------------------------------

@@ -11,18 +11,26 @@ from functools import cached_property
 from typing import Any
 from urllib.parse import quote, unquote
 
-from belated.exceptions import InvalidInput, JournalError, JournalUnavailable, UnknownBandit
+from belated.exceptions import (
+    JournalError,
+    JournalUnavailable,
+    NotIndexed,
+    UnknownBandit,
+)
 from belated.journals import Store, open_store
 from belated.journals.steady_clock import system_clock
 from belated.service.access.authorizer import Auth, Authorizer
 from belated.service.access.keys import ALL, Key
-from belated.service.access.tokens import LIFETIME, NOBODY, RewardTokens, TokenSecrets
+from belated.service.access.tokens import NOBODY, TokenSecrets
+from belated.service.console.reports import BanditReport
+from belated.service.http import console
 from belated.service.http.cors import Cors, wanted_method
 from belated.service.http.exchange import Exchange, encode
 from belated.service.http.openapi import document
 from belated.service.http.parsing import rewards_in
 from belated.service.http.problems import ProblemError, check_content, headers_of, problem_of
 from belated.service.http.routes import BANDIT_ROUTES, Route, find
+from belated.service.http.tokens import tokens_of
 from belated.service.learning.learners import learners_of
 from belated.service.learning.lease import SECONDS
 from belated.service.runtime import Runtime, ThreadRuntime
@@ -123,7 +131,7 @@ class Service:
         self.authorizer: Authorizer | None = None
         #: Of the bandits that make them.
         self.tokens = {
-            one.name: _tokens(one, token_keys, auth == "keys", runtime.clock)
+            one.name: tokens_of(one, token_keys, auth == "keys", runtime.clock)
             for one in bandits
             if one.tokens != "off"
         }
@@ -174,7 +182,7 @@ class Service:
             return
         name, route, exchange.id = self._find(exchange.method, path)
         exchange.route = route
-        exchange.more = self._cors.admit(route, headers)
+        exchange.more = self._cors.admit(route, headers, keyed=self.authorizer is not None)
         if self.authorizer is not None and route.scope is not None:
             exchange.key = self.authorizer.authorize(headers, route.scope, name)
         bandit = self.bandits.get(name)
@@ -217,7 +225,9 @@ class Service:
         self.count(route, problem.status)
         if problem.status == 500:
             log.error("a request failed", exc_info=error)
-        elif isinstance(error, JournalError) and not isinstance(error, JournalUnavailable):
+        elif isinstance(error, JournalError) and not isinstance(
+            error, JournalUnavailable | NotIndexed
+        ):
             self._log_trouble(error)
         return problem, headers_of(error)
 
@@ -287,38 +297,22 @@ class Service:
         if self._auth == "keys":
             keys = self._served.polling.keys()
             self.authorizer = Authorizer(keys, self._runtime, tokens=bool(self.tokens))
-        for name in self.bandits:
+        for name, bandit in self.bandits.items():
+            bandit.report_page = BanditReport(self._store, name)
             path = f"/v1/{quote(name, safe='')}/decisions".encode()
             self._quick["POST", path] = name, find("POST", ["decisions"]), ""
         self._learners.start()
 
     def close(self) -> None:
         """Answer what is under way, then let go of everything."""
+        for bandit in self.bandits.values():
+            if bandit.report_page is not None:
+                bandit.report_page.close()
         if self.authorizer is not None:
             self.authorizer.close()
         if self._served is not None:
             self._served.close()
         self._learners.stop()
-
-
-def _tokens(
-    definition: Definition, keys: TokenSecrets | None, guarded: bool, clock: Callable[[], int]
-) -> RewardTokens:
-    if keys is None:
-        message = f"{definition.name} makes tokens, and there are no keys to sign them with"
-        raise InvalidInput(f"{message}: add secrets_env under [tokens]", definition.name)
-    least, most = definition.rewards.range(definition.policy.family.support)
-    learned = definition.retention or definition.rewards.window_us or LIFETIME
-    return RewardTokens(
-        keys,
-        definition.name,
-        mode=definition.tokens,
-        guarded=guarded,
-        lifetime=definition.token_lifetime or learned,
-        least=least,
-        most=most,
-        clock=clock,
-    )
 
 
 # --- what is not about one bandit ----------------------------------------------------------------
@@ -347,6 +341,26 @@ AROUND = (
         everywhere=True,
     ),
     Route("GET", "/openapi.json", Service._openapi, None, "This document", None, scope="read"),
+    Route(
+        "GET",
+        "/console",
+        console.page,
+        None,
+        "The console, for people",
+        None,
+        content="text/html; charset=utf-8",
+        scope=None,
+    ),
+    Route(
+        "GET",
+        "/console/bandits",
+        console.bandits,
+        None,
+        "How all bandits stand",
+        console.Bandits,
+        scope="read",
+        everywhere=True,
+    ),
 )
 _AROUND = {route.path.encode(): route for route in AROUND}
 #: The question of a browser whether a page may ask; counted with all that is unusual.

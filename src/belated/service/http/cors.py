@@ -44,14 +44,24 @@ class Cors:
             for origin in origins
         }
 
-    def admit(self, route: Route, headers: Headers) -> Mapping[str, str]:
+    def admit(self, route: Route, headers: Headers, *, keyed: bool = False) -> Mapping[str, str]:
         """The headers with which a page may read the answer; none if no page asks.
+
+        Args:
+            route: what is asked.
+            headers: of the request.
+            keyed: whether a key is asked for: then the page of the console may ask for whatever
+                the key allows. Without keys it may not: its origin could be a stranger's, whose
+                name leads here.
 
         Raises:
             Forbidden: a page asks that is not listed, or for what no page may.
         """
         origin = headers.get(b"origin")
         if origin is None:
+            return NO_HEADERS
+        own = origin.partition(b"://")[2] == headers.get(b"host")
+        if own and keyed and b"authorization" in headers:
             return NO_HEADERS
         found = self._answers.get(origin)
         if found is None:

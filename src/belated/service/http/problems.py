@@ -12,6 +12,7 @@ from belated.exceptions import (
     Forbidden,
     InvalidInput,
     JournalError,
+    NotIndexed,
     RateLimited,
     Unauthenticated,
     UnknownBandit,
@@ -21,6 +22,12 @@ from belated.service.wire.schemas import TIME_HINT
 
 #: The longest detail, in characters.
 LONGEST = 300
+
+
+_NOT_INDEXED = (
+    "this service finds no decision by its id, so it cannot tell whether one stands under the id "
+    "that was sent: leave the id out, or ask where the journal is folded"
+)
 
 
 def _short(detail: str) -> str:
@@ -88,6 +95,8 @@ def problem_of(error: Exception) -> Problem:
         return Problem("Not found", 404, _short(str(error)))
     if isinstance(error, BanditOff):
         return Problem("Switched off", 503, "this bandit decides nothing now")
+    if isinstance(error, NotIndexed):
+        return Problem("Not known here", 409, _NOT_INDEXED)
     if isinstance(error, JournalError):  # away, closed, or without its tables and rights
         return Problem("Try again", 503, "the journal cannot be reached now: nothing was taken")
     return Problem("Internal error", 500, "something went wrong here; the log says what")
@@ -95,7 +104,7 @@ def problem_of(error: Exception) -> Problem:
 
 def headers_of(error: Exception) -> dict[str, str]:
     """What else is to be said of an error."""
-    if isinstance(error, JournalError):
+    if isinstance(error, JournalError) and not isinstance(error, NotIndexed):
         return {"retry-after": "1"}
     if isinstance(error, Unauthenticated):
         return {"www-authenticate": "Bearer"}

@@ -19,6 +19,7 @@ from belated.ids import check_id
 from belated.ledger import DecisionHistory
 from belated.service.access.keys import KeyScope
 from belated.service.access.tokens import RewardTokens
+from belated.service.http import console
 from belated.service.http.parsing import event_time, parse_request, parse_rewards, rewards_in
 from belated.service.http.problems import ProblemError
 from belated.service.serving.served_bandit import ServedBandit
@@ -99,11 +100,11 @@ def _decide(call: Exchange, body: DecisionRequest) -> None:
 
 def _decided(call: Exchange, made: Sequence[Decision]) -> Decided:
     (decision,) = made
-    return _told(call.tokens, decision)
+    return _told(call.tokens, decision, call.bandit.slot)
 
 
-def _told(tokens: RewardTokens | None, decision: Decision) -> Decided:
-    return Decided.of(decision, None if tokens is None else tokens.of(decision))
+def _told(tokens: RewardTokens | None, decision: Decision, slot: int | None = None) -> Decided:
+    return Decided.of(decision, None if tokens is None else tokens.of(decision), slot)
 
 
 def _decide_many(call: Exchange, body: DecisionRequests) -> None:
@@ -114,7 +115,7 @@ def _decide_many(call: Exchange, body: DecisionRequests) -> None:
 
 
 def _many_decided(call: Exchange, made: Sequence[Decision]) -> ManyDecided:
-    return ManyDecided([_told(call.tokens, one) for one in made])
+    return ManyDecided([_told(call.tokens, one) for one in made], call.bandit.slot)
 
 
 def _reward(call: Exchange, body: RewardBody) -> None:
@@ -248,6 +249,10 @@ BANDIT_ROUTES = (
     Route(
         "GET", "/v1/{bandit}", _state, _state_of, "Tell how a bandit stands", BanditState,
         scope="read",
+    ),
+    Route(
+        "GET", "/v1/{bandit}/report", console.report, console.reported, "Tell what a bandit earns",
+        console.ReportPage, scope="read",
     ),
     Route(
         "PUT", "/v1/{bandit}/mode", _switch, _switched,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import random
 import threading
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -11,8 +10,7 @@ from functools import partial
 from typing import Protocol, TypeVar
 
 from belated.events import Decision, Event
-from belated.exceptions import JournalClosed, JournalUnavailable
-from belated.ids import SLOTS
+from belated.exceptions import CommitTooLarge, JournalClosed, JournalUnavailable
 from belated.journals import UniqueLog
 from belated.journals.arrivals import gather
 from belated.journals.log import Appended
@@ -64,18 +62,26 @@ class GroupCommit:
         log: for events; used by this worker alone.
         loop: of the callers.
         runtime: time and threads.
+        wait: seconds in which more is to come before a commit begins.
     """
 
-    def __init__(self, log: BatchLog, loop: asyncio.AbstractEventLoop, runtime: Runtime) -> None:
+    def __init__(
+        self,
+        log: BatchLog,
+        loop: asyncio.AbstractEventLoop,
+        runtime: Runtime,
+        *,
+        wait: float = 0.0,
+    ) -> None:
         self._log = log
+        self._wait = wait
         self._loop = loop
         self._monotonic = runtime.monotonic
         self._waiting: list[Append] = []
+        self._since = 0.0  # when the first of them came
         self._noticed = False
         self._lock = threading.Lock()
         self._closing = False
-        #: For new ids: what they share until the next commit begins goes into one partition.
-        self.slot = random.randrange(SLOTS)
         #: For metrics: how long commits took, how many events each had, and how many failed, by
         #: the name of the bandit.
         self.seconds = Histogram(SECONDS)
@@ -115,6 +121,8 @@ class GroupCommit:
         with self._lock:
             closing = self._closing
             if not closing:
+                if not self._waiting:
+                    self._since = self._monotonic()
                 self._waiting += appends
         if closing:
             error = JournalClosed("the service is stopping: retry elsewhere")
@@ -137,10 +145,13 @@ class GroupCommit:
 
     def _step(self) -> float | None:
         with self._lock:
+            if self._waiting and not self._closing:
+                early = self._since + self._wait - self._monotonic()
+                if early > 0.0:
+                    return early
             taken = self._take()
         if not taken:
             return None
-        self.slot = random.randrange(SLOTS)
         self._commit(taken)
         return 0.0
 
@@ -166,7 +177,12 @@ class GroupCommit:
             self.seconds.add(self._monotonic() - start)
             self.sizes.add(sum(len(batch.events) for batch in batches))
         told = list(zip(groups.values(), found, strict=True))
-        self._loop.call_soon_threadsafe(_answer, told)
+        large = [some for some, one in told if isinstance(one, CommitTooLarge) and len(some) > 1]
+        self._loop.call_soon_threadsafe(_answer, [one for one in told if one[0] not in large])
+        for some in large:  # what each of them sent may well fit
+            half = len(some) // 2
+            self._commit(some[:half])
+            self._commit(some[half:])
 
     def _append(self, batches: list[Batch]) -> list[Appended | Exception]:
         try:
@@ -175,8 +191,8 @@ class GroupCommit:
             if len(batches) > 1 and not isinstance(error, JournalUnavailable):
                 # One bandit that is refused must not keep the others from being committed.
                 return [one for batch in batches for one in self._append([batch])]
-            for batch in batches:
-                self.failures[batch.journal.bandit] += 1
+            if not isinstance(error, CommitTooLarge):
+                self.failures.update(batch.journal.bandit for batch in batches)
             return [error] * len(batches)
 
 

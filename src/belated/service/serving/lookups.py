@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from belated.decider import Decider
 from belated.events import Decision
-from belated.exceptions import JournalReadUnavailable
+from belated.exceptions import JournalReadUnavailable, NotIndexed
 from belated.journals import Journal, SpoolJournal
 
 #: Seconds in which a journal with a spool before it must answer.
@@ -49,14 +49,15 @@ class LookUps:
 
         Raises:
             JournalReadUnavailable: that cannot be known now.
+            NotIndexed: the journal never knows, and it was not decided here a moment ago.
         """
         found = self._own(ids, spooled=True)
         rest = [id for id in ids if id not in found]
         if rest:
             try:
                 found |= await self.ask(lambda journal: journal.decisions(rest))
-            except JournalReadUnavailable:
-                found |= self._own(rest, spooled=False)
+            except (JournalReadUnavailable, NotIndexed):
+                found |= self._made_here(rest, spooled=False)
                 if len(found) < len(ids):  # another process may have used the id
                     raise
         return found
@@ -82,7 +83,8 @@ class LookUps:
             ) from None
 
     def _own(self, ids: Sequence[str], *, spooled: bool) -> dict[str, Decision]:
-        if self._spool is None:
-            return {}
+        return {} if self._spool is None else self._made_here(ids, spooled=spooled)
+
+    def _made_here(self, ids: Sequence[str], *, spooled: bool) -> dict[str, Decision]:
         found = {id: self._unapplied.find(id, spooled=spooled) for id in ids}
         return {id: one for id, one in found.items() if one is not None}

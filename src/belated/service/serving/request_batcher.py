@@ -10,10 +10,12 @@ import numpy as np
 
 from belated.decider import Decider, Made, ParsedRequest
 from belated.events import Decision
+from belated.ids import time_of
 from belated.inputs import Row, as_rows
 from belated.journals import UniqueLog
 from belated.service.runtime import Runtime
 from belated.service.serving.group_commit import Done, GroupCommit, tell_all
+from belated.service.serving.slots import Slots
 
 
 class RequestBatcher:
@@ -26,6 +28,9 @@ class RequestBatcher:
         loop: of the callers.
         runtime: the clock of the decisions.
         rng: randomness of the choices.
+        slots: of new ids.
+        finds_by_id: whether the log does. If not, an id that was made by a client and is sent for
+            the first time is taken to be new.
     """
 
     def __init__(
@@ -36,6 +41,9 @@ class RequestBatcher:
         loop: asyncio.AbstractEventLoop,
         runtime: Runtime,
         rng: np.random.Generator,
+        *,
+        slots: Slots,
+        finds_by_id: bool = True,
     ) -> None:
         self._decider = decider
         self._commits = commits
@@ -43,6 +51,8 @@ class RequestBatcher:
         self._loop = loop
         self._clock = runtime.clock
         self._rng = rng
+        self._slots = slots
+        self._finds_by_id = finds_by_id
         self._waiting: list[_Batch] = []
 
     def decide(
@@ -66,6 +76,8 @@ class RequestBatcher:
         if not self._waiting:
             self._loop.call_soon(self._choose)
         batch = _Batch(self._journal, requests, rows, self._decider, counted, done)
+        if not self._finds_by_id:
+            batch.named = [one.id for one in requests if one.id is not None and not _is_new(one)]
         self._waiting.append(batch)
 
     def _choose(self) -> None:
@@ -99,7 +111,9 @@ class RequestBatcher:
 
     def _decide(self, requests: Sequence[ParsedRequest], rows: Sequence[bytes]) -> Made:
         table = table_of(rows, self._decider.policy.dim)
-        return self._decider.choose(requests, table, now=self._clock(), rng=self._rng, hold=True)
+        now = self._clock()
+        self._decider.slot = self._slots.at(now)
+        return self._decider.choose(requests, table, now=now, rng=self._rng, hold=True)
 
 
 class _Batch:
@@ -150,6 +164,10 @@ class _Batch:
 
     def refuse(self, error: Exception) -> None:
         self._done(error)
+
+
+def _is_new(request: ParsedRequest) -> bool:
+    return request.first_attempt and request.id is not None and time_of(request.id) is not None
 
 
 def table_of(rows: Sequence[bytes], dim: int) -> Row:

@@ -28,17 +28,19 @@ from belated.exceptions import BanditOff, InvalidInput
 from belated.ids import check_id
 from belated.journals import Journal, SpoolJournal, SpoolStatus, UniqueLog
 from belated.journals.identity import identify
-from belated.journals.log import CountsDuplicates
+from belated.journals.log import CountsDuplicates, finds_by_id
 from belated.kernels import Kernels
 from belated.learner.history import read_history
 from belated.ledger import DecisionHistory
 from belated.published import PublishedModel
+from belated.service.console.reports import BanditReport
 from belated.service.histogram import SECONDS, Histogram
 from belated.service.serving.definition import Definition
 from belated.service.serving.group_commit import Done, pass_on, resolve
 from belated.service.serving.lookups import LookUps
 from belated.service.serving.request_batcher import RequestBatcher, table_of
 from belated.service.serving.shared import Shared
+from belated.service.serving.slots import Slots
 from belated.service.serving.spool_recovery import LeftSpools
 from belated.service.serving.spools import Recovery
 from belated.tuning import USUAL, Tuning
@@ -89,6 +91,8 @@ class ServedBandit:
     ) -> None:
         self.definition = definition
         self.stats = RequestStats()
+        #: What the console shows; None where there is none.
+        self.report_page: BanditReport | None = None
         self._runtime, self._loop, self.commits = shared.runtime, shared.loop, shared.commits
         policy, name = definition.policy, definition.name
         self._min_reward, self._max_reward = definition.rewards.range(policy.family.support)
@@ -112,6 +116,12 @@ class ServedBandit:
             self._spool = shared.spools.open(journal, self._delivered, shared.line)
         self._journal = journal
         self._log: UniqueLog = self._spool or journal
+        #: For rewards: where partitions are dear, they wait for each other on a way of their own.
+        self._reward_log = self._log
+        self.reward_commits = shared.reward_commits
+        if shared.rewarding is not shared.writing:
+            self._reward_log = shared.rewarding.journal(name)
+        self._slots = Slots(tuning.new_id)
         self._batcher = RequestBatcher(
             self.decider,
             self.commits,
@@ -119,6 +129,8 @@ class ServedBandit:
             self._loop,
             self._runtime,
             np.random.default_rng(seed),
+            slots=self._slots,
+            finds_by_id=finds_by_id(journal),
         )
         self._reader = shared.reading.journal(name)
         self._lookups = LookUps(self._reader, self.decider, self._spool, self._loop, shared.threads)
@@ -221,7 +233,7 @@ class ServedBandit:
 
     def report(self, rewards: Sequence[Reward], done: Done[Sequence[int]]) -> None:
         """Append rewards: one commit for all."""
-        self.commits.append(self._log, rewards, self._rewarded, done)
+        self.reward_commits.append(self._reward_log, rewards, self._rewarded, done)
 
     def append_event(self, event: Activation | Void, done: Done[Sequence[int]]) -> None:
         """Append an activation or a void."""
@@ -296,6 +308,11 @@ class ServedBandit:
         away = self._spool is not None and self._spool.status.journal_down
         return self.age > seconds and not away
 
+    @property
+    def slot(self) -> int | None:
+        """The slot that new ids should have now; None if there is one partition."""
+        return self._slots.at(self._runtime.clock()) if self._journal.partitions > 1 else None
+
     def now(self) -> int:
         """Return the time by this process' clock, in microseconds since 1970."""
         return self._runtime.clock()
@@ -313,6 +330,9 @@ class ServedBandit:
     def close(self) -> None:
         """Deliver what waits in the spool, if there is one."""
         self._log.close()
+        if self._reward_log is not self._log:
+            self._reward_log.close()
+        self._reader.close()
 
     # --- models and modes ------------------------------------------------------------------------
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 
-from belated.ids import new_id
 from belated.journals import Store
+from belated.journals.log import finds_by_id
 from belated.journals.sessions import BatchLog, StoreSession
 from belated.journals.spool.together import SpooledLog
 from belated.kernels import Kernels
@@ -24,6 +23,8 @@ from belated.tuning import USUAL, Tuning
 
 #: Seconds to wait for a store without a spool before it.
 PATIENT_WAIT = 10.0
+#: Seconds that rewards wait for each other if each partition they fall on costs a record of Kafka.
+REWARD_SECONDS = 0.25
 
 
 class ServedBandits(Mapping[str, ServedBandit]):
@@ -37,7 +38,7 @@ class ServedBandits(Mapping[str, ServedBandit]):
         spools: where events wait while the store is unavailable; None to refuse them then.
         seed: of the choices.
         kernels: to use instead of the best available.
-        tuning: sizes, and how ids are made; None for the usual, and ids that share a commit's slot.
+        tuning: sizes, and how ids are made.
     """
 
     def __init__(
@@ -50,7 +51,7 @@ class ServedBandits(Mapping[str, ServedBandit]):
         spools: Spools | None = None,
         seed: int | None = None,
         kernels: Kernels | None = None,
-        tuning: Tuning | None = None,
+        tuning: Tuning = USUAL,
     ) -> None:
         wait = PATIENT_WAIT if spools is None else WAIT
         writing = store.session(wait=wait)
@@ -58,9 +59,24 @@ class ServedBandits(Mapping[str, ServedBandit]):
         line = None if spools is None else spools.line()
         self._log: BatchLog = writing if line is None else SpooledLog(writing, line)
         #: Of all bandits.
-        self.commits = GroupCommit(self._log, loop, runtime)
+        self.commits = self._reward_commits = GroupCommit(self._log, loop, runtime)
+        self._rewarding = writing
+        if line is None and not finds_by_id(store):
+            self._rewarding = store.session(wait=wait)
+            self._reward_commits = GroupCommit(self._rewarding, loop, runtime, wait=REWARD_SECONDS)
         threads = ThreadPoolExecutor(1, thread_name_prefix="belated look-ups")
-        self._shared = Shared(loop, runtime, self.commits, writing, reading, threads, spools, line)
+        self._shared = Shared(
+            loop,
+            runtime,
+            self.commits,
+            self._reward_commits,
+            writing,
+            self._rewarding,
+            reading,
+            threads,
+            spools,
+            line,
+        )
         self._threads = threads
         self._bandits: dict[str, ServedBandit] = {}
         self.poll = ModelPoll(self._polling, self._bandits, loop, runtime)
@@ -68,7 +84,7 @@ class ServedBandits(Mapping[str, ServedBandit]):
         try:
             for one in definitions:
                 self._bandits[one.name] = ServedBandit(
-                    one, self._shared, seed=seed, kernels=kernels, tuning=tuning or self._slotted()
+                    one, self._shared, seed=seed, kernels=kernels, tuning=tuning
                 )
             self.poll.start()
             if spools is not None:
@@ -78,10 +94,6 @@ class ServedBandits(Mapping[str, ServedBandit]):
         except Exception:
             self.close()
             raise
-
-    def _slotted(self) -> Tuning:
-        """New ids of one commit share a slot, so that it locks and fills one partition."""
-        return replace(USUAL, new_id=lambda now: new_id(now, self.commits.slot))
 
     def __getitem__(self, name: str) -> ServedBandit:
         return self._bandits[name]
@@ -100,6 +112,9 @@ class ServedBandits(Mapping[str, ServedBandit]):
     def close(self) -> None:
         """Commit what waits, and let go of the store."""
         self.commits.close()
+        if self._reward_commits is not self.commits:
+            self._reward_commits.close()
+            self._rewarding.close()
         if self._recovery is not None:
             self._recovery.stop(2 * WAIT)
         self.poll.stop()

@@ -21,7 +21,10 @@ class Shared:
         loop: of the requests.
         runtime: time and threads.
         commits: makes events durable.
+        reward_commits: makes rewards durable; another one where each partition that a commit falls
+            on costs something.
         writing: opens the journals that are committed to.
+        rewarding: opens those that rewards are committed to.
         reading: opens those that look-ups read, so that none waits for a commit.
         threads: in which look-ups read.
         spools: where events wait while the store is unavailable; None to refuse them then.
@@ -31,7 +34,9 @@ class Shared:
     loop: asyncio.AbstractEventLoop
     runtime: Runtime
     commits: GroupCommit
+    reward_commits: GroupCommit
     writing: StoreSession
+    rewarding: StoreSession
     reading: StoreSession
     threads: Executor
     spools: Spools | None

@@ -119,6 +119,8 @@ class Decided(Answer, frozen=True):
         model: the version of the model that chose.
         at: when.
         token: that may be sent with the reward in place of a key, where the bandit makes them.
+        slot: that the next id should have if the client makes it, so that decisions that are
+            committed together fill one partition; only where there are several.
     """
 
     id: str
@@ -129,9 +131,10 @@ class Decided(Answer, frozen=True):
     model: int
     at: datetime
     token: str | None = None
+    slot: int | None = None
 
     @classmethod
-    def of(cls, event: Decision, token: str | None = None) -> Decided:
+    def of(cls, event: Decision, token: str | None = None, slot: int | None = None) -> Decided:
         """What is told of a decision."""
         return cls(
             event.id,
@@ -142,13 +145,20 @@ class Decided(Answer, frozen=True):
             event.model,
             event.at,
             token,
+            slot,
         )
 
 
-class ManyDecided(msgspec.Struct, frozen=True):
-    """Decisions, in the order of their requests."""
+class ManyDecided(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Decisions, in the order of their requests.
+
+    Attributes:
+        decisions: one a request.
+        slot: that the next ids should have, as of :class:`Decided`.
+    """
 
     decisions: list[Decided]
+    slot: int | None = None
 
 
 class RewardBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):

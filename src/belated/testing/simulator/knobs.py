@@ -120,8 +120,8 @@ class _Ids:
         self._seed = seed
         self._rng, self._numbers = stream(seed, "ids"), count()
 
-    def __call__(self, now_us: int) -> str:
-        slot, number = self._rng.getrandbits(12), next(self._numbers)
+    def __call__(self, now_us: int, slot: int | None) -> str:
+        slot, number = self._rng.getrandbits(12) if slot is None else slot, next(self._numbers)
         return f"{now_us // 1000 % (1 << 48):012x}7{slot:03x}8{number:015x}"
 
     def __eq__(self, other: object) -> bool:

@@ -77,8 +77,8 @@ def _check_entry(entry: PartitionSums, replay: Fold) -> FrozenSums:
     counts = {state.name.lower(): ledger.counts[state] for state in State}
     counters = {status: count for status, count in ledger.counters.items() if count}
     if (entry.counts, entry.counters) != (counts, counters):
-        found = f"{entry.counts}, {entry.counters}"
-        raise Disagreement(f"M: partition {partition} counts {found}, not {counts}, {counters}")
+        told = f"{entry.counts}, {entry.counters}"
+        raise Disagreement(f"M: partition {partition} counts {told}, not {counts}, {counters}")
     assert replay.learner.observed  # which folds in what waits
     store = replay.learner.observations[partition]
     wanted, found = store.sums_at(policy.family, entry.center), entry.arrived()

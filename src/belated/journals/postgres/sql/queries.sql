@@ -34,7 +34,8 @@ SELECT pg_advisory_xact_lock(7088419842034167156);
 
 -- register: a bandit that may be new, with its partitions
 WITH made AS (
-    INSERT INTO belated.bandit (name, partitions) VALUES (%(name)s, %(partitions)s)
+    INSERT INTO belated.bandit (name, partitions, topic)
+    VALUES (%(name)s, %(partitions)s, %(topic)s)
     ON CONFLICT (name) DO NOTHING RETURNING number
 ), homes AS (
     INSERT INTO belated.partition (bandit, partition)
@@ -43,8 +44,8 @@ WITH made AS (
 INSERT INTO belated.snapshot (bandit, partition)
 SELECT number, generate_series(0, %(partitions)s::integer - 1) FROM made;
 
--- find: the number of a bandit, and that of its partitions
-SELECT number, partitions FROM belated.bandit WHERE name = %(name)s;
+-- find: the number of a bandit, that of its partitions, and where its records are
+SELECT number, partitions, topic FROM belated.bandit WHERE name = %(name)s;
 
 -- bandits: what all are
 SELECT name, partitions, identity FROM belated.bandit ORDER BY name;
@@ -146,11 +147,9 @@ UPDATE belated.snapshot
 SET position = %(position)s, fingerprint = %(fingerprint)s, seal = %(seal)s
 WHERE bandit = %(bandit)s AND partition = %(partition)s;
 
--- load: a snapshot with its pieces, and where the partition ends
+-- load: a snapshot with its pieces
 SELECT snapshot.position, snapshot.fingerprint, snapshot.seal,
-       piece.name, piece.checksum, piece.data,
-       coalesce((SELECT max(record.position) FROM belated.record
-                 WHERE record.bandit = %(bandit)s AND record.partition = %(partition)s), 0)
+       piece.name, piece.checksum, piece.data
 FROM belated.snapshot LEFT JOIN belated.piece USING (bandit, partition)
 WHERE snapshot.bandit = %(bandit)s AND snapshot.partition = %(partition)s
   AND snapshot.seal IS NOT NULL;
@@ -182,10 +181,8 @@ WITH gone AS (
 )
 SELECT count(*) FROM gone;
 
--- base: what the records that were dropped came to, with where the partition ends
-SELECT base.position, base.fingerprint, base.seal, piece.name, piece.checksum, piece.data,
-       coalesce((SELECT max(record.position) FROM belated.record
-                 WHERE record.bandit = %(bandit)s AND record.partition = %(partition)s), 0)
+-- base: what the records that were dropped came to
+SELECT base.position, base.fingerprint, base.seal, piece.name, piece.checksum, piece.data
 FROM belated.base LEFT JOIN belated.base_piece AS piece USING (bandit, partition, position)
 WHERE base.bandit = %(bandit)s AND base.partition = %(partition)s;
 
@@ -342,6 +339,12 @@ SELECT partition, position, recorded, "check", digest, event FROM belated.record
 WHERE bandit = %(bandit)s AND partition = %(partition)s
   AND mark >= %(least)b AND mark < %(beyond)b
 ORDER BY position + 0 DESC LIMIT %(limit)s;
+
+-- keep_act: a record of an operator, whose log is elsewhere; again does nothing
+INSERT INTO belated.record (position, recorded, "check", bandit, partition, mark, digest, event)
+VALUES (%(position)s, %(recorded)s, %(check)s, %(bandit)s, %(partition)s, %(mark)b, %(digest)b,
+        %(event)b)
+ON CONFLICT DO NOTHING;
 
 -- create_key: in the first of the two places under its name that is free; nothing if none is
 INSERT INTO belated.key (id, name, place, bandits, scopes, rate, hash)

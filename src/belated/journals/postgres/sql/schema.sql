@@ -1,4 +1,4 @@
--- The tables of the journals, version 6, for a database that has none yet.
+-- The tables of the journals, version 8, for a database that has none yet.
 
 CREATE SCHEMA belated;
 
@@ -13,6 +13,7 @@ CREATE TABLE belated.bandit (
     number     integer GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     name       text NOT NULL UNIQUE,
     partitions integer NOT NULL,
+    topic      text, -- of Kafka, if the records are there: here are those of operators alone
     identity   text -- JSON, as the bandit wrote it
 );
 
@@ -390,4 +391,4 @@ CREATE TABLE belated.key (
 
 CREATE UNIQUE INDEX key_has_its_place ON belated.key (name, place) WHERE revoked IS NULL;
 
-INSERT INTO belated.migration (version, oldest) VALUES (6, 6);
+INSERT INTO belated.migration (version, oldest) VALUES (8, 8);

@@ -1,0 +1,303 @@
+"""What the journal in Kafka costs beside a bare producer, and what partitions cost the brokers.
+
+Produce: ``KafkaJournal.append`` of commits of decisions with rows of 50, each commit of one
+partition, by --threads threads; against a bare producer that sends each event, encoded beforehand,
+as a message of its own and waits at the end. Both with acks=all and idempotence, on 16 partitions.
+For each: events a second, in % of bare; CPU of this process and of all brokers, in µs an event.
+
+Partitions: CPU of all brokers an event for commits of 64: decisions of one slot, which are one
+record, and rewards of any slot, which are one record for each partition they fall on.
+
+Waiting: 128 callers on an event loop, each of whom sends an event, waits until it is acknowledged,
+and begins anew: through ``GroupCommit``, as in the service, and bare, a message each, with the
+client's usual linger of 5 ms and with none.
+
+Starts three brokers and a database of its own. Rounds alternate; medians, and the range in
+brackets.
+
+Run: python benchmarks/kafka.py [--rounds 3] [--events 40000] [--seconds 4] [--threads 4]
+     [--parts produce partitions waiting]
+"""
+
+from __future__ import annotations
+
+import os
+
+os.environ["OPENBLAS_NUM_THREADS"] = "1"
+
+import argparse
+import asyncio
+import statistics
+import sys
+import threading
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import numpy as np
+from confluent_kafka import Producer
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from belated.events import Decision, Event, Reward, encode
+from belated.ids import new_id
+from belated.journals import KafkaJournal
+from belated.service.runtime import ThreadRuntime
+from belated.service.serving.group_commit import GroupCommit, resolve
+from tests.integration.kafka_server import KafkaCluster
+from tests.integration.postgres_server import database
+
+ROW = np.linspace(0, 1, 50, dtype=np.float32)
+SIZES = (64, 100, 500, 1_000)
+PARTITIONS = (1, 4, 16, 64, 256)
+CALLERS = 128
+GOAL = 90
+
+
+def decision(slot: int) -> Decision:
+    at = time.time_ns() // 1000
+    return Decision(new_id(at, slot), at, 0, 0, ROW, 0.5, 1.0, 7)
+
+
+def reward() -> Reward:
+    at = time.time_ns() // 1000
+    return Reward(new_id(at), at, 1.0)
+
+
+class Bench:
+    """Brokers, a database, and what a run costs."""
+
+    def __init__(self, cluster: KafkaCluster, dsn: str) -> None:
+        self._cluster = cluster
+        self._dsn = dsn
+
+    def journal(self, partitions: int) -> KafkaJournal:
+        name = f"{partitions} partitions"
+        return KafkaJournal(
+            self._cluster.address, shelf=self._dsn, bandit=name, partitions=partitions, wait=60
+        )
+
+    def producer(self, **more: object) -> Producer:
+        settings = {
+            "bootstrap.servers": self._cluster.address,
+            "acks": "all",
+            "enable.idempotence": True,
+            "queue.buffering.max.messages": 1_000_000,
+        }
+        return Producer({**settings, **{k.replace("_", "."): v for k, v in more.items()}})
+
+    def brokers_cpu(self) -> float:
+        """Seconds of CPU that all brokers have used."""
+        ticks = 0
+        for pid in self._cluster.pids:
+            fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+            ticks += int(fields[11]) + int(fields[12])
+        return ticks / os.sysconf("SC_CLK_TCK")
+
+    def cost(self, run: Callable[[], int]) -> tuple[float, float, float]:
+        """Events a second, and µs of CPU an event: of this process, of the brokers."""
+        brokers, mine, start = self.brokers_cpu(), time.process_time(), time.perf_counter()
+        events = run()
+        seconds = time.perf_counter() - start
+        mine, brokers = time.process_time() - mine, self.brokers_cpu() - brokers
+        return events / seconds, 1e6 * mine / events, 1e6 * brokers / events
+
+
+def commit_all(journal: KafkaJournal, commits: Sequence[Sequence[Event]], threads: int) -> int:
+    """Append all commits, by so many threads; returns how many events they have."""
+    left = iter(commits)
+    lock = threading.Lock()
+
+    def work() -> None:
+        while True:
+            with lock:
+                events = next(left, None)
+            if events is None:
+                return
+            journal.append(events)
+
+    workers = [threading.Thread(target=work) for _ in range(threads)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    return sum(map(len, commits))
+
+
+def send_bare(producer: Producer, topic: str, data: Sequence[tuple[int, bytes]]) -> int:
+    """Send each event as a message of its own, and wait for all."""
+    failed: list[object] = []
+
+    def told(error: object, message: object) -> None:
+        if error is not None:
+            failed.append(error)
+
+    for partition, value in data:
+        producer.produce(topic, value, partition=partition, on_delivery=told)
+        producer.poll(0)
+    assert producer.flush(120) == 0
+    assert not failed, failed[0]
+    return len(data)
+
+
+def produce(bench: Bench, rounds: int, events: int, threads: int) -> None:
+    """Commits of several sizes against single messages."""
+    found: dict[str, list[tuple[float, float, float]]] = {}
+    with bench.journal(16) as journal:
+        producer = bench.producer()
+        assert journal._topic is not None
+        for number in range(rounds + 1):  # the first warms up, and counts for nothing
+            data = [(n % 16, encode(decision(n % 16))) for n in range(events)]
+            costs = {"bare": bench.cost(lambda: send_bare(producer, journal._topic, data))}  # noqa: B023
+            for size in SIZES:
+                commits = [
+                    [decision(n % 16) for _ in range(size)] for n in range(max(8, events // size))
+                ]
+                run = bench.cost(lambda: commit_all(journal, commits, threads))  # noqa: B023
+                costs[f"commits of {size}"] = run
+            for way, cost in costs.items():
+                if number:
+                    found.setdefault(way, []).append(cost)
+    print(f"\nproduce, {threads} threads, {rounds} rounds")
+    print(f"{'':22}     events/s      in % of bare     µs here  µs brokers")
+    for way, costs_of in found.items():
+        shares = [
+            100 * mine[0] / bare[0] for mine, bare in zip(costs_of, found["bare"], strict=True)
+        ]
+        rate, here, brokers = (statistics.median(one) for one in zip(*costs_of, strict=True))
+        verdict = ""
+        if way not in ("bare", "commits of 64"):
+            verdict = "  ok" if statistics.median(shares) >= GOAL else f"  below {GOAL} %"
+        print(f"{way:22} {rate:12,.0f}  {spread(shares):>16}  {here:8.2f}  {brokers:8.2f}{verdict}")
+
+
+def partitions(bench: Bench, rounds: int, events: int) -> None:
+    """What a commit of 64 costs the brokers, by the number of partitions."""
+    found: dict[tuple[str, int], list[tuple[float, float, float]]] = {}
+    journals = {count: bench.journal(count) for count in PARTITIONS}
+    for number in range(rounds + 1):
+        for count, journal in journals.items():
+            commits = max(8, events // 64 // (1 if number else 4))
+            one_slot = [[decision(n % count) for _ in range(64)] for n in range(commits)]
+            # Scattered ones cost the more, the more partitions: fewer of them tell as much.
+            any_slot = [[reward() for _ in range(64)] for _ in range(max(8, commits // 4))]
+            for what, some in (("decisions", one_slot), ("rewards", any_slot)):
+                cost = bench.cost(lambda: commit_all(journal, some, 1))  # noqa: B023
+                if number:
+                    found.setdefault((what, count), []).append(cost)
+    for journal in journals.values():
+        journal.close()
+    print(f"\nbrokers' µs an event, commits of 64, {rounds} rounds")
+    print(f"{'partitions':12} {'decisions':>22} {'rewards':>22}")
+    for count in PARTITIONS:
+        cells = [
+            spread([cost[2] for cost in found[what, count]]) for what in ("decisions", "rewards")
+        ]
+        print(f"{count:<12} {cells[0]:>22} {cells[1]:>22}")
+
+
+def waiting(bench: Bench, rounds: int, seconds: float) -> None:
+    """How long 128 callers wait."""
+    found: dict[str, list[tuple[float, float, float]]] = {}
+    with bench.journal(16) as opened:
+        topic = opened._topic
+    assert topic is not None
+    for number in range(rounds + 1):
+        for way in ("journal", "bare, linger 5 ms", "bare, linger 0"):
+            some = seconds if number else 1.0
+            if way == "journal":
+                times = asyncio.run(wait_for_journal(bench.journal(16), some))
+            else:
+                linger = 5 if way.endswith("5 ms") else 0
+                times = asyncio.run(wait_for_bare(bench.producer(linger_ms=linger), topic, some))
+            if number:
+                times.sort()
+                middle, last = times[len(times) // 2], times[int(0.99 * len(times))]
+                found.setdefault(way, []).append((1e3 * middle, 1e3 * last, len(times) / some))
+    print(f"\n{CALLERS} callers, {rounds} rounds      p50 ms            p99 ms      events/s")
+    for way, values in found.items():
+        middle, last, rate = zip(*values, strict=True)
+        row = f"{way:20} {spread(middle):>18} {spread(last):>18} {statistics.median(rate):10,.0f}"
+        print(row)
+
+
+async def wait_for_journal(journal: KafkaJournal, seconds: float) -> list[float]:
+    loop = asyncio.get_running_loop()
+    commits = GroupCommit(journal, loop, ThreadRuntime())
+    times: list[float] = []
+    end = time.perf_counter() + seconds
+
+    async def call() -> None:
+        while (start := time.perf_counter()) < end:
+            done: asyncio.Future[Sequence[int]] = loop.create_future()
+            commits.append(
+                [decision(5)], lambda count: None, lambda found, done=done: resolve(done, found)
+            )
+            await done
+            times.append(time.perf_counter() - start)
+
+    await asyncio.gather(*(call() for _ in range(CALLERS)))
+    await loop.run_in_executor(None, commits.close)
+    return times
+
+
+async def wait_for_bare(producer: Producer, topic: str, seconds: float) -> list[float]:
+    loop = asyncio.get_running_loop()
+    times: list[float] = []
+    end = time.perf_counter() + seconds
+    stopped = threading.Event()
+
+    def poll() -> None:
+        while not stopped.is_set():
+            producer.poll(0.05)
+
+    async def call() -> None:
+        while (start := time.perf_counter()) < end:
+            done: asyncio.Future[object] = loop.create_future()
+
+            def told(error: object, message: object, done: asyncio.Future[object] = done) -> None:
+                assert error is None, error
+                loop.call_soon_threadsafe(done.set_result, None)
+
+            producer.produce(topic, encode(decision(5)), partition=5, on_delivery=told)
+            await done
+            times.append(time.perf_counter() - start)
+
+    poller = threading.Thread(target=poll)
+    poller.start()
+    await asyncio.gather(*(call() for _ in range(CALLERS)))
+    stopped.set()
+    poller.join()
+    return times
+
+
+def spread(values: Sequence[float]) -> str:
+    """The median, and the range."""
+    return f"{statistics.median(values):.1f} [{min(values):.1f}, {max(values):.1f}]"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--events", type=int, default=40_000)
+    parser.add_argument("--seconds", type=float, default=4.0)
+    parser.add_argument("--threads", type=int, default=4)
+    parts = ("produce", "partitions", "waiting")
+    parser.add_argument("--parts", nargs="+", choices=parts, default=parts)
+    chosen = parser.parse_args()
+    cluster = KafkaCluster(3, compiled=True)
+    try:
+        with database() as dsn:
+            bench = Bench(cluster, dsn)
+            if "produce" in chosen.parts:
+                produce(bench, chosen.rounds, chosen.events, chosen.threads)
+            if "waiting" in chosen.parts:
+                waiting(bench, chosen.rounds, chosen.seconds)
+            if "partitions" in chosen.parts:
+                partitions(bench, chosen.rounds, chosen.events // 4)
+    finally:
+        cluster.stop()
+
+
+if __name__ == "__main__":
+    main()

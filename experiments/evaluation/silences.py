@@ -1,0 +1,79 @@
+"""Is a feed that stops noticed, and how often is alarm given for nothing?
+
+``python -m experiments.evaluation.silences RUNS``: decisions come as a Poisson process, a tenth of
+them convert after an exponential delay, with 2.2 to 20 conversions in a median delay. The feed
+stops; the alarm is asked three median delays later. For false alarms a feed that goes on is asked
+each hour for a month. Days are of 24 hours without a rhythm.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+from dataclasses import replace
+
+import numpy as np
+
+from belated import DefaultAfter
+from belated.evaluation import NEVER, DecisionTable, silence
+
+HOUR = 3_600_000_000
+START = 1_700_000_000_000_000
+#: Conversions in a median delay, and the median delay in hours.
+CASES = [(2.2, 24.0), (2.2, 72.0), (5.0, 24.0), (5.0, 6.0), (20.0, 24.0)]
+RATE, DAYS = 0.1, 30
+
+
+def drawn(per_median: float, median: float, seed: int) -> tuple[DecisionTable, float]:
+    """Two months of decisions and all their conversions."""
+    rng = np.random.default_rng([260, seed])
+    hours = 2 * DAYS * 24.0
+    count = rng.poisson(per_median / median / RATE * hours)
+    made = START + np.sort(rng.random(count) * hours * HOUR).astype(np.int64)
+    delay = rng.exponential(median / math.log(2.0), count)
+    converts = rng.random(count) < RATE
+    came = np.where(converts, made + (delay * HOUR).astype(np.int64), NEVER)
+    table = DecisionTable.of(
+        made=made,
+        rewarded=came,
+        value=np.where(converts, 1.0, np.nan),
+        rewards=DefaultAfter(f"{int(14 * median)}h"),
+    )
+    return table, median * HOUR
+
+
+def known(table: DecisionTable, now: int, stop: int) -> DecisionTable:
+    """What is known at a moment, if the feed has stopped at another."""
+    here = table.select(table.made <= now)
+    told = (here.rewarded != NEVER) & (here.rewarded <= min(now, stop))
+    return replace(
+        here,
+        rewarded=np.where(told, here.rewarded, NEVER),
+        value=np.where(told, here.value, np.nan),
+        as_of=now,
+    )
+
+
+def main() -> None:
+    runs = int(sys.argv[1])
+    for per_median, median in CASES:
+        noticed, false = 0, 0
+        for seed in range(runs):
+            table, span = drawn(per_median, median, seed)
+            stop = START + 45 * 24 * HOUR
+            noticed += silence(known(table, stop + int(3 * span), stop)).stopped
+            alarmed = False
+            for hour in range(24 * DAYS, 48 * DAYS, 6):
+                now = START + hour * HOUR
+                stopped = silence(known(table, now, now)).stopped
+                false += stopped and not alarmed
+                alarmed = stopped
+        print(
+            f"{per_median:g} in a median delay of {median:g} h: noticed {noticed / runs:.3f},"
+            f" {false / runs:.2f} false alarms a month ({runs} runs)",
+            flush=True,
+        )
+
+
+if __name__ == "__main__":
+    main()

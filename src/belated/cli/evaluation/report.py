@@ -1,0 +1,45 @@
+"""``belated report``: write what a bandit earns into one HTML file.
+
+The file needs no network and no server; it can be mailed.
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+import msgspec
+
+from belated.cli.evaluation.source import evaluation_of
+from belated.cli.journal.address import add_address
+from belated.cli.options import add_json
+from belated.cli.text import size
+from belated.report import Report, learned
+
+EXAMPLE = "belated report sqlite:///offers.db --output report.html"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """What the command takes."""
+    add_address(parser)
+    parser.add_argument(
+        "--output", metavar="FILE", default="report.html", help="default: report.html"
+    )
+    parser.add_argument(
+        "--charts", metavar="FOLDER", help="also write each chart as PNG (extra `report`)"
+    )
+    add_json(parser)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Run the command."""
+    with evaluation_of(options.address) as evaluation:
+        found = Report.of(evaluation, learned(evaluation))
+    if options.charts:
+        found.save_charts(options.charts)
+    if options.json:
+        print(msgspec.json.encode(found.data).decode())
+        return 0
+    found.save(options.output)
+    print(f"{options.output}: {size(Path(options.output).stat().st_size)}")
+    return 0

@@ -1,0 +1,7 @@
+"""A log in Kafka with PostgreSQL as its shelf: needs the extras ``kafka`` and ``postgres``.
+
+* ``commits``: what one record of Kafka holds.
+* ``topic``: the topic of a bandit, and the settings without which it is refused.
+* ``writer``, ``reader``: the producer and the consumer.
+* ``log``, ``journal``, ``store``: what the library uses.
+"""

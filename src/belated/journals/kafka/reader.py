@@ -1,0 +1,246 @@
+"""The consumer of a log in Kafka: commits from any offset on, and never past what is committed."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import msgspec
+
+from belated.exceptions import HistoryChanged
+from belated.journals.kafka.client import Cluster, KafkaError
+from belated.journals.kafka.commits import Commit, Place, unpack
+
+from confluent_kafka import Consumer, Message, TopicPartition  # isort: skip
+
+#: Bytes that wait here of a partition nobody reads now; the brokers keep the rest.
+_AHEAD = 2 << 20
+#: Milliseconds that a broker waits for news before it says that there are none.
+_PATIENCE = 20
+
+#: What is said instead of a record: there is none yet, or none any more.
+_ENDS = (
+    KafkaError._PARTITION_EOF,
+    KafkaError._AUTO_OFFSET_RESET,
+    KafkaError.OFFSET_OUT_OF_RANGE,
+)
+
+
+class Span(msgspec.Struct, frozen=True):
+    """The offsets that a partition has.
+
+    Attributes:
+        first: The first that was not deleted.
+        end: Beyond the last that readers see: what a transaction under way has sent they do not.
+    """
+
+    first: int
+    end: int
+
+
+@dataclass
+class _Stream:
+    """What was read of a partition and is kept: what the next call is likely to want."""
+
+    offset: int  # of the next record
+    greatest: int | None = None  # of the brokers' stamps so far, in milliseconds; None: not known
+    commits: deque[Commit] = field(default_factory=deque)
+    bytes: int = 0
+    paused: bool = False
+
+
+class Reader:
+    """Reads commits; of calls that go on where the last ended, most are in memory already.
+
+    The stamp of a commit is its broker's, and after a failover another broker's, whose clock may
+    be behind: it is held at the greatest stamp so far. That is the same wherever reading began.
+
+    Args:
+        cluster: The brokers.
+        topic: Name of the topic.
+        floor: Gives the stamp of the last record of a partition that was deleted, in milliseconds.
+    """
+
+    def __init__(self, cluster: Cluster, topic: str, floor: Callable[[int], int]) -> None:
+        self._cluster = cluster
+        self._topic = topic
+        self._floor = floor
+        self._lock = threading.RLock()
+        self._pid = 0
+        self._consumer: Consumer | None = None
+        self._streams: dict[int, _Stream] = {}
+
+    def span(self, partition: int) -> Span:
+        """Return the offsets that a partition has now."""
+        with self._lock, self._cluster.translated():
+            where = TopicPartition(self._topic, partition)
+            consumer, wait = self._connected(), self._cluster.wait
+            found = self._cluster.repeated(
+                lambda: consumer.get_watermark_offsets(where, timeout=wait)
+            )
+        if found is None:
+            raise self._cluster.silent()
+        return Span(*found)
+
+    def wait_for(self, partition: int, offset: int) -> None:
+        """Return once readers see a record that was sent.
+
+        A transaction is committed before all partitions know of it.
+        """
+        deadline = time.monotonic() + self._cluster.wait
+        while self.span(partition).end <= offset:
+            if time.monotonic() > deadline:
+                raise self._cluster.silent()
+            time.sleep(0.005)
+
+    def commits(self, partition: int, offset: int, end: int, enough: int) -> list[Commit]:
+        """Return commits from an offset on, in order.
+
+        Args:
+            partition: To read.
+            offset: Where to begin; a record there that is no commit is passed over.
+            end: Where to stop; from :meth:`span`.
+            enough: Events after which no more commits are wanted.
+        """
+        with self._lock, self._cluster.translated():
+            stream = self._stream_at(partition, offset, end)
+            while stream.commits and stream.commits[0].offset < offset:
+                stream.bytes -= len(stream.commits.popleft().value)
+            deadline = time.monotonic() + self._cluster.wait
+            while stream.offset < end and sum(map(len, stream.commits)) < enough:
+                if time.monotonic() > deadline:
+                    raise self._cluster.silent()
+                if self._take():
+                    deadline = time.monotonic() + self._cluster.wait
+                if self._streams.get(partition) is not stream:
+                    raise HistoryChanged(partition, Place(offset, 0).position)
+            return [one for one in stream.commits if one.offset < end]
+
+    def close(self) -> None:
+        """Let go of the connections."""
+        with self._lock:
+            if self._consumer is not None and self._pid == os.getpid():
+                self._consumer.close()
+            self._consumer = None
+            self._streams.clear()
+
+    def _connected(self) -> Consumer:
+        if self._pid != os.getpid():  # a client does not survive a fork
+            self._streams.clear()
+            self._pid = os.getpid()
+            self._consumer = None
+        if self._consumer is None:
+            self._consumer = Consumer(
+                self._cluster.settings(
+                    group_id=f"belated.{secrets.token_hex(8)}",  # of nobody else: none assigns here
+                    enable_auto_commit=False,
+                    enable_auto_offset_store=False,
+                    enable_partition_eof=True,
+                    auto_offset_reset="error",
+                    isolation_level="read_committed",
+                    check_crcs=True,
+                    fetch_wait_max_ms=_PATIENCE,
+                    fetch_error_backoff_ms=50,
+                    queued_max_messages_kbytes=16_384,
+                )
+            )
+        return self._consumer
+
+    def _stream_at(self, partition: int, offset: int, end: int) -> _Stream:
+        """Return the stream of a partition, from an offset on."""
+        consumer = self._connected()
+        stream = self._streams.get(partition)
+        if stream is not None and stream.offset <= end:
+            first = stream.commits[0].offset if stream.commits else stream.offset
+            if first <= offset <= stream.offset:
+                self._prefer(partition)
+                return stream
+        where = TopicPartition(self._topic, partition, offset)
+        if stream is not None:
+            del self._streams[partition]
+            consumer.incremental_unassign([where])
+        stream = _Stream(offset)
+        consumer.incremental_assign([where])
+        self._streams[partition] = stream
+        self._prefer(partition)
+        return stream
+
+    def _prefer(self, partition: int) -> None:
+        """Have the consumer fetch no more of other partitions than memory is for."""
+        consumer = self._connected()
+        for number, stream in self._streams.items():
+            pause = number != partition and stream.bytes > _AHEAD
+            if pause != stream.paused:
+                (consumer.pause if pause else consumer.resume)(
+                    [TopicPartition(self._topic, number)]
+                )
+                stream.paused = pause
+
+    def _take(self) -> bool:
+        """Take what has come of any partition; returns whether anything has."""
+        found = self._connected().consume(500, timeout=0.05)
+        try:
+            for message in found:
+                self._sort(message)
+        except BaseException:
+            # The consumer is past what was not taken: all is fetched anew, or some would be missed.
+            self._streams.clear()
+            self._connected().unassign()
+            raise
+        return bool(found)
+
+    def _sort(self, message: Message) -> None:
+        partition, error = message.partition(), message.error()
+        stream = None if partition is None else self._streams.get(partition)
+        if error is not None and error.code() not in _ENDS:
+            if not error.retriable() and error.code() != KafkaError._ALL_BROKERS_DOWN:
+                raise self._cluster.translation(error)
+        elif stream is not None and partition is not None:
+            if error is None:
+                self._add(stream, partition, message)
+            elif error.code() == KafkaError._PARTITION_EOF:
+                # Beyond the last commit may be the ends of transactions, which take offsets too.
+                stream.offset = max(stream.offset, message.offset() or 0)
+            else:  # deleted between two questions, or the topic is another one
+                del self._streams[partition]
+                self._connected().incremental_unassign([TopicPartition(self._topic, partition)])
+
+    def _add(self, stream: _Stream, partition: int, message: Message) -> None:
+        value, stamp = message.value() or b"", message.timestamp()[1]
+        if stream.greatest is None:
+            stream.greatest = self._greatest_before(partition, stream.offset, stamp)
+        stream.greatest = max(stream.greatest, stamp)
+        commit = unpack(value, message.offset() or 0, 1000 * stream.greatest)
+        stream.commits.append(commit)
+        stream.bytes += len(value)
+        stream.offset = commit.offset + 1
+
+    def _greatest_before(self, partition: int, offset: int, stamp: int) -> int:
+        """Return the greatest stamp of a broker before an offset, if it is beyond a stamp.
+
+        Brokers tell the first record that is not older than a time: so one question shows that no
+        clock was ahead, and where one was, the time is searched for.
+        """
+        low = max(stamp, self._floor(partition))
+        high = low + 1
+        while self._first_from(partition, high) < offset:
+            low, high = high, high + 2 * (high - stamp + 1)
+        while high - low > 1:
+            middle = (low + high) // 2
+            if self._first_from(partition, middle) < offset:
+                low = middle
+            else:
+                high = middle
+        return low
+
+    def _first_from(self, partition: int, stamp: int) -> int:
+        """Return the offset of the first record that is not older than a time."""
+        asked = TopicPartition(self._topic, partition, stamp)
+        consumer, wait = self._connected(), self._cluster.wait
+        (found,) = self._cluster.repeated(lambda: consumer.offsets_for_times([asked], timeout=wait))
+        return found.offset if found.offset >= 0 else 1 << 62

@@ -1,0 +1,71 @@
+"""The auditor: a fit of all decisions, independent of what the bandit has learned.
+
+A decision counts with the share of its reward that can have come by its age, so pending ones count
+too: E[y] = F(age) μ(xᵀθ). Its covariance is the sandwich: it holds also where the model is not
+quite right.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from belated.families import Family
+from belated.inputs import Matrix, Vector
+from belated.report.data.facts import Facts
+
+#: Precision of the prior, steps of Newton's method, and the longest step on the linear predictor.
+RIDGE, STEPS, LONGEST = 0.3, 25, 4.0
+#: Features that are fitted, at most, and rewards that are needed.
+WIDEST, FEW = 400, 30
+
+
+@dataclass(frozen=True, eq=False)
+class Auditor:
+    """What was fitted.
+
+    Attributes:
+        theta: the coefficients.
+        covariance: of them.
+        family: of the rewards.
+    """
+
+    theta: Vector
+    covariance: Matrix
+    family: Family
+
+    def means(self, rows: Matrix, theta: Vector | None = None) -> Vector:
+        """What rows are worth."""
+        return self.family.mean(rows @ (self.theta if theta is None else theta))
+
+    def draws(self, count: int, seed: int = 0) -> Matrix:
+        """Coefficients as they might be."""
+        rng = np.random.default_rng(seed)
+        return rng.multivariate_normal(self.theta, self.covariance, count, method="eigh")
+
+
+def audit(facts: Facts) -> Auditor | None:
+    """Fit; None if there is too little to fit, or too much to learn."""
+    rows, family = facts.rows, facts.evaluation.family
+    if not len(rows) or rows.shape[1] > WIDEST or facts.table.arrived.sum() < FEW:
+        return None
+    exposure, outcome = facts.exposure[facts.lines], facts.outcome[facts.lines]
+    used = exposure > 0.0
+    rows, exposure, outcome = rows[used], exposure[used], outcome[used]
+    theta = np.zeros(rows.shape[1])
+    ridge = RIDGE * np.eye(len(theta))
+    for _ in range(STEPS):
+        _, mean, slope = family.cumulant_mean_slope(rows @ theta)
+        score = rows.T @ (outcome - exposure * (mean - facts.base)) - RIDGE * theta
+        information = (rows.T * (exposure * slope)) @ rows + ridge
+        step = np.linalg.solve(information, score)
+        moved = float(np.abs(rows @ step).max(initial=0.0)) if family.number else 0.0
+        theta = theta + step * min(1.0, LONGEST / max(moved, LONGEST))
+        if moved < 1e-8:
+            break
+    mean = family.mean(rows @ theta)
+    residual = np.square(outcome - exposure * (mean - facts.base))
+    inverse = np.linalg.inv(information)
+    covariance = inverse @ ((rows.T * residual) @ rows + ridge) @ inverse
+    return Auditor(theta, (covariance + covariance.T) / 2, family)

@@ -1,0 +1,124 @@
+"""What a bandit earns, on one page."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from html import escape
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from belated.estimators import Estimate
+from belated.evaluation.journal import JournalEvaluation
+from belated.exceptions import BelatedError, InvalidInput, MissingExtra
+from belated.expressions import as_whole_policy
+from belated.learner import Fold
+from belated.report.charts import LIGHT, specifications
+from belated.report.data import report_data
+from belated.report.page import document
+from belated.results import Result
+
+#: Size of a picture, in pixels; and of a page in a notebook.
+WIDTH, SCALE, FRAME = 620, 2, 900
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Report(Result):
+    """What a bandit earns, what is still to come, and whether all is well.
+
+    Attributes:
+        data: all numbers, as ``belated-report/1``.
+    """
+
+    data: dict[str, Any]
+
+    @classmethod
+    def of(cls, evaluation: JournalEvaluation, estimate: Estimate | None = None) -> Report:
+        """The report of a journal.
+
+        Args:
+            evaluation: of the journal.
+            estimate: what the bandit has learned; without it the coefficients are not shown.
+
+        Raises:
+            InvalidInput: nothing was decided yet.
+        """
+        return cls(report_data(evaluation, estimate))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return all numbers."""
+        return self.data
+
+    def html(self) -> str:
+        """Return one HTML file, which loads nothing."""
+        return document(self.data)
+
+    def save(self, path: str | Path) -> None:
+        """Write the report: ``.html`` the page, ``.json`` its data.
+
+        Raises:
+            InvalidInput: the name ends in neither.
+        """
+        file = Path(path)
+        if file.suffix == ".html":
+            file.write_text(self.html(), encoding="utf-8")
+        elif file.suffix == ".json":
+            file.write_bytes(msgspec.json.encode(self.data))
+        else:
+            message = f"{str(file)!r} is neither .html nor .json"
+            raise InvalidInput(f"{message}: give it one of these endings", path)
+
+    def save_charts(self, folder: str | Path) -> list[Path]:
+        """Write each chart as a PNG file, named for its panel; returns the files.
+
+        Raises:
+            MissingExtra: the extra ``report`` is not installed.
+        """
+        try:
+            import vl_convert
+        except ImportError:
+            raise MissingExtra("a chart as PNG", "report") from None
+        target = Path(folder)
+        target.mkdir(parents=True, exist_ok=True)
+        found = []
+        for name, spec in specifications(self.data, LIGHT).items():
+            sized = spec | {"width": WIDTH, "background": LIGHT["card"], "autosize": "pad"}
+            picture = vl_convert.vegalite_to_png(sized, vl_version="5.21", scale=SCALE)
+            file = target / f"{name}.png"
+            file.write_bytes(picture)
+            found.append(file)
+        return found
+
+    def __repr__(self) -> str:
+        head = self.data["headline"]
+        return (
+            f"<Report of {self.data['bandit']!r}: {head['decisions']:,} decisions,"
+            f" {head['rewards']:,} rewards>"
+        )
+
+    def _repr_html_(self) -> str:
+        page = escape(self.html())
+        return f'<iframe srcdoc="{page}" width="100%" height="{FRAME}" style="border:0"></iframe>'
+
+
+def learned(evaluation: JournalEvaluation) -> Estimate | None:
+    """Return what the bandit of a journal has learned; None if the journal cannot say it."""
+    configured = evaluation.journal.configured()
+    if configured is None:
+        return None
+    try:
+        # Only the absence of a prior can be written as text.
+        policy = as_whole_policy(configured.settings["policy"].replace("prior=None, ", ""))
+    except (BelatedError, KeyError):  # one of the user's own
+        return None
+    fold = Fold(
+        policy,
+        evaluation.rewards,
+        partitions=evaluation.journal.partitions,
+        retention=evaluation.retention,
+        until=evaluation.until,
+    )
+    fold.load(evaluation.journal)
+    fold.catch_up(evaluation.journal)
+    return fold.learner.estimate

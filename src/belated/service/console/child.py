@@ -1,0 +1,43 @@
+"""A process that makes a report and ends: deciding does not wait for it.
+
+It reads the address of a journal from its standard input, so that no list of processes shows it,
+and writes what the console shows to its standard output, as JSON.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+import msgspec
+
+from belated.evaluation.journal import JournalEvaluation
+from belated.exceptions import BelatedError
+from belated.journals import open_journal
+from belated.report import learned
+from belated.report.charts import specifications
+from belated.report.data import report_data
+from belated.report.page import body
+
+#: What else runs on the machine comes first.
+NICE = 15
+
+
+def main() -> int:
+    """Make one report; what cannot be made is told in one line on standard error."""
+    if hasattr(os, "nice"):
+        os.nice(NICE)
+    try:
+        with open_journal(sys.stdin.readline().strip()) as journal:
+            evaluation = JournalEvaluation.of_journal(journal)
+            data = report_data(evaluation, learned(evaluation))
+    except BelatedError as error:
+        print(" ".join(str(error).split()), file=sys.stderr)
+        return 1
+    page = {"html": body(data), "specs": specifications(data), "as_of": data["as_of"]}
+    sys.stdout.buffer.write(msgspec.json.encode(page))
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

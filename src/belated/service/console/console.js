@@ -1,0 +1,109 @@
+// The console. The key is held in a variable: no cookie, no storage; a reload forgets it.
+// All that comes from the service is set as text, but the report, whose text was escaped there.
+const byId = (id) => document.getElementById(id);
+let key = "", bandit = "", reportOf = 0, timer = 0;
+
+async function ask(path, options = {}) {
+  const headers = {...options.headers};
+  if (key) headers.authorization = "Bearer " + key;
+  if (options.body) headers["content-type"] = "application/json";
+  const answer = await fetch(path, {...options, headers, credentials: "omit", cache: "no-store"});
+  const found = await answer.json().catch(() => ({}));
+  if (!answer.ok) throw Object.assign(new Error(found.detail || found.title || "HTTP " + answer.status), {status: answer.status});
+  return found;
+}
+const path = (...parts) => "/v1/" + [bandit, ...parts].map(encodeURIComponent).join("/");
+const say = (text, bad) => { byId("said").textContent = text; byId("said").className = bad ? "meta warning" : "meta"; };
+
+function element(tag, text, name) {
+  const made = document.createElement(tag);
+  made.textContent = text;
+  if (name) made.className = name;
+  return made;
+}
+
+async function list() {
+  const found = await ask("/console/bandits");
+  const rows = found.bandits.map((one) => {
+    const row = document.createElement("tr"), open = element("button", one.bandit);
+    open.type = "button";
+    open.onclick = () => show(one.bandit);
+    const head = document.createElement("th");
+    head.append(open);
+    const age = one.model_age_seconds === null ? "no model" : Math.round(one.model_age_seconds) + " s";
+    row.append(head, ...[one.mode, one.stale ? "stale" : "fine", age, one.observations, one.pending, one.decisions, one.rewards].map((value) => element("td", String(value))));
+    return row;
+  });
+  const table = document.createElement("table"), top = document.createElement("tr");
+  table.className = "q bandits";
+  top.append(...["bandit", "mode", "health", "age of the model", "outcomes", "pending", "decided here", "rewards here"].map((name) => element("th", name)));
+  table.append(top, ...rows);
+  const card = element("div", "", "card full");
+  card.append(table);
+  byId("list").replaceChildren(card);
+}
+
+async function state() {
+  const found = await ask(path());
+  byId("title").textContent = found.bandit;
+  byId("state").textContent = `${found.mode} · ${found.observations} outcomes · ${found.pending} pending`;
+  byId("to").value = found.mode;
+}
+
+async function report() {
+  const shown = bandit, found = await ask(path("report"));
+  if (shown !== bandit) return;
+  if (found.status !== "ready") {
+    byId("report").replaceChildren(element("p", found.status === "computing" ? "The report is being made…" : "There is no report: " + found.why, "wrap none"));
+    return;
+  }
+  if (found.page.as_of === reportOf) return;
+  reportOf = found.page.as_of;
+  byId("report").innerHTML = found.page.html;
+  await draw(found.page.specs);
+}
+
+async function refresh() {
+  clearTimeout(timer);
+  try { await state(); await report(); } catch (error) { say(error.message, true); }
+  timer = setTimeout(refresh, document.hidden || !reportOf ? 3000 : 15000);
+}
+
+async function show(name) {
+  [bandit, reportOf] = [name, 0];
+  byId("name").value = name;
+  byId("report").replaceChildren();
+  byId("story").textContent = "";
+  try { await state(); } catch (error) { byId("bandit").hidden = true; return say(error.message, true); }
+  byId("bandit").hidden = false;
+  say("");
+  refresh();
+}
+
+byId("who").onsubmit = async (event) => {
+  event.preventDefault();
+  key = byId("key").value.trim();
+  const name = byId("name").value.trim();
+  say("");
+  try { await list(); } catch (error) {
+    byId("list").replaceChildren();
+    if (!name || error.status === 401) { byId("bandit").hidden = true; byId("report").replaceChildren(); clearTimeout(timer); return say(error.message, true); }
+  }
+  if (name) show(name);
+};
+byId("mode").onsubmit = async (event) => {
+  event.preventDefault();
+  const body = JSON.stringify({mode: byId("to").value, reason: byId("reason").value});
+  try {
+    const found = await ask(path("mode"), {method: "PUT", body});
+    say(`${bandit} is to ${found.mode} from now on: ${found.reason}`);
+    byId("reason").value = "";
+    setTimeout(refresh, 700);
+  } catch (error) { say(error.message, true); }
+};
+byId("find").onsubmit = async (event) => {
+  event.preventDefault();
+  try { byId("story").textContent = JSON.stringify(await ask(path("decisions", byId("id").value.trim())), null, 2); }
+  catch (error) { byId("story").textContent = error.message; }
+};
+document.body.dataset.console = "ready";

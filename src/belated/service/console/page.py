@@ -1,0 +1,45 @@
+"""The page of the console: one file, that asks only the service it came from."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from functools import cache
+from html import escape
+from importlib.resources import files
+
+from belated.report.page.document import asset, style
+
+#: Of the console alone.
+_STYLE = (
+    ".top{padding-top:18px}.top form{display:flex;flex-wrap:wrap;gap:8px;align-items:center}"
+    "#theme{margin-left:auto}pre{overflow:auto;max-height:320px;font-size:12px;margin:8px 0}"
+    ".warning{color:var(--warn)}.bandits th,.bandits td{text-align:left;font-size:13px}"
+    "#list .card{overflow-x:auto}#reason,#id{min-width:min(22em,100%)}"
+    "#report nav #theme{display:none}"
+)
+
+
+@cache
+def console_page() -> bytes:
+    """Return the page."""
+    here = files("belated.service.console")
+    markup, code = (here.joinpath(f"console.{end}").read_text("utf-8") for end in ("html", "js"))
+    scripts = asset("vega.js"), asset("report.js"), code
+    digests = " ".join(f"'sha256-{_digest(one)}'" for one in scripts)
+    policy = (
+        f"default-src 'none'; script-src {digests}; style-src 'unsafe-inline'; img-src data:;"
+        " connect-src 'self'; base-uri 'none'; form-action 'none'"
+    )
+    page = (
+        '<!doctype html><html lang="en"><head><meta charset="utf-8">'
+        f'<meta http-equiv="Content-Security-Policy" content="{escape(policy)}">'
+        '<meta name="viewport" content="width=device-width,initial-scale=1">'
+        f"<title>belated</title><style>{style()}{_STYLE}</style></head><body>{markup}"
+        f"{''.join(f'<script>{one}</script>' for one in scripts)}</body></html>"
+    )
+    return page.encode()
+
+
+def _digest(script: str) -> str:
+    return base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()

@@ -1,0 +1,215 @@
+"""A real Kafka for tests and benchmarks: on loopback, in a folder that is removed afterwards.
+
+It fetches nothing: ``.ci/kafka`` does, and prints the folder of the jars, which this finds in
+``KAFKA_LIBS`` or where that script puts them. Needs a Java of 17 or later.
+
+Run as a script it prints the address of one broker (``--brokers 3`` for three), and stops them when
+its input ends: ``python -m tests.integration.kafka_server``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import atexit
+import base64
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import uuid
+from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
+
+#: Seconds in which a broker must have started or stopped.
+_PATIENCE = 120.0
+_MISSING = "no Kafka found: run .ci/kafka, and set KAFKA_LIBS to the folder it prints"
+
+
+def find_jars() -> Path | None:
+    """The folder with the jars of Kafka, the newest first; None if there is none."""
+    cache = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache"))
+    places = [Path(os.environ["KAFKA_LIBS"])] if "KAFKA_LIBS" in os.environ else []
+    places += sorted(cache.glob("belated/kafka-*"), reverse=True)
+    has_java = shutil.which("java") is not None
+    return next((one for one in places if has_java and any(one.glob("kafka_*.jar"))), None)
+
+
+def require_jars() -> None:
+    """Skip the test where there is no Kafka, but not in CI."""
+    import pytest  # as a script this file needs nothing but Python
+
+    if find_jars() is None and not os.environ.get("CI"):
+        pytest.skip(_MISSING)
+
+
+class KafkaCluster:
+    """Brokers that were started here, and stop with this process at the latest.
+
+    Args:
+        brokers: How many; each is a controller too.
+        compiled: Whether the brokers compile all they can, as for a measurement. Without, they
+            start faster.
+    """
+
+    def __init__(self, brokers: int = 1, *, compiled: bool = False) -> None:
+        jars = find_jars()
+        if jars is None:
+            raise FileNotFoundError(_MISSING)
+        self._jars = jars
+        self._java = ["java", "-Xmx512m" if compiled else "-Xmx256m", "-XX:+UseSerialGC"]
+        if not compiled:
+            self._java.append("-XX:TieredStopAtLevel=1")
+        self._java += ["-Dorg.slf4j.simpleLogger.defaultLogLevel=warn", "-cp", f"{jars}/*"]
+        self._folder = Path(tempfile.mkdtemp(prefix="belated-kafka-"))
+        self._starter = os.getpid()
+        ports = _free_ports(2 * brokers)
+        self._ports, self._controllers = ports[:brokers], ports[brokers:]
+        self._id = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+        self._processes: dict[int, subprocess.Popen[bytes]] = {}
+        atexit.register(self.stop)
+        try:
+            for broker in range(brokers):
+                self._format(broker)
+            for broker in range(brokers):
+                self._launch(broker)
+            for broker in range(brokers):
+                self._wait(broker)
+        except BaseException:
+            self.stop()
+            raise
+
+    @property
+    def address(self) -> str:
+        """Where to find the brokers: ``host:port`` of each, with commas between."""
+        return ",".join(f"127.0.0.1:{port}" for port in self._ports)
+
+    @property
+    def pids(self) -> list[int]:
+        """The processes of the brokers that run."""
+        return [one.pid for one in self._processes.values() if one.poll() is None]
+
+    def start(self, broker: int) -> None:
+        """Start a broker that was killed, and wait until it answers."""
+        self._launch(broker)
+        self._wait(broker)
+
+    def kill(self, broker: int) -> None:
+        """End a broker without warning."""
+        self._processes[broker].kill()
+        self._processes[broker].wait(_PATIENCE)
+
+    def pause(self, broker: int, how: signal.Signals) -> None:
+        """Stop a broker in its tracks (SIGSTOP), or let it go on (SIGCONT)."""
+        self._processes[broker].send_signal(how)
+
+    def stop(self) -> None:
+        """End all brokers, and remove their folder."""
+        if os.getpid() != self._starter:  # this is a fork of the process that started them
+            return
+        # What they hold is thrown away: they need not put it in order.
+        for process in self._processes.values():
+            process.kill()
+        for process in self._processes.values():
+            process.wait(_PATIENCE)
+        shutil.rmtree(self._folder, ignore_errors=True)
+        atexit.unregister(self.stop)
+
+    def log(self, broker: int) -> str:
+        """What a broker has written so far."""
+        path = self._folder / str(broker) / "log"
+        return path.read_text(encoding="utf-8", errors="replace")
+
+    def _format(self, broker: int) -> None:
+        home = self._folder / str(broker)
+        home.mkdir()
+        copies = min(3, len(self._ports))
+        voters = ",".join(f"{n}@127.0.0.1:{port}" for n, port in enumerate(self._controllers))
+        listeners = f"PLAINTEXT://127.0.0.1:{self._ports[broker]}"
+        settings = {
+            "process.roles": "broker,controller",
+            "node.id": broker,
+            "controller.quorum.voters": voters,
+            "listeners": f"{listeners},CONTROLLER://127.0.0.1:{self._controllers[broker]}",
+            "advertised.listeners": listeners,
+            "controller.listener.names": "CONTROLLER",
+            "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT",
+            "log.dirs": home / "data",
+            "auto.create.topics.enable": "false",
+            "default.replication.factor": copies,
+            "min.insync.replicas": max(1, copies - 1),
+            "offsets.topic.replication.factor": copies,
+            "offsets.topic.num.partitions": 4,
+            "transaction.state.log.replication.factor": copies,
+            "transaction.state.log.min.isr": max(1, copies - 1),
+            "transaction.state.log.num.partitions": 4,
+            "group.initial.rebalance.delay.ms": 0,
+            "log.index.size.max.bytes": 1 << 20,
+        }
+        lines = [f"{name}={value}\n" for name, value in settings.items()]
+        (home / "server.properties").write_text("".join(lines), encoding="utf-8")
+        command = [*self._java, "kafka.tools.StorageTool", "format", "-t", self._id, "-c",
+                   str(home / "server.properties")]  # fmt: skip
+        done = subprocess.run(command, capture_output=True, check=False)
+        if done.returncode:
+            raise RuntimeError(f"Kafka's storage was not made: {done.stderr.decode()}")
+
+    def _launch(self, broker: int) -> None:
+        home = self._folder / str(broker)
+        with (home / "log").open("ab") as log:
+            self._processes[broker] = subprocess.Popen(
+                [*self._java, "kafka.Kafka", str(home / "server.properties")],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                cwd=home,
+                start_new_session=True,  # Ctrl-C is for the tests
+            )
+
+    def _wait(self, broker: int) -> None:
+        """Until it has opened its port, which it does once it is part of the cluster."""
+        deadline = time.monotonic() + _PATIENCE
+        while True:
+            if self._processes[broker].poll() is not None or time.monotonic() > deadline:
+                raise RuntimeError(f"Kafka did not start:\n{self.log(broker)}")
+            with socket.socket() as link:
+                if link.connect_ex(("127.0.0.1", self._ports[broker])) == 0:
+                    return
+            time.sleep(0.05)
+
+
+#: Starts so many brokers.
+StartKafka = Callable[..., KafkaCluster]
+
+
+def _free_ports(count: int) -> list[int]:
+    """All held until the last is found, so that none is given twice."""
+    with ExitStack() as held:
+        links = [held.enter_context(socket.socket()) for _ in range(count)]
+        for link in links:
+            link.bind(("127.0.0.1", 0))
+        return [link.getsockname()[1] for link in links]
+
+
+def main() -> None:
+    """Print the address; stop when the input ends, or at a signal."""
+    parser = argparse.ArgumentParser(description=main.__doc__)
+    parser.add_argument("--brokers", type=int, default=1, help="how many (default: 1)")
+    chosen = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    cluster = KafkaCluster(chosen.brokers)
+    try:
+        print(cluster.address, flush=True)
+        sys.stdin.read()
+    except KeyboardInterrupt:
+        pass
+    finally:
+        cluster.stop()
+
+
+if __name__ == "__main__":
+    main()

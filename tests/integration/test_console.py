@@ -1,0 +1,179 @@
+"""The console in a real browser, against a real service with keys."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+
+from belated import Bernoulli, DefaultAfter, DelayedUCB, Holdout
+from belated.events import ModeChanged
+from belated.journals import Store, open_store
+from belated.service import Client, Definition, create_app
+from belated.service.console.page import console_page
+from tests.integration.chromium import Chromium
+from tests.integration.keyrings import make
+from tests.integration.serving import Serving, served
+from tests.waiting import eventually
+
+HOSTILE = '<img src=x onerror="document.title=1"><script>document.title=2</script>'
+OFFERS = Definition(
+    "offers", DelayedUCB(2, Bernoulli(), floor=0.2), DefaultAfter("1h"), holdout=Holdout(0.2)
+)
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
+    """A file of its own."""
+    return open_store(f"sqlite:///{tmp_path_factory.mktemp('console') / 'offers.db'}")
+
+
+@pytest.fixture(scope="module")
+def serving(store: Store) -> Iterator[Serving]:
+    """A service that asks for keys, and has decided among actions with a hostile name."""
+    with served(create_app([OFFERS], store, learn=True, auth="keys")) as found:
+        key = make(store, "decide", "reward", "read")
+        eventually(lambda: _status(found, key.header) == 200)
+        with Client(found.url, bandit="offers", key=key.key) as client:
+            for n in range(60):
+                client.decide([[1.0, 0.0], [0.0, 1.0]], [HOSTILE, "plain"], id=f"d{n}")
+                if n % 2 == 0:
+                    client.observe(f"d{n}", 1.0)
+        yield found
+
+
+def _status(serving: Serving, headers: dict[str, str]) -> int:
+    return httpx.get(f"{serving.url}/v1/offers", headers=headers).status_code
+
+
+class Page:
+    """The console as somebody uses it."""
+
+    def __init__(self, browser: Chromium, url: str) -> None:
+        self.browser = browser
+        browser.open(f"{url}/console")
+        eventually(lambda: browser.run("document.body.dataset.console") == "ready")
+
+    def sign_in(self, key: str, bandit: str = "offers") -> None:
+        """Type a key and the name of a bandit."""
+        self.fill(key=key, name=bandit)
+        self.submit("who")
+
+    def fill(self, **values: str) -> None:
+        """Type into fields."""
+        for id, value in values.items():
+            self.browser.run(f"document.getElementById({id!r}).value = {json.dumps(value)}")
+
+    def submit(self, form: str) -> None:
+        """Press the button of a form."""
+        self.browser.run(f"document.getElementById({form!r}).requestSubmit()")
+
+    def text(self, id: str) -> str:
+        """What an element says."""
+        return str(self.browser.run(f"document.getElementById({id!r}).textContent"))
+
+    def says(self, id: str, part: str) -> None:
+        """Wait until it says this."""
+        eventually(lambda: part in self.text(id), seconds=60)
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Chromium]:
+    """One for all tests."""
+    with Chromium(tmp_path_factory.mktemp("profile")) as found:
+        yield found
+
+
+def test_all_pages(browser: Chromium, serving: Serving, store: Store) -> None:
+    """The list, the report with its charts, a decision's story; no name of an action runs."""
+    key = make(store, "read")
+    eventually(lambda: _status(serving, key.header) == 200)
+    page = Page(browser, serving.url)
+    page.sign_in(key.key, "")
+    page.says("list", "offers")
+    browser.run("document.querySelector('#list button').click()")
+    page.says("title", "offers")
+    page.says("report", "Does it earn?")
+    eventually(
+        lambda: browser.run("document.querySelectorAll('.chart svg').length") >= 5, seconds=60
+    )
+    page.fill(id="d0")
+    page.submit("find")
+    page.says("story", '"rewarded"')
+    assert json.dumps(HOSTILE) in page.text("story")
+    page.fill(id="no such decision")
+    page.submit("find")
+    page.says("story", "unknown")
+    assert HOSTILE in page.text("report")
+    assert browser.run("document.title") == "belated"
+    assert browser.run("document.querySelectorAll('img').length") == 0
+    assert browser.run("document.cookie + localStorage.length + sessionStorage.length") == "00"
+
+
+def test_a_mode_is_changed_with_a_reason(browser: Chromium, serving: Serving, store: Store) -> None:
+    """By a key that may; the journal has the reason."""
+    key, reader = make(store, "read", "admin"), make(store, "read")
+    eventually(lambda: {_status(serving, one.header) for one in (key, reader)} == {200})
+    page = Page(browser, serving.url)
+    page.sign_in(reader.key)
+    page.says("title", "offers")
+    page.fill(to="freeze", reason="not allowed")
+    page.submit("mode")
+    page.says("said", 'does not grant scope "admin"')
+    page.sign_in(key.key)
+    page.says("title", "offers")
+    page.fill(to="freeze", reason="prices are wrong")
+    page.submit("mode")
+    page.says("said", "offers is to freeze from now on: prices are wrong")
+    page.says("state", "freeze")
+    with store.journal("offers") as journal:
+        mode = journal.mode()
+    assert isinstance(mode, ModeChanged)
+    assert (mode.mode, mode.reason) == ("freeze", "prices are wrong")
+
+
+def test_a_wrong_key_shows_nothing(browser: Chromium, serving: Serving) -> None:
+    """But what is wrong with it."""
+    page = Page(browser, serving.url)
+    page.sign_in("blt_wrong")
+    page.says("said", "this is no key")
+    assert page.text("list") == page.text("report") == ""
+    assert browser.run("document.getElementById('bandit').hidden") is True
+
+
+def test_a_page_of_the_same_name_needs_a_key(
+    serving: Serving, store: Store, tmp_path: Path
+) -> None:
+    """A name that was made to lead here has the right Host; without keys it must not switch."""
+    body, name = {"mode": "off"}, "evil.example"
+    headers = {"origin": f"http://{name}", "host": name}
+    answer = httpx.put(f"{serving.url}/v1/offers/mode", json=body, headers=headers)
+    assert answer.status_code in (401, 403)
+    open_to_all = open_store(f"sqlite:///{tmp_path / 'open.db'}")
+    with served(create_app([OFFERS], open_to_all)) as other:
+        for more in ({}, {"authorization": "Bearer anything"}):
+            sent = httpx.put(f"{other.url}/v1/offers/mode", json=body, headers=headers | more)
+            assert sent.status_code == 403
+
+
+def test_a_store_in_memory_has_no_report() -> None:
+    """No other process can read it; all else works."""
+    with served(create_app([OFFERS], open_store("memory:"))) as serving:
+        found = httpx.get(f"{serving.url}/v1/offers/report").json()
+        assert found["status"] == "unavailable"
+        assert "in memory" in found["why"]
+        assert (
+            httpx.get(f"{serving.url}/console/bandits").json()["bandits"][0]["bandit"] == "offers"
+        )
+
+
+def test_the_page_asks_only_its_service() -> None:
+    """By its content security policy; nothing is evaluated."""
+    page = console_page().decode()
+    policy = page[page.index("Content-Security-Policy") : page.index("<title>")]
+    assert "connect-src &#x27;self&#x27;" in policy
+    assert "default-src &#x27;none&#x27;" in policy
+    assert "unsafe-eval" not in policy

@@ -1,0 +1,408 @@
+"""The journal with its log in Kafka: its contracts, and what only Kafka can do wrong."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from itertools import count
+from typing import Any
+from urllib.parse import quote
+
+import msgspec
+import numpy as np
+import psycopg
+import pytest
+from confluent_kafka import Producer, TopicPartition
+from confluent_kafka.admin import (
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    NewPartitions,
+    ResourceType,
+)
+
+from belated import Bandit, Bernoulli, DelayedUCB, Explicit
+from belated.events import (
+    Configured,
+    Decision,
+    Erased,
+    ModeChanged,
+    Opaque,
+    Record,
+    Retracted,
+    Reward,
+    Settled,
+    Trimmed,
+    Void,
+    encode,
+)
+from belated.exceptions import (
+    CommitTooLarge,
+    CorruptJournal,
+    HistoryTrimmed,
+    HistoryUndone,
+    JournalClosed,
+    JournalError,
+    JournalMismatch,
+    JournalUnavailable,
+    NotIndexed,
+)
+from belated.ids import key_of
+from belated.journals import KafkaJournal, PostgresJournal, Snapshot
+from belated.journals.kafka.commits import pack
+from belated.testing import LogContract, ManualClock, ShelfContract
+from tests.integration.kafka_server import KafkaCluster
+
+
+class TestKafkaJournal(LogContract, ShelfContract):
+    """Both contracts, on a real broker and a real database."""
+
+    @pytest.fixture(autouse=True)
+    def _names(self, kafka: KafkaCluster, dsn: str, bandit: str) -> None:
+        self.brokers, self.dsn = kafka.address, dsn
+        self.names = (f"{bandit}.{n}" for n in count())
+
+    def open_journal(self, partitions: int, clock: ManualClock) -> Any:
+        """Under a name of its own."""
+        return self._open(next(self.names), partitions, clock)
+
+    def reopen(self, journal: KafkaJournal, clock: ManualClock) -> Any:
+        """With connections of its own."""
+        return self._open(journal.bandit, None, clock)
+
+    def _open(self, bandit: str, partitions: int | None, clock: ManualClock) -> KafkaJournal:
+        journal = KafkaJournal(
+            self.brokers, shelf=self.dsn, bandit=bandit, partitions=partitions, copies=1
+        )
+        journal._clock = clock
+        return journal
+
+    def spoil(self, journal: KafkaJournal, partition: int, piece: str) -> None:
+        """Through a connection that knows nothing of checksums."""
+        with psycopg.connect(self.dsn, autocommit=True) as connection:
+            connection.execute(
+                "UPDATE belated.piece SET data = data || '\\x00' "
+                "WHERE bandit = %s AND partition = %s AND name = %s",
+                (journal._number, partition, piece),
+            )
+
+
+# --- what it is opened with ---------------------------------------------------------------------
+
+
+@pytest.fixture
+def opened(kafka: KafkaCluster, dsn: str, bandit: str) -> Iterator[KafkaJournal]:
+    """A journal of four partitions, stamped by the broker."""
+    with open_kafka(kafka, dsn, bandit, partitions=4) as journal:
+        yield journal
+
+
+def open_kafka(
+    kafka: KafkaCluster, dsn: str, bandit: str, partitions: int | None = None
+) -> KafkaJournal:
+    """On the one broker of the tests."""
+    return KafkaJournal(kafka.address, shelf=dsn, bandit=bandit, partitions=partitions, copies=1)
+
+
+def raw(kafka: KafkaCluster, journal: KafkaJournal, value: bytes, partition: int = 0) -> None:
+    """Send a record that the journal knows nothing of."""
+    producer = Producer({"bootstrap.servers": kafka.address})
+    assert journal._topic is not None
+    producer.produce(journal._topic, value, partition=partition)
+    assert producer.flush(30) == 0
+
+
+@pytest.mark.parametrize(
+    ("setting", "value"),
+    [
+        ("unclean.leader.election.enable", "true"),
+        ("message.timestamp.type", "CreateTime"),
+        ("cleanup.policy", "compact"),
+        ("retention.ms", "604800000"),
+        ("retention.bytes", "1000000000"),
+    ],
+)
+def test_settings_that_lose_records_are_refused(
+    kafka: KafkaCluster, dsn: str, opened: KafkaJournal, setting: str, value: str
+) -> None:
+    """With the setting, its value, what would happen and what to set."""
+    assert opened._topic is not None
+    change(kafka, opened._topic, setting, value)
+    with pytest.raises(JournalMismatch, match=rf"{setting} = {value}: then .*; set {setting} = "):
+        open_kafka(kafka, dsn, opened.bandit)
+
+
+def change(kafka: KafkaCluster, topic: str, setting: str, value: str) -> None:
+    """Change a setting of a topic, and wait until the broker knows."""
+    admin = AdminClient({"bootstrap.servers": kafka.address})
+    entry = ConfigEntry(setting, value, incremental_operation=AlterConfigOpType.SET)
+    resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[entry])
+    (altered,) = admin.incremental_alter_configs([resource]).values()
+    altered.result(30)
+    while True:
+        asked = ConfigResource(ResourceType.TOPIC, topic)
+        (described,) = admin.describe_configs([asked]).values()
+        if described.result(30)[setting].value == value:
+            return
+        time.sleep(0.05)
+
+
+def test_too_few_copies_are_refused(kafka: KafkaCluster, dsn: str, opened: KafkaJournal) -> None:
+    """By default there must be three; a cluster of one broker can make no topic with three."""
+    with pytest.raises(JournalMismatch, match="has 1 copies of a record, not 3"):
+        KafkaJournal(kafka.address, shelf=dsn, bandit=opened.bandit)
+    with pytest.raises(JournalError, match="3 copies"):
+        KafkaJournal(kafka.address, shelf=dsn, bandit=f"{opened.bandit} new")
+
+
+def test_one_name_has_one_log(kafka: KafkaCluster, dsn: str, opened: KafkaJournal) -> None:
+    """A bandit of Kafka is not opened in PostgreSQL, nor the other way round."""
+    with pytest.raises(JournalMismatch, match=r"in the topic 'belated.*of Kafka"):
+        PostgresJournal(dsn, bandit=opened.bandit)
+    PostgresJournal(dsn, bandit=f"{opened.bandit} too").close()
+    with pytest.raises(JournalMismatch, match="postgresql:"):
+        open_kafka(kafka, dsn, f"{opened.bandit} too")
+
+
+def test_the_number_of_partitions_is_fixed(
+    kafka: KafkaCluster, dsn: str, opened: KafkaJournal
+) -> None:
+    """Another is refused, also where somebody has added some to the topic."""
+    with pytest.raises(JournalMismatch, match="partitions=4"):
+        open_kafka(kafka, dsn, opened.bandit, partitions=8)
+    assert opened._topic is not None
+    admin = AdminClient({"bootstrap.servers": kafka.address})
+    (more,) = admin.create_partitions([NewPartitions(opened._topic, 6)]).values()
+    more.result(30)
+    with pytest.raises(JournalMismatch, match="6 partitions, and the bandit 4"):
+        open_kafka(kafka, dsn, opened.bandit)
+
+
+# --- stamps, sizes, errors ----------------------------------------------------------------------
+
+
+def test_stamps_are_the_brokers(opened: KafkaJournal) -> None:
+    """In whole milliseconds, one a commit, and about now."""
+    before = time.time() - 1
+    opened.append([Settled(1, 1), Settled(1, 2)])
+    one, two = (record.recorded for record in opened.read(1, 0, 9))
+    assert one == two
+    assert one % 1000 == 0
+    assert before <= one / 1e6 <= time.time() + 1
+    assert opened.last_stamp(1) == one
+
+
+def test_what_is_too_large_is_not_sent(kafka: KafkaCluster, dsn: str, opened: KafkaJournal) -> None:
+    """The error says how much fits; an import of the same is sent in parts, and whole."""
+    assert opened._topic is not None
+    change(kafka, opened._topic, "max.message.bytes", "100000")
+    large = [Reward(f"{n:05d}" + "x" * 100, n, 1.0, "p" * 120) for n in range(5_000)]
+    with open_kafka(kafka, dsn, opened.bandit) as small:
+        with pytest.raises(CommitTooLarge, match=r"max\.message\.bytes") as caught:
+            small.append([Void("a", 1), *large])
+        assert caught.value.limit < caught.value.size
+        assert [small.end(partition) for partition in range(4)] == [0] * 4
+        small.import_records([Record(0, 1, 5, event) for event in large])
+        assert sum(len(small.read(partition, 0, 5_000)) for partition in range(4)) == 5_000
+
+
+def test_an_error_of_delivery_reaches_the_caller(kafka: KafkaCluster, opened: KafkaJournal) -> None:
+    """Nothing is acknowledged that the brokers have not taken."""
+    admin = AdminClient({"bootstrap.servers": kafka.address})
+    assert opened._topic is not None
+    (gone,) = admin.delete_topics([opened._topic]).values()
+    gone.result(30)
+    with pytest.raises(JournalError):
+        opened.append([Void("a", 1)])
+
+
+def test_a_broker_that_is_away_is_unavailable(dsn: str) -> None:
+    """Within the time to wait, and no sooner acknowledged."""
+    with pytest.raises(JournalUnavailable):
+        KafkaJournal("127.0.0.1:1", shelf=dsn, bandit="nowhere", wait=0.5)
+
+
+# --- what lies in the topic ---------------------------------------------------------------------
+
+
+def test_bytes_that_cannot_be_read_are_carried(kafka: KafkaCluster, opened: KafkaJournal) -> None:
+    """A commit of a later release is one opaque record; a damaged one is named."""
+    opened.append([Settled(0, 1)])
+    raw(kafka, opened, b"\xffof a release to come")
+    opened.append([Settled(0, 2)])
+    events = [record.event for record in opened.read(0, 0, 9)]
+    assert events == [Settled(0, 1), Opaque(b"\xffof a release to come"), Settled(0, 2)]
+    assert opened.read_columns(0, 0, 9).records(0) == opened.read(0, 0, 9)
+    raw(kafka, opened, pack([b"x"]) + b"y")
+    opened.append([Settled(0, 3), Settled(1, 1)])
+    for _ in range(3):  # it is not passed over afterwards
+        with pytest.raises(CorruptJournal, match="offset 3"):
+            opened.read(0, 0, 9)
+    assert [record.event for record in opened.read(1, 0, 9)] == [Settled(1, 1)]
+
+
+def test_an_import_is_seen_whole_and_leaves_gaps(opened: KafkaJournal) -> None:
+    """The ends of its transaction take offsets: positions have gaps, and the end is a record."""
+    records = [Record(0, n, 5_000 + n, Void(f"{n}", n)) for n in range(40)]
+    opened.import_records(records)
+    opened.import_records([Record(0, 1, 6_000, ModeChanged(5, "freeze")), *later(records)])
+    for partition in range(4):
+        found = opened.read(partition, 0, 100)
+        assert opened.end(partition) == found[-1].position
+        assert opened.last_stamp(partition) == found[-1].recorded
+        assert opened.read(partition, found[-1].position, 9) == []
+        offsets = {record.position >> 16 for record in found}
+        assert len(offsets) == 2
+        assert max(offsets) - min(offsets) == 2  # the end of the first transaction lies between
+    assert opened.mode() == ModeChanged(5, "freeze")
+
+
+def test_an_import_is_there_when_it_returns(opened: KafkaJournal) -> None:
+    """In every partition, though a transaction is committed before they all know of it."""
+    for n in range(40):
+        opened.import_records([Record(0, 1, 10 + n, Void(f"{n}.{m}", m)) for m in range(20)])
+        found = sum(len(opened.read(partition, 0, 10_000)) for partition in range(4))
+        assert found == 20 * (n + 1)
+
+
+def later(records: list[Record]) -> list[Record]:
+    """The same a while later."""
+    return [msgspec.structs.replace(one, recorded=one.recorded + 2_000) for one in records]
+
+
+def test_a_transaction_that_fails_leaves_nothing(opened: KafkaJournal) -> None:
+    """Readers pass over what it has sent, and the journal goes on."""
+
+    class Broken(Exception):
+        pass
+
+    def fail(delivery: object) -> None:
+        raise Broken
+
+    opened._writer._delivered = fail  # type: ignore[method-assign, assignment]
+    with pytest.raises(Broken):
+        opened.import_records([Record(0, n, 5, Settled(n, 1)) for n in range(4)])
+    del opened._writer._delivered
+    for partition in range(4):
+        assert opened.read(partition, 0, 9) == []
+        assert opened.end(partition) == 0
+    opened.append([Settled(0, 2)])
+    assert [record.event for record in opened.read(0, 0, 9)] == [Settled(0, 2)]
+
+
+def test_an_act_is_found_though_its_writer_died(kafka: KafkaCluster, opened: KafkaJournal) -> None:
+    """Whoever reads it next writes it to the shelf, also as columns."""
+    raw(kafka, opened, pack([encode(ModeChanged(5, "off"))]))
+    raw(kafka, opened, pack([encode(Void("a", 1)), encode(Erased(bytes(16), 1))]), 1)
+    assert (opened.mode(), opened.undone(1)) == (None, [])
+    opened.read(0, 0, 9)
+    opened.read_columns(1, 0, 9)
+    assert opened.mode() == ModeChanged(5, "off")
+    assert opened.undone(1) == opened.read(1, 1, 9)
+
+
+def test_acts_are_found_as_they_stand_in_the_log(
+    kafka: KafkaCluster, dsn: str, opened: KafkaJournal
+) -> None:
+    """By another process too, with place and stamp."""
+    opened.append([ModeChanged(5, "freeze"), Configured(5, {"window": "7d"}), Settled(0, 1)])
+    opened.append([Retracted(2, 6, 1, 2, "feed")])
+    with open_kafka(kafka, dsn, opened.bandit) as other:
+        assert other.mode() == ModeChanged(5, "freeze")
+        assert other.configured() == Configured(5, {"window": "7d"})
+        assert other.undone(2) == other.read(2, 0, 9)
+
+
+# --- what is refused ----------------------------------------------------------------------------
+
+
+def test_what_is_asked_by_id_is_refused_in_words(opened: KafkaJournal) -> None:
+    """A decision under a caller's own id is not taken: it could be a second one."""
+    decision = Decision("order-17", 5, 0, 0, np.ones(2, np.float32), 0.5, 1.0, 0)
+    calls: list[Callable[[], object]] = [
+        lambda: opened.append_unique([decision], {"order-17"}),
+        lambda: opened.decisions(["order-17"]),
+        lambda: opened.records_of(["order-17"]),
+    ]
+    for call in calls:
+        with pytest.raises(NotIndexed, match="'order-17': ask the bandit or the learner"):
+            call()
+    with pytest.raises(NotIndexed):
+        opened.settlements(0)
+    with pytest.raises(JournalError, match="cannot be overwritten"):
+        opened.overwrite([bytes(16)])
+    assert [opened.end(partition) for partition in range(4)] == [0] * 4
+    assert opened.append_unique([Settled(0, 1)], ()).positions == [1]
+
+
+def test_a_closed_journal_looks_nothing_up(opened: KafkaJournal) -> None:
+    """Nor does it refuse with other words."""
+    opened.close()
+    for call in (opened.mode, opened.configured, lambda: opened.decisions(["a"])):
+        with pytest.raises(JournalClosed):
+            call()
+
+
+# --- old records --------------------------------------------------------------------------------
+
+
+def test_old_records_are_dropped_behind_a_base(kafka: KafkaCluster, opened: KafkaJournal) -> None:
+    """By whole commits; what comes later, and the acts of operators, are as they were."""
+    first = opened.append([Void("a", 1), Erased(key_of("a"), 1)], recorded=[1_001, 1_002])
+    home = next(partition for partition in range(4) if opened.end(partition))
+    opened.append([Settled(home, n) for n in range(3)], recorded=[1_003] * 3)
+    last = opened.append([Settled(home, 9)], recorded=[1_004])
+    before = opened.read(home, 0, 99)
+    opened.save(Snapshot(home, last[0], "v1", {}))
+    base = Snapshot(home, first[1], "v1", {"ledger": b"two"})
+    with pytest.raises(HistoryUndone):
+        opened.rebase(base, Trimmed(home, 7, first[1], 1_002, "old", "me"), 0)
+    assert opened.drop(home, 10) == 0
+    opened.rebase(base, Trimmed(home, 7, first[1], 1_002, "old", "me"), 1)
+    assert opened.base(home) == base
+    assert opened.drop(home, 10) == 1
+    assert opened.drop(home, 10) == 0
+    with pytest.raises(HistoryTrimmed):
+        opened.read(home, 0, 9)
+    assert opened.read(home, first[1], 99)[:-1] == before[2:]
+    assert [one.event for one in opened.undone(home)] == [Erased(key_of("a"), 1)]
+    assert opened.requests(home, first) == {}
+    delete_behind_its_back(kafka, opened, home, 2)
+    with pytest.raises(CorruptJournal, match="nothing holds what it came to"):
+        opened.read(home, first[1], 9)
+
+
+def delete_behind_its_back(
+    kafka: KafkaCluster, journal: KafkaJournal, partition: int, before: int
+) -> None:
+    """As a retention would."""
+    assert journal._topic is not None
+    admin = AdminClient({"bootstrap.servers": kafka.address})
+    (gone,) = admin.delete_records([TopicPartition(journal._topic, partition, before)]).values()
+    gone.result(30)
+
+
+# --- a bandit on it -----------------------------------------------------------------------------
+
+
+def test_a_bandit_goes_on_where_it_was(kafka: KafkaCluster, dsn: str, bandit: str) -> None:
+    """It decides, learns, saves; opened by its address it knows all; an own id is refused."""
+    address = f"kafka://{kafka.address}?copies=1&shelf={dsn}&bandit={quote(bandit)}"
+
+    def reopened() -> Bandit:
+        return Bandit(policy=DelayedUCB(2, Bernoulli()), rewards=Explicit(), journal=address)
+
+    with reopened() as first:
+        made = [first.decide(np.eye(2)) for _ in range(20)]
+        for decision in made[:10]:
+            assert first.observe(decision.id, 1.0).status == "rewarded"
+        with pytest.raises(NotIndexed):
+            first.decide(np.eye(2), id="order-17")
+        theta = first.estimate.theta
+    with reopened() as second:
+        assert second.pending.count == 10
+        found = second.entry(made[0].id)
+        assert found is not None
+        assert found.value == 1.0
+        np.testing.assert_allclose(second.estimate.theta, theta, rtol=1e-9)

@@ -1,0 +1,39 @@
+"""A report in a real browser: every chart is drawn, nothing is asked for, no name runs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.integration.chromium import Chromium
+from tests.unit.test_report_page import hostile_report
+
+#: Resolves once all charts are drawn.
+DRAWN = """new Promise((done) => { const look = () =>
+  document.body.dataset.drawn ? done(Number(document.body.dataset.drawn)) : setTimeout(look, 50);
+look(); })"""
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Where the report of a bandit with hostile names is."""
+    file = tmp_path_factory.mktemp("report") / "report.html"
+    hostile_report().save(file)
+    return file.as_uri()
+
+
+def test_a_browser_draws_it(page: str, tmp_path: Path) -> None:
+    """Under its content security policy, without a request and without an error."""
+    with Chromium(tmp_path / "profile") as browser:
+        browser.open(page)
+        drawn = browser.run(DRAWN)
+        assert drawn >= 9
+        assert browser.run("document.querySelectorAll('.chart svg').length") == drawn
+        assert browser.run("document.body.innerText.includes('could not be drawn')") is False
+        assert browser.run("performance.getEntriesByType('resource').length") == 0
+        assert "offers" in browser.run("document.title")  # what a hostile name would change
+        wide = browser.run("document.documentElement.scrollWidth - innerWidth")
+        assert wide <= 0
+        browser.run("document.getElementById('theme').click()")
+        assert browser.run("document.documentElement.dataset.theme") in ("light", "dark")

@@ -1,0 +1,97 @@
+"""The service with its log in Kafka: it decides, learns, and refuses what it cannot know."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import httpx
+import msgspec
+import pytest
+
+from belated import Bernoulli, DelayedUCB, Explicit
+from belated.exceptions import ServiceError
+from belated.ids import new_id
+from belated.journals import KafkaJournal, Store, open_store
+from belated.service import Client, Definition, create_app
+from belated.service.http.app import Service
+from tests.integration.kafka_server import KafkaCluster
+from tests.integration.serving import served
+from tests.waiting import eventually
+
+ROWS = [[1.0, 0.0], [0.0, 1.0]]
+
+
+@pytest.fixture
+def store(kafka: KafkaCluster, dsn: str) -> Store:
+    """One broker and one database."""
+    return open_store(f"kafka://{kafka.address}?copies=1&shelf={dsn}")
+
+
+@pytest.fixture
+def served_app(store: Store, bandit: str) -> Iterator[tuple[Service, str]]:
+    """A service with a learner, and where it is."""
+    definition = Definition(bandit, DelayedUCB(2, Bernoulli()), Explicit(), partitions=16)
+    app = create_app([definition], store, learn=True)
+    with served(app) as serving:
+        yield app, serving.url
+
+
+def test_it_decides_and_learns(served_app: tuple[Service, str], store: Store, bandit: str) -> None:
+    """Rewards are learned, and have commits of their own; all that was answered is there."""
+    app, url = served_app
+    callers, each = 8, 20
+
+    def play(n: int) -> list[str]:
+        with Client(url, bandit=bandit) as client:
+            made = [client.decide(ROWS).id for _ in range(each)]
+            for id in made[::2]:
+                client.observe(id, 1.0)
+            return made
+
+    with ThreadPoolExecutor(callers) as crew:
+        made = [id for ids in crew.map(play, range(callers)) for id in ids]
+    served_bandit = app.bandits[bandit]
+    eventually(lambda: served_bandit.decider.model.n == callers * each // 2, seconds=60)
+    commits, rewards = served_bandit.commits, served_bandit.reward_commits
+    assert (commits.failures, rewards.failures) == (0, 0)
+    assert (commits.events, rewards.events) == (callers * each, callers * each // 2)
+    assert commits.commits < commits.events
+    assert rewards.commits < rewards.events / 2  # they wait for each other
+    with store.journal(bandit) as journal:
+        assert isinstance(journal, KafkaJournal)
+        records = [one for p in range(16) for one in journal.read(p, 0, 10_000)]
+        ids = [getattr(one.event, "id", None) for one in records]
+        assert set(made) <= set(ids)
+
+
+def test_what_it_cannot_know_is_refused_in_words(
+    served_app: tuple[Service, str], bandit: str
+) -> None:
+    """An id of the caller's, and a retry that another process may have answered: no decision."""
+    app, url = served_app
+    with Client(url, bandit=bandit) as client:
+        for call in (
+            lambda: client.decide(ROWS, id="order-17"),
+            lambda: client.decide(ROWS, id=new_id(10**15)),
+            lambda: client.entry(new_id(10**15)),
+        ):
+            with pytest.raises(ServiceError, match="finds no decision by its id"):
+                call()
+    assert app.bandits[bandit].commits.events == 0
+
+
+def test_a_retry_is_answered_where_it_was_decided(
+    served_app: tuple[Service, str], bandit: str
+) -> None:
+    """The same decision, as long as no model has read it."""
+    app, url = served_app
+    app.bandits[bandit].decider.change_mode("freeze")  # then no model takes its place
+    body = {"rows": ROWS, "id": new_id(10**15), "first_attempt": True}
+    target = f"{url}/v1/{bandit.replace(' ', '%20')}/decisions"
+    first = httpx.post(target, json=body)
+    again = httpx.post(target, json={**body, "first_attempt": False})
+    assert (first.status_code, again.status_code) == (201, 201)
+    kept = [msgspec.json.decode(one.content) for one in (first, again)]
+    assert kept[0]["index"] == kept[1]["index"]
+    assert app.bandits[bandit].commits.events == 1

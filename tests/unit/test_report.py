@@ -1,0 +1,216 @@
+"""The data of a report: its numbers are those of the functions, and odd journals have one too."""
+
+from __future__ import annotations
+
+import json
+from datetime import timedelta
+from typing import Any
+
+import numpy as np
+import pytest
+
+from belated import (
+    Bandit,
+    Bernoulli,
+    DefaultAfter,
+    DelayedUCB,
+    Explicit,
+    Gaussian,
+    Holdout,
+    MemoryJournal,
+    PerArm,
+)
+from belated.evaluation import read_journal
+from belated.exceptions import InvalidInput
+from belated.ledger import State
+from belated.report import Report, learned
+from belated.report.charts import CHARTS, LIGHT, has_data, specifications
+
+HOUR = 3_600_000_000
+START = 1_780_000_000_000_000
+ACTIONS = ["red", "blue", "green"]
+
+
+class Clock:
+    """A clock that is set."""
+
+    def __init__(self) -> None:
+        self.now = START
+
+    def __call__(self) -> int:
+        """Now."""
+        return self.now
+
+
+def played(rounds: int = 1_500, hours: float = 0.4, **settings: Any) -> Bandit:
+    """A bandit with a holdout that has played: red earns the most, for members above all."""
+    clock = Clock()
+    features = PerArm(ACTIONS, context=["member", "age"])
+    usual: dict[str, Any] = {
+        "policy": DelayedUCB(features.dim, Bernoulli(), floor=0.1),
+        "rewards": DefaultAfter("4d"),
+        "holdout": Holdout(0.2),
+        "features": features,
+        "retention": "10d",
+    }
+    usual |= settings
+    bandit = Bandit(**usual, journal=MemoryJournal("offers", clock=clock), clock=clock, seed=2)
+    rng = np.random.default_rng(5)
+    waiting: list[tuple[int, str]] = []
+    for n in range(rounds):
+        clock.now += int(hours * HOUR)
+        for due, id in [one for one in waiting if one[0] <= clock.now]:
+            bandit.observe(id, 1.0)
+            waiting.remove((due, id))
+        member = float(rng.random() < 0.5)
+        decision = bandit.decide({"member": member, "age": rng.random()}, id=f"d{n}")
+        chance = {"red": 0.3 + 0.3 * member, "blue": 0.2, "green": 0.1}[str(decision.action)]
+        if rng.random() < chance:
+            waiting.append((clock.now + int(rng.exponential(30 * HOUR)), f"d{n}"))
+    if rounds > 1:
+        bandit.void(f"d{rounds - 1}")
+    bandit.change_mode("freeze", "a test")
+    bandit.sync()
+    return bandit
+
+
+@pytest.fixture(scope="module")
+def bandit() -> Bandit:
+    """One that has played for 25 days."""
+    return played()
+
+
+@pytest.fixture(scope="module")
+def data(bandit: Bandit) -> dict[str, Any]:
+    """Of its report."""
+    return bandit.report().data
+
+
+def test_the_headline_is_that_of_lift(bandit: Bandit, data: dict[str, Any]) -> None:
+    """The same numbers, to six digits."""
+    lift, head = bandit.lift(), data["headline"]
+    count = lift.bandit.decisions
+    assert head["bandit"] == count
+    assert head["holdout"] == lift.holdout.decisions
+    assert lift.relative is not None
+    expected = {
+        "lift": lift.relative,
+        "extra": (count * lift.difference, count * lift.low, count * lift.high),
+        "difference": (lift.difference, lift.low, lift.high),
+    }
+    for name, numbers in expected.items():
+        assert tuple(head[name].values()) == pytest.approx(numbers, rel=1e-5), name
+    assert head["per_decision"]["p"] == pytest.approx(lift.bandit.value, rel=1e-5)
+    assert head["per_decision_holdout"]["p"] == pytest.approx(lift.holdout.value, rel=1e-5)
+
+
+def test_delays_are_those_of_the_functions(bandit: Bandit, data: dict[str, Any]) -> None:
+    """Curve and forecast."""
+    curve = bandit.delay_curve()
+    assert curve.median is not None
+    assert data["delay"]["median"] == pytest.approx(curve.median / timedelta(days=1), rel=1e-5)
+    for row in data["delay"]["curve"][1:]:
+        assert (row["F"], row["lo"], row["hi"]) == pytest.approx(
+            curve.at(timedelta(days=row["d"])), abs=2e-3
+        )
+    total = bandit.forecast().expected[0]
+    said = data["forecast"]["total"]
+    assert (said["n"], said["lo"], said["hi"]) == pytest.approx(
+        (total.mean, total.low, total.high), rel=1e-5
+    )
+    soon = bandit.forecast([timedelta(days=n) for n in range(1, 11)]).expected
+    assert data["forecast"]["next"][4]["by_then"] == pytest.approx(soon[4].mean, rel=1e-5)
+
+
+def test_counts_are_those_of_the_journal(bandit: Bandit, data: dict[str, Any]) -> None:
+    """Decisions, rewards, pending ones, and what needed care."""
+    table = read_journal(bandit.journal)
+    assert data["headline"]["decisions"] == int((table.state != State.VOIDED).sum())
+    assert data["headline"]["voided"] == 1
+    assert data["headline"]["rewards"] == int(table.live().arrived.sum())
+    assert data["headline"]["pending"]["n"] == bandit.decision_counts["pending"]
+    assert data["pending"][-1]["n"] == bandit.decision_counts["pending"]
+    assert sum(row["n"] for row in data["forecast"]["past"]) == data["headline"]["rewards"]
+    care = {row["kind"]: row["n"] for row in data["quality"]["rows"]}
+    assert care["late"] == bandit.event_counts["late"]
+    assert care["voided"] == 1
+    assert data["health"]["mode"] == "freeze"
+    assert data["modes"] == [{"t": int(table.as_of) // 1000, "mode": "freeze", "reason": "a test"}]
+    assert [one["kind"] for one in data["attention"]].count("mode") == 1
+
+
+def test_shares_and_segments_add_up(data: dict[str, Any]) -> None:
+    """To one, in every period and segment."""
+    for rows, key in ((data["share"], "t"), (data["segments"], "segment")):
+        for one in {row[key] for row in rows}:
+            assert sum(row["share"] for row in rows if row[key] == one) == pytest.approx(
+                1, abs=1e-3
+            )
+    assert {row["segment"] for row in data["segments"]} == {"member", "not member"}
+
+
+def test_the_auditor_finds_the_best_action(data: dict[str, Any]) -> None:
+    """Little is left on the table by a bandit that has learned; less than at first."""
+    left = data["foregone"]
+    assert 0.0 <= left["lo"] <= left["p"] <= left["hi"] < 0.12
+    assert left["p"] < left["first"]
+    best = data["coefficients"][0]
+    assert abs(best["audit"] - best["theta"]) < 1.5
+
+
+def test_what_was_learned_is_read_from_the_journal(bandit: Bandit) -> None:
+    """By the policy that the journal names."""
+    found = learned(bandit._evaluation())
+    assert found is not None
+    assert found.theta == pytest.approx(bandit.estimate.theta, abs=1e-6)
+
+
+def test_data_is_plain(data: dict[str, Any]) -> None:
+    """JSON without NaN, as large as days and actions."""
+    text = json.dumps(data, allow_nan=False)
+    assert data["schema"] == "belated-report/1"
+    assert len(text) < 100_000
+    rewards = data["headline"]["rewards"]
+    assert repr(Report(data)) == f"<Report of 'offers': 1,499 decisions, {rewards} rewards>"
+
+
+def test_every_chart_has_a_specification(data: dict[str, Any]) -> None:
+    """Of Vega-Lite 5, without an address of data; tokens became colours."""
+    found = specifications(data, LIGHT)
+    assert set(found) == {name for name in CHARTS if has_data(data, name)} == set(CHARTS)
+    text = json.dumps(found)
+    assert '"$accent"' not in text
+    assert '"url"' not in text
+    assert "var(--accent)" in json.dumps(specifications(data))
+
+
+@pytest.mark.parametrize("rounds", [1, 30])
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"holdout": None},
+        {"rewards": Explicit(), "retention": None},
+        {"rewards": Explicit("2d"), "policy": DelayedUCB(9, Gaussian(), floor=0.1)},
+        {"keep_requests": 0.0},
+    ],
+)
+def test_small_journals_have_a_report(rounds: int, settings: dict[str, Any]) -> None:
+    """Panels without data say what is missing."""
+    page = played(rounds, **settings).report().html()
+    assert "<h2>Does it earn?</h2>" in page
+    assert 'class="none"' in page
+    assert "nan" not in page.partition("<script")[0].lower().replace("finance", "")
+
+
+def test_nothing_decided_is_said() -> None:
+    """Instead of an empty page."""
+    bandit = Bandit(DelayedUCB(2, Bernoulli()), rewards=Explicit())
+    with pytest.raises(InvalidInput, match="has no decisions"):
+        bandit.report()
+
+
+def test_a_report_of_an_hour_has_minutes() -> None:
+    """Periods are as short as can be shown."""
+    data = played(240, hours=1 / 300).report().data
+    assert data["period"] == "minute"
+    assert Report(data).html().count("per minute") >= 2

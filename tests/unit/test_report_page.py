@@ -1,0 +1,134 @@
+"""The page of a report: it loads nothing, escapes everything, and can be read."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import re
+from itertools import product
+from pathlib import Path
+
+import pytest
+
+from belated import Bandit, Bernoulli, DefaultAfter, DelayedUCB, MemoryJournal
+from belated.exceptions import InvalidInput
+from belated.report import Report
+from belated.report.charts import DARK, LIGHT
+
+HOSTILE = '</script><script>document.title="run"</script><img src=x onerror=document.title="run">'
+
+
+@pytest.fixture(scope="module")
+def report() -> Report:
+    """Of a bandit whose names are an attack."""
+    return hostile_report()
+
+
+def hostile_report() -> Report:
+    """A report of a bandit whose names are an attack."""
+    now = [1_780_000_000_000_000]
+    bandit = Bandit(
+        DelayedUCB(2, Bernoulli(), floor=0.3),
+        rewards=DefaultAfter("1d"),
+        journal=MemoryJournal("offers & more", clock=lambda: now[0]),
+        clock=lambda: now[0],
+        seed=1,
+    )
+    for n in range(200):
+        now[0] += 1_800_000_000
+        bandit.decide([[1.0, 0.0], [0.0, 1.0]], [HOSTILE, "plain"], id=f"d{n}")
+        if n % 3 == 0:
+            bandit.observe(f"d{n}", 1.0)
+    bandit.change_mode("baseline", HOSTILE)
+    bandit.sync()
+    return bandit.report()
+
+
+def test_it_is_one_file_that_loads_nothing(report: Report) -> None:
+    """No address, no eval: the policy names the two scripts by their digests."""
+    page = report.html()
+    assert len(page.encode()) < 2_000_000
+    for tag in tags_of(page):
+        assert not re.search(r"https?:|src=|<link|<img|<iframe", tag), tag
+    assert not re.search(r"url\(|@import", page[: page.index("</style>")])
+    policy = re.search(r'Content-Security-Policy" content="([^"]*)"', page)
+    assert policy is not None
+    said = policy[1].replace("&#x27;", "'")
+    assert "default-src 'none'" in said
+    assert "unsafe-eval" not in said
+    scripts = re.findall(r"<script>(.*?)</script>", page, flags=re.DOTALL)
+    assert len(scripts) == 2
+    for script in scripts:
+        digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+        assert f"'sha256-{digest}'" in said
+
+
+def test_names_are_escaped(report: Report) -> None:
+    """Nothing that a client named is HTML, neither in text nor in data."""
+    page = report.html()
+    assert not [tag for tag in tags_of(page) if tag.startswith("<img") or "onerror" in tag]
+    assert len(re.findall(r"<script>.*?</script>", page, flags=re.DOTALL)) == 2
+    assert "&lt;img src=x" in page
+    assert "offers &amp; more" in page
+
+
+def tags_of(page: str) -> list[str]:
+    """All tags but those inside scripts."""
+    outside = re.sub(r"<script.*?</script>", "", page, flags=re.DOTALL)
+    return [re.sub(r'aria-label="[^"]*"', "", tag) for tag in re.findall(r"<[a-z][^>]*>", outside)]
+
+
+def test_every_chart_has_its_table(report: Report) -> None:
+    """For screen readers, and without scripts."""
+    page = report.html()
+    charts = page.count('class="chart"')
+    assert charts >= 9
+    assert page.count("<summary>Numbers</summary>") == charts
+    assert page.count('role="img" aria-label=') >= charts
+
+
+def _luminance(colour: str) -> float:
+    parts = [int(colour[n : n + 2], 16) / 255 for n in (1, 3, 5)]
+    red, green, blue = (p / 12.92 if p <= 0.04045 else ((p + 0.055) / 1.055) ** 2.4 for p in parts)
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+
+
+def _contrast(one: str, other: str) -> float:
+    high, low = sorted((_luminance(one), _luminance(other)), reverse=True)
+    return (high + 0.05) / (low + 0.05)
+
+
+@pytest.mark.parametrize("palette", [LIGHT, DARK], ids=["light", "dark"])
+def test_text_can_be_read(palette: dict[str, str]) -> None:
+    """Text has a contrast of 4.5 at least, marks of 3 (WCAG 2.2, AA)."""
+    for text, ground in product(
+        ("ink", "muted", "accent", "warn", "good", "slate"), ("bg", "card")
+    ):
+        assert _contrast(palette[text], palette[ground]) >= 4.5, (text, ground)
+    assert _contrast(palette["onfill"], palette["accent"]) >= 4.5
+    for n in range(1, 9):
+        assert _contrast(palette[f"a{n}"], palette["card"]) >= 3.0, n
+
+
+def test_it_is_saved_by_its_ending(report: Report, tmp_path: Path) -> None:
+    """As a page, or as data."""
+    report.save(tmp_path / "report.html")
+    report.save(tmp_path / "report.json")
+    assert (tmp_path / "report.html").read_text(encoding="utf-8").startswith("<!doctype html>")
+    assert (tmp_path / "report.json").read_bytes().startswith(b'{"schema":"belated-report/1"')
+    with pytest.raises(InvalidInput, match=r"neither \.html nor \.json"):
+        report.save(tmp_path / "report.txt")
+
+
+def test_a_notebook_shows_it(report: Report) -> None:
+    """In a frame of its own."""
+    shown = report._repr_html_()
+    assert shown.startswith('<iframe srcdoc="&lt;!doctype html&gt;')
+
+
+def test_charts_are_pictures_too(report: Report, tmp_path: Path) -> None:
+    """With the extra."""
+    pytest.importorskip("vl_convert")
+    files = report.save_charts(tmp_path)
+    assert len(files) >= 9
+    assert all(file.read_bytes().startswith(b"\x89PNG") for file in files)
