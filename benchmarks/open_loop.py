@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import re
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 
 import numpy as np
 
@@ -73,14 +73,17 @@ class _Connection(asyncio.Protocol):
 class Caller:
     """Calls one server; opens as many connections as are needed at once."""
 
-    def __init__(self, port: int, host: str = "127.0.0.1") -> None:
+    def __init__(
+        self, port: int, host: str = "127.0.0.1", *, headers: Mapping[str, str] | None = None
+    ) -> None:
         self._host, self._port = host, port
+        self._headers = "".join(f"{name}: {value}\r\n" for name, value in (headers or {}).items())
         self._idle: list[_Connection] = []
 
     async def ask(self, method: str, path: str, body: bytes, due: float) -> Answer:
         """One request; a connection that breaks is an answer with status 0."""
         head = f"{method} {path} HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
-        data = f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body
+        data = f"{head}{self._headers}Content-Length: {len(body)}\r\n\r\n".encode() + body
         try:
             connection = await self._connection()
             status, content = await connection.ask(data)

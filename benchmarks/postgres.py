@@ -68,7 +68,7 @@ class Writer:
             events = [
                 Decision(new_id(now), now, "blue", 0, ROW, 0.25, 1.0, 7) for _ in range(batch)
             ]
-            arrivals = Arrivals(self._number, [self._partition] * batch, events, None)
+            arrivals = Arrivals([self._number] * batch, [self._partition] * batch, events, None)
             self._connection.execute(statement, arrivals.values, binary=True).fetchall()
             count += batch
         counts.append(count)

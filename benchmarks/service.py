@@ -4,6 +4,7 @@ One process with the service, one with a raw echo of the same request (1.1 kB: 1
 numbers), both as ``belated serve`` starts them; a real PostgreSQL that syncs, wrk for the load; all
 on loopback. Slices follow each other, so that a busy machine is busy for both; ratios are to the
 median of all slices of the echo with as many connections. Requests are not kept, but in one case.
+At last an open loop at half of that: latencies beside those of the echo, and of bare commits.
 
 Run: python benchmarks/service.py [--slices 5] [--seconds 3]
 """
@@ -22,9 +23,14 @@ import time
 from pathlib import Path
 
 import numpy as np
+import uvloop
+from numpy.typing import NDArray
+from open_loop import Caller, at_rate
 from service_apps import ARMS, DIM, OFFERS
 from service_processes import Server
 
+from belated.events import Decision
+from belated.ids import new_id
 from belated.journals import open_store
 
 # Found by what service_processes.py adds to the path.
@@ -113,7 +119,8 @@ def main() -> None:
         Server("kept", dsn) as kept,
         Server("guarded", dsn) as guarded,
     ):
-        measure(Path(name), echo, service, kept, arguments)
+        saturated = measure(Path(name), echo, service, kept, arguments)
+        latencies(echo, service, dsn, saturated / 2, 2 * arguments.seconds)
         key = make(open_store(dsn), "decide", rate=1e6).key
         time.sleep(2.5)  # until it is known
         compare(Path(name), service, guarded, key, arguments)
@@ -136,9 +143,64 @@ def compare(
     print(f"with keys, rates, tokens and a spool: {rates} of the requests/s, goal .93; CPU {cpu}")
 
 
+def latencies(echo: Server, service: Server, dsn: str, rate: float, seconds: float) -> None:
+    """An open loop: requests leave when they are due, however slow the answers are."""
+    body = json.dumps({"rows": rows()[0]}, separators=(",", ":")).encode()
+    found = {}
+    for name, server, path in (
+        ("echo", echo, "/"),
+        ("decide", service, f"/v1/{OFFERS.name}/decisions"),
+    ):
+        before = server.metrics() if server is service else {}
+        found[name] = uvloop.run(ask_at_rate(server.port, path, body, rate, seconds))
+    after = service.metrics()
+    events, count = (
+        after[f"belated_commit_events_{what}"] - before[f"belated_commit_events_{what}"]
+        for what in ("sum", "count")
+    )
+    size = max(1, round(events / count))
+    found["bare commit"] = bare_commits(dsn, size)
+    goal = found["echo"] + 2 * found["bare commit"]
+    print(f"open loop at {rate:,.0f} requests/s, {size} events a commit (p50, p99 in ms)")
+    for name, (p50, p99) in {**found, "goal": goal}.items():
+        print(f"| {name} | {1e3 * p50:.1f} | {1e3 * p99:.1f} |")
+
+
+async def ask_at_rate(
+    port: int, path: str, body: bytes, rate: float, seconds: float
+) -> NDArray[np.float64]:
+    """Middle and 99th percentile of the seconds that answers took; the first second warms up."""
+    caller, took = Caller(port), []
+
+    async def ask(number: int, due: float) -> None:
+        answer = await caller.ask("POST", path, body, due)
+        if answer.status != 201:
+            raise RuntimeError(f"{path}: {answer.status} {answer.body[:200]!r}")
+        took.append(answer.seconds)
+
+    await at_rate(rate, 1.0, ask)
+    took.clear()
+    await at_rate(rate, seconds, ask)
+    caller.close()
+    return np.quantile(took, [0.5, 0.99])
+
+
+def bare_commits(dsn: str, size: int, count: int = 500) -> NDArray[np.float64]:
+    """The same of commits by the journal alone, one after the other."""
+    took, x = [], np.zeros(DIM, dtype=np.float32)
+    with open_store(dsn).journal("bare commits", partitions=1) as journal:
+        for _ in range(count):
+            some = [Decision(new_id(10**15), 1, 0, 0, x, 0.5, 1.0, 0) for _ in range(size)]
+            start = time.perf_counter()
+            journal.append(some)
+            took.append(time.perf_counter() - start)
+    return np.quantile(took, [0.5, 0.99])
+
+
 def measure(
     folder: Path, echo: Server, service: Server, kept: Server, arguments: argparse.Namespace
-) -> None:
+) -> float:
+    """The closed loop; returns the decisions/s that were reached with 128 connections."""
     (offer,) = rows()
     many = rows(100)
     decide = "/v1/offers/decisions"
@@ -190,6 +252,7 @@ def measure(
     for case, goal in (("batch of 100", 2), ("batch of 100, base64", 3)):
         ratios = [100 * one[2] / alone for one, alone in zip(found[case, 8], single, strict=True)]
         print(f"{case}: decisions/s against single ones: {quartiles(ratios)}x, goal {goal}")
+    return statistics.median(single)
 
 
 if __name__ == "__main__":

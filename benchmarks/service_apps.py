@@ -6,9 +6,9 @@ import signal
 import sys
 import tempfile
 import threading
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import timedelta
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,7 @@ from belated.learner import Learner
 from belated.service import Definition, create_app
 from belated.service.access.tokens import TokenSecrets
 from belated.service.http.server import BACKLOG, collect_rarely, serve
-from belated.service.learning.learners import Learners, learning_service
+from belated.service.learning.learners import learners_of
 from belated.service.operating.logs import start_logging
 from belated.service.operating.metrics import Metrics
 from belated.service.serving.spools import SpoolFolder
@@ -55,9 +55,20 @@ def serve_echo(port: int) -> int:
     return 0
 
 
+def many(count: int) -> list[Definition]:
+    """Bandits that differ in their names only."""
+    return [replace(OFFERS, name=f"b{n}", keep_requests=0.0) for n in range(count)]
+
+
 def main() -> int:
     """One of them, on a port."""
     kind, port, dsn = sys.argv[1:]
+    if kind.startswith(("many ", "keyed ", "learners ")):
+        what, count = kind.split()
+        if what == "learners":
+            return learn(int(port), dsn, many(int(count)))
+        app = create_app(many(int(count)), dsn, auth="keys" if what == "keyed" else "off")
+        return serve(app, "127.0.0.1", int(port))
     if kind == "learner":
         return learn(int(port), dsn)
     if kind == "both":
@@ -96,13 +107,13 @@ def fit_on_demand() -> None:
     Learner.fit_is_due = fit_is_due  # type: ignore[method-assign]
 
 
-def learn(port: int, dsn: str) -> int:
+def learn(port: int, dsn: str, bandits: Sequence[Definition] = (OFFERS,)) -> int:
     """As ``belated learn`` does."""
     start_logging("warning")
     fit_on_demand()
     told = threading.Event()
     signal.signal(signal.SIGTERM, lambda number, frame: told.set())
-    learners = Learners({OFFERS.name: partial(learning_service, OFFERS, open_store(dsn))})
+    learners = learners_of(bandits, open_store(dsn))
     stop = Metrics({}, learners, {}).listen(port)
     learners.start()
     told.wait()

@@ -55,6 +55,27 @@ class Server:
         pages = int(Path(f"/proc/{self.process.pid}/statm").read_text().split()[1])
         return pages * os.sysconf("SC_PAGE_SIZE")
 
+    def threads(self) -> int:
+        """How many it has."""
+        return len(list(Path(f"/proc/{self.process.pid}/task").iterdir()))
+
+    def connections(self, port: int) -> int:
+        """How many TCP connections it has to a port of this machine."""
+        inodes = set()
+        for one in Path(f"/proc/{self.process.pid}/fd").iterdir():
+            try:
+                found = re.fullmatch(r"socket:\[(\d+)\]", str(one.readlink()))
+            except OSError:
+                continue
+            if found:
+                inodes.add(found[1])
+        rows = Path(f"/proc/{self.process.pid}/net/tcp").read_text().splitlines()[1:]
+        fields = [row.split() for row in rows]
+        return sum(
+            one[2].endswith(f":{port:04X}") and one[3] == "01" and one[9] in inodes
+            for one in fields
+        )
+
     def metrics(self) -> dict[str, float]:
         """What it tells Prometheus, by name and labels as they stand there."""
         with urlopen(f"http://127.0.0.1:{self.port}/metrics", timeout=30) as answer:

@@ -24,7 +24,7 @@ from belated.service.learning import learning_service as module
 from belated.service.learning.learners import learning_service
 from belated.service.learning.learning_service import LearningService
 from belated.service.runtime import ThreadRuntime
-from belated.service.serving.served_bandit import ServedBandit
+from belated.service.serving.served_bandits import ServedBandits
 from tests.waiting import eventually
 
 DIM = 3
@@ -215,7 +215,8 @@ def test_a_decider_starts_whatever_was_published(store: Store, bandit: str, mode
     assert learner._lead()
     learner.coordination.publish(model, learner.epoch)
     loop = asyncio.new_event_loop()
-    served = ServedBandit(definition(bandit), store, loop, ThreadRuntime())
+    bandits = ServedBandits([definition(bandit)], store, loop, ThreadRuntime())
+    served = bandits[bandit]
     try:
         assert served.is_stale(600.0)
         rows, rng = np.eye(DIM, dtype=np.float32), np.random.default_rng(0)
@@ -230,7 +231,7 @@ def test_a_decider_starts_whatever_was_published(store: Store, bandit: str, mode
 
         eventually(taken)
     finally:
-        served.close()
+        bandits.close()
         learner.close()
         loop.close()
 

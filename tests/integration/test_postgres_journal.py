@@ -176,13 +176,13 @@ def test_an_unsafe_server_is_refused(
 )
 def test_what_a_server_must_be(row: tuple[object, ...], complaint: str | None) -> None:
     """New enough, a primary, and one that syncs."""
-    from belated.journals.postgres.session import _check_settings
+    from belated.journals.postgres.server_checks import check_settings
 
     if complaint is None:
-        _check_settings(row, "here")
+        check_settings(row, "here")
         return
     with pytest.raises(JournalError, match=complaint):
-        _check_settings(row, "here")
+        check_settings(row, "here")
 
 
 def test_what_was_checked_is_held(dsn: str, bandit: str) -> None:

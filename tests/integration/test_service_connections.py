@@ -13,8 +13,9 @@ from typing import Any
 import pytest
 
 from belated import Bernoulli, DelayedUCB, Explicit
-from belated.events import Event
 from belated.journals import Store, open_store
+from belated.journals.log import Appended
+from belated.journals.sessions import Batch
 from belated.service import Definition, create_app
 from belated.service.access.limits import Limits
 from belated.service.http import connection as connection_module
@@ -229,14 +230,14 @@ def slow_down(
 ) -> threading.Event:
     """Have commits wait; gives what is set once one does."""
     log, begun = app.bandits[NAME].commits._log, threading.Event()
-    append = log.append
+    append_all = log.append_all
 
-    def patiently(events: Sequence[Event], **options: Any) -> list[int]:
+    def patiently(batches: Sequence[Batch]) -> list[Appended]:
         begun.set()
         assert until.wait(10)
-        return append(events, **options)
+        return append_all(batches)
 
-    monkeypatch.setattr(log, "append", patiently)
+    monkeypatch.setattr(log, "append_all", patiently)
     return begun
 
 

@@ -109,14 +109,14 @@ def test_what_cannot_be_delivered_yet_is_counted(bandit: str, tmp_path: Path) ->
 
     leave_behind(tmp_path / "offers.0.spool", "offers", "a", "b")
     leave_behind(tmp_path / "offers.1.spool", "offers", "c")
-    recovery = SpoolRecovery(SpoolFolder(tmp_path), Unavailable(), "offers")
-    assert recovery.left == LeftSpools(0, 0)
+    recovery = SpoolRecovery(SpoolFolder(tmp_path), Unavailable(), ["offers"])
+    assert recovery.left("offers") == LeftSpools(0, 0)
     recovery.step()
-    assert recovery.left == LeftSpools(2, 3)
+    assert recovery.left("offers") == LeftSpools(2, 3)
     store = MemoryStore()
-    recovery = SpoolRecovery(SpoolFolder(tmp_path), store, "offers")
+    recovery = SpoolRecovery(SpoolFolder(tmp_path), store, ["offers"])
     recovery.step()
-    assert recovery.left == LeftSpools(0, 0)
+    assert recovery.left("offers") == LeftSpools(0, 0)
     with store.journal("offers") as journal:
         assert len(journal.records_of(["a", "b", "c"])) == 3
 
@@ -128,7 +128,7 @@ def test_one_error_of_the_disk_does_not_end_it(
     for number in range(2):
         leave_behind(tmp_path / f"offers.{number}.spool", "offers", f"left {number}")
     store = MemoryStore()
-    recovery = SpoolRecovery(SpoolFolder(tmp_path), store, "offers")
+    recovery = SpoolRecovery(SpoolFolder(tmp_path), store, ["offers"])
     opened = os.open
 
     def broken(path: Any, flags: int, *arguments: Any, **options: Any) -> int:
@@ -139,15 +139,15 @@ def test_one_error_of_the_disk_does_not_end_it(
     with monkeypatch.context() as patch:
         patch.setattr(os, "open", broken)
         recovery.step()
-        assert recovery.left == LeftSpools(1, 0, {"unreadable": 1})
+        assert recovery.left("offers") == LeftSpools(1, 0, {"unreadable": 1})
         with store.journal("offers") as journal:
             assert len(journal.records_of(["left 0", "left 1"])) == 1
     with monkeypatch.context() as patch:
         patch.setattr(SpoolFolder, "files", lambda folder, name: os.listdir("/nowhere at all"))
         assert recovery.step() > 0
-        assert recovery.left == LeftSpools(1, 0, {"unreadable": 1, "folder": 1})
+        assert recovery.left("offers") == LeftSpools(1, 0, {"unreadable": 1, "folder": 1})
     recovery.step()
-    assert recovery.left == LeftSpools(0, 0)
+    assert recovery.left("offers") == LeftSpools(0, 0)
     with store.journal("offers") as journal:
         assert len(journal.records_of(["left 0", "left 1"])) == 2
 

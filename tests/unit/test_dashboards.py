@@ -56,7 +56,7 @@ def test_every_metric_that_is_asked_for_exists() -> None:
             for label in re.findall(r"(\w+)\s*(?:=|!)", selectors):
                 assert label in LABELS[name], query
         for labels in re.findall(r"by \(([^)]*)\)", query):
-            known = {"le"}.union(*(LABELS[name] for name, _ in named))
+            known = {"le", "instance"}.union(*(LABELS[name] for name, _ in named))
             assert set(re.findall(r"\w+", labels)) <= known, query
 
 

@@ -10,9 +10,10 @@ from functools import partial
 import pytest
 
 from belated.events import Event, Void
-from belated.exceptions import CommitTooLarge, JournalClosed, JournalUnavailable
+from belated.exceptions import CommitTooLarge, InvalidInput, JournalClosed, JournalUnavailable
 from belated.journals import MemoryJournal
-from belated.journals.log import Requests
+from belated.journals.log import Appended, Requests
+from belated.journals.sessions import Batch
 from belated.service.runtime import ThreadRuntime
 from belated.service.serving import group_commit
 from belated.service.serving.group_commit import GroupCommit, resolve
@@ -42,17 +43,35 @@ class Gated(MemoryJournal):
         return super().append(events, recorded=recorded, requests=requests)
 
 
+class Together:
+    """A log for several journals, which it takes one after the other."""
+
+    def __init__(self, fails: bool = False) -> None:
+        self.fails = fails
+        self.calls: list[int] = []
+
+    def append_all(self, batches: Sequence[Batch]) -> list[Appended]:
+        """As a session does; more than one batch is refused where it fails."""
+        self.calls.append(len(batches))
+        if self.fails and len(batches) > 1:
+            raise InvalidInput("one of them is not right")
+        return [batch.append() for batch in batches]
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+
 def events(first: int, count: int) -> list[Event]:
     """Some."""
     return [Void(f"v{n}", n) for n in range(first, first + count)]
 
 
 def appended(
-    commits: GroupCommit, some: Sequence[Event], told: list[int]
+    commits: GroupCommit, journal: MemoryJournal, some: Sequence[Event], told: list[int]
 ) -> asyncio.Future[Sequence[int]]:
     """What is awaited until they are durable."""
     found: asyncio.Future[Sequence[int]] = asyncio.get_running_loop().create_future()
-    commits.append(some, told.append, partial(resolve, found))
+    commits.append(journal, some, told.append, partial(resolve, found))
     return found
 
 
@@ -61,11 +80,11 @@ def test_what_gathers_goes_together() -> None:
 
     async def story() -> None:
         journal = Gated()
-        commits = GroupCommit(journal, asyncio.get_running_loop(), ThreadRuntime())
+        commits = GroupCommit(Together(), asyncio.get_running_loop(), ThreadRuntime())
         told: list[int] = []
-        first = appended(commits, events(0, 1), told)
+        first = appended(commits, journal, events(0, 1), told)
         await asyncio.sleep(0.05)  # it is in its commit now
-        others = [appended(commits, events(1 + 2 * n, 2), told) for n in range(5)]
+        others = [appended(commits, journal, events(1 + 2 * n, 2), told) for n in range(5)]
         journal.gate.release(10)
         assert await first == [1]
         assert await asyncio.gather(*others) == [[2 * n, 2 * n + 1] for n in range(1, 6)]
@@ -83,11 +102,11 @@ def test_a_large_crowd_is_divided(monkeypatch: pytest.MonkeyPatch) -> None:
 
     async def story() -> None:
         journal = Gated()
-        commits = GroupCommit(journal, asyncio.get_running_loop(), ThreadRuntime())
+        commits = GroupCommit(Together(), asyncio.get_running_loop(), ThreadRuntime())
         told: list[int] = []
-        first = appended(commits, events(0, 1), told)
+        first = appended(commits, journal, events(0, 1), told)
         await asyncio.sleep(0.05)
-        others = [appended(commits, events(10 * n, n), told) for n in (3, 2, 2, 9, 1)]
+        others = [appended(commits, journal, events(10 * n, n), told) for n in (3, 2, 2, 9, 1)]
         journal.gate.release(20)
         await asyncio.gather(first, *others)
         assert journal.sizes == [1, 3, 4, 9, 1]
@@ -102,16 +121,16 @@ def test_everyone_is_told_of_a_failure_and_it_goes_on() -> None:
     async def story() -> None:
         journal = Gated()
         journal.gate.release(100)
-        commits = GroupCommit(journal, asyncio.get_running_loop(), ThreadRuntime())
+        commits = GroupCommit(Together(), asyncio.get_running_loop(), ThreadRuntime())
         told: list[int] = []
         journal.fails = True
-        answers = [appended(commits, events(n, 1), told) for n in range(3)]
+        answers = [appended(commits, journal, events(n, 1), told) for n in range(3)]
         for answer in answers:
             with pytest.raises(JournalUnavailable):
                 await answer
         assert not told
         journal.fails = False
-        assert await appended(commits, events(7, 1), told) == [1]
+        assert await appended(commits, journal, events(7, 1), told) == [1]
         commits.close()
 
     asyncio.run(story())
@@ -122,11 +141,11 @@ def test_a_caller_that_has_gone_spoils_nothing() -> None:
 
     async def story() -> None:
         journal = Gated()
-        commits = GroupCommit(journal, asyncio.get_running_loop(), ThreadRuntime())
+        commits = GroupCommit(Together(), asyncio.get_running_loop(), ThreadRuntime())
         told: list[int] = []
-        gone = appended(commits, events(0, 1), told)
+        gone = appended(commits, journal, events(0, 1), told)
         await asyncio.sleep(0.05)
-        stays = appended(commits, events(1, 1), told)
+        stays = appended(commits, journal, events(1, 1), told)
         gone.cancel()
         journal.gate.release(10)
         assert await stays == [2]
@@ -142,14 +161,68 @@ def test_closing_commits_what_waits() -> None:
 
     async def story() -> None:
         journal = Gated()
-        commits = GroupCommit(journal, asyncio.get_running_loop(), ThreadRuntime())
+        commits = GroupCommit(Together(), asyncio.get_running_loop(), ThreadRuntime())
         told: list[int] = []
-        answers = [appended(commits, events(n, 1), told) for n in range(3)]
+        answers = [appended(commits, journal, events(n, 1), told) for n in range(3)]
         journal.gate.release(10)
         await asyncio.to_thread(commits.close)
         assert sorted((await asyncio.gather(*answers)), key=str) == [[1], [2], [3]]
         with pytest.raises(JournalClosed, match="stopping"):
-            await appended(commits, events(9, 1), told)
+            await appended(commits, journal, events(9, 1), told)
+
+    asyncio.run(story())
+
+
+def test_bandits_share_a_commit_and_each_its_own_answer() -> None:
+    """What came for several while one commit was under way is the next; one that fails is alone."""
+
+    async def story() -> None:
+        first, second, refuses = Gated(), Gated(), Gated()
+        for one in (first, second, refuses):
+            one.gate.release(100)
+        log = Together(fails=True)
+        commits = GroupCommit(log, asyncio.get_running_loop(), ThreadRuntime())
+        told: list[int] = []
+        refuses.fails = True
+        answers = [
+            appended(commits, journal, events(n, n + 1), told)
+            for n, journal in enumerate((first, second, refuses, first))
+        ]
+        assert await answers[0] == [1]
+        assert await answers[1] == [1, 2]
+        assert await answers[3] == [2, 3, 4, 5]
+        with pytest.raises(JournalUnavailable):
+            await answers[2]
+        assert log.calls[:1] == [3]
+        log.fails = False
+        both = [appended(commits, one, events(9, 1), told) for one in (first, second)]
+        await asyncio.gather(*both)
+        assert log.calls[-1] == 2
+        commits.close()
+
+    asyncio.run(story())
+
+
+def test_a_callback_that_raises_keeps_no_one_from_being_told() -> None:
+    """Those behind it in the commit hear of it all the same; the error is not lost either."""
+
+    async def story() -> None:
+        journal, loop = Gated(), asyncio.get_running_loop()
+        journal.gate.release(10)
+        lost: list[object] = []
+        loop.set_exception_handler(lambda _, context: lost.append(context["exception"]))
+        commits = GroupCommit(Together(), loop, ThreadRuntime())
+        found: asyncio.Future[Sequence[int]] = loop.create_future()
+
+        def broken(_: object) -> None:
+            raise ZeroDivisionError
+
+        commits.append(journal, events(0, 1), lambda count: None, broken)
+        commits.append(journal, events(1, 1), lambda count: None, partial(resolve, found))
+        assert await asyncio.wait_for(found, 5) == [2]
+        await asyncio.sleep(0)
+        assert [type(one) for one in lost] == [ZeroDivisionError]
+        commits.close()
 
     asyncio.run(story())
 
@@ -174,10 +247,11 @@ def test_what_does_not_fit_together_is_committed_apart() -> None:
     """Only a caller whose own events do not fit hears of it."""
 
     async def play() -> None:
-        commits = GroupCommit(Small(), asyncio.get_running_loop(), ThreadRuntime())
+        journal = Small()
+        commits = GroupCommit(Together(), asyncio.get_running_loop(), ThreadRuntime())
         told: list[int] = []
-        waiting = [appended(commits, events(10 * n, 2), told) for n in range(5)]
-        large = appended(commits, events(100, 4), told)
+        waiting = [appended(commits, journal, events(10 * n, 2), told) for n in range(5)]
+        large = appended(commits, journal, events(100, 4), told)
         positions = [one for waited in waiting for one in await waited]
         assert sorted(positions) == list(range(1, 11))
         with pytest.raises(CommitTooLarge):
@@ -192,16 +266,17 @@ def test_what_may_wait_goes_together() -> None:
 
     async def play() -> None:
         loop = asyncio.get_running_loop()
-        commits = GroupCommit(MemoryJournal(), loop, ThreadRuntime(), wait=0.3)
+        journal = MemoryJournal()
+        commits = GroupCommit(Together(), loop, ThreadRuntime(), wait=0.3)
         told: list[int] = []
         start = loop.time()
-        first = appended(commits, events(0, 1), told)
+        first = appended(commits, journal, events(0, 1), told)
         await asyncio.sleep(0.05)
-        second = appended(commits, events(1, 1), told)
+        second = appended(commits, journal, events(1, 1), told)
         await asyncio.gather(first, second)
         assert loop.time() - start >= 0.3
         assert (commits.commits, commits.events) == (1, 2)
-        last = appended(commits, events(2, 1), told)
+        last = appended(commits, journal, events(2, 1), told)
         start = loop.time()
         await loop.run_in_executor(None, commits.close)
         await last

@@ -41,7 +41,9 @@ def served() -> Any:
     seen = RequestStats(decisions=3, rewards=2, activations_voids=1, models=4, entropy=1.5)
     seen.seconds.add(0.003)
     seen.failures["board"] += 2
-    commits = SimpleNamespace(seconds=Histogram(SECONDS), sizes=Histogram(SIZES), failures=1)
+    commits = SimpleNamespace(
+        seconds=Histogram(SECONDS), sizes=Histogram(SIZES), failures=Counter()
+    )
     commits.sizes.add(5)
     spool = SpoolStatus(
         journal_down=True, queued=7, size=640, oldest=2_000_000, error="x", forwarded=0
@@ -49,6 +51,7 @@ def served() -> Any:
     return SimpleNamespace(
         stats=seen,
         commits=commits,
+        failed_commits=1,
         age=0.25,
         version=9,
         duplicates=6,
@@ -91,7 +94,8 @@ def samples(served: Any, learner: LearningService) -> dict[tuple[str, tuple[str,
     learners = Learners({"offers": lambda: learner})
     learners.running["offers"] = learner
     requests = Counter({("PUT", "/v1/{bandit}/decisions/{id}/reward", 202): 7})
-    text = Metrics({"offers": served}, learners, requests).text().decode()
+    metrics = Metrics({"offers": served}, learners, requests, commits=lambda: served.commits)
+    text = metrics.text().decode()
     return {
         (sample.name, tuple(sample.labels.values())): sample.value
         for family in text_string_to_metric_families(text)
@@ -115,7 +119,7 @@ def test_what_a_served_bandit_has_seen(samples: dict[tuple[str, tuple[str, ...]]
     assert samples["belated_decide_seconds_bucket", ("offers", "0.002")] == 0
     assert samples["belated_decide_seconds_bucket", ("offers", "0.005")] == 1
     assert samples["belated_decide_seconds_bucket", ("offers", "+Inf")] == 1
-    assert samples["belated_commit_events_sum", of] == 5
+    assert samples["belated_commit_events_sum", ()] == 5
     assert samples["belated_spool_left_files", of] == 2
     assert samples["belated_spool_left_events", of] == 9
     assert samples["belated_spool_unreadable_files", ("offers", "damaged")] == 1

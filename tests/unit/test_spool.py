@@ -273,7 +273,7 @@ def test_a_hand_over_that_fails_half_way_goes_on_from_there(moody: Moody, disk: 
         return MemoryJournal.append(moody, events, recorded=recorded)
 
     moody.append = once  # type: ignore[method-assign]
-    assert journal._hand_over() == 500
+    assert journal.hand_over() == 500
     moody.append = append  # type: ignore[method-assign]
     assert journal.forward() == 0
     assert (journal.status.journal_down, journal.status.queued) == (True, 700)

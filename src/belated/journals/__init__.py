@@ -7,7 +7,8 @@
 * :class:`SpoolJournal`: in front of another one; takes events also while that is unavailable.
 
 :func:`open_journal` opens any but the last by its address, and :func:`open_store` the store
-that holds many journals, and for a service their leases, published models and API keys.
+that holds many journals, and for a service their leases, published models and API keys. A
+:class:`StoreSession` is one connection for any number of them.
 
 A :class:`Journal` is two protocols: a :class:`UniqueLog` of events, and a :class:`Shelf` for what
 is stored beside them. :class:`belated.testing.JournalContract` tests a journal of your own.
@@ -20,6 +21,7 @@ from belated.journals.journal import Journal
 from belated.journals.log import Log, UniqueLog
 from belated.journals.memory.journal import MemoryJournal
 from belated.journals.memory.store import MemoryStore
+from belated.journals.sessions import Batch, Glance, StoreSession
 from belated.journals.shelf import (
     CoordinationStore,
     KeyHistory,
@@ -69,8 +71,10 @@ else:
 
 
 __all__ = [
+    "Batch",
     "Claim",
     "CoordinationStore",
+    "Glance",
     "Journal",
     "KafkaJournal",
     "KafkaStore",
@@ -95,6 +99,7 @@ __all__ = [
     "SpoolJournal",
     "SpoolStatus",
     "Store",
+    "StoreSession",
     "StoredBandit",
     "StoredSnapshot",
     "UniqueLog",

@@ -150,8 +150,8 @@ class CountsDuplicates(Protocol):
     duplicates: int
 
 
-def finds_by_id(log: Log) -> bool:
-    """Whether a log can be asked by id: one that cannot says so by ``finds_by_id = False``."""
+def finds_by_id(log: object) -> bool:
+    """Whether a log, or a store, can be asked by id: what cannot says ``finds_by_id = False``."""
     return bool(getattr(log, "finds_by_id", True))
 
 

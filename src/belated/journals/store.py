@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
 from belated.journals.journal import Journal
+from belated.journals.sessions import StoreSession
 from belated.journals.shelf import CoordinationStore, KeyStore
 
 
@@ -49,7 +50,8 @@ class Store(Protocol):
     """A database, a file or the memory of this process.
 
     Nothing is opened until you ask. Every call gives an object with a connection of its own, so
-    that a look-up never waits for an append; close each when you are done with it.
+    that a look-up never waits for an append; close each when you are done with it. What is opened
+    by one :meth:`session` shares its connection.
     """
 
     @property
@@ -81,6 +83,13 @@ class Store(Protocol):
 
     def keys(self, *, wait: float = 10.0) -> KeyStore:
         """Open the API keys."""
+
+    def session(self, *, wait: float = 10.0) -> StoreSession:
+        """Open one connection for any number of bandits.
+
+        Args:
+            wait: Seconds to wait for the store before :class:`JournalUnavailable`.
+        """
 
     def new_journal(self, bandit: str, *, partitions: int) -> AbstractContextManager[Journal]:
         """Make a journal that is there once the block has ended, and not if it raises.

@@ -324,6 +324,10 @@ class Ledger(EntryStore):
             return False
         return self._next_due() <= now or self._next_forgotten() <= now
 
+    def next_due(self) -> float:
+        """When something will be to settle or to forget, in microseconds since 1970."""
+        return min(self._next_due(), self._next_forgotten())
+
     def _next_due(self) -> float:
         table, found = self._table, math.inf
         if self._window is not None:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import math
 import os
 import sys
 import threading
 import time
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Protocol, TypeVar
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import suppress
+from typing import Any, Protocol, TypeVar
 
 from belated.journals.steady_clock import system_clock
 
@@ -71,6 +73,110 @@ class ThreadRuntime:
     def start_background(self, name: str) -> Background:
         """Start a thread of low priority."""
         return _ThreadBackground(name)
+
+
+class SharedThreads(ThreadRuntime):
+    """One thread for all workers, and one for all computations of a kind.
+
+    For many learners in one process: their workers have little to do, and their computations would
+    only take the processor from each other.
+
+    Args:
+        clock: gives microseconds since 1970.
+    """
+
+    def __init__(self, clock: Callable[[], int] = system_clock) -> None:
+        super().__init__(clock)
+        self._lock = threading.Lock()
+        self._crew: _Crew | None = None
+        self._backgrounds: dict[str, _ThreadBackground] = {}
+
+    def start_worker(self, name: str, step: Step) -> Worker:
+        """Call a step in the thread of all workers."""
+        with self._lock:
+            if self._crew is None:
+                self._crew = _Crew()
+        return self._crew.add(step)
+
+    def start_background(self, name: str) -> Background:
+        """Compute in the thread of this name."""
+        with self._lock:
+            if name not in self._backgrounds:
+                self._backgrounds[name] = _ThreadBackground(name)
+        return _BorrowedBackground(self._backgrounds[name])
+
+    def stop(self) -> None:
+        """End the threads, once all that used them has stopped."""
+        for one in self._backgrounds.values():
+            one.stop()
+        if self._crew is not None:
+            self._crew.stop()
+
+
+class _Crew:
+    """Workers that take turns in one thread, each when it is due."""
+
+    def __init__(self) -> None:
+        self.lock = threading.RLock()  # held by whichever step is under way
+        self.members: list[_Member] = []
+        self.thread = _ThreadWorker("belated workers", self._step)
+
+    def add(self, step: Step) -> _Member:
+        with self.lock:
+            member = _Member(self, step)
+            self.members.append(member)
+        self.thread.wake()
+        return member
+
+    def stop(self) -> None:
+        self.thread.stop()
+
+    def _step(self) -> float | None:
+        for member in list(self.members):
+            with self.lock:
+                if member in self.members and time.monotonic() >= member.due:
+                    member.call()
+        due = min((member.due for member in self.members), default=math.inf)
+        return None if due == math.inf else max(0.0, due - time.monotonic())
+
+
+class _Member:
+    def __init__(self, crew: _Crew, step: Step) -> None:
+        self._crew = crew
+        self._step = step
+        self.due = -math.inf
+
+    def call(self) -> None:
+        self.due = math.inf
+        pause = self._step()
+        if pause is not None:
+            self.due = min(self.due, time.monotonic() + pause)
+
+    def wake(self) -> None:
+        self.due = -math.inf
+        self._crew.thread.wake()
+
+    def stop(self, seconds: float | None = None) -> None:
+        with suppress(ValueError):
+            self._crew.members.remove(self)
+        if self._crew.lock.acquire(timeout=-1 if seconds is None else seconds):
+            self._crew.lock.release()
+
+
+class _BorrowedBackground:
+    """The thread of others: it goes on when one of them stops."""
+
+    def __init__(self, background: _ThreadBackground) -> None:
+        self._background = background
+        self._last: Future[Any] | None = None
+
+    def submit(self, work: Callable[[], T]) -> Future[T]:
+        self._last = answer = self._background.submit(work)
+        return answer
+
+    def stop(self) -> None:
+        if self._last is not None and not self._last.cancel():
+            wait([self._last])
 
 
 class _ThreadWorker:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from contextlib import closing
 
+import numpy as np
 import pytest
 
-from belated.events import Void
-from belated.exceptions import InvalidInput, JournalError, JournalMismatch
+from belated.events import Decision, ModeChanged, Reward, Void
+from belated.exceptions import InvalidInput, JournalClosed, JournalError, JournalMismatch
 from belated.journals import Store
+from belated.journals.sessions import Batch, StoreSession
 
 
 class StoreContract:
@@ -77,3 +79,62 @@ class StoreContract:
         with closing(store.keys()) as one, closing(store.keys()) as other:
             assert one.create("id", "shop", ["*"], ["read"], None, b"hash")
             assert [key.id for key in other.live()] == ["id"]
+
+    def test_one_session_serves_many_bandits(self) -> None:
+        """What is appended together is there, and what others did is seen at one look."""
+        store = self.make_store()
+        store.create_tables()
+        with closing(store.session()) as session:
+            assert isinstance(session, StoreSession)
+            assert session.glance(["a", "b"]) == {}
+            one, other = session.journal("a", partitions=2), session.journal("b")
+            x = np.ones(2, dtype=np.float32)
+            first, second = (Decision("mine", n, n, 0, x, 0.5, 1.0, 0) for n in (1, 2))
+            made = Decision("018bcfe5680070001234567890abcdef", 3, 3, 0, x, 0.5, 1.0, 0)
+            found = session.append_all(
+                [
+                    Batch(one, [first, Reward("y", 5, 1.0), second], ["mine"], {0: b"of it"}),
+                    Batch(other, [Void("x", 6), made], (), {1: b"of b's"}),
+                ]
+            )
+            assert [len(each.positions) for each in found] == [3, 2]
+            assert found[0].standing == {"mine": first}
+            assert found[0].positions[0] == found[0].positions[2]
+            assert list(found[1].positions) == [1, 2]
+            assert other.requests(0, [1, 2]) == {2: b"of b's"}
+            with store.journal("a") as again:
+                assert again.decisions(["mine"]) == {"mine": first}
+            # Once more: under the id the first stands, and no other bandit is disturbed.
+            more = [Batch(one, [second], ["mine"]), Batch(other, [Void("z", 7)])]
+            again_found = session.append_all(more)
+            assert again_found[0].standing == {"mine": first}
+            assert list(again_found[1].positions) == [3]
+            assert session.modes(["a", "b"]) == {}
+            one.append([ModeChanged(8, "freeze"), ModeChanged(9, "off")])
+            assert session.modes(["a", "b"]) == {"a": ModeChanged(9, "off")}
+            self._check_models(session)
+
+    def _check_models(self, session: StoreSession) -> None:
+        ends = {name: sum(glance.ends) for name, glance in session.glance(["a", "b"]).items()}
+        assert ends == {"a": 4, "b": 3}
+        assert not session.glance(["b"])["b"].led
+        lead = session.coordination("b")
+        epoch = lead.acquire_lease("me", 100.0)
+        assert epoch is not None
+        number = lead.publish(b"model", epoch)
+        assert session.glance(["b"])["b"].led
+        assert session.published({"a": 0, "b": 0}) == {"b": (number, b"model")}
+        assert session.published({"a": 0, "b": number}) == {}
+
+    def test_closing_what_a_session_opened_leaves_the_others_open(self) -> None:
+        """And closing the session ends all."""
+        store = self.make_store()
+        store.create_tables()
+        session = store.session()
+        one, other = session.journal("a"), session.journal("b")
+        one.close()
+        with pytest.raises(JournalClosed):
+            one.end(0)
+        assert other.append([Void("x", 5)]) == [1]
+        other.close()
+        session.close()

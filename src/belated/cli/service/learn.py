@@ -11,7 +11,6 @@ import logging
 import signal
 import time
 from collections.abc import Callable
-from functools import partial
 from typing import TYPE_CHECKING
 
 from belated.cli.service.configuration import add_config, prepared
@@ -37,17 +36,12 @@ def run(options: argparse.Namespace) -> int:
     """Run the command, until SIGTERM or SIGINT."""
     config = prepared(options)
 
-    from belated.service.learning.learners import Learners, learner_of
+    from belated.service.learning.learners import learners_of
 
     told: list[int] = []
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda number, frame: told.append(number))
-    learners = Learners(
-        {
-            one.name: partial(learner_of, one, config.store, lease=config.server.lease)
-            for one in config.bandits
-        }
-    )
+    learners = learners_of(config.bandits, config.store, lease=config.server.lease)
     stop_metrics = None if options.metrics is None else _tell_metrics(options.metrics, learners)
     learners.start()
     log.info("learning", extra={"bandits": [one.name for one in config.bandits]})

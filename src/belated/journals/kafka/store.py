@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from belated.journals.postgres.coordination import PostgresCoordinationStore
 from belated.journals.postgres.keys import PostgresKeyStore
 from belated.journals.postgres.store import PostgresStore
+from belated.journals.sessions import LoopedSession
 from belated.journals.store import StoredBandit
 
 if TYPE_CHECKING:
@@ -29,6 +30,8 @@ class KafkaStore:
     """
 
     name = "kafka"
+    #: Its journals find nothing by id.
+    finds_by_id = False
 
     def __init__(
         self,
@@ -77,6 +80,10 @@ class KafkaStore:
     def keys(self, *, wait: float = 10.0) -> PostgresKeyStore:
         """Open the API keys."""
         return self._database.keys(wait=wait)
+
+    def session(self, *, wait: float = 10.0) -> LoopedSession:
+        """Open what any number of bandits use; each has its own clients of Kafka."""
+        return LoopedSession(self, wait)
 
     @contextmanager
     def new_journal(self, bandit: str, *, partitions: int) -> Iterator[KafkaJournal]:

@@ -11,6 +11,7 @@ from belated.journals.arrivals import Clock
 from belated.journals.memory.coordination import Lead, MemoryCoordinationStore
 from belated.journals.memory.journal import Facts, MemoryJournal
 from belated.journals.memory.keys import Keys, MemoryKeyStore
+from belated.journals.sessions import LoopedSession
 from belated.journals.steady_clock import system_clock
 from belated.journals.store import StoredBandit, StoredSnapshot
 from belated.journals.stored import already_there, check_wanted, no_such_bandit
@@ -68,6 +69,10 @@ class MemoryStore:
     def keys(self, *, wait: float = 10.0) -> MemoryKeyStore:
         """Open the API keys."""
         return MemoryKeyStore(self._keys, self._clock)
+
+    def session(self, *, wait: float = 10.0) -> LoopedSession:
+        """Open what any number of bandits share; see :meth:`Store.session`."""
+        return LoopedSession(self, wait)
 
     @contextmanager
     def new_journal(self, bandit: str, *, partitions: int) -> Iterator[MemoryJournal]:

@@ -13,7 +13,7 @@ import numpy as np
 from belated.exceptions import InvalidInput
 
 # The element's type in PostgreSQL, and the letter of struct, by the bytes it has.
-_INTEGERS = {2: (21, "h"), 8: (20, "q")}
+_INTEGERS = {2: (21, "h"), 4: (23, "i"), 8: (20, "q")}
 _BYTEA = 17
 _BIGINTS = np.dtype([("size", ">i4"), ("value", ">i8")])
 _HEAD = 20
@@ -24,7 +24,7 @@ class Packed(bytes):
 
 
 def pack_integers(values: Sequence[int], size: int) -> Packed:
-    """An array of smallint (2 bytes) or bigint (8).
+    """An array of smallint (2 bytes), integer (4) or bigint (8).
 
     >>> pack_integers([7], 8).hex(" ", 4)
     '00000001 00000000 00000014 00000001 00000001 00000008 00000000 00000007'
@@ -50,11 +50,6 @@ def pack_bytes(values: Sequence[bytes]) -> Packed:
     for one in values:
         parts += (len(one).to_bytes(4), one)
     return Packed(b"".join(parts))
-
-
-def pack_integer(value: int) -> Packed:
-    """One integer of 4 bytes."""
-    return Packed(value.to_bytes(4, signed=True))
 
 
 def unpack_bigints(data: bytes) -> list[int]:

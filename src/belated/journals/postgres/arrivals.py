@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 
 from belated.events import Event, Opaque, Record, digest_of, encode
 from belated.ids import key_of, partition_of
 from belated.journals.arrivals import check_requests
 from belated.journals.log import Requests
 from belated.journals.lookups import Subject, key_in, subject_of
-from belated.journals.postgres.arrays import Packed, pack_bytes, pack_integer, pack_integers
+from belated.journals.postgres.arrays import Packed, pack_bytes, pack_integers
 
 #: What the marks of events without an id begin with. No key does: its seventh byte is not 0.
 MARKS: dict[Subject | None, bytes] = {
@@ -33,7 +33,7 @@ class Arrivals:
 
     def __init__(
         self,
-        bandit: int,
+        bandits: Sequence[int],
         partitions: Sequence[int],
         events: Sequence[Event | Opaque],
         stamps: Sequence[int] | None = None,
@@ -45,24 +45,25 @@ class Arrivals:
         self._places: list[int] | None = None
         self.duplicates = 0
         if len(set(marks)) < len(marks):
-            first: dict[tuple[int, bytes], int] = {}
-            whose = list(zip(partitions, marks, strict=True))
+            first: dict[tuple[int, int, bytes], int] = {}
+            whose = list(zip(bandits, partitions, marks, strict=True))
             kept = [n for n, one in enumerate(whose) if first.setdefault(one, n) == n]
             order = {n: place for place, n in enumerate(kept)}
             self._places = [order[first[one]] for one in whose]
             self.duplicates = len(whose) - len(kept)
-            partitions = [partitions[n] for n in kept]
+            bandits, partitions = [bandits[n] for n in kept], [partitions[n] for n in kept]
             marks, data = [marks[n] for n in kept], [data[n] for n in kept]
             digests = [digests[n] for n in kept]
             stamps = None if stamps is None else [stamps[n] for n in kept]
         self.values: dict[str, Packed | None] = {
-            "bandit": pack_integer(bandit),
+            "bandits": pack_integers(bandits, 4),
             "partitions": pack_integers(partitions, 2),
             "marks": pack_bytes(marks),
             "crcs": pack_integers([zlib.crc32(one) for one in data], 8),
             "digests": pack_bytes(digests),
             "events": pack_bytes(data),
             "stamps": None if stamps is None else pack_integers(stamps, 8),
+            "owners": None,
             "homes": None,
             "halves": None,
             "kept": None,
@@ -71,10 +72,15 @@ class Arrivals:
         }
         self._digests = digests
 
-    def refuse_second(self, ids: Collection[str], partitions: int) -> None:
-        """Nothing is to be written where one of these ids has a decision."""
-        keys = [key_of(id) for id in ids]
-        homes = [partition_of(key, partitions) for key in keys]
+    def refuse_second(self, ids: Sequence[tuple[int, str, int]]) -> None:
+        """Nothing is to be written where one of these ids has a decision.
+
+        Args:
+            ids: of each, the number of its bandit, the id, and the partitions there are.
+        """
+        keys = [key_of(id) for _, id, _ in ids]
+        homes = [partition_of(key, one[2]) for key, one in zip(keys, ids, strict=True)]
+        self.values["owners"] = pack_integers([bandit for bandit, _, _ in ids], 4)
         self.values["homes"] = pack_integers(homes, 2)
         self.values["halves"] = pack_bytes([key[:8] for key in keys])
 
@@ -106,6 +112,16 @@ class Arrivals:
             Record(last.partition, position, recorded, event, digest)
             for position, event, digest in zip(positions, events, self._digests, strict=True)
         ]
+
+    def known(self, answer: list[int]) -> list[bool]:
+        """Of each event given, whether it was not written: it was there, or stands here twice."""
+        places = self._places or range(len(self._digests))
+        seen: set[int] = set()
+        found = []
+        for place in places:
+            found.append(answer[place] < 0 or place in seen)
+            seen.add(place)
+        return found
 
     def of_all(self, answer: list[int]) -> list[int]:
         """The position of each event given, from the answer to the events sent."""

@@ -13,7 +13,7 @@ from belated.journals.stored import no_such_bandit
 from belated.journals.workers import Claim, Known, SentSums, claimed
 
 if TYPE_CHECKING:
-    from belated.journals.postgres.session import Talk
+    from belated.journals.postgres.session import PostgresSession, Talk
 
 
 class PostgresCoordinationStore:
@@ -28,7 +28,7 @@ class PostgresCoordinationStore:
         wait: how many seconds to wait for the server.
     """
 
-    def __init__(self, dsn: str, *, bandit: str, wait: float = 10.0) -> None:
+    def __init__(self, dsn: str | PostgresSession, *, bandit: str, wait: float = 10.0) -> None:
         self._session = open_session(dsn, wait)
         try:
             found = self._session.run_query("find", name=check_id(bandit, "the bandit's name"))

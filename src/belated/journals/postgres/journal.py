@@ -14,7 +14,7 @@ from belated.journals.postgres.queries import migrations
 from belated.journals.postgres.shelf import PostgresShelf
 
 if TYPE_CHECKING:
-    from belated.journals.postgres.session import Talk
+    from belated.journals.postgres.session import PostgresSession, Talk
 
 
 class PostgresJournal(PostgresLog, PostgresShelf):
@@ -39,7 +39,12 @@ class PostgresJournal(PostgresLog, PostgresShelf):
     """
 
     def __init__(
-        self, dsn: str, *, bandit: str, partitions: int | None = None, wait: float = 10.0
+        self,
+        dsn: str | PostgresSession,
+        *,
+        bandit: str,
+        partitions: int | None = None,
+        wait: float = 10.0,
     ) -> None:
         self._bandit = check_id(bandit, "the bandit's name")
         wanted = None if partitions is None else check_partitions(partitions)

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from belated.journals.postgres import open_session
 from belated.journals.shelf import KeyHistory, LiveKey
+
+if TYPE_CHECKING:
+    from belated.journals.postgres.session import PostgresSession
 
 
 class PostgresKeyStore:
@@ -16,7 +20,7 @@ class PostgresKeyStore:
         wait: how many seconds to wait for the server.
     """
 
-    def __init__(self, dsn: str, *, wait: float = 10.0) -> None:
+    def __init__(self, dsn: str | PostgresSession, *, wait: float = 10.0) -> None:
         self._session = open_session(dsn, wait)
 
     def create(

@@ -58,6 +58,11 @@ class PostgresLog(StoredJournal):
     #: Events that were sent here again: the journal had their very bytes, and wrote nothing.
     duplicates = 0
 
+    @property
+    def number(self) -> int:
+        """The number of the bandit in the database."""
+        return self._number
+
     def append(
         self,
         events: Sequence[Event],
@@ -107,7 +112,7 @@ class PostgresLog(StoredJournal):
 
         def append(kept: list[int]) -> list[int]:
             arrivals = self._arrivals_of(events, kept, requests)
-            arrivals.refuse_second(ids, self._partitions)
+            arrivals.refuse_second([(self._number, id, self._partitions) for id in ids])
             found = self._session.call("append", list(arrivals.values.values()))
             if found is None:
                 raise _Contested
@@ -155,7 +160,7 @@ class PostgresLog(StoredJournal):
         stamps = None
         if recorded is not None or self._clock is not None:
             stamps = stamps_for(events, recorded, self._clock or (lambda: 0))
-        return Arrivals(self._number, partitions, events, stamps)
+        return Arrivals([self._number] * len(events), partitions, events, stamps)
 
     def _taken(self, arrivals: Arrivals, found: list[int]) -> list[int]:
         positions = arrivals.of_all(found)
@@ -178,8 +183,9 @@ class PostgresLog(StoredJournal):
         self._session.check_open()
         if not taken:
             return
+        whose = [self._number] * len(taken)
         arrivals = Arrivals(
-            self._number, homes, [one.event for one in taken], [one.recorded for one in taken]
+            whose, homes, [one.event for one in taken], [one.recorded for one in taken]
         )
         arrivals.keep([one.event for one in taken], requests)
 

@@ -8,7 +8,7 @@ from functools import cache
 from pathlib import Path
 
 #: The version of the tables this release needs.
-VERSION = 7
+VERSION = 8
 
 _FOLDER = Path(__file__).with_name("sql")
 

@@ -21,6 +21,7 @@ from belated.exceptions import (
 )
 from belated.journals.postgres.arrays import Packed
 from belated.journals.postgres.queries import VERSION, numbered, query
+from belated.journals.postgres.server_checks import check_pooler, check_settings, is_pooled
 
 try:
     import psycopg
@@ -34,7 +35,6 @@ except ImportError:  # psycopg alone, on a machine without the library of Postgr
     message = "psycopg finds no library of PostgreSQL: pip install 'psycopg[binary]'"
     raise BelatedError(message) from None
 
-_OLDEST_SERVER = 14
 _GRACE = 1.0  # by which the server gives up before the client does
 
 T = TypeVar("T")
@@ -69,14 +69,14 @@ class PostgresSession:
     """
 
     def __init__(self, dsn: str, wait: float) -> None:
-        self._given = _read(dsn)
+        self._given = read_dsn(dsn)
         self._wait = wait
         self._lock = threading.Lock()
         self._closed = False
-        self._connection: _Connection | None = None
+        self._connection: Connection | None = None
         self._pid = os.getpid()
         #: For messages; without the password.
-        self.place = _describe(self._given)
+        self.place = describe(self._given)
 
     def run_query(self, name: str, /, **values: object) -> list[Row]:
         """Run one query, which is a transaction of its own and may be repeated."""
@@ -138,7 +138,7 @@ class PostgresSession:
             self._closed = True
             self._disconnect()
 
-    def _run(self, work: Callable[[_Connection], T], *, repeat: bool = True) -> T:
+    def _run(self, work: Callable[[Connection], T], *, repeat: bool = True) -> T:
         self._leave_to_parent()
         with self._lock, self._translated(repeat):
             self.check_open()
@@ -147,30 +147,42 @@ class PostgresSession:
                 return work(connection)
             except _NoAnswer:
                 raise
+            except psycopg.errors.ReadOnlySqlTransaction:  # it was demoted: another may lead now
+                connection.close()
+                if not repeat:
+                    raise
             except psycopg.OperationalError:
                 if not (repeat and connection.closed):
                     raise
             return work(self._connected())
 
-    def _connected(self) -> _Connection:
+    def _connected(self) -> Connection:
         if self._connection is None or self._connection.closed:
             self._connection = None
             self._connection = self._connect()
         return self._connection
 
-    def _connect(self) -> _Connection:
+    def _connect(self) -> Connection:
         ours: dict[str, Any] = {
             "fallback_application_name": "belated",
             "connect_timeout": math.ceil(self._wait),
             "tcp_user_timeout": _milliseconds(self._wait),
         }
+        if "," in str(self._given.get("host") or self._given.get("hostaddr") or ""):
+            ours["target_session_attrs"] = (
+                "read-write"  # of several servers that which takes events
+            )
         settings = ours | self._given | {"client_encoding": "utf8"}
-        connection = _Connection.connect(make_conninfo("", **settings), autocommit=True)
+        connection = Connection.connect(make_conninfo("", **settings), autocommit=True)
         try:
             connection.patience = self._wait + _GRACE
             connection.prepared = set()
             talk = Talk(connection)
-            _check_settings(talk.run_query("settings")[0], self.place)
+            check_settings(talk.run_query("settings")[0], self.place)
+            if is_pooled(connection):
+                with Connection.connect(make_conninfo("", **settings), autocommit=True) as other:
+                    other.patience = connection.patience
+                    check_pooler(connection, other, self.place)
             lock, statement = self._wait, self._wait + _GRACE / 2
             talk.run_query("session", lock=_milliseconds(lock), statement=_milliseconds(statement))
         except BaseException:
@@ -201,7 +213,7 @@ class PostgresSession:
 
     def _translation(self, error: psycopg.Error, repeat: bool) -> Exception:
         what = str(error).strip().partition("\n")[0] or type(error).__name__
-        if isinstance(error, psycopg.OperationalError):
+        if isinstance(error, psycopg.OperationalError | psycopg.errors.ReadOnlySqlTransaction):
             doubt = (
                 "nothing was acknowledged, and trying again is safe"
                 if repeat
@@ -219,48 +231,28 @@ class PostgresSession:
         return JournalError(f"{self.place}: {what}")
 
 
-class PostgresLook:
-    """A connection that takes a server as it is, to say what is wrong with it.
+class BorrowedSession(PostgresSession):
+    """The connection of another session, for one of several that share it.
 
     Args:
-        dsn: where the database is, as libpq takes it.
-        wait: how many seconds to wait for the server.
-
-    Raises:
-        JournalUnavailable: there is no server.
+        lender: whose connection it is; it is closed with that one.
     """
 
-    def __init__(self, dsn: str, wait: float = 5.0) -> None:
-        given = _read(dsn)
-        self.place = _describe(given)
-        ours: dict[str, Any] = {
-            "fallback_application_name": "belated",
-            "connect_timeout": math.ceil(wait),
-        }
-        settings = ours | given | {"client_encoding": "utf8"}
-        with self._translated():
-            self._connection = _Connection.connect(make_conninfo("", **settings), autocommit=True)
-        self._connection.patience = wait
-
-    def run_query(self, name: str, /, **values: object) -> list[Row]:
-        """Run a query of queries.sql."""
-        with self._translated():
-            return Talk(self._connection).run_query(name, **values)
+    def __init__(self, lender: PostgresSession) -> None:
+        self._lender = lender
+        self._closed = False
+        self.place = lender.place
 
     def close(self) -> None:
-        """Close the connection."""
-        self._connection.close()
+        """Use it no more."""
+        self._closed = True
 
-    @contextmanager
-    def _translated(self) -> Iterator[None]:
-        try:
-            yield
-        except psycopg.Error as error:
-            what = str(error).strip().partition("\n")[0] or type(error).__name__
-            raise JournalUnavailable(f"{self.place}: {what}") from error
+    def _run(self, work: Callable[[Connection], T], *, repeat: bool = True) -> T:
+        self.check_open()
+        return self._lender._run(work, repeat=repeat)
 
 
-def _advice(error: psycopg.OperationalError, what: str) -> str:
+def _advice(error: psycopg.Error, what: str) -> str:
     """What to do, where trying again alone is not enough."""
     for kind, advice in _ADVICE:
         if isinstance(error, kind):
@@ -287,7 +279,7 @@ class _NoAnswer(psycopg.OperationalError):
     """The server is there, but says nothing."""
 
 
-class _Connection(psycopg.Connection[Row]):
+class Connection(psycopg.Connection[Row]):
     """Gives up on a server that has gone silent: its own time-outs are of no use then."""
 
     patience = 60.0
@@ -338,7 +330,8 @@ class _Connection(psycopg.Connection[Row]):
             return done.value
 
 
-def _read(dsn: str) -> dict[str, Any]:
+def read_dsn(dsn: str) -> dict[str, Any]:
+    """Return the parameters in an address, as libpq reads it."""
     try:
         return dict(conninfo_to_dict(dsn))
     except psycopg.ProgrammingError:  # its message repeats the text, and so the password
@@ -346,7 +339,8 @@ def _read(dsn: str) -> dict[str, Any]:
         raise InvalidInput(message) from None
 
 
-def _describe(given: dict[str, Any]) -> str:
+def describe(given: dict[str, Any]) -> str:
+    """Return which database it is, and where; without the password."""
     name = given.get("dbname") or given.get("service") or os.environ.get("PGDATABASE", "")
     host = given.get("host") or given.get("hostaddr") or os.environ.get("PGHOST", "this machine")
     port = given.get("port")
@@ -355,25 +349,6 @@ def _describe(given: dict[str, Any]) -> str:
 
 def _milliseconds(seconds: float) -> str:
     return str(math.ceil(1000 * seconds))
-
-
-def _check_settings(row: Row, place: str) -> None:
-    """Refuse a server on which an acknowledged event could be lost or passed over."""
-    version, standby, fsync, full_page_writes, synchronous_commit = row
-    if version < _OLDEST_SERVER * 10_000:
-        message = f"PostgreSQL {version // 10_000}: {_OLDEST_SERVER} or later is needed"
-        raise JournalError(f"{place} is {message}")
-    if standby:
-        message = "is a standby, which lags behind and takes no events: name the primary"
-        raise JournalError(f"{place} {message}")
-    for name, value, unsafe in (
-        ("fsync", fsync, ("off",)),
-        ("full_page_writes", full_page_writes, ("off",)),
-        ("synchronous_commit", synchronous_commit, ("off", "local")),
-    ):
-        if value in unsafe:
-            message = f"then acknowledged events can be lost: set {name} = on"
-            raise JournalError(f"{place} has {name} = {value}, and {message}")
 
 
 _HOW_TO_CREATE = 'run `belated schema | psql "$DATABASE_URL"` or PostgresJournal.create_tables(dsn)'

@@ -15,11 +15,12 @@ from belated.journals.postgres import open_session
 from belated.journals.postgres.coordination import PostgresCoordinationStore
 from belated.journals.postgres.journal import PostgresJournal
 from belated.journals.postgres.keys import PostgresKeyStore
+from belated.journals.postgres.store_session import PostgresStoreSession
 from belated.journals.store import StoredBandit, StoredSnapshot
 from belated.journals.stored import already_there
 
 if TYPE_CHECKING:
-    from belated.journals.postgres.session import PostgresLook
+    from belated.journals.postgres.look import PostgresLook
 
 
 class PostgresStore:
@@ -68,6 +69,10 @@ class PostgresStore:
     def keys(self, *, wait: float = 10.0) -> PostgresKeyStore:
         """Open the API keys."""
         return PostgresKeyStore(self._dsn, wait=wait)
+
+    def session(self, *, wait: float = 10.0) -> PostgresStoreSession:
+        """Open one connection for any number of bandits; see :meth:`Store.session`."""
+        return PostgresStoreSession(self._dsn, wait=wait)
 
     @contextmanager
     def new_journal(self, bandit: str, *, partitions: int) -> Iterator[PostgresJournal]:
@@ -122,7 +127,7 @@ class PostgresStore:
 
     def look(self) -> PostgresLook:
         """Connect whatever the server's settings are, to say what is wrong with it."""
-        from belated.journals.postgres.session import PostgresLook  # needs psycopg
+        from belated.journals.postgres.look import PostgresLook  # needs psycopg
 
         return PostgresLook(self._dsn)
 

@@ -6,7 +6,6 @@ import os
 import threading
 import time
 from collections.abc import Callable, Collection, Sequence
-from contextlib import suppress
 from typing import TypeVar
 
 from belated.events import Event, encode
@@ -24,12 +23,10 @@ from belated.journals.passed_on import PAGE, PassedOn
 from belated.journals.spool.delivery import Delivered, deliver
 from belated.journals.spool.disk import DiskStore
 from belated.journals.spool.file import Batch, SpoolFile, SpoolStorage
+from belated.journals.spool.line import Line
 from belated.journals.spool.status import SpoolStatus
-from belated.journals.spool.worker import Caller, Worker
 from belated.journals.steady_clock import system_clock
 
-#: Seconds until a journal that is away is tried again.
-RETRY = 0.25
 #: Seconds for which closing hands over: what is left then waits for whoever opens the file next.
 LAST = 5.0
 
@@ -62,6 +59,8 @@ class SpoolJournal(PassedOn):
         clock: gives the time in microseconds since 1970; None for the system's.
         delivered: is told which events have left the file, and their positions, as soon as they
             have; by the thread that hands them over.
+        line: the thread that talks to the store, shared with other spools before it; None for one
+            of its own. It has a ``wait``, which then counts.
 
     >>> import tempfile
     >>> from belated.events import Void
@@ -84,17 +83,17 @@ class SpoolJournal(PassedOn):
         wait: float | None = 0.35,
         clock: Clock | None = None,
         delivered: Delivered | None = None,
+        line: Line | None = None,
     ) -> None:
         self._journal = journal
         self._delivered = delivered
         self._bandit = journal.bandit
         self._partitions = journal.partitions
         self._clock = clock or system_clock
-        self._wait = wait
         self._pid = os.getpid()
         self._closed = False
-        self._away = False
-        self._error: str | None = None
+        #: Why the journal refuses, though the store is there; None if it does not.
+        self._refusal: str | None = None
         self._forwarded = 0
         self._lock = threading.Lock()  # one thread at a time has the file
         if isinstance(path, str | os.PathLike):
@@ -105,7 +104,9 @@ class SpoolJournal(PassedOn):
             self._place = repr(path)
         try:
             self._file = SpoolFile(store, self._place, bandit=self._bandit, limit=limit)
-            self._hands = Caller() if wait is None else Worker(self._try_to_hand_over, self._due)
+            self._owns_line = line is None
+            self._line = Line(wait) if line is None else line
+            self._line.join(self)
             self.forward()  # what an earlier process has left
         except BaseException:
             store.close()
@@ -117,11 +118,11 @@ class SpoolJournal(PassedOn):
         self._check_open()
         # Without the lock: whoever asks must not wait for a disk.
         return SpoolStatus(
-            journal_down=self._away,
+            journal_down=self.away,
             queued=self._file.waiting,
             size=self._file.size,
             oldest=self._file.oldest,
-            error=self._error,
+            error=self._refusal or self._line.error,
             forwarded=self._forwarded,
         )
 
@@ -168,7 +169,7 @@ class SpoolJournal(PassedOn):
 
     def _keep(self, append: Callable[[], T], spool: Callable[[], T]) -> T:
         """Append, or put into the file where the journal is away."""
-        if not self._away and not self._file.waiting:
+        if not self.away and not self._file.waiting:
             try:
                 return self._ask(append)
             except JournalReadUnavailable:
@@ -176,7 +177,8 @@ class SpoolJournal(PassedOn):
             except JournalClosed:
                 raise
             except JournalError as error:  # it hardly goes by itself; events are safe meanwhile
-                self._leave(error)
+                self._refusal = str(error)
+                self._line.wake()
         return spool()
 
     def _spool(
@@ -193,8 +195,8 @@ class SpoolJournal(PassedOn):
         if events:
             with self._lock:
                 self._file.put(batch)
-            if not self._away:
-                self._hands.wake()
+            if not self.away:
+                self._line.wake()
         return [0] * len(events)
 
     def forward(self) -> int:
@@ -203,7 +205,7 @@ class SpoolJournal(PassedOn):
         Without a thread this is all that brings the journal back after a failure.
         """
         self._check_open()
-        return self._hands.run(self._hand_over_all, None)
+        return self._line.run(self._hand_over_all, None)
 
     def close(self) -> None:
         """Hand over what waits, for some seconds, unless the journal is away; close both."""
@@ -214,77 +216,93 @@ class SpoolJournal(PassedOn):
             self._journal.close()
             return
         deadline = time.monotonic() + LAST
-        with suppress(TimeoutError):
-            while self._file.waiting and not self._away:
-                self._hands.run(self._hand_over, max(0.0, deadline - time.monotonic()))
+        try:
+            while self._file.waiting and not self.away:
+                self._line.run(self.hand_over, max(0.0, deadline - time.monotonic()))
+        except TimeoutError:  # the other spools of the line need not wait as long
+            self._line.leave(f"the journal has not answered for {LAST:g} s")
         self._closed = True
-        self._hands.stop(self._journal.close, self._wait)
+        self._line.part(self)
+        if self._owns_line:
+            self._line.stop(self._journal.close)
+        else:
+            self._journal.close()
         with self._lock:
             self._file.close()
 
     # --- who does it ---------------------------------------------------------------------------
 
+    @property
+    def behind(self) -> Journal:
+        """The journal behind it."""
+        return self._journal
+
+    @property
+    def away(self) -> bool:
+        """Whether events go to the file."""
+        return self._line.away or self.stuck
+
+    @property
+    def stuck(self) -> bool:
+        """Whether the journal refuses, though the store is there."""
+        return self._refusal is not None
+
+    @property
+    def waits(self) -> bool:
+        """Whether anything is in the file."""
+        return self._file.waiting > 0
+
     def _ask(self, work: Callable[[], T], *, patient: bool = False) -> T:
         """Have the journal do something, unless it is away."""
         self._check_open()
-        if self._away:
+        if self.away:
+            why = self._refusal or self._line.error
             message = (
-                f"the journal is away ({self._error}): events are taken, and wait in the spool "
+                f"the journal is away ({why}): events are taken, and wait in the spool "
                 f"{self._place}; anything else must wait until it is back"
             )
             raise JournalReadUnavailable(message)
+        wait = None if patient else self._line.wait
         try:
-            return self._hands.run(work, None if patient else self._wait)
+            return self._line.run(work, wait)
         except TimeoutError:
             message = (
-                f"the journal has not answered for {self._wait:g} s; nothing was acknowledged, and "
+                f"the journal has not answered for {wait:g} s; nothing was acknowledged, and "
                 "trying again is safe"
             )
             failure = JournalReadUnavailable(message)
         except JournalUnavailable as error:
             failure = JournalReadUnavailable(str(error))
             failure.__cause__ = error
-        self._leave(failure)
+        self._line.leave(failure)
         raise failure
-
-    def _leave(self, error: Exception) -> None:
-        """The journal is away from now on."""
-        self._error = str(error)
-        if not self._away:
-            self._away = True
-            self._hands.wake()
-
-    def _due(self) -> float | None:
-        """In how many seconds to try to hand something over."""
-        if self._away:
-            return RETRY
-        return 0.0 if self._file.waiting else None
-
-    def _try_to_hand_over(self) -> None:
-        try:
-            self._hand_over()
-        except Exception as error:  # the thread must live on, whatever the journal does
-            self._leave(error)
 
     def _hand_over_all(self) -> int:
         total = 0
-        while count := self._hand_over():
+        while count := self.hand_over():
             total += count
         return total
 
-    def _hand_over(self) -> int:
+    def hand_over(self) -> int:
         """Hand over the first page; if nothing waits, see whether the journal is back."""
         try:
             with self._lock:
                 page = self._file.page(PAGE)
+        except BelatedError as error:  # of the file, not of the store
+            self._refusal = str(error)
+            return 0
+        try:
             if page.batches:
                 deliver(page, self._journal, self._clock, self._delivered)
-            elif self._away:
+            elif self.away:
                 self._journal.end(0)
-        except BelatedError as error:
-            self._leave(error)
+        except JournalUnavailable as error:
+            self._line.leave(error)
             return 0
-        self._away = False
+        except BelatedError as error:
+            self._refusal = str(error)
+            return 0
+        self._line.away, self._refusal = False, None
         if page.batches:
             with self._lock:
                 self._file.drop(page)

@@ -12,7 +12,7 @@ from belated.ids import check_id
 from belated.journals.arrivals import Clock
 from belated.journals.leases import granted_epoch
 from belated.journals.shelf import Leader
-from belated.journals.sqlite.file import SQLiteFile
+from belated.journals.sqlite.file import SQLiteFile, open_file
 from belated.journals.steady_clock import system_clock
 from belated.journals.stored import no_such_bandit
 from belated.journals.workers import Claim, Known, SentSums, claimed
@@ -55,14 +55,14 @@ class SQLiteCoordinationStore:
 
     def __init__(
         self,
-        path: str | os.PathLike[str],
+        path: str | os.PathLike[str] | SQLiteFile,
         *,
         bandit: str,
         clock: Clock | None = None,
         wait: float = 10.0,
     ) -> None:
         self._clock = clock or system_clock
-        self._file = SQLiteFile(path, wait)
+        self._file = open_file(path, wait)
         try:
             with self._file.reading() as connection:
                 found = connection.execute(

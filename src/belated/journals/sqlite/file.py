@@ -179,6 +179,50 @@ class SQLiteFile:
             raise _translation(error, verb, self.path) from error
 
 
+class BorrowedFile(SQLiteFile):
+    """The connection of another object, for one of several that share it.
+
+    Args:
+        lender: whose connection it is; it is closed with that one.
+    """
+
+    def __init__(self, lender: SQLiteFile) -> None:
+        self.path = lender.path
+        self._lender = lender
+        self._closed = False
+
+    @contextmanager
+    def reading(self) -> Iterator[sqlite3.Connection]:
+        """The connection, for single statements that read."""
+        self.check_open()
+        with self._lender.reading() as connection:
+            yield connection
+
+    @contextmanager
+    def writing(self, size: int = 0) -> Iterator[sqlite3.Connection]:
+        """The connection within a transaction."""
+        self.check_open()
+        with self._lender.writing(size) as connection:
+            yield connection
+
+    def note_last(self, last: LastRecord) -> None:
+        """Say, within :meth:`writing`, which record is the last."""
+        self._lender.note_last(last)
+
+    def empty_log(self) -> None:
+        """Cut the write-ahead log to nothing."""
+        self._lender.empty_log()
+
+    def close(self) -> None:
+        """Use it no more."""
+        self._closed = True
+
+
+def open_file(place: str | os.PathLike[str] | SQLiteFile, wait: float) -> SQLiteFile:
+    """A connection of its own to a file, or a share in one that is open."""
+    return BorrowedFile(place) if isinstance(place, SQLiteFile) else SQLiteFile(place, wait)
+
+
 def _open(path: Path, wait: float, end: EndFile) -> sqlite3.Connection:
     """A connection with the settings without which nothing is promised, read back."""
     if _make_private(path):

@@ -24,7 +24,7 @@ from belated.journals.snapshots import (
     seal,
     warn_discarded,
 )
-from belated.journals.sqlite.file import SQLiteFile
+from belated.journals.sqlite.file import SQLiteFile, open_file
 from belated.journals.sqlite.log import SQLiteLog
 from belated.journals.sqlite.rows import BANDITS, MARKS
 from belated.journals.steady_clock import system_clock
@@ -62,7 +62,7 @@ class SQLiteJournal(SQLiteLog):
 
     def __init__(
         self,
-        path: str | os.PathLike[str],
+        path: str | os.PathLike[str] | SQLiteFile,
         *,
         bandit: str,
         partitions: int | None = None,
@@ -76,7 +76,7 @@ class SQLiteJournal(SQLiteLog):
         self._known: dict[int, dict[str, bytes]] = {}
         # What is owned, by process too: what a fork inherits, it does not own.
         self._epochs: dict[tuple[int, int], int] = {}
-        self._file = SQLiteFile(path, wait)
+        self._file = open_file(path, wait)
         self._place = repr(str(self._file.path))
         try:
             self._number, self._partitions = self._register(wanted)

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from belated.journals.arrivals import Clock
 from belated.journals.shelf import KeyHistory, LiveKey
-from belated.journals.sqlite.file import SQLiteFile
+from belated.journals.sqlite.file import SQLiteFile, open_file
 from belated.journals.steady_clock import system_clock
 from belated.times import as_datetime
 
@@ -25,10 +25,14 @@ class SQLiteKeyStore:
     """
 
     def __init__(
-        self, path: str | os.PathLike[str], *, clock: Clock | None = None, wait: float = 10.0
+        self,
+        path: str | os.PathLike[str] | SQLiteFile,
+        *,
+        clock: Clock | None = None,
+        wait: float = 10.0,
     ) -> None:
         self._clock = clock or system_clock
-        self._file = SQLiteFile(path, wait)
+        self._file = open_file(path, wait)
 
     def create(
         self,

@@ -41,6 +41,8 @@ from belated.journals.sqlite.rows import (
 from belated.journals.stored import StoredJournal
 
 _COLUMNS = 'place, recorded, mark, "check", CAST(digest AS BLOB), CAST(event AS BLOB)'
+#: About how many bytes an event takes.
+EVENT_BYTES = 256
 _Row = tuple[int, int, int, int, bytes, bytes]
 #: The partition of an event, the event, and its bytes.
 _Arrival = tuple[int, Event, bytes]
@@ -92,20 +94,31 @@ class SQLiteLog(StoredJournal):
         requests: Requests | None = None,
     ) -> Appended:
         """Keep events, and no second decision; see :meth:`UniqueLog.append_unique`."""
-        arrivals = self._arrivals(events)
         check_requests(events, requests)
-        with self._file.writing(_size(arrivals, requests)) as connection:
-            return append_first(
-                events,
-                ids,
-                self._of(connection, {key_of(id) for id in ids}),
-                lambda kept: [
-                    record.position
-                    for record in self._append(
-                        connection, [arrivals[n] for n in kept], requests=of_kept(requests, kept)
-                    )
-                ],
-            )
+        size = sum(map(len, requests.values())) if requests else 0
+        with self._file.writing(size + EVENT_BYTES * len(events)) as connection:
+            return self.append_within(connection, events, ids, requests)
+
+    def append_within(
+        self,
+        connection: sqlite3.Connection,
+        events: Sequence[Event],
+        ids: Collection[str],
+        requests: Requests | None,
+    ) -> Appended:
+        """The same within a transaction that others append in too."""
+        arrivals = self._arrivals(events)
+        return append_first(
+            events,
+            ids,
+            self._of(connection, {key_of(id) for id in ids}),
+            lambda kept: [
+                record.position
+                for record in self._append(
+                    connection, [arrivals[n] for n in kept], requests=of_kept(requests, kept)
+                )
+            ],
+        )
 
     def import_records(
         self, records: Iterable[Record], *, requests: Requests | None = None

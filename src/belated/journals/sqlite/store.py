@@ -16,6 +16,7 @@ from belated.journals.sqlite.end import EndFile
 from belated.journals.sqlite.journal import SQLiteJournal
 from belated.journals.sqlite.keys import SQLiteKeyStore
 from belated.journals.sqlite.look import stored_bandits
+from belated.journals.sqlite.session import SQLiteSession
 from belated.journals.store import StoredBandit
 
 
@@ -69,6 +70,10 @@ class SQLiteStore:
     def keys(self, *, wait: float = 10.0) -> SQLiteKeyStore:
         """Open the API keys."""
         return SQLiteKeyStore(self.path, clock=self._clock, wait=wait)
+
+    def session(self, *, wait: float = 10.0) -> SQLiteSession:
+        """Open one connection for any number of bandits; see :meth:`Store.session`."""
+        return SQLiteSession(self.path, clock=self._clock, wait=wait)
 
     @contextmanager
     def new_journal(self, bandit: str, *, partitions: int) -> Iterator[SQLiteJournal]:

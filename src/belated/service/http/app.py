@@ -7,13 +7,11 @@ import logging
 import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Any
 from urllib.parse import quote, unquote
 
 from belated.exceptions import (
-    InvalidInput,
     JournalError,
     JournalUnavailable,
     NotIndexed,
@@ -23,7 +21,7 @@ from belated.journals import Store, open_store
 from belated.journals.steady_clock import system_clock
 from belated.service.access.authorizer import Auth, Authorizer
 from belated.service.access.keys import ALL, Key
-from belated.service.access.tokens import LIFETIME, NOBODY, RewardTokens, TokenSecrets
+from belated.service.access.tokens import NOBODY, TokenSecrets
 from belated.service.console.reports import BanditReport
 from belated.service.http import console
 from belated.service.http.cors import Cors, wanted_method
@@ -32,11 +30,14 @@ from belated.service.http.openapi import document
 from belated.service.http.parsing import rewards_in
 from belated.service.http.problems import ProblemError, check_content, headers_of, problem_of
 from belated.service.http.routes import BANDIT_ROUTES, Route, find
-from belated.service.learning.learners import Learners, learner_of
+from belated.service.http.tokens import tokens_of
+from belated.service.learning.learners import learners_of
 from belated.service.learning.lease import SECONDS
 from belated.service.runtime import Runtime, ThreadRuntime
 from belated.service.serving.definition import Definition
+from belated.service.serving.group_commit import GroupCommit
 from belated.service.serving.served_bandit import MAX_MODEL_AGE, ServedBandit
+from belated.service.serving.served_bandits import ServedBandits
 from belated.service.serving.spools import Spools
 from belated.service.wire.problem import Problem
 from belated.service.wire.schemas import (
@@ -118,6 +119,7 @@ class Service:
     ) -> None:
         self.definitions = {one.name: one for one in bandits}
         self.bandits: dict[str, ServedBandit] = {}
+        self._served: ServedBandits | None = None
         # What is asked most, by method and path, so that it need not be taken apart each time.
         self._quick: dict[tuple[str, bytes], tuple[str, Route, str]] = {}
         self._store = store
@@ -129,20 +131,14 @@ class Service:
         self.authorizer: Authorizer | None = None
         #: Of the bandits that make them.
         self.tokens = {
-            one.name: _tokens(one, token_keys, auth == "keys", runtime.clock)
+            one.name: tokens_of(one, token_keys, auth == "keys", runtime.clock)
             for one in bandits
             if one.tokens != "off"
         }
         self._spools = spools
         self._runtime = runtime
         self._seed = seed
-        self._learners = Learners(
-            {
-                name: partial(learner_of, one, store, lease=lease)
-                for name, one in self.definitions.items()
-                if learn
-            }
-        )
+        self._learners = learners_of(list(bandits) if learn else [], store, lease=lease)
         self._trouble_due = -math.inf
         #: Whether it will stop soon: requests are answered, but should be sent elsewhere.
         self.draining = False
@@ -152,8 +148,18 @@ class Service:
         from belated.service.operating.metrics import Metrics  # needs prometheus-client
 
         self.metrics = Metrics(
-            self.bandits, self._learners, self.requests, lambda: self.authorizer, self.tokens
+            self.bandits,
+            self._learners,
+            self.requests,
+            lambda: self.authorizer,
+            self.tokens,
+            lambda: self.commits,
         )
+
+    @property
+    def commits(self) -> GroupCommit | None:
+        """Of all bandits; None before it has started."""
+        return None if self._served is None else self._served.commits
 
     # --- requests --------------------------------------------------------------------------------
 
@@ -279,55 +285,34 @@ class Service:
 
     def start(self, loop: asyncio.AbstractEventLoop) -> None:
         """Open the journals, take the models, and learn if that is to be done here."""
+        self._served = ServedBandits(
+            list(self.definitions.values()),
+            self._store,
+            loop,
+            self._runtime,
+            spools=self._spools,
+            seed=self._seed,
+        )
+        self.bandits.update(self._served)
         if self._auth == "keys":
-            keys = self._store.keys()
+            keys = self._served.polling.keys()
             self.authorizer = Authorizer(keys, self._runtime, tokens=bool(self.tokens))
-        for definition in self.definitions.values():
-            self.bandits[definition.name] = ServedBandit(
-                definition,
-                self._store,
-                loop,
-                self._runtime,
-                spools=self._spools,
-                seed=self._seed,
-            )
-            report = BanditReport(self._store, definition.name)
-            self.bandits[definition.name].report_page = report
-            path = f"/v1/{quote(definition.name, safe='')}/decisions".encode()
-            self._quick["POST", path] = definition.name, find("POST", ["decisions"]), ""
+        for name, bandit in self.bandits.items():
+            bandit.report_page = BanditReport(self._store, name)
+            path = f"/v1/{quote(name, safe='')}/decisions".encode()
+            self._quick["POST", path] = name, find("POST", ["decisions"]), ""
         self._learners.start()
 
     def close(self) -> None:
         """Answer what is under way, then let go of everything."""
-        if self.bandits:
-            with ThreadPoolExecutor(len(self.bandits)) as crew:  # each may have to wait
-                list(crew.map(ServedBandit.close, self.bandits.values()))
         for bandit in self.bandits.values():
             if bandit.report_page is not None:
                 bandit.report_page.close()
-        self._learners.stop()
         if self.authorizer is not None:
             self.authorizer.close()
-
-
-def _tokens(
-    definition: Definition, keys: TokenSecrets | None, guarded: bool, clock: Callable[[], int]
-) -> RewardTokens:
-    if keys is None:
-        message = f"{definition.name} makes tokens, and there are no keys to sign them with"
-        raise InvalidInput(f"{message}: add secrets_env under [tokens]", definition.name)
-    least, most = definition.rewards.range(definition.policy.family.support)
-    learned = definition.retention or definition.rewards.window_us or LIFETIME
-    return RewardTokens(
-        keys,
-        definition.name,
-        mode=definition.tokens,
-        guarded=guarded,
-        lifetime=definition.token_lifetime or learned,
-        least=least,
-        most=most,
-        clock=clock,
-    )
+        if self._served is not None:
+            self._served.close()
+        self._learners.stop()
 
 
 # --- what is not about one bandit ----------------------------------------------------------------

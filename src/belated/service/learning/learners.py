@@ -1,26 +1,32 @@
-"""Learners in threads: each goes on whatever happens, until it is told to stop."""
+"""Learners of a process: each goes on whatever happens to the others, until it is told to stop."""
 
 from __future__ import annotations
 
 import logging
+import math
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 
-from belated.exceptions import JournalUnavailable
-from belated.journals import Journal, Store
+from belated.exceptions import JournalError, JournalUnavailable
+from belated.journals import Journal, Store, StoreSession
 from belated.journals.identity import identify
+from belated.journals.sessions import Glance
 from belated.learner import Fold
 from belated.learner.partitioned import PartitionFold, check_mergeable
 from belated.service.learning.learning_service import LearningService
 from belated.service.learning.lease import SECONDS
+from belated.service.learning.sessions import LearnerSessions
 from belated.service.learning.shared_learner import SharedLearner
 from belated.service.serving.definition import Definition
 
-#: Seconds to rest: with nothing to do, where others do as much, while another leads, while the
-#: journal is away, and after an error that will hardly have gone by itself.
-IDLE, SHARED, STAND_BY, AWAY, FAILED = 0.005, 0.02, 0.2, 0.2, 5.0
+#: Seconds between two looks at the journals: while something comes, and at most.
+IDLE, MAX_IDLE = 0.005, 0.1
+#: Seconds to rest: where others do as much, while another leads, while the journal is away, and
+#: after an error that will hardly have gone by itself.
+SHARED, STAND_BY, AWAY, FAILED = 0.02, 0.2, 0.2, 5.0
 #: Seconds in which all must have stopped: what a database that hangs keeps from being saved is
 #: folded again by whoever leads next.
 STOP = 15.0
@@ -32,78 +38,164 @@ log = logging.getLogger("belated.service")
 
 
 class Learners:
-    """The learners of some bandits, each in a thread of its own.
+    """The learners of some bandits, in one thread.
 
-    One that fails is logged and made anew; the others do not notice. Who leads is logged too.
+    One look tells which journals have grown; the learners of the others rest until something is due
+    that takes no record. One that fails is logged and made anew; the others do not notice. Who
+    leads is logged too.
 
     Args:
         make: by the name of a bandit, what makes its learner.
+        sessions: what they share, closed in the end; None: each is called again and again.
     """
 
-    def __init__(self, make: Mapping[str, Callable[[], Learning]]) -> None:
+    def __init__(
+        self,
+        make: Mapping[str, Callable[[], Learning]],
+        sessions: LearnerSessions | None = None,
+    ) -> None:
         self._stopped = threading.Event()
+        self._sessions = sessions
         self.names = list(make)
         #: Those that run now, by the name of their bandit; and how often one has failed.
         self.running: dict[str, Learning] = {}
         self.failures: Counter[str] = Counter()
-        # Daemons: a process that ends without stopping them must not hang.
-        self._threads = [
-            threading.Thread(
-                target=self._keep, args=(name, one), name=f"belated learner of {name}", daemon=True
-            )
-            for name, one in make.items()
-        ]
+        self._kept = [_Kept(name, one) for name, one in make.items()]
+        self._away = False
+        # A daemon: a process that ends without stopping it must not hang.
+        self._thread = threading.Thread(target=self._run, name="belated learners", daemon=True)
 
     def start(self) -> None:
         """Begin to learn."""
-        for thread in self._threads:
-            thread.start()
+        if self._kept:
+            self._thread.start()
 
     def stop(self) -> None:
         """Let each save what it knows and leave the lead to others; returns when all have."""
         self._stopped.set()
-        deadline = time.monotonic() + STOP
-        for thread in self._threads:
-            if thread.ident is not None:
-                thread.join(max(0.0, deadline - time.monotonic()))
+        if self._thread.ident is not None:
+            self._thread.join(STOP)
 
-    def _keep(self, name: str, make: Callable[[], Learning]) -> None:
+    def _run(self) -> None:
+        pause = IDLE
         while not self._stopped.is_set():
-            try:
-                learner = self.running[name] = make()
-                try:
-                    self._learn(name, learner)
-                finally:
-                    del self.running[name]
-                    learner.close()
-            except JournalUnavailable as error:  # it was away before there was a learner
-                _tell(logging.WARNING, "the journal is away", name, error=str(error))
-                self._stopped.wait(FAILED)
-            except Exception:
-                self.failures[name] += 1
-                log.exception("a learner failed and is made anew", extra={"bandit": name})
-                self._stopped.wait(FAILED)
-
-    def _learn(self, name: str, learner: Learning) -> None:
-        away, leads = False, None
-        while not self._stopped.is_set():
-            try:
-                busy = learner.step()
-                if leads is not learner.leads():
-                    leads = learner.leads()
-                    _tell_who_leads(name, learner)
-            except JournalUnavailable as error:
-                if not away:
-                    _tell(logging.WARNING, "the journal is away", name, error=str(error))
-                away = True
+            glances = self._look()
+            if glances is None:
                 self._stopped.wait(AWAY)
                 continue
-            if away:
-                _tell(logging.INFO, "the journal is back", name)
-            away = False
-            if not busy:
-                shared = isinstance(learner, SharedLearner)
-                self._stopped.wait(SHARED if shared else IDLE if leads else STAND_BY)
+            busy = False
+            for one in self._kept:
+                if not self._stopped.is_set() and one.is_due(glances.get(one.name)):
+                    busy = self._step(one) or busy
+            if busy:
+                pause = IDLE
+                continue
+            soonest = min(one.due for one in self._kept) - time.monotonic()
+            self._stopped.wait(min(pause, max(IDLE, soonest)))
+            pause = min(2 * pause, MAX_IDLE)
+        for one in self._kept:
+            self._end(one)
+        if self._sessions is not None:
+            self._sessions.close()
+
+    def _look(self) -> Mapping[str, Glance] | None:
+        """Return how the bandits stand; None while the journal is away."""
+        if self._sessions is None:
+            return {}
+        try:
+            found = self._sessions.glance(self.names)
+        except JournalUnavailable as error:
+            if not self._away:
+                _tell(logging.WARNING, "the journal is away", "*", error=str(error))
+            self._away = True
+            return None
+        except JournalError:  # each learner meets it, and says what is wrong
+            return {}
+        if self._away:
+            _tell(logging.INFO, "the journal is back", "*")
+            for one in self._kept:
+                one.due = -math.inf
+        self._away = False
+        return found
+
+    def _step(self, one: _Kept) -> bool:
+        """Let one learner do what is due; returns whether there may be more."""
+        try:
+            if one.learner is None:
+                one.learner = self.running[one.name] = one.make()
+            busy = one.step(one.learner)
+        except JournalUnavailable as error:
+            if not one.away:
+                _tell(logging.WARNING, "the journal is away", one.name, error=str(error))
+            one.away = one.learner is not None
+            one.due = time.monotonic() + (AWAY if one.away else FAILED)
+            return False
+        except Exception:
+            self.failures[one.name] += 1
+            log.exception("a learner failed and is made anew", extra={"bandit": one.name})
+            self._end(one)
+            one.due = time.monotonic() + FAILED
+            return False
+        if one.away:
+            _tell(logging.INFO, "the journal is back", one.name)
+        one.away = False
+        return busy
+
+    def _end(self, one: _Kept) -> None:
+        learner, one.learner, one.leads, one.away = one.learner, None, None, False
+        if learner is not None:
+            del self.running[one.name]
+            try:
+                learner.close()
+            except Exception:
+                log.exception("a learner could not be closed", extra={"bandit": one.name})
+
+
+class _Kept:
+    """A learner, and when to call it.
+
+    Attributes:
+        due: when something is to be done though no record comes.
+    """
+
+    def __init__(self, name: str, make: Callable[[], Learning]) -> None:
+        self.name = name
+        self.make = make
+        self.learner: Learning | None = None
+        self.leads: bool | None = None
+        self.away = False
+        self.due = -math.inf
+        self._seen: Glance | None = None
+        self._next: Glance | None = None
+
+    def is_due(self, glance: Glance | None) -> bool:
+        """Whether it is to be called, given how its bandit stands."""
+        self._next = glance
+        if time.monotonic() >= self.due:
+            return True
+        if glance is None or self.learner is None or self.away:
+            return False
+        if not self.leads and not isinstance(self.learner, SharedLearner):
+            return not glance.led
+        return self._seen is None or glance.ends != self._seen.ends
+
+    def step(self, learner: Learning) -> bool:
+        """Call it; returns whether there may be more to do."""
+        busy = learner.step() > 0
+        self._seen = self._next
+        if self.leads is not learner.leads():
+            self.leads = learner.leads()
+            _tell_who_leads(self.name, learner)
+        if busy:
+            rest = 0.0
+        elif isinstance(learner, SharedLearner):
+            rest = SHARED
+        elif not self.leads:
+            rest = STAND_BY if self._seen is None else math.inf
+        else:
+            rest = IDLE if self._seen is None else learner.rest()
+        self.due = time.monotonic() + rest
+        return busy
 
 
 def _tell_who_leads(name: str, learner: Learning) -> None:
@@ -121,17 +213,39 @@ def _tell(level: int, message: str, name: str, **fields: object) -> None:
     log.log(level, message, extra={"bandit": name, **fields})
 
 
-def learner_of(definition: Definition, store: Store, *, lease: float = SECONDS) -> Learning:
+def learner_of(
+    definition: Definition,
+    store: Store,
+    *,
+    lease: float = SECONDS,
+    sessions: LearnerSessions | None = None,
+    bandits: int = 1,
+) -> Learning:
     """Return the learner of a bandit, as its definition says."""
-    make = learning_service if definition.learners == "one" else shared_learner
-    return make(definition, store, lease=lease)
+    if definition.learners == "one":
+        return learning_service(definition, store, lease=lease, sessions=sessions, bandits=bandits)
+    return shared_learner(definition, store, lease=lease, sessions=sessions)
 
 
 def learning_service(
-    definition: Definition, store: Store, *, lease: float = SECONDS
+    definition: Definition,
+    store: Store,
+    *,
+    lease: float = SECONDS,
+    sessions: LearnerSessions | None = None,
+    bandits: int = 1,
 ) -> LearningService:
-    """Return the learner of a bandit: the only one that learns, or one that stands by."""
-    journal = _journal_of(definition, store)
+    """Return the learner of a bandit: the only one that learns, or one that stands by.
+
+    Args:
+        definition: of the bandit.
+        store: of its journal.
+        lease: seconds for which the lead is held without being renewed.
+        sessions: what it shares with others; None for connections and threads of its own.
+        bandits: how many learners share them.
+    """
+    reading, coordinating, saving = _opened(store, sessions)
+    journal = _journal_of(definition, reading)
 
     def fold() -> Fold:
         return Fold(
@@ -143,20 +257,27 @@ def learning_service(
 
     return LearningService(
         journal,
-        store.coordination(definition.name),
+        coordinating.coordination(definition.name),
         fold,
-        shelf=store.journal(definition.name, partitions=definition.partitions),
+        shelf=saving.journal(definition.name),
         features=definition.features,
         lease=lease,
+        runtime=None if sessions is None else sessions.threads,
+        bandits=bandits,
     )
 
 
 def shared_learner(
-    definition: Definition, store: Store, *, lease: float = SECONDS
+    definition: Definition,
+    store: Store,
+    *,
+    lease: float = SECONDS,
+    sessions: LearnerSessions | None = None,
 ) -> SharedLearner:
-    """Return one of several learners of a bandit."""
+    """Return one of several learners of a bandit; for its arguments see the other kind."""
     check_mergeable(definition.policy)
-    journal = _journal_of(definition, store)
+    reading, coordinating, saving = _opened(store, sessions)
+    journal = _journal_of(definition, reading)
 
     def fold(partition: int) -> PartitionFold:
         return PartitionFold(
@@ -169,15 +290,36 @@ def shared_learner(
 
     return SharedLearner(
         journal,
-        store.coordination(definition.name),
+        coordinating.coordination(definition.name),
         fold,
-        shelf=store.journal(definition.name),
+        shelf=saving.journal(definition.name),
         features=definition.features,
         lease=lease,
+        runtime=None if sessions is None else sessions.threads,
     )
 
 
-def _journal_of(definition: Definition, store: Store) -> Journal:
+def learners_of(
+    definitions: Sequence[Definition], store: Store, *, lease: float = SECONDS
+) -> Learners:
+    """Return the learners of some bandits, which share their connections and threads."""
+    sessions = LearnerSessions(store)
+    make = partial(
+        learner_of, store=store, lease=lease, sessions=sessions, bandits=len(definitions)
+    )
+    return Learners({one.name: partial(make, one) for one in definitions}, sessions)
+
+
+def _opened(
+    store: Store, sessions: LearnerSessions | None
+) -> tuple[Store | StoreSession, Store | StoreSession, Store | StoreSession]:
+    """What opens the journal to read, the lease, and the journal to save to."""
+    if sessions is None:
+        return store, store, store
+    return sessions.reading, sessions.coordinating, sessions.saving
+
+
+def _journal_of(definition: Definition, store: Store | StoreSession) -> Journal:
     journal = store.journal(definition.name, partitions=definition.partitions)
     policy = definition.policy
     identify(journal, family=repr(policy.family), dim=policy.dim, features=definition.features)

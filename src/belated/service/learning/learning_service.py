@@ -37,7 +37,7 @@ from belated.published import PublishedModel
 from belated.service.histogram import DELAYS, SECONDS, Histogram
 from belated.service.learning.lease import SECONDS as LEASE
 from belated.service.learning.lease import Lease
-from belated.service.learning.refold import Refold
+from belated.service.learning.refold import PAUSE, Refold
 from belated.service.runtime import Runtime, ThreadRuntime
 
 #: Seconds between two models that differ, between two that do not, and between two snapshots.
@@ -49,6 +49,11 @@ HEAD = 3600.0
 ADVISE = 10.0
 #: Seconds between two looks at the journal's clock.
 CLOCK = 1.0
+#: Seconds for which a learner that has nothing to do need not be called, at most.
+REST = 10.0
+#: Seconds by which each bandit of a process puts off the others' models: those that differ, and
+#: those that do not.
+PUBLISH_SHARE, ALIVE_SHARE = 0.01, 0.2
 #: Records folded before anything else is looked at.
 PAGE = 2_000
 #: Rewards of a page whose delays are noted.
@@ -73,6 +78,7 @@ class LearningService:
         shelf: the same journal, opened once more: snapshots are written to it, beside all else. If
             None, the journal itself.
         runtime: time and threads; real ones if None.
+        bandits: how many are learned by this process: what can wait is done less often.
     """
 
     def __init__(
@@ -86,6 +92,7 @@ class LearningService:
         holder: str | None = None,
         lease: float = LEASE,
         runtime: Runtime | None = None,
+        bandits: int = 1,
     ) -> None:
         runtime = runtime or ThreadRuntime()
         self.journal, self.shelf = journal, shelf or journal
@@ -116,7 +123,9 @@ class LearningService:
         self._last_stamp = 0
         self._publish_at = self._save_at = 0.0
         #: Folds the journal again beside it, and compares.
-        self.refold = Refold(journal, runtime.monotonic)
+        self.refold = Refold(journal, runtime.monotonic, bandits * PAUSE)
+        self._publish_seconds = max(PUBLISH, bandits * PUBLISH_SHARE)
+        self._alive_seconds = max(ALIVE, bandits * ALIVE_SHARE)
         #: Says what may hurt users, once each in the log; which of it holds now is a metric.
         self.adviser = Adviser()
         self._advised, self._advise_at = 0, -math.inf
@@ -167,6 +176,22 @@ class LearningService:
             self._start_anew(error)
             return 1
         return count
+
+    def rest(self) -> float:
+        """Return for how many seconds there is nothing to do if no record comes."""
+        fold = self.fold
+        if fold is None or self._fit is not None or self._saving is not None:
+            return 0.0
+        now, until = self._monotonic(), [REST, (self._next_settled(fold) - self._now()) / 1e6]
+        until += [one - now for one in (self._publish_due(fold), self.refold.due)]
+        if fold.version != self._advised:
+            until.append(self._advise_at + ADVISE - now)
+        if fold.save_pays():
+            until.append(self._save_at - now)
+        return 0.0 if fold.learner.fit_is_due() else max(0.0, min(until))
+
+    def _next_settled(self, fold: Fold) -> float:
+        return min(ledger.next_due() for ledger in fold.ledgers)
 
     def close(self) -> None:
         """Save, leave the lead to others, and let go of everything."""
@@ -304,22 +329,25 @@ class LearningService:
         if any(mine < floor for mine, floor in zip(fold.positions, self._floor, strict=False)):
             return
         now = self._monotonic()
-        wait = 0.0 if fold.version != self._published else ALIVE - PUBLISH
-        if now < self._publish_at + wait:
+        if now < self._publish_due(fold):
             return
         self.oldest = min((t for ledger in fold.ledgers if (t := ledger.oldest)), default=None)
         mode = self.journal.mode()
         if mode is not None and mode.mode == "freeze":  # the last model stays
-            self._published, self._publish_at = -1, now + PUBLISH
+            self._published, self._publish_at = -1, now + self._publish_seconds
             return
         model = fold.publish(self._now())
         self.coordination.publish(model.write(), self.epoch)
         self._published = fold.version
-        self._publish_at = now + PUBLISH
+        self._publish_at = now + self._publish_seconds
         if model.head and now >= self._head_at + HEAD:
             self.head, self._head_at = model.head, now
             extra = {"bandit": self.journal.bandit, "head": model.head}
             log.info("the journal has this head", extra=extra)
+
+    def _publish_due(self, fold: Fold) -> float:
+        same = fold.version == self._published
+        return self._publish_at + same * (self._alive_seconds - self._publish_seconds)
 
     def _advise(self, fold: Fold) -> None:
         now = self._monotonic()

@@ -28,16 +28,21 @@ class Refold:
     Args:
         journal: of the bandit.
         monotonic: the time in seconds.
+        pause: seconds between two slices.
 
     Attributes:
+        due: when the next slice is.
         disagreements: found so far.
         compared: partitions that were compared so far.
     """
 
-    def __init__(self, journal: Journal, monotonic: Callable[[], float]) -> None:
+    def __init__(
+        self, journal: Journal, monotonic: Callable[[], float], pause: float = PAUSE
+    ) -> None:
         self._journal = journal
         self._monotonic = monotonic
-        self._at = monotonic() + PAUSE
+        self._pause = pause
+        self.due = monotonic() + pause
         self._partition = 0
         self._ledger: Ledger | None = None
         self._chain = Chain()
@@ -46,7 +51,7 @@ class Refold:
 
     def step(self, live: Fold) -> str:
         """Fold one slice, if it is time to; returns what disagrees, nothing if nothing does."""
-        if self._monotonic() < self._at:
+        if self._monotonic() < self.due:
             return ""
         try:
             if self._ledger is None:
@@ -61,7 +66,7 @@ class Refold:
             found = str(error)
             self._next()
         self.disagreements += bool(found)
-        self._at = max(self._at, self._monotonic() + PAUSE)
+        self.due = max(self.due, self._monotonic() + self._pause)
         return found
 
     def start_anew(self) -> None:
@@ -98,7 +103,7 @@ class Refold:
         self._ledger = None
         self._partition = (self._partition + 1) % self._journal.partitions
         if self._partition == 0:
-            self._at = self._monotonic() + REST
+            self.due = self._monotonic() + REST
 
 
 def _empty(live: Fold, partition: int) -> Ledger:

@@ -14,7 +14,7 @@ from belated.service.operating.doctor_bandits import CLOCKS
 from belated.service.operating.findings import Finding, ok, warning, wrong
 
 if TYPE_CHECKING:
-    from belated.journals.postgres.session import PostgresLook
+    from belated.journals.postgres.look import PostgresLook
 
 #: Each setting of the server with the values under which acknowledged events can be lost.
 UNSAFE = (

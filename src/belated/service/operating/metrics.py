@@ -22,6 +22,7 @@ from belated.service.learning.learners import Learners
 from belated.service.learning.learning_service import LearningService
 from belated.service.learning.shared_learner import SharedLearner
 from belated.service.operating.shared_metrics import OF_SHARED, nothing
+from belated.service.serving.group_commit import GroupCommit
 from belated.service.serving.served_bandit import ServedBandit
 from belated.service.serving.spools import Unreadable
 
@@ -34,6 +35,8 @@ try:
         Metric,
     )
     from prometheus_client.exposition import generate_latest, start_http_server
+
+    from belated.service.operating.commit_metrics import buckets, commit_metrics
 except ModuleNotFoundError:
     raise MissingExtra("the service", "service") from None
 
@@ -109,14 +112,6 @@ OF_BANDITS = (
         "From the request to the answer, the commit included.", lambda bandit: bandit.stats.seconds,
     ),
     _of_bandit(
-        _HISTOGRAM, "belated_commit_seconds", "Duration of a commit.",
-        lambda bandit: bandit.commits.seconds,
-    ),
-    _of_bandit(
-        _HISTOGRAM, "belated_commit_events", "Events in a commit.",
-        lambda bandit: bandit.commits.sizes,
-    ),
-    _of_bandit(
         _GAUGE, "belated_model_age_seconds", "Since the model that chooses here was made.",
         lambda bandit: bandit.age,
     ),
@@ -175,7 +170,7 @@ OF_BANDITS = (
     _of_bandit(
         _COUNTER, "belated_internal_errors",
         "Failures behind the requests: of a commit, or of taking a model (board, model).",
-        lambda bandit: {"commit": bandit.commits.failures, "board": 0, "model": 0}
+        lambda bandit: {"commit": bandit.failed_commits, "board": 0, "model": 0}
         | bandit.stats.failures, "kind",
     ),
 )  # fmt: skip
@@ -284,6 +279,7 @@ class Metrics:
         requests: how many there were, by method and path of their route and status.
         guard: gives what knows the keys, if anything does.
         tokens: by the name of the bandit.
+        commits: gives what commits for all bandits, if anything does.
     """
 
     def __init__(
@@ -293,12 +289,14 @@ class Metrics:
         requests: Mapping[tuple[str, str, int], int],
         guard: Callable[[], Authorizer | None] = lambda: None,
         tokens: Mapping[str, RewardTokens] | None = None,
+        commits: Callable[[], GroupCommit | None] = lambda: None,
     ) -> None:
         self._bandits = bandits
         self._learners = learners
         self._requests = requests
         self._guard = guard
         self._tokens = tokens or {}
+        self._commits = commits
         self.registry = CollectorRegistry()
         ProcessCollector(registry=self.registry)
         self.registry.register(self)
@@ -328,6 +326,7 @@ class Metrics:
             yield _family(measure, dict(self._bandits))
         for measure in OF_LEARNERS:
             yield _family(measure, dict(self._learners.running))
+        yield from commit_metrics(self._commits())
         failures = _COUNTER(
             "belated_learner_restarts",
             "Learners that failed and were made anew.",
@@ -363,9 +362,7 @@ def _family(measure: Measure, subjects: Mapping[str, Any]) -> Metric:
         shared = isinstance(subject, SharedLearner)
         value = (OF_SHARED.get(measure.name, nothing) if shared else measure.read)(subject)
         if isinstance(value, Histogram):
-            counts = value.cumulative
-            bounds = [*(f"{bound:g}" for bound in value.bounds), "+Inf"]
-            family.add_metric([name], list(zip(bounds, counts, strict=True)), value.total)
+            family.add_metric([name], *buckets(value))
         elif isinstance(value, Mapping):
             for label, one in value.items():
                 family.add_metric([name, label], one)

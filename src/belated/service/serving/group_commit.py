@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Protocol, TypeVar
 
 from belated.events import Decision, Event
-from belated.exceptions import CommitTooLarge, JournalClosed
+from belated.exceptions import CommitTooLarge, JournalClosed, JournalUnavailable
 from belated.journals import UniqueLog
 from belated.journals.arrivals import gather
 from belated.journals.log import Appended
+from belated.journals.sessions import Batch, BatchLog
 from belated.service.histogram import SECONDS, SIZES, Histogram
 from belated.service.runtime import Runtime
 
@@ -25,6 +28,10 @@ MAX_COMMIT = 1_000
 
 class Append(Protocol):
     """Events of one caller, who hears on the event loop what became of them."""
+
+    @property
+    def journal(self) -> UniqueLog:
+        """Where they go."""
 
     @property
     def events(self) -> Sequence[Event]:
@@ -46,7 +53,7 @@ class Append(Protocol):
 
 
 class GroupCommit:
-    """A worker that appends, so that the event loop never waits for a disk.
+    """A worker that appends for all bandits, so that the event loop never waits for a disk.
 
     There is nothing to tune: a commit begins when the one before it has ended, with all that has
     come meanwhile. Alone a caller waits for one commit, in a crowd for two at most.
@@ -60,7 +67,7 @@ class GroupCommit:
 
     def __init__(
         self,
-        log: UniqueLog,
+        log: BatchLog,
         loop: asyncio.AbstractEventLoop,
         runtime: Runtime,
         *,
@@ -75,10 +82,11 @@ class GroupCommit:
         self._noticed = False
         self._lock = threading.Lock()
         self._closing = False
-        #: For metrics: how long commits took, how many events each had, and how many failed.
+        #: For metrics: how long commits took, how many events each had, and how many failed, by
+        #: the name of the bandit.
         self.seconds = Histogram(SECONDS)
         self.sizes = Histogram(SIZES)
-        self.failures = 0
+        self.failures: Counter[str] = Counter()
         self._worker = runtime.start_worker("belated commits", self._step)
 
     @property
@@ -92,16 +100,21 @@ class GroupCommit:
         return int(self.sizes.total)
 
     def append(
-        self, events: Sequence[Event], counted: Callable[[int], None], done: Done[Sequence[int]]
+        self,
+        journal: UniqueLog,
+        events: Sequence[Event],
+        counted: Callable[[int], None],
+        done: Done[Sequence[int]],
     ) -> None:
         """Append events.
 
         Args:
+            journal: where they go.
             events: of one caller.
             counted: is told how many they are, once they are durable.
             done: is then told the position of each, as of :meth:`Log.append`; or what went wrong.
         """
-        self.append_all([_Append(events, counted, done)])
+        self.append_all([_Append(journal, events, counted, done)])
 
     def append_all(self, appends: Sequence[Append]) -> None:
         """Append for several callers at once, each of whom is told by itself."""
@@ -112,8 +125,8 @@ class GroupCommit:
                     self._since = self._monotonic()
                 self._waiting += appends
         if closing:
-            for append in appends:
-                append.failed(JournalClosed("the service is stopping: retry elsewhere"))
+            error = JournalClosed("the service is stopping: retry elsewhere")
+            tell_all(partial(one.failed, error) for one in appends)
         elif not self._noticed:  # wake the worker once for all that comes in this turn of the loop
             self._noticed = True
             self._loop.call_soon(self._notice)
@@ -123,13 +136,12 @@ class GroupCommit:
         self._worker.wake()
 
     def close(self) -> None:
-        """Commit all that waits, then close the log."""
+        """Commit all that waits; nothing more is taken."""
         with self._lock:
             self._closing = True
         self._worker.stop()
         while self._step() is not None:
             pass
-        self._log.close()
 
     def _step(self) -> float | None:
         with self._lock:
@@ -155,40 +167,57 @@ class GroupCommit:
         return taken
 
     def _commit(self, taken: list[Append]) -> None:
-        events, kept = gather((one.events, one.kept) for one in taken)
-        named = {id for one in taken for id in one.named}
-        found: Appended | Exception
+        groups: dict[int, list[Append]] = {}
+        for one in taken:
+            groups.setdefault(id(one.journal), []).append(one)
+        batches = [_batch(some) for some in groups.values()]
         start = self._monotonic()
-        try:
-            if named:
-                found = self._log.append_unique(events, named, kept)
-            else:
-                found = Appended(self._log.append(events, requests=kept), {})
+        found = self._append(batches)
+        if any(isinstance(one, Appended) for one in found):
             self.seconds.add(self._monotonic() - start)
-            self.sizes.add(len(events))
-        except CommitTooLarge as error:
-            if len(taken) > 1:  # what each of them sent may well fit
-                half = len(taken) // 2
-                self._commit(taken[:half])
-                self._commit(taken[half:])
-                return
-            found = error
+            self.sizes.add(sum(len(batch.events) for batch in batches))
+        told = list(zip(groups.values(), found, strict=True))
+        large = [some for some, one in told if isinstance(one, CommitTooLarge) and len(some) > 1]
+        self._loop.call_soon_threadsafe(_answer, [one for one in told if one[0] not in large])
+        for some in large:  # what each of them sent may well fit
+            half = len(some) // 2
+            self._commit(some[:half])
+            self._commit(some[half:])
+
+    def _append(self, batches: list[Batch]) -> list[Appended | Exception]:
+        try:
+            return [*self._log.append_all(batches)]
         except Exception as error:  # whatever it is, each caller hears of it, and the worker lives
-            found = error
-            self.failures += 1
-        self._loop.call_soon_threadsafe(_answer, taken, found)
+            if len(batches) > 1 and not isinstance(error, JournalUnavailable):
+                # One bandit that is refused must not keep the others from being committed.
+                return [one for batch in batches for one in self._append([batch])]
+            if not isinstance(error, CommitTooLarge):
+                self.failures.update(batch.journal.bandit for batch in batches)
+            return [error] * len(batches)
+
+
+def _batch(appends: Sequence[Append]) -> Batch:
+    """The events of several callers as one batch of their bandit."""
+    events, kept = gather((one.events, one.kept) for one in appends)
+    named = {id for one in appends for id in one.named}
+    return Batch(appends[0].journal, events, named, kept)
 
 
 class _Append:
     """Events of a caller who is told what became of them."""
 
-    __slots__ = ("_counted", "_done", "events")
+    __slots__ = ("_counted", "_done", "events", "journal")
     named = ()
     kept: Mapping[int, bytes] = {}
 
     def __init__(
-        self, events: Sequence[Event], counted: Callable[[int], None], done: Done[Sequence[int]]
+        self,
+        journal: UniqueLog,
+        events: Sequence[Event],
+        counted: Callable[[int], None],
+        done: Done[Sequence[int]],
     ) -> None:
+        self.journal = journal
         self.events = events
         self._counted = counted
         self._done = done
@@ -201,16 +230,30 @@ class _Append:
         self._done(error)
 
 
-def _answer(taken: Sequence[Append], found: Appended | Exception) -> None:
-    if isinstance(found, Exception):
-        for one in taken:
-            one.failed(found)
-        return
-    start = 0
-    for one in taken:
-        end = start + len(one.events)
-        one.durable(found.positions[start:end], found.standing)
-        start = end
+def _answer(told: Iterable[tuple[Sequence[Append], Appended | Exception]]) -> None:
+    calls: list[Callable[[], None]] = []
+    for appends, found in told:
+        if isinstance(found, Exception):
+            calls += (partial(one.failed, found) for one in appends)
+            continue
+        start = 0
+        for one in appends:
+            end = start + len(one.events)
+            calls.append(partial(one.durable, found.positions[start:end], found.standing))
+            start = end
+    tell_all(calls)
+
+
+def tell_all(calls: Iterable[Callable[[], None]]) -> None:
+    """Tell every caller, also behind one that raises; that is raised in the end, to be logged."""
+    failure: Exception | None = None
+    for call in calls:
+        try:
+            call()
+        except Exception as error:
+            failure = failure or error
+    if failure is not None:
+        raise failure
 
 
 def resolve(future: asyncio.Future[T], found: T | Exception) -> None:

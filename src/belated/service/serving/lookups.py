@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from concurrent.futures import Executor
 from typing import TypeVar
 
 from belated.decider import Decider
@@ -26,6 +27,7 @@ class LookUps:
         spool: before the journal that is written to; None if there is none: then a look-up takes
             as long as the journal does.
         loop: of the callers.
+        threads: that read.
     """
 
     def __init__(
@@ -34,11 +36,13 @@ class LookUps:
         decider: Decider,
         spool: SpoolJournal | None,
         loop: asyncio.AbstractEventLoop,
+        threads: Executor,
     ) -> None:
         self._journal = journal
         self._unapplied = decider.unapplied
         self._spool = spool
         self._loop = loop
+        self._threads = threads
 
     async def decisions(self, ids: Sequence[str]) -> dict[str, Decision]:
         """Return the decision that stands under each of these ids, if one was made.
@@ -65,13 +69,13 @@ class LookUps:
             JournalReadUnavailable: it says nothing.
         """
         if self._spool is None:
-            return await self._loop.run_in_executor(None, work, self._journal)
+            return await self._loop.run_in_executor(self._threads, work, self._journal)
         if self._spool.status.journal_down:
             raise JournalReadUnavailable(
                 "the journal is away: what is in it cannot be read until it is back"
             )
         try:
-            asked = self._loop.run_in_executor(None, work, self._journal)
+            asked = self._loop.run_in_executor(self._threads, work, self._journal)
             return await asyncio.wait_for(asked, PATIENCE)
         except TimeoutError:
             raise JournalReadUnavailable(

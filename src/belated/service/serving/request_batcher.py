@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 
 import numpy as np
 
@@ -11,8 +12,9 @@ from belated.decider import Decider, Made, ParsedRequest
 from belated.events import Decision
 from belated.ids import time_of
 from belated.inputs import Row, as_rows
+from belated.journals import UniqueLog
 from belated.service.runtime import Runtime
-from belated.service.serving.group_commit import Done, GroupCommit
+from belated.service.serving.group_commit import Done, GroupCommit, tell_all
 from belated.service.serving.slots import Slots
 
 
@@ -22,6 +24,7 @@ class RequestBatcher:
     Args:
         decider: chooses; used by the event loop alone.
         commits: makes the decisions durable.
+        journal: where they go.
         loop: of the callers.
         runtime: the clock of the decisions.
         rng: randomness of the choices.
@@ -34,6 +37,7 @@ class RequestBatcher:
         self,
         decider: Decider,
         commits: GroupCommit,
+        journal: UniqueLog,
         loop: asyncio.AbstractEventLoop,
         runtime: Runtime,
         rng: np.random.Generator,
@@ -43,6 +47,7 @@ class RequestBatcher:
     ) -> None:
         self._decider = decider
         self._commits = commits
+        self._journal = journal
         self._loop = loop
         self._clock = runtime.clock
         self._rng = rng
@@ -70,7 +75,7 @@ class RequestBatcher:
         """
         if not self._waiting:
             self._loop.call_soon(self._choose)
-        batch = _Batch(requests, rows, self._decider, counted, done)
+        batch = _Batch(self._journal, requests, rows, self._decider, counted, done)
         if not self._finds_by_id:
             batch.named = [one.id for one in requests if one.id is not None and not _is_new(one)]
         self._waiting.append(batch)
@@ -83,12 +88,9 @@ class RequestBatcher:
                 [rows for batch in batches for rows in batch.rows],
             )
         except Exception:  # of one of them: each is tried by itself, and hears what is wrong
-            for batch in batches:
-                try:
-                    batch.events, batch.kept = self._decide(batch.requests, batch.rows)
-                except Exception as error:
-                    batch.refuse(error)
+            refusals = [one for batch in batches if (one := self._try(batch)) is not None]
         else:
+            refusals = []
             start = 0
             for batch in batches:
                 end = start + len(batch.requests)
@@ -97,6 +99,15 @@ class RequestBatcher:
                 batch.kept = {n - start: kept[n] for n in range(start, end) if n in kept}
                 start = end
         self._commits.append_all([batch for batch in batches if batch.events])
+        tell_all(refusals)
+
+    def _try(self, batch: _Batch) -> Callable[[], None] | None:
+        """Decide for one caller; returns how to tell that it cannot be done, if so."""
+        try:
+            batch.events, batch.kept = self._decide(batch.requests, batch.rows)
+        except Exception as error:
+            return partial(batch.refuse, error)
+        return None
 
     def _decide(self, requests: Sequence[ParsedRequest], rows: Sequence[bytes]) -> Made:
         table = table_of(rows, self._decider.policy.dim)
@@ -108,16 +119,20 @@ class RequestBatcher:
 class _Batch:
     """The requests of one caller, which are decided all or none."""
 
-    __slots__ = ("_counted", "_decider", "_done", "events", "kept", "named", "requests", "rows")
+    __slots__ = (
+        "_counted", "_decider", "_done", "events", "journal", "kept", "named", "requests", "rows",
+    )  # fmt: skip
 
     def __init__(
         self,
+        journal: UniqueLog,
         requests: Sequence[ParsedRequest],
         rows: Sequence[bytes],
         decider: Decider,
         counted: Callable[[Sequence[Decision]], None],
         done: Done[list[Decision]],
     ) -> None:
+        self.journal = journal
         self.requests = requests
         self.rows = rows
         self.events: list[Decision] = []

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import math
 from asyncio import Future
@@ -25,15 +24,9 @@ from belated.decider import (
     check_same,
 )
 from belated.events import Activation, Decision, Event, ModeChanged, Reward, Void
-from belated.exceptions import (
-    BanditOff,
-    CorruptJournal,
-    InvalidInput,
-    JournalError,
-    UnsupportedFormat,
-)
+from belated.exceptions import BanditOff, InvalidInput
 from belated.ids import check_id
-from belated.journals import Journal, SpoolJournal, SpoolStatus, Store
+from belated.journals import Journal, SpoolJournal, SpoolStatus, UniqueLog
 from belated.journals.identity import identify
 from belated.journals.log import CountsDuplicates, finds_by_id
 from belated.kernels import Kernels
@@ -42,22 +35,16 @@ from belated.ledger import DecisionHistory
 from belated.published import PublishedModel
 from belated.service.console.reports import BanditReport
 from belated.service.histogram import SECONDS, Histogram
-from belated.service.runtime import Runtime
 from belated.service.serving.definition import Definition
-from belated.service.serving.group_commit import Done, GroupCommit, pass_on, resolve
+from belated.service.serving.group_commit import Done, pass_on, resolve
 from belated.service.serving.lookups import LookUps
 from belated.service.serving.request_batcher import RequestBatcher, table_of
+from belated.service.serving.shared import Shared
 from belated.service.serving.slots import Slots
-from belated.service.serving.spool_recovery import WAIT, LeftSpools
-from belated.service.serving.spools import Recovery, Spools
+from belated.service.serving.spool_recovery import LeftSpools
+from belated.service.serving.spools import Recovery
 from belated.tuning import USUAL, Tuning
 
-#: Seconds between two looks for a model, and for a mode; and after a failure.
-POLL_SECONDS, MODE_SECONDS, RETRY_SECONDS = 0.05, 0.25, 0.2
-#: Seconds that rewards wait for each other if each partition they fall on costs a record of Kafka.
-REWARD_SECONDS = 0.25
-#: The share of the event loop's time that loading models may take.
-MAX_LOADING = 0.01
 #: A model older than this, in seconds, is stale.
 MAX_MODEL_AGE = 600.0
 #: Seconds between two log lines about a policy that fails.
@@ -87,10 +74,7 @@ class ServedBandit:
 
     Args:
         definition: of the bandit.
-        store: of its journal.
-        loop: the requests' event loop.
-        runtime: time and threads.
-        spools: where events wait while the store is unavailable; None to refuse them then.
+        shared: what it has in common with the other bandits of this process.
         seed: of the choices.
         kernels: to use instead of the best available.
         tuning: sizes, and how ids are made.
@@ -99,11 +83,8 @@ class ServedBandit:
     def __init__(
         self,
         definition: Definition,
-        store: Store,
-        loop: asyncio.AbstractEventLoop,
-        runtime: Runtime,
+        shared: Shared,
         *,
-        spools: Spools | None = None,
         seed: int | None = None,
         kernels: Kernels | None = None,
         tuning: Tuning = USUAL,
@@ -112,15 +93,11 @@ class ServedBandit:
         self.stats = RequestStats()
         #: What the console shows; None where there is none.
         self.report_page: BanditReport | None = None
-        self._runtime = runtime
+        self._runtime, self._loop, self.commits = shared.runtime, shared.loop, shared.commits
         policy, name = definition.policy, definition.name
         self._min_reward, self._max_reward = definition.rewards.range(policy.family.support)
-        self._loop = loop
-        wait = 10.0 if spools is None else WAIT
-        journal = store.journal(name, partitions=definition.partitions, wait=wait)
+        journal = shared.writing.journal(name, partitions=definition.partitions)
         identify(journal, family=repr(policy.family), dim=policy.dim, features=definition.features)
-        self._reader = store.journal(name, wait=wait)
-        self._coordination = store.coordination(name, wait=wait)
         self._source = LoadedModel(policy, kernels=kernels)
         holdout = definition.holdout
         kind = Decider if holdout is None else partial(HoldoutDecider, holdout=holdout)
@@ -133,43 +110,35 @@ class ServedBandit:
             tuning=tuning,
         )
         self._spool: SpoolJournal | None = None
-        self._recovery: Recovery | None = None
-        if spools is not None:
-            self._spool = spools.open(journal, self._delivered)
-            self._recovery = spools.recover(store, name, runtime)
+        #: Delivers what other processes have left; None if there are no spools.
+        self.recovery: Recovery | None = None
+        if shared.spools is not None and shared.line is not None:
+            self._spool = shared.spools.open(journal, self._delivered, shared.line)
         self._journal = journal
-        self.commits = GroupCommit(self._spool or journal, loop, runtime)
+        self._log: UniqueLog = self._spool or journal
         #: For rewards: where partitions are dear, they wait for each other on a way of their own.
-        self.reward_commits = self.commits
-        if self._spool is None and not finds_by_id(journal):
-            log_of_rewards = store.journal(name, wait=wait)
-            self.reward_commits = GroupCommit(log_of_rewards, loop, runtime, wait=REWARD_SECONDS)
-        rng = np.random.default_rng(seed)
+        self._reward_log = self._log
+        self.reward_commits = shared.reward_commits
+        if shared.rewarding is not shared.writing:
+            self._reward_log = shared.rewarding.journal(name)
         self._slots = Slots(tuning.new_id)
         self._batcher = RequestBatcher(
             self.decider,
             self.commits,
-            loop,
-            runtime,
-            rng,
+            self._log,
+            self._loop,
+            self._runtime,
+            np.random.default_rng(seed),
             slots=self._slots,
             finds_by_id=finds_by_id(journal),
         )
-        self._lookups = LookUps(self._reader, self.decider, self._spool, loop)
-        self._number, self._model_due = 0, 0.0
-        self._mode_due = runtime.monotonic() + MODE_SECONDS
+        self._reader = shared.reading.journal(name)
+        self._lookups = LookUps(self._reader, self.decider, self._spool, self._loop, shared.threads)
         self._fallback_log_due = -math.inf
         self._tasks: set[Future[Any]] = set()
         #: When the model was made, in microseconds since 1970; None before the first one.
         self.model_at: int | None = None
         self._switched: ModeChanged | None = None
-        self._change_mode(self._reader.mode())
-        try:
-            if (published := self._newer()) is not None:  # it starts with the last model there is
-                self._load(published)
-        except (UnsupportedFormat, CorruptJournal) as error:  # one may come that can be read here
-            self._note("board", error)
-        self._poller = runtime.start_worker("belated models", self._poll)
 
     # --- deciding --------------------------------------------------------------------------------
 
@@ -264,11 +233,11 @@ class ServedBandit:
 
     def report(self, rewards: Sequence[Reward], done: Done[Sequence[int]]) -> None:
         """Append rewards: one commit for all."""
-        self.reward_commits.append(rewards, self._rewarded, done)
+        self.reward_commits.append(self._reward_log, rewards, self._rewarded, done)
 
     def append_event(self, event: Activation | Void, done: Done[Sequence[int]]) -> None:
         """Append an activation or a void."""
-        self.commits.append([event], self._noted, done)
+        self.commits.append(self._log, [event], self._noted, done)
 
     def _rewarded(self, count: int) -> None:
         self.stats.rewards += count
@@ -313,6 +282,11 @@ class ServedBandit:
         return self._journal.duplicates if isinstance(self._journal, CountsDuplicates) else None
 
     @property
+    def failed_commits(self) -> int:
+        """Commits with events of this bandit that failed."""
+        return self.commits.failures[self.definition.name]
+
+    @property
     def spool(self) -> SpoolStatus | None:
         """What waits on the local disk; None if there is no spool."""
         return None if self._spool is None else self._spool.status
@@ -320,7 +294,7 @@ class ServedBandit:
     @property
     def left_spools(self) -> LeftSpools | None:
         """What processes that died have left on the local disk; None if there is no spool."""
-        return None if self._recovery is None else self._recovery.left
+        return None if self.recovery is None else self.recovery.left(self.definition.name)
 
     def is_stale(self, seconds: float) -> bool:
         """Whether the model is older than that, and a newer one could be had elsewhere."""
@@ -354,15 +328,11 @@ class ServedBandit:
         return None if self.model_at is None else (self._runtime.clock() - self.model_at) / 1e6
 
     def close(self) -> None:
-        """Commit what waits, and let go of the store."""
-        self.commits.close()
-        if self.reward_commits is not self.commits:
-            self.reward_commits.close()
-        if self._recovery is not None:
-            self._recovery.stop(2 * WAIT)
-        self._poller.stop()
+        """Deliver what waits in the spool, if there is one."""
+        self._log.close()
+        if self._reward_log is not self._log:
+            self._reward_log.close()
         self._reader.close()
-        self._coordination.close()
 
     # --- models and modes ------------------------------------------------------------------------
 
@@ -380,28 +350,19 @@ class ServedBandit:
         for id, position in found:
             self.decider.unapplied.mark_durable(id, position)
 
-    def _newer(self) -> PublishedModel | None:
-        """Return the published model, if there is a newer one."""
-        found = self._coordination.published(self._number)
-        if found is None:
-            return None
-        self._number, data = found
-        return PublishedModel.read(data)
-
-    def _load(self, published: PublishedModel) -> None:
-        start = self._runtime.monotonic()
+    def load(self, published: PublishedModel) -> None:
+        """Choose with this model from now on, if it can be used."""
         try:
             self._source.load(published, self.decider.unapplied)
         except Exception as error:  # of another policy, or damaged: go on with the one there is
-            self._note("model", error)
+            self.note("model", error)
             return
         self.model_at = published.at
         self.stats.models += 1
-        now = self._runtime.monotonic()
-        self._model_due = now + (now - start) / MAX_LOADING
 
-    def _change_mode(self, event: ModeChanged | None) -> None:
-        if event is None or event == self._switched:
+    def take_mode(self, event: ModeChanged) -> None:
+        """Decide in this way from now on."""
+        if event == self._switched:
             return
         self._switched = event
         for mode in MODES:
@@ -411,24 +372,10 @@ class ServedBandit:
                 extra = {"bandit": self.definition.name, "mode": mode}
                 log.info("mode changed", extra=extra)
                 return
-        self._note("mode", InvalidInput(f"a newer release knows the mode {event.mode!r}"))
+        self.note("mode", InvalidInput(f"a newer release knows the mode {event.mode!r}"))
 
-    def _poll(self) -> float:
-        """Look for a newer model, and now and then for another mode."""
-        now = self._runtime.monotonic()
-        try:
-            if now >= self._mode_due:
-                self._loop.call_soon_threadsafe(self._change_mode, self._reader.mode())
-                self._mode_due = now + MODE_SECONDS
-            published = self._newer() if now >= self._model_due else None
-        except JournalError as error:  # it is unavailable: go on with the model there is
-            self._note("board", error)
-            return RETRY_SECONDS
-        if published is not None:
-            self._loop.call_soon_threadsafe(self._load, published)
-        return POLL_SECONDS
-
-    def _note(self, what: str, error: Exception) -> None:
+    def note(self, what: str, error: Exception) -> None:
+        """Count that there is no new model, and say why, once while it stays the same."""
         self.stats.failures[what] += 1
         if str(error) not in self.stats.errors[-1:]:  # once, while it stays the same
             log.warning("no new model", extra={"bandit": self.definition.name, "why": str(error)})

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from belated.exceptions import JournalUnavailable
-from belated.journals import SpoolJournal, Store
+from belated.journals import Journal, SpoolJournal
 from belated.service.runtime import Runtime, Worker
 
 if TYPE_CHECKING:
@@ -40,28 +40,34 @@ class LeftSpools:
     unreadable: Mapping[str, int] = field(default_factory=dict)
 
 
+class OpensJournals(Protocol):
+    """A store, or a session with one."""
+
+    def journal(self, bandit: str) -> Journal:
+        """Open the journal of a bandit."""
+
+
 class SpoolRecovery:
-    """Delivers the spool files of one bandit that no process holds.
+    """Delivers the spool files of some bandits that no process holds.
 
     Args:
         folder: with the spools.
-        store: of the journal.
-        bandit: name of the bandit.
+        store: of the journals.
+        bandits: names of the bandits.
     """
 
-    def __init__(self, folder: SpoolFolder, store: Store, bandit: str) -> None:
+    def __init__(self, folder: SpoolFolder, store: OpensJournals, bandits: Sequence[str]) -> None:
         self._folder = folder
         self._store = store
-        self._bandit = bandit
+        self._bandits = bandits
         self._noted: dict[Path, str] = {}
-        self._left: dict[Path, int | Unreadable] = {}
+        self._left: dict[str, dict[Path, int | Unreadable]] = {}
         self._folder_fails = False
         self._worker: Worker | None = None
 
-    @property
-    def left(self) -> LeftSpools:
-        """What still waits, as of the last look."""
-        found = list(self._left.values())
+    def left(self, bandit: str) -> LeftSpools:
+        """What still waits of a bandit, as of the last look."""
+        found = list(self._left.get(bandit, {}).values())
         unreadable: Counter[str] = Counter(one for one in found if isinstance(one, str))
         if self._folder_fails:
             unreadable["folder"] = 1
@@ -79,27 +85,28 @@ class SpoolRecovery:
     def step(self) -> float:
         """Try each file once; returns when to look again. It never raises: it must live on."""
         try:
-            left = self._folder.left(self._bandit)
+            left = {bandit: self._folder.left(bandit) for bandit in self._bandits}
         except Exception as error:  # of the folder; what is known of its files stays
             self._folder_fails = True
             self._note(self._folder.path, str(error))
             return SWEEP
         self._folder_fails = False
         self._noted.pop(self._folder.path, None)
-        self._left = dict(left)
-        for path in left:
-            try:
-                self._deliver(path)
-                self._noted.pop(path, None)
-                del self._left[path]
-            except Exception as error:
-                self._note(path, str(error))
+        self._left = left
+        for bandit, files in left.items():
+            for path in list(files):
+                try:
+                    self._deliver(bandit, path)
+                    self._noted.pop(path, None)
+                    del files[path]
+                except Exception as error:
+                    self._note(path, str(error), bandit)
         return SWEEP
 
-    def _deliver(self, path: Path) -> None:
-        journal = self._store.journal(self._bandit, wait=WAIT)
-        try:
-            spool = SpoolJournal(journal, path, limit=self._folder.limit)
+    def _deliver(self, bandit: str, path: Path) -> None:
+        journal = self._store.journal(bandit)
+        try:  # without a thread: nobody waits for this one
+            spool = SpoolJournal(journal, path, limit=self._folder.limit, wait=None)
         except BaseException:
             journal.close()
             raise
@@ -107,12 +114,12 @@ class SpoolRecovery:
             status = spool.status
         if status.queued:
             raise JournalUnavailable(f"{status.queued} events still wait: {status.error}")
-        extra = {"bandit": self._bandit, "file": str(path), "events": status.forwarded}
+        extra = {"bandit": bandit, "file": str(path), "events": status.forwarded}
         log.info("events that a process had left were delivered", extra=extra)
 
-    def _note(self, path: Path, why: str) -> None:
+    def _note(self, path: Path, why: str, bandit: str = "*") -> None:
         """Once, while it stays the same."""
         if self._noted.get(path) != why:
             self._noted[path] = why
-            extra = {"bandit": self._bandit, "file": str(path), "why": why}
+            extra = {"bandit": bandit, "file": str(path), "why": why}
             log.warning("events that a process has left cannot be delivered yet", extra=extra)

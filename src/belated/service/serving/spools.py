@@ -21,12 +21,15 @@ from belated.exceptions import (
     SpoolInUse,
     SpoolNotPermitted,
 )
-from belated.journals import Journal, SpoolJournal, Store
+from belated.journals import Journal, SpoolJournal
 from belated.journals.spool.disk import DiskStore
 from belated.journals.spool.file import SpoolFile, beginning_of
+from belated.journals.spool.line import Line
 from belated.service.runtime import Runtime
-from belated.service.serving.spool_recovery import LeftSpools, SpoolRecovery
+from belated.service.serving.spool_recovery import LeftSpools, OpensJournals, SpoolRecovery
 
+#: Seconds that the store has to answer before events go to the local disk.
+PATIENCE = 0.35
 #: How many bytes a process may leave there for each bandit: some five million events.
 LIMIT = 1 << 30
 
@@ -39,8 +42,7 @@ Delivered = Callable[[Sequence[Event], Sequence[int]], None]
 class Recovery(Protocol):
     """Delivers what other processes have left, again and again."""
 
-    @property
-    def left(self) -> LeftSpools:
+    def left(self, bandit: str) -> LeftSpools:
         """What still waits."""
 
     def stop(self, seconds: float | None = None) -> None:
@@ -50,10 +52,13 @@ class Recovery(Protocol):
 class Spools(Protocol):
     """Gives each served bandit a spool: see :class:`SpoolFolder`."""
 
-    def open(self, journal: Journal, delivered: Delivered) -> SpoolJournal:
+    def line(self) -> Line:
+        """Make what the spools of a process share."""
+
+    def open(self, journal: Journal, delivered: Delivered, line: Line) -> SpoolJournal:
         """Put a spool before a journal."""
 
-    def recover(self, store: Store, bandit: str, runtime: Runtime) -> Recovery:
+    def recover(self, store: OpensJournals, bandits: Sequence[str], runtime: Runtime) -> Recovery:
         """Deliver what other processes have left."""
 
 
@@ -69,10 +74,15 @@ class SpoolFolder:
     path: Path
     limit: int = LIMIT
 
+    def line(self) -> Line:
+        """Make what the spools of a process share."""
+        return Line(PATIENCE)
+
     def open(
         self,
         journal: Journal,
         delivered: Delivered | None = None,
+        line: Line | None = None,
     ) -> SpoolJournal:
         """A spool before a journal, in a file of its own.
 
@@ -92,13 +102,15 @@ class SpoolFolder:
                     raise
                 continue  # the file is another user's
             if self._waiting(store, path, journal.bandit) == 0:
-                return SpoolJournal(journal, store, limit=self.limit, delivered=delivered)
+                return SpoolJournal(
+                    journal, store, limit=self.limit, delivered=delivered, line=line
+                )
             store.close()  # it is for those who deliver what others left
         raise AssertionError("there are as many numbers as processes")
 
-    def recover(self, store: Store, bandit: str, runtime: Runtime) -> Recovery:
+    def recover(self, store: OpensJournals, bandits: Sequence[str], runtime: Runtime) -> Recovery:
         """Deliver what other processes have left, again and again."""
-        recovery = SpoolRecovery(self, store, bandit)
+        recovery = SpoolRecovery(self, store, bandits)
         recovery.start(runtime)
         return recovery
 

@@ -22,14 +22,15 @@ from belated.exceptions import (
     UnknownEvent,
 )
 from belated.ids import key_of, partition_of
-from belated.journals import Journal, SpoolJournal, Store
+from belated.journals import Journal, SpoolJournal
+from belated.journals.spool.line import Line
 from belated.learner import Fold
 from belated.rewards import reported_reward, retention_us
 from belated.service.learning.learning_service import LearningService
 from belated.service.runtime import Runtime
 from belated.service.serving.definition import Definition
-from belated.service.serving.served_bandit import ServedBandit
-from belated.service.serving.spool_recovery import LeftSpools
+from belated.service.serving.served_bandits import ServedBandits
+from belated.service.serving.spool_recovery import LeftSpools, OpensJournals
 from belated.service.serving.spools import Recovery
 from belated.testing.simulator.checks import (
     Disagreement,
@@ -115,18 +116,25 @@ class Spools:
         self._host = host
         self._watching = False
 
+    def line(self) -> Line:
+        """Without a thread."""
+        return Line(None)
+
     def open(
-        self, journal: Journal, delivered: Callable[[Sequence[Event], Sequence[int]], None]
+        self,
+        journal: Journal,
+        delivered: Callable[[Sequence[Event], Sequence[int]], None],
+        line: Line,
     ) -> SpoolJournal:
         """Put a spool before a journal."""
         self.spool = WatchedSpool(
-            journal, self._disk, wait=None, clock=self._host.clock, delivered=delivered
+            journal, self._disk, clock=self._host.clock, delivered=delivered, line=line
         )
         self.spool.watch = self._watch
         self._watch()
         return self.spool
 
-    def recover(self, store: Store, bandit: str, runtime: Runtime) -> Recovery:
+    def recover(self, store: OpensJournals, bandits: Sequence[str], runtime: Runtime) -> Recovery:
         """No other process leaves anything on this disk."""
         return _NothingLeft()
 
@@ -146,7 +154,8 @@ class Spools:
 
 
 class _NothingLeft:
-    left = LeftSpools(files=0, events=0)
+    def left(self, bandit: str) -> LeftSpools:
+        return LeftSpools(files=0, events=0)
 
     def stop(self, seconds: float | None = None) -> None:
         pass
@@ -176,8 +185,8 @@ class DeciderServer(Server):
         knobs = self.world.knobs
         retention = retention_us(knobs.retention, knobs.rewards)
         self.loop = cast(AbstractEventLoop, SimulatedLoop(host))
-        self.bandit = ServedBandit(
-            Definition("default", knobs.policy, knobs.rewards, retention=retention),
+        self.bandits = ServedBandits(
+            [Definition("default", knobs.policy, knobs.rewards, retention=retention)],
             self.store,
             self.loop,
             host,
@@ -186,6 +195,7 @@ class DeciderServer(Server):
             kernels=PLAIN,
             tuning=knobs.tuning,
         )
+        self.bandit = self.bandits["default"]
         self._made: dict[str, Decision] = {}  # durable, by id: decided in this life
 
     def _died(self) -> None:
@@ -245,14 +255,14 @@ class DeciderServer(Server):
     def poll(self) -> None:
         """Look at the mode and the model now."""
         assert self.host is not None
-        self.bandit._mode_due = self.bandit._model_due = 0.0
+        self.bandits.poll.look_now()
         for worker in self.host.workers:
             worker.wake()
 
     def _close(self) -> None:
         """Stop in good order: what waits is committed, and answered by nobody."""
         try:
-            self.bandit.close()
+            self.bandits.close()
         except TROUBLE as error:
             self.world.trace_event(self.name, error)
         self.stop()

@@ -9,6 +9,7 @@ from belated.events import ModeChanged
 from belated.exceptions import JournalUnavailable, OwnerFenced
 from belated.journals import Claim, Journal, KeyStore, Leader, SentSums
 from belated.journals.memory.coordination import Lead, MemoryCoordinationStore
+from belated.journals.sessions import LoopedSession
 from belated.journals.store import StoredBandit
 from belated.journals.workers import Known
 from belated.testing.simulator.checks import Disagreement
@@ -46,6 +47,10 @@ class SimulatedStore:
     def keys(self, *, wait: float = 10.0) -> KeyStore:
         """There are none."""
         raise NotImplementedError
+
+    def session(self, *, wait: float = 10.0) -> LoopedSession:
+        """Open what a process shares."""
+        return LoopedSession(self, wait)
 
     def new_journal(self, bandit: str, *, partitions: int) -> AbstractContextManager[Journal]:
         """Nothing is imported."""

@@ -7,6 +7,9 @@ SELECT current_setting('server_version_num')::integer AS version,
        current_setting('full_page_writes') AS full_page_writes,
        current_setting('synchronous_commit') AS synchronous_commit;
 
+-- process: which process of the server answers
+SELECT pg_backend_pid();
+
 -- standbys: how many are connected, and whether a commit waits for any
 SELECT count(*), current_setting('synchronous_standby_names'),
        current_setting('synchronous_commit')
@@ -62,9 +65,9 @@ RETURNING number;
 
 -- append: keep events, all or none; the function is in schema.sql
 SELECT belated.append(
-    %(bandit)s::integer, %(partitions)b::smallint[], %(marks)b::bytea[], %(crcs)b::bigint[],
-    %(digests)b::bytea[], %(events)b::bytea[], %(stamps)b::bigint[], %(homes)b::smallint[],
-    %(halves)b::bytea[], %(kept)b::bigint[], %(requests)b::bytea[],
+    %(bandits)b::integer[], %(partitions)b::smallint[], %(marks)b::bytea[], %(crcs)b::bigint[],
+    %(digests)b::bytea[], %(events)b::bytea[], %(stamps)b::bigint[], %(owners)b::integer[],
+    %(homes)b::smallint[], %(halves)b::bytea[], %(kept)b::bigint[], %(requests)b::bytea[],
     %(behind)b::bytea
 );
 
@@ -232,6 +235,37 @@ RETURNING number;
 
 -- published: the model, if it is another than one was; after a restore its number can be lower
 SELECT number, data FROM belated.model WHERE bandit = %(bandit)s AND number <> %(after)s;
+
+-- all_published: the same for several bandits
+SELECT bandit.name, model.number, model.data
+FROM unnest(%(names)s::text[], %(after)s::bigint[]) AS known (name, number)
+JOIN belated.bandit USING (name)
+JOIN belated.model ON model.bandit = bandit.number AND model.number <> known.number;
+
+-- all_modes: the last event of each bandit that changed its mode
+SELECT bandit.name, last.*
+FROM belated.bandit
+CROSS JOIN LATERAL (
+    SELECT partition, position, recorded, "check", digest, event FROM belated.record
+    WHERE record.bandit = bandit.number AND partition = 0
+      AND mark >= %(least)b AND mark < %(beyond)b
+    ORDER BY position + 0 DESC LIMIT 1
+) AS last
+WHERE bandit.name = ANY (%(names)s);
+
+-- glance: where the partitions of some bandits end, and whether anyone leads
+SELECT bandit.name, coalesce(leader.until > now(), false),
+       array_agg(coalesce(last.position, 0) ORDER BY home.partition)
+FROM belated.bandit
+JOIN belated.partition AS home ON home.bandit = bandit.number
+LEFT JOIN belated.leader ON leader.bandit = bandit.number
+LEFT JOIN LATERAL (
+    SELECT position FROM belated.record
+    WHERE record.bandit = home.bandit AND record.partition = home.partition
+    ORDER BY position DESC LIMIT 1
+) AS last ON true
+WHERE bandit.name = ANY (%(names)s)
+GROUP BY bandit.name, leader.until;
 
 -- lock_workers: let one worker at a time claim partitions; appends go on
 SELECT partitions FROM belated.bandit WHERE number = %(bandit)s FOR NO KEY UPDATE;

@@ -1,4 +1,4 @@
--- The tables of the journals, version 7, for a database that has none yet.
+-- The tables of the journals, version 8, for a database that has none yet.
 
 CREATE SCHEMA belated;
 
@@ -102,8 +102,8 @@ CREATE TABLE belated.base_piece (
     PRIMARY KEY (bandit, partition, position, name)
 );
 
--- Append events to partitions of one bandit; gives the position of each, in their order: below zero
--- where the event was there already.
+-- Append events to partitions of any bandits, in one commit; gives the position of each, in their
+-- order: below zero where the event was there already.
 --
 -- A reader goes on from the last position it has seen, so a position must never become visible
 -- after a greater one. An identity column does not do that: numbers are handed out before the
@@ -122,18 +122,19 @@ CREATE TABLE belated.base_piece (
 -- Whoever knows the last record gives its digest and stamp. If that is the last one still, the
 -- stamp of the events follows their positions: then nothing has to be read back.
 CREATE FUNCTION belated.append(
-    bandit_number integer,
-    partitions    smallint[],
-    marks         bytea[],
-    crcs          bigint[],
-    digests       bytea[],
-    events        bytea[],
-    stamps        bigint[], -- NULL for the clock
-    homes         smallint[], -- of the halves; NULL for none
-    halves        bytea[],
-    kept          bigint[], -- which of the events have requests, from 1 on; NULL for none
-    requests      bytea[],
-    behind        bytea -- the last record that is known; NULL for none
+    bandits    integer[],
+    partitions smallint[],
+    marks      bytea[],
+    crcs       bigint[],
+    digests    bytea[],
+    events     bytea[],
+    stamps     bigint[], -- NULL for the clock
+    owners     integer[], -- the bandits of the halves; NULL for none
+    homes      smallint[], -- and their partitions
+    halves     bytea[],
+    kept       bigint[], -- which of the events have requests, from 1 on; NULL for none
+    requests   bytea[],
+    behind     bytea -- the last record that is known; NULL for none
 ) RETURNS bigint[] LANGUAGE plpgsql
 -- Made while the table is small, the plan must still do when it is large; and to make it anew for
 -- every call would take longer than all the rest. A mark is looked up in the index of marks, even
@@ -147,23 +148,33 @@ AS $$
 DECLARE
     clock     bigint;
     positions bigint[];
+    whose     integer := bandits[1];
     target    smallint := partitions[1];
+    alone     boolean := whose = ALL (bandits) AND target = ALL (partitions);
     base      bigint;
     moment    bigint;
     follows   boolean;
 BEGIN
     -- In one order everywhere, so that two that lock several cannot wait for each other.
-    PERFORM FROM belated.partition AS home
-    WHERE home.bandit = bandit_number AND home.partition = ANY (partitions)
-    ORDER BY home.partition FOR UPDATE;
+    IF alone THEN
+        PERFORM FROM belated.partition AS home
+        WHERE home.bandit = whose AND home.partition = target FOR UPDATE;
+    ELSE
+        PERFORM FROM (
+            SELECT DISTINCT bandit, partition FROM unnest(bandits, partitions)
+            AS one (bandit, partition)
+        ) AS wanted
+        JOIN belated.partition AS home USING (bandit, partition)
+        ORDER BY home.bandit, home.partition FOR UPDATE OF home;
+    END IF;
 
     -- Whoever has locked the partition before has committed: a decision that is not found here now
     -- is not there. The third byte of an event is its kind, and 1 is a decision.
     IF halves IS NOT NULL THEN
-        PERFORM FROM unnest(homes, halves) AS one (home, half)
+        PERFORM FROM unnest(owners, homes, halves) AS one (owner, home, half)
         CROSS JOIN LATERAL (
             SELECT FROM belated.record
-            WHERE record.bandit = bandit_number AND record.partition = one.home
+            WHERE record.bandit = one.owner AND record.partition = one.home
               AND record.mark >= one.half AND record.mark < one.half || '\xffffffffffffffffff'
               AND get_byte(record.event, 2) = 1
             ORDER BY record.mark LIMIT 1
@@ -180,10 +191,10 @@ BEGIN
     -- which.
     IF stamps IS NULL OR clock = ALL (stamps) THEN
         BEGIN
-            IF target = ALL (partitions) THEN
+            IF alone THEN
                 SELECT record.position, record.recorded, behind = record.digest || int8send(recorded)
                 INTO base, moment, follows FROM belated.record
-                WHERE record.bandit = bandit_number AND record.partition = target
+                WHERE record.bandit = whose AND record.partition = target
                 ORDER BY record.position DESC LIMIT 1;
                 base := coalesce(base, 0);
                 moment := greatest(moment, clock);
@@ -191,13 +202,13 @@ BEGIN
                 INSERT INTO belated.record
                     (position, recorded, "check", bandit, partition, mark, digest, event)
                 SELECT base + n, moment, crc # (base + n) # moment # (target::bigint << 40),
-                       bandit_number, target, mark, digest, event
+                       whose, target, mark, digest, event
                 FROM unnest(marks, crcs, digests, events)
                      WITH ORDINALITY AS one (mark, crc, digest, event, n);
 
                 IF kept IS NOT NULL THEN
                     INSERT INTO belated.request (bandit, partition, position, request)
-                    SELECT bandit_number, target, base + n, request
+                    SELECT whose, target, base + n, request
                     FROM unnest(kept, requests) AS one (n, request);
                 END IF;
                 positions := ARRAY(SELECT generate_series(base + 1, base + cardinality(marks)));
@@ -205,33 +216,37 @@ BEGIN
             END IF;
 
             WITH tail AS MATERIALIZED (
-                SELECT home.partition, coalesce(last.position, 0) AS position,
+                SELECT home.bandit, home.partition, coalesce(last.position, 0) AS position,
                        greatest(last.recorded, clock) AS recorded
-                FROM (SELECT DISTINCT unnest(partitions) AS partition) AS home
+                FROM (
+                    SELECT DISTINCT bandit, partition FROM unnest(bandits, partitions)
+                    AS one (bandit, partition)
+                ) AS home
                 LEFT JOIN LATERAL (
                     SELECT record.position, record.recorded FROM belated.record
-                    WHERE record.bandit = bandit_number AND record.partition = home.partition
+                    WHERE record.bandit = home.bandit AND record.partition = home.partition
                     ORDER BY record.position DESC LIMIT 1
                 ) AS last ON true
             ), placed AS MATERIALIZED (
                 SELECT one.*, tail.recorded,
-                       tail.position + count(*) OVER (PARTITION BY one.partition ORDER BY one.n)
+                       tail.position
+                           + count(*) OVER (PARTITION BY one.bandit, one.partition ORDER BY one.n)
                            AS position
-                FROM unnest(partitions, marks, crcs, digests, events)
-                     WITH ORDINALITY AS one (partition, mark, crc, digest, event, n)
-                JOIN tail USING (partition)
+                FROM unnest(bandits, partitions, marks, crcs, digests, events)
+                     WITH ORDINALITY AS one (bandit, partition, mark, crc, digest, event, n)
+                JOIN tail USING (bandit, partition)
             ), written AS (
                 INSERT INTO belated.record
                     (position, recorded, "check", bandit, partition, mark, digest, event)
                 SELECT position, recorded,
                        crc # position # recorded # (partition::bigint << 40),
-                       bandit_number, partition, mark, digest, event
+                       bandit, partition, mark, digest, event
                 FROM placed
             )
             SELECT array_agg(placed.position ORDER BY n) INTO positions FROM placed;
             IF kept IS NOT NULL THEN
                 INSERT INTO belated.request (bandit, partition, position, request)
-                SELECT bandit_number, partitions[n], positions[n], request
+                SELECT bandits[n], partitions[n], positions[n], request
                 FROM unnest(kept, requests) AS one (n, request);
             END IF;
             RETURN positions;
@@ -243,19 +258,19 @@ BEGIN
     WITH given AS MATERIALIZED (
         SELECT one.*,
                (SELECT record.position FROM belated.record
-                WHERE record.bandit = bandit_number AND record.partition = one.partition
+                WHERE record.bandit = one.bandit AND record.partition = one.partition
                   AND record.mark >= one.mark AND record.mark <= one.mark
                   AND record.digest = one.digest -- that of an event that was overwritten, too
                 ORDER BY record.mark LIMIT 1) AS known
-        FROM unnest(partitions, marks, crcs, digests, events, stamps)
-             WITH ORDINALITY AS one (partition, mark, crc, digest, event, stamp, n)
+        FROM unnest(bandits, partitions, marks, crcs, digests, events, stamps)
+             WITH ORDINALITY AS one (bandit, partition, mark, crc, digest, event, stamp, n)
     ), tail AS MATERIALIZED (
-        SELECT home.partition,
+        SELECT home.bandit, home.partition,
                coalesce(last.position, 0) AS position, coalesce(last.recorded, 0) AS recorded
-        FROM (SELECT DISTINCT given.partition FROM given) AS home
+        FROM (SELECT DISTINCT given.bandit, given.partition FROM given) AS home
         LEFT JOIN LATERAL (
             SELECT record.position, record.recorded FROM belated.record
-            WHERE record.bandit = bandit_number AND record.partition = home.partition
+            WHERE record.bandit = home.bandit AND record.partition = home.partition
             ORDER BY record.position DESC LIMIT 1
         ) AS last ON true
     ), placed AS MATERIALIZED (
@@ -268,14 +283,14 @@ BEGIN
                    tail.recorded,
                    max(coalesce(given.stamp, clock)) FILTER (WHERE given.known IS NULL) OVER so_far
                ) AS recorded
-        FROM given JOIN tail USING (partition)
-        WINDOW so_far AS (PARTITION BY given.partition ORDER BY given.n)
+        FROM given JOIN tail USING (bandit, partition)
+        WINDOW so_far AS (PARTITION BY given.bandit, given.partition ORDER BY given.n)
     ), written AS (
         INSERT INTO belated.record
             (position, recorded, "check", bandit, partition, mark, digest, event)
         SELECT position, recorded,
                crc # position # recorded # (partition::bigint << 40),
-               bandit_number, partition, mark, digest, event
+               bandit, partition, mark, digest, event
         FROM placed WHERE known IS NULL
     )
     SELECT array_agg(
@@ -283,7 +298,7 @@ BEGIN
     ) INTO positions FROM placed;
     IF kept IS NOT NULL THEN
         INSERT INTO belated.request (bandit, partition, position, request)
-        SELECT bandit_number, partitions[n], abs(positions[n]), request
+        SELECT bandits[n], partitions[n], abs(positions[n]), request
         FROM unnest(kept, requests) AS one (n, request)
         ON CONFLICT DO NOTHING; -- of an event that was there already
     END IF;
@@ -376,4 +391,4 @@ CREATE TABLE belated.key (
 
 CREATE UNIQUE INDEX key_has_its_place ON belated.key (name, place) WHERE revoked IS NULL;
 
-INSERT INTO belated.migration (version, oldest) VALUES (7, 7);
+INSERT INTO belated.migration (version, oldest) VALUES (8, 8);

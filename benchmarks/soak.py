@@ -1,9 +1,10 @@
 """Two deciders, a learner and PostgreSQL under load for minutes: errors, memory, lag.
 
-Decisions come at random moments, in an open loop, to one decider and the other; half of them get a
-reward, some seconds later. The window is a minute. Every ten seconds a line says what happened.
+Decisions come at random moments, in an open loop, to one decider and the other, for bandit after
+bandit and with an API key; half of them get a reward, some seconds later. The window is a minute.
+Every ten seconds a line says what happened.
 
-Run: python benchmarks/service_soak.py [--minutes 10] [--rate 1000]
+Run: python benchmarks/soak.py [MINUTES] [--bandits 100] [--rate 500]
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import re
 from collections import Counter
 from contextlib import suppress
 
@@ -21,19 +23,25 @@ from open_loop import Answer, Caller, at_rate, quantiles
 from service import rows
 from service_processes import Server
 
+from belated.journals import open_store
+
 # Found by what service_processes.py adds to the path.
+from tests.integration.keyrings import make
 from tests.integration.postgres_server import database
 
 #: Seconds between two lines, and the mean delay of a reward.
 EVERY, DELAY = 10, 10.0
-_LAG = 'belated_fold_lag_seconds_bucket{bandit="offers",le="%s"}'
+_LAG = re.compile(r'belated_fold_lag_seconds_bucket{bandit="b\d+",le="(.*)"}')
+_PENDING = "belated_pending_decisions{"
 
 
 class Soak:
     """The load, and what came of it."""
 
-    def __init__(self, deciders: list[Server], learner: Server) -> None:
-        self._callers = [Caller(one.port) for one in deciders]
+    def __init__(self, deciders: list[Server], learner: Server, bandits: int, key: str) -> None:
+        headers = {"Authorization": f"Bearer {key}"}
+        self._callers = [Caller(one.port, headers=headers) for one in deciders]
+        self._bandits = bandits
         self._processes = [*deciders, learner]
         self._rng = np.random.default_rng(1)
         self._bodies = [json.dumps({"rows": one}).encode() for one in rows(64)]
@@ -46,19 +54,20 @@ class Soak:
         """One decision, and perhaps its reward."""
         caller = self._callers[number % 2]
         body = self._bodies[number % len(self._bodies)]
-        answer = await caller.ask("POST", "/v1/offers/decisions", body, due)
+        bandit = number // 2 % self._bandits
+        answer = await caller.ask("POST", f"/v1/b{bandit}/decisions", body, due)
         self._note("decide", 201, answer)
         if answer.status == 201 and self._rng.random() < 0.5:
             id = msgspec.json.decode(answer.body)["id"]
-            task = asyncio.ensure_future(self._reward(self._callers[(number + 1) % 2], id))
+            path = f"/v1/b{bandit}/decisions/{id}/reward"
+            task = asyncio.ensure_future(self._reward(self._callers[(number + 1) % 2], path))
             self.rewarding.add(task)
             task.add_done_callback(self.rewarding.discard)
 
-    async def _reward(self, caller: Caller, id: str) -> None:
+    async def _reward(self, caller: Caller, path: str) -> None:
         await asyncio.sleep(self._rng.exponential(DELAY))
         value = b'{"value":1}' if self._rng.random() < 0.3 else b'{"value":0}'
         due = asyncio.get_running_loop().time()
-        path = f"/v1/offers/decisions/{id}/reward"
         self._note("reward", 202, await caller.ask("PUT", path, value, due))
 
     def _note(self, what: str, right: int, answer: Answer) -> None:
@@ -78,7 +87,7 @@ class Soak:
             seconds, self.seconds = self.seconds or [0.0], []
             one, other, learner = (process.resident() / 1e6 for process in self._processes)
             total = sum(self.statuses.values())
-            pending = metrics['belated_pending_decisions{bandit="offers"}']
+            pending = sum(one for name, one in metrics.items() if name.startswith(_PENDING))
             print(
                 f"| {count * EVERY} | {total:,} | {len(self.failed)} | {quantiles(seconds)} "
                 f"| {one:.0f}, {other:.0f} | {learner:.0f} | {pending:,.0f} |",
@@ -86,35 +95,44 @@ class Soak:
             )
 
 
-async def soak(deciders: list[Server], learner: Server, rate: float, minutes: float) -> None:
+async def soak(
+    deciders: list[Server], learner: Server, key: str, arguments: argparse.Namespace
+) -> None:
     """Run it, and say what it came to."""
-    load = Soak(deciders, learner)
+    load = Soak(deciders, learner, arguments.bandits, key)
     reporting = asyncio.ensure_future(load.report())
-    late = await at_rate(rate, 60 * minutes, load.decide)
+    late = await at_rate(arguments.rate, 60 * arguments.minutes, load.decide)
     reporting.cancel()
     with suppress(asyncio.CancelledError):
         await reporting
-    metrics = learner.metrics()
-    count = metrics[_LAG % "+Inf"]
+    lags: Counter[str] = Counter()
+    for name, value in learner.metrics().items():
+        if found := _LAG.fullmatch(name):
+            lags[found[1]] += int(value)
+    count = lags["+Inf"]
     print(f"\nanswers: {dict(load.statuses)}; failed: {load.failed[:3]}")
     print(f"the generator was late by at most {1e3 * late:.0f} ms")
     for bound in ("0.05", "0.1", "0.2", "0.5"):
-        share = metrics[_LAG % bound] / count
+        share = lags[bound] / count
         print(f"folded within {bound} s of the commit: {100 * share:.2f} % of {count:,.0f} pages")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--minutes", type=float, default=10)
-    parser.add_argument("--rate", type=float, default=1000, help="decisions a second")
+    parser.add_argument("minutes", type=float, nargs="?", default=10)
+    parser.add_argument("--bandits", type=int, default=100)
+    parser.add_argument("--rate", type=float, default=500, help="decisions a second")
     arguments = parser.parse_args()
-    with (
-        database() as dsn,
-        Server("service", dsn) as one,
-        Server("service", dsn) as other,
-        Server("learner", dsn) as learner,
-    ):
-        uvloop.run(soak([one, other], learner, arguments.rate, arguments.minutes))
+    with database() as dsn:
+        store = open_store(dsn)
+        store.create_tables()
+        key = make(store, "decide", "reward", "read").key
+        with (
+            Server(f"keyed {arguments.bandits}", dsn) as one,
+            Server(f"keyed {arguments.bandits}", dsn) as other,
+            Server(f"learners {arguments.bandits}", dsn) as learner,
+        ):
+            uvloop.run(soak([one, other], learner, key, arguments))
 
 
 if __name__ == "__main__":

@@ -1,0 +1,98 @@
+"""One, ten and a hundred bandits in one process: requests/s, idle CPU, connections and threads.
+
+A decider with so many bandits, a learner of all of them, PostgreSQL that syncs; wrk asks a bandit
+drawn at random each time. The numbers follow each other in rounds, so that a busy machine is busy
+for all of them. Idle CPU is that of the decider and of the learner together, while nobody asks.
+
+Run: python benchmarks/bandits.py [--rounds 3] [--seconds 3] [--idle 10]
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import tempfile
+import time
+from pathlib import Path
+
+from psycopg.conninfo import conninfo_to_dict
+from service import POST, Load, quartiles, rows
+from service_processes import Server
+
+# Found by what service_processes.py adds to the path.
+from tests.integration.postgres_server import database
+
+NUMBERS = (1, 10, 100)
+CONNECTIONS = 128
+#: Least requests/s at a hundred against one, and the most of the others.
+MIN_RATIO, MAX_IDLE, MAX_CONNECTIONS, MAX_THREADS = 0.6, 0.05, 6, 12
+#: For wrk: each request for any of the bandits.
+ANY = (
+    POST
+    + """
+local n = {count}
+function request()
+  return wrk.format(nil, "/v1/b" .. math.random(0, n - 1) .. "/decisions")
+end
+"""
+)
+
+
+def idle(servers: list[Server], seconds: float) -> float:
+    """Share of one processor that they take together while nobody asks."""
+    before, start = sum(one.cpu() for one in servers), time.monotonic()
+    time.sleep(seconds)
+    return (sum(one.cpu() for one in servers) - before) / (time.monotonic() - start)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--seconds", type=int, default=3)
+    parser.add_argument("--idle", type=float, default=10)
+    arguments = parser.parse_args()
+    body = json.dumps({"rows": rows()[0]}, separators=(",", ":"))
+    rates: dict[int, list[float]] = {number: [] for number in NUMBERS}
+    cpus: dict[int, list[float]] = {number: [] for number in NUMBERS}
+    rests: dict[int, list[float]] = {number: [] for number in NUMBERS}
+    held: dict[int, str] = {}
+    with tempfile.TemporaryDirectory() as name, database() as dsn:
+        port = int(conninfo_to_dict(dsn)["port"])
+        for round_ in range(arguments.rounds + 1):
+            for number in NUMBERS:
+                script = ANY.format(body=body, count=number)
+                load = Load(Path(name), f"any-{number}", script, "/")
+                with Server(f"many {number}", dsn) as decider:
+                    load.run(decider, CONNECTIONS, 1)
+                    rate, cpu = load.run(decider, CONNECTIONS, arguments.seconds)
+                    with Server(f"learners {number}", dsn) as learner:
+                        time.sleep(5)  # until all is folded
+                        rest = idle([decider, learner], arguments.idle)
+                        held[number] = " + ".join(
+                            f"{one.connections(port)}, {one.threads()}"
+                            for one in (decider, learner)
+                        )
+                if round_:  # the first one warms up
+                    rates[number].append(rate)
+                    cpus[number].append(1e6 * cpu)
+                    rests[number].append(100 * rest)
+    print("| bandits | requests/s | of one | CPU, µs | idle CPU, % | connections, threads |")
+    print("|--:|--:|--:|--:|--:|---|")
+    alone = statistics.median(rates[1])
+    for number in NUMBERS:
+        ratio = quartiles([rate / alone for rate in rates[number]])
+        print(
+            f"| {number} | {statistics.median(rates[number]):,.0f} | {ratio} "
+            f"| {statistics.median(cpus[number]):.0f} | {quartiles(rests[number])} "
+            f"| {held[number]} |"
+        )
+    print(
+        f"goals at {NUMBERS[-1]}: at least {MIN_RATIO} of one; idle at most {100 * MAX_IDLE:.0f} %;"
+        f" at most {MAX_CONNECTIONS} connections and {MAX_THREADS} threads a process (decider +"
+        " learner)"
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,52 @@
+"""The connections and threads that the learners of a process share."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+
+from belated.journals import Store
+from belated.journals.sessions import Glance, StoreSession
+from belated.service.runtime import SharedThreads
+
+
+class LearnerSessions:
+    """Three connections, each opened when it is first needed, for any number of learners.
+
+    One reads and folds, one holds leases and publishes, and one writes snapshots: so that no lease
+    ends while a large snapshot is written.
+
+    Args:
+        store: of the journals.
+    """
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        #: For leases, fits and snapshots of all learners.
+        self.threads = SharedThreads()
+
+    @cached_property
+    def reading(self) -> StoreSession:
+        """For the folds."""
+        return self._store.session()
+
+    @cached_property
+    def coordinating(self) -> StoreSession:
+        """For leases and models."""
+        return self._store.session()
+
+    @cached_property
+    def saving(self) -> StoreSession:
+        """For snapshots."""
+        return self._store.session()
+
+    def glance(self, bandits: Sequence[str]) -> dict[str, Glance]:
+        """Return how these bandits stand, in one look."""
+        return self.reading.glance(bandits)
+
+    def close(self) -> None:
+        """End the threads and the connections, once all learners have stopped."""
+        self.threads.stop()
+        for name in ("reading", "coordinating", "saving"):
+            if name in vars(self):
+                getattr(self, name).close()

@@ -1,0 +1,144 @@
+"""PostgreSQL as it is run: behind a pooler, in pairs, and with time-outs of its own."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from belated.events import Void
+from belated.exceptions import JournalError, JournalUnavailable
+from belated.journals import PostgresJournal, open_store
+from tests.integration.pooler import pooled
+from tests.integration.postgres_server import PostgresServer, require_programs
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[PostgresServer]:
+    """One with tables."""
+    require_programs()
+    found = PostgresServer()
+    PostgresJournal.create_tables(found.dsn)
+    yield found
+    found.stop()
+
+
+def _alone() -> Iterator[PostgresServer]:
+    require_programs()
+    found = PostgresServer()
+    PostgresJournal.create_tables(found.dsn)
+    yield found
+    found.stop()
+
+
+#: A server and another that takes over. A standby would know the same bandits by the same numbers;
+#: so do two that are both empty.
+first = pytest.fixture(_alone)
+second = pytest.fixture(_alone)
+
+
+# --- poolers -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("mode", ["transaction", "statement"])
+def test_a_pooler_that_shares_connections_is_refused_at_the_start(
+    server: PostgresServer, mode: str
+) -> None:
+    """In words: what it is, why not, and what to do; also before anything was written."""
+    with pooled(server, mode) as dsn:
+        with pytest.raises(JournalError, match=r"pool_mode = transaction.*pool_mode = session"):
+            PostgresJournal(dsn, bandit="pooled")
+        with pytest.raises(JournalError, match="shares connections between transactions"):
+            open_store(dsn).session()
+    assert "pooled" not in [one.name for one in open_store(server.dsn).describe()]
+
+
+def test_a_pooler_that_keeps_sessions_apart_works(server: PostgresServer) -> None:
+    """Two journals over it, and many calls of each."""
+    with (
+        pooled(server, "session") as dsn,
+        PostgresJournal(dsn, bandit="sessions") as one,
+        PostgresJournal(dsn, bandit="sessions") as two,
+    ):
+        for n in range(10):
+            assert one.append([Void(f"one {n}", n)]) == [2 * n + 1]
+            assert two.append([Void(f"two {n}", n)]) == [2 * n + 2]
+
+
+# --- two servers ---------------------------------------------------------------------------------
+
+
+def pair_of(*servers: PostgresServer) -> str:
+    """An address with several hosts, in this order."""
+    hosts = ",".join(f"127.0.0.1:{one.port}" for one in servers)
+    return f"postgresql://belated@{hosts}/postgres"
+
+
+def test_of_two_hosts_the_one_that_is_there(first: PostgresServer, second: PostgresServer) -> None:
+    """Whichever stands first; and when it stops, the calls go to the other one."""
+    address = pair_of(first, second)
+    open_store(second.dsn).journal("failover").close()
+    with open_store(address).journal("failover") as journal:
+        assert journal.append([Void("a", 1)]) == [1]
+        first.kill()
+        assert journal.append([Void("b", 2)]) == [1]  # by the one that takes over
+        assert [record.event for record in journal.read(0, 0, 10)] == [Void("b", 2)]
+    with open_store(address).journal("failover") as journal:
+        assert journal.end(0) == 1
+    with open_store(second.dsn).journal("failover") as journal:
+        assert journal.end(0) == 1
+
+
+def test_of_two_hosts_the_one_that_takes_events(
+    first: PostgresServer, second: PostgresServer
+) -> None:
+    """A standby, or one that was made read-only, is passed over, also while a journal is open."""
+    address = pair_of(first, second)
+    with open_store(address).journal("demoted") as journal:
+        assert journal.append([Void("a", 1)]) == [1]
+        first.execute("ALTER SYSTEM SET default_transaction_read_only = on")
+        first.execute("SELECT pg_reload_conf()")
+        time.sleep(0.2)
+        with open_store(address).journal("demoted") as fresh:
+            assert fresh.append([Void("b", 2)]) == [1]
+        journal._session._connection.execute("SET default_transaction_read_only = on")  # type: ignore[attr-defined]
+        assert journal.append([Void("c", 3)]) == [2]  # beside what the fresh one has written
+    with open_store(second.dsn).journal("demoted") as journal:
+        assert journal.end(0) == 2
+
+
+def test_where_no_host_takes_events_it_says_so(first: PostgresServer) -> None:
+    """And goes on as soon as one does."""
+    first.execute("ALTER SYSTEM SET default_transaction_read_only = on")
+    first.execute("SELECT pg_reload_conf()")
+    time.sleep(0.2)
+    address = pair_of(first, first)
+    with pytest.raises(JournalUnavailable, match="read-only"):
+        open_store(address).journal("nobody")
+    first.execute("ALTER SYSTEM RESET default_transaction_read_only")
+    first.execute("SELECT pg_reload_conf()")
+    time.sleep(0.2)
+    with open_store(address).journal("nobody") as journal:
+        assert journal.append([Void("a", 1)]) == [1]
+
+
+# --- time-outs -----------------------------------------------------------------------------------
+
+
+def test_time_outs_of_a_role_do_not_matter(server: PostgresServer) -> None:
+    """Statements have the time that the journal gives them; an idle session is opened anew."""
+    server.execute("CREATE ROLE hurried SUPERUSER LOGIN")
+    server.execute("ALTER ROLE hurried SET statement_timeout = '200ms'")
+    server.execute("ALTER ROLE hurried SET idle_session_timeout = '100ms'")
+    server.execute("ALTER ROLE hurried SET idle_in_transaction_session_timeout = '200ms'")
+    server.execute("ALTER ROLE hurried SET lock_timeout = '200ms'")
+    address = server.dsn.replace("belated@", "hurried@")
+    with open_store(address).journal("hurried") as journal:
+        for n in range(3):
+            assert journal.append([Void(f"v{n}", n)]) == [n + 1]
+            time.sleep(0.3)  # the server ends the session
+        assert journal.end(0) == 3
+        journal.identify({"family": "any"})  # a transaction of several statements
+        shown = journal._session._connection.execute("SHOW statement_timeout")  # type: ignore[attr-defined]
+        assert shown.fetchone() == ("10500ms",)
