@@ -155,7 +155,7 @@ def shared_learner(
     definition: Definition, store: Store, *, lease: float = SECONDS
 ) -> SharedLearner:
     """Return one of several learners of a bandit."""
-    check_mergeable(definition.policy)
+    check_mergeable(definition.policy, definition.rewards)
     journal = _journal_of(definition, store)
 
     def fold(partition: int) -> PartitionFold:
