@@ -13,6 +13,7 @@ import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,7 +27,6 @@ from belated import (
     delays,
     environments,
 )
-from belated.delays import DelayProcess
 from belated.estimators import Thinned
 from belated.estimators.conversion_law import EDGES, ConversionLaw, Conversions
 from belated.families import Family
@@ -119,7 +119,7 @@ class Problem:
     """A world, its delays and its window, in rounds."""
 
     world: Callable[[int], Environment]
-    delay: DelayProcess
+    delay: Any  # a DelayProcess, as far as a simulation needs one
     window: int
 
     @property
@@ -146,7 +146,7 @@ PROBLEMS = {
 }
 
 #: What learns, by its name: a change of the policy, and what a missing reward means.
-WAYS: dict[str, Callable[[Problem], tuple[dict[str, object], Rewards]]] = {
+WAYS: dict[str, Callable[[Problem], tuple[dict[str, Any], Rewards]]] = {
     "conversions": lambda it: ({}, ConversionsOnly(it.rewards(it.window))),
     "known F": lambda it: (
         {"estimator": Known(truth=it.truth)},
@@ -164,7 +164,7 @@ WAYS: dict[str, Callable[[Problem], tuple[dict[str, object], Rewards]]] = {
 }
 
 
-def policy_of(name: str, dim: int, more: dict[str, object]) -> Policy:
+def policy_of(name: str, dim: int, more: dict[str, Any]) -> Policy:
     """The same settings for every way to learn."""
     if name == "ucb":
         return DelayedUCB(dim, Bernoulli(), alpha=0.75, ridge=1.0, **more)

@@ -137,7 +137,7 @@ def solved(data: Decided, share: Vector) -> tuple[Vector, Matrix, Matrix, Vector
         g = 1.0 / (1.0 + np.exp(-x @ theta))
         bread = np.eye(3) + (x * (share * g * (1 - g))[:, None]).T @ x
         step = np.linalg.solve(bread, x.T @ (y - share * g) - theta)
-        theta = theta + step * min(1.0, 2.0 / np.linalg.norm(step))
+        theta = theta + step * min(1.0, 2.0 / float(np.linalg.norm(step)))
     filling = np.eye(3) + (x * (share * g * (1 - share * g))[:, None]).T @ x
     return theta, bread, filling, g
 

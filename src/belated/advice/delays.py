@@ -105,5 +105,6 @@ def too_high(seen: Evidence) -> float:
     age = quantile(seen.delay[seen.rewarded], QUICK)
     old = seen.age >= age
     by_then = float((seen.rewarded & (seen.delay <= age))[old].mean()) if old.any() else 0.0
-    learned = float(seen.rewarded[seen.learned].mean()) if seen.learned.any() else 0.0
+    known = seen.rewarded | (seen.age >= (seen.window or np.inf))
+    learned = float(seen.rewarded[known].mean()) if known.any() else 0.0
     return QUICK * learned / by_then if by_then > 0.0 else 1.0

@@ -102,7 +102,7 @@ class ConversionLaw:
         cell = np.minimum(np.searchsorted(EDGES, held, side="right"), len(EDGES) - 1) - 1
         start = EDGES[cell]
         part = 0.5 * (held - start) * (self.shares[cell] + self.at(held))
-        return self._areas[cell] + part + np.maximum(age - 1.0, 0.0)
+        return np.asarray(self._areas[cell] + part + np.maximum(age - 1.0, 0.0))
 
 
 def fitted_law(

@@ -18,9 +18,10 @@ from belated.tuning import USUAL, Tuning
 def check_learnable(policy: Policy, rewards: Rewards) -> None:
     """Refuse a policy that cannot learn from such rewards."""
     if not isinstance(rewards, ConversionsOnly):
-        if isinstance(policy.estimator, Thinned):
+        estimator: object = policy.estimator
+        if isinstance(estimator, Thinned):
             message = "Thinned is the estimator of conversions: use rewards=ConversionsOnly(window)"
-            raise InvalidInput(f"{message}, or another estimator", policy.estimator)
+            raise InvalidInput(f"{message}, or another estimator", estimator)
         together = isinstance(rewards, DefaultAfter) and rewards.learn == "together"
         if together and (policy.half_life is not None or policy.learns_after is not None):
             message = "DefaultAfter(learn='together') cannot be combined with a half_life or with"

@@ -119,8 +119,8 @@ def simulate(
     calendar = _Calendar(delay, horizon, waits, window)
     if rewards is not None:
         check_semantics(rewards)
-        told = ReportedRounds(policy, rewards, kernels or complete())
-        return _run_reported(told, environment, calendar, contexts, uniform, draws)
+        reported = ReportedRounds(policy, rewards, kernels or complete())
+        return _run_reported(reported, environment, calendar, contexts, uniform, draws)
     learner = new_learner(policy, kernels=kernels or complete(), interval=ROUND_US)
     model = learner.model
     regret: list[float] = []
@@ -163,17 +163,17 @@ def simulate(
         if means is not known:
             known, best = means, float(means.max())
         regret.append(best - mean)
-    rewards = np.array(kept.rewards)
+    values = np.array(kept.rewards)
     outstanding = np.array(pending, dtype=np.int64)
     chosen = np.array(kept.rows, dtype=np.float32).reshape(-1, policy.dim)
-    for advice in advise(_seen(learner, chosen, rewards, calendar.delay, window)):
+    for advice in advise(_seen(learner, chosen, values, calendar.delay, window)):
         warn(advice)
     return Trace(
         regret=np.cumsum(regret),
         pending=outstanding,
         delay=calendar.delay,
         actions=np.array([choice.index for choice in choices], dtype=np.int64),
-        rewards=rewards,
+        rewards=values,
         propensities=np.array([choice.propensity for choice in choices]),
         learner=learner,
     )

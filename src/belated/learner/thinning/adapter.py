@@ -9,7 +9,8 @@ import numpy as np
 from belated.events import Decision, Record
 from belated.inputs import Vector
 from belated.learner.adapter import LearnerAdapter
-from belated.learner.thinning.learner import Outstanding, ThinnedLearner
+from belated.learner.thinning.known import Outstanding
+from belated.learner.thinning.learner import ThinnedLearner
 from belated.ledger import Ledger, State
 from belated.ledger.table import NOWHERE, handle_at
 

@@ -90,7 +90,7 @@ class ThinnedLearner(Learner):
         self.times = [ConversionTimes() for _ in range(partitions)]
         #: Conversions that were learned.
         self.converted = 0
-        given = policy.estimator
+        given: object = policy.estimator
         self._estimator = given if isinstance(given, Thinned) else Thinned()
         self._stamp = 0
         self._began: int | None = None
