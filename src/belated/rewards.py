@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, fields
 from datetime import timedelta
 from typing import Any, ClassVar, Literal
 
@@ -104,6 +104,11 @@ class DefaultAfter(_Semantics):
         value: what silence counts for.
         reduce: what several parts of a reward add up to: the "latest", their "sum" or "max".
         bounds: of a reward; others are refused.
+        learn: "on arrival" learns a reward when it comes and the default at the window's end. So
+            ones are learned sooner than zeros, and predictions are too high until the first
+            windows have ended: several times with a window that is long beside the delays.
+            "together" learns both at the window's end: nothing is too high, and nothing is learned
+            before. :class:`ConversionsOnly` does neither harm.
 
     >>> DefaultAfter("30m").default
     0.0
@@ -111,6 +116,7 @@ class DefaultAfter(_Semantics):
 
     _: KW_ONLY
     value: float = 0.0
+    learn: Literal["on arrival", "together"] = "on arrival"
     on_timeout: ClassVar[Literal["censored", "defaulted"]] = "defaulted"
 
     def __post_init__(self) -> None:
@@ -120,6 +126,9 @@ class DefaultAfter(_Semantics):
                 "DefaultAfter: window is None; pass how long to wait for a reward, such as '7d'",
                 None,
             )
+        if self.learn not in ("on arrival", "together"):
+            message = f"learn is {self.learn!r}: 'on arrival' or 'together' was expected"
+            raise InvalidInput(message, self.learn)
         object.__setattr__(self, "value", as_reward(self.value))
         if not self.min_reward <= self.value <= self.max_reward:
             raise InvalidInput(f"value is {self.value!r}: outside its own bounds", self.value)
@@ -129,17 +138,36 @@ class DefaultAfter(_Semantics):
         """The value."""
         return self.value
 
+    def __repr__(self) -> str:
+        # As it was before there was ``learn``: what a snapshot was made with is known by it.
+        named = [
+            one.name for one in fields(self) if one.name != "learn" or self.learn == "together"
+        ]
+        return f"DefaultAfter({', '.join(f'{name}={getattr(self, name)!r}' for name in named)})"
+
 
 @dataclass(frozen=True)
 class ConversionsOnly(_Semantics):
     """Only conversions are reported, and late: silence means none so far.
 
+    Every decision is learned from at once, by the share of conversions that is seen by its age. How
+    fast they come is learned too, one law for all actions. A conversion after the window is learned
+    as any other; a reward of 0 says no more than silence.
+
     Args:
-        window: how long a conversion is waited for.
+        window: within which conversions come; predictions are of these.
         reduce: what several parts of a reward add up to: the "latest", their "sum" or "max".
         bounds: of a reward; others are refused.
+        delivery: "batches" if conversions are reported together, by a nightly job say: then the age
+            of a decision counts up to the last delivery. "single" if one by one; "auto" finds out
+            from the second delivery on.
+
+    >>> ConversionsOnly("7d").delivery
+    'auto'
     """
 
+    _: KW_ONLY
+    delivery: Literal["auto", "batches", "single"] = "auto"
     on_timeout: ClassVar[Literal["censored", "defaulted"]] = "defaulted"
 
     def __post_init__(self) -> None:
@@ -148,6 +176,9 @@ class ConversionsOnly(_Semantics):
             raise InvalidInput(
                 "ConversionsOnly: window is None; pass how long to wait, such as '7d'", None
             )
+        if self.delivery not in ("auto", "batches", "single"):
+            message = f"delivery is {self.delivery!r}: 'auto', 'batches' or 'single' was expected"
+            raise InvalidInput(message, self.delivery)
 
 
 Rewards = Explicit | DefaultAfter | ConversionsOnly
@@ -175,12 +206,6 @@ def check_semantics(rewards: Any) -> None:
         raise InvalidInput(
             "rewards is missing: say what it means when no reward comes, as in"
             " rewards=DefaultAfter('7d') if only good outcomes are reported, or Explicit()",
-            rewards,
-        )
-    if isinstance(rewards, ConversionsOnly):
-        raise InvalidInput(
-            "ConversionsOnly has no estimator in this release: use DefaultAfter(window), which"
-            " takes a conversion whenever it comes",
             rewards,
         )
     if not isinstance(rewards, Rewards):

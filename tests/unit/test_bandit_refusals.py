@@ -23,7 +23,9 @@ from belated import (
     PerArm,
     Poisson,
     Shared,
+    WaitForWindow,
 )
+from belated.estimators import Online, Thinned
 from belated.exceptions import (
     CorruptEvent,
     InvalidInput,
@@ -85,10 +87,27 @@ def test_semantics_are_one_of_ours() -> None:
         Bandit(policy=UCB, rewards=DAY)  # type: ignore[arg-type]
 
 
-def test_conversions_need_an_estimator_of_their_own() -> None:
-    """Until there is one, the error names the semantics to use instead."""
-    with pytest.raises(InvalidInput, match="use DefaultAfter"):
-        Bandit(policy=UCB, rewards=ConversionsOnly(DAY))
+@pytest.mark.parametrize(
+    ("policy", "match"),
+    [
+        (DelayedUCB(2, Bernoulli(), half_life="7d"), "combined with a half_life"),
+        (DelayedUCB(2, Bernoulli(), metric="gram"), "combined with metric='gram'"),
+        (DelayedUCB(2, Bernoulli(), spectral=True), "combined with spectral=True"),
+        (WaitForWindow(2, Bernoulli()), "combined with WaitForWindow"),
+        (DelayedUCB(2, Bernoulli(), estimator=Online()), r"the estimator Online\(\)"),
+    ],
+)
+def test_what_conversions_cannot_be_combined_with(policy: Policy, match: str) -> None:
+    """It is refused in words, with what to do instead."""
+    with pytest.raises(InvalidInput, match=f"{match}.*DefaultAfter"):
+        Bandit(policy=policy, rewards=ConversionsOnly(DAY))
+
+
+def test_the_estimator_of_conversions_needs_conversions() -> None:
+    """With other rewards it would not know what silence means."""
+    policy = DelayedUCB(2, Bernoulli(), estimator=Thinned())  # type: ignore[arg-type]
+    with pytest.raises(InvalidInput, match=r"rewards=ConversionsOnly\(window\)"):
+        Bandit(policy=policy, rewards=DefaultAfter(DAY))
 
 
 @pytest.mark.parametrize(

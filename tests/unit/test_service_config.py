@@ -244,7 +244,11 @@ class TestMistakes:
                 "rewards = \"DefaultAfter('1h', value=2)\"",
                 "the default value 2.0 is outside [0,",
             ),
-            ("rewards = \"ConversionsOnly('1h')\"", "there is no ConversionsOnly"),
+            ("rewards = 'ConversionsOnly()'", "ConversionsOnly: window is None; pass how long"),
+            (
+                "rewards = \"ConversionsOnly('1h', delivery='daily')\"",
+                "delivery is 'daily': 'auto', 'batches' or 'single' was expected",
+            ),
             ("retention = '1d'", "retention: retention 1d is shorter than the window 7d"),
             ("retention = '-1d'", "retention: the duration is '-1d': 7d"),
             ("retention = 30", "retention: a text in quotes was expected, not 30"),

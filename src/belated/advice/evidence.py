@@ -58,6 +58,7 @@ class Evidence:
         rows: of some of them.
         at: which these are.
         unit: of times: "µs", or "rounds".
+        on_arrival: whether a reward is learned when it comes, though missing ones are not yet.
     """
 
     family: Family
@@ -78,6 +79,7 @@ class Evidence:
     rows: Row
     at: NDArray[np.int64]
     unit: str = "µs"
+    on_arrival: bool = True
 
     @staticmethod
     def spread(size: int, count: int) -> NDArray[np.int64]:

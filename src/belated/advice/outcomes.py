@@ -32,7 +32,8 @@ def alike(seen: Evidence) -> str | None:
     return (
         f"all rewards so far are {value:g}, and {missing} of {old} decisions older than "
         f"{seen.time(seen.patience)} have none: is only one outcome reported? Then nothing is"
-        " learned of the other. Use rewards=DefaultAfter(window), or report both outcomes"
+        " learned of the other. Use rewards=ConversionsOnly(window) or DefaultAfter(window), or"
+        " report both outcomes"
     )
 
 

@@ -12,6 +12,7 @@ from belated.exceptions import InvalidInput
 from belated.features import Features
 from belated.inputs import check_made
 from belated.journals import Journal, open_journal
+from belated.learner import check_learnable
 from belated.policies import Policy
 from belated.rewards import Rewards, check_default, check_semantics
 
@@ -26,6 +27,7 @@ def check_policy(policy: Any, rewards: Any, features: Features | None) -> tuple[
             message = f"features.dim is {features.dim} but policy.dim is {policy.dim}"
             raise InvalidInput(f"{message}: they must be equal, policy.dim=features.dim", features)
     check_default(rewards, policy.family.support)
+    check_learnable(policy, rewards)
     return policy, rewards
 
 

@@ -5,6 +5,7 @@
   grown by 5 %.
 * :class:`Online`: any family, one step per observation and never again; for when observations are
   too many to keep.
+* :class:`Thinned`: where only conversions are reported; each decision by its age.
 * :func:`newton_step`: from sums that partitions add up to.
 """
 
@@ -12,5 +13,6 @@ from belated.estimators.estimate import Estimate, Estimator
 from belated.estimators.laplace import Laplace, newton_step
 from belated.estimators.online import Online
 from belated.estimators.ridge import Ridge
+from belated.estimators.thinned import Thinned
 
-__all__ = ["Estimate", "Estimator", "Laplace", "Online", "Ridge", "newton_step"]
+__all__ = ["Estimate", "Estimator", "Laplace", "Online", "Ridge", "Thinned", "newton_step"]

@@ -11,10 +11,10 @@ from belated.expressions.registry import POLICY_NAMES
 from belated.families import Family
 from belated.features import Category, Features, Flag, Hashed, Number, PerArm, Shared
 from belated.policies import Policy
-from belated.rewards import DefaultAfter, Explicit, Rewards
+from belated.rewards import ConversionsOnly, DefaultAfter, Explicit, Rewards
 
 _FAMILIES = (families.Bernoulli, families.Gaussian, families.Poisson)
-_ESTIMATORS = (estimators.Laplace, estimators.Online, estimators.Ridge)
+_ESTIMATORS = (estimators.Laplace, estimators.Online, estimators.Ridge, estimators.Thinned)
 
 
 def timedelta(
@@ -35,7 +35,7 @@ FAMILIES = Kind(noun="family of rewards", example="Bernoulli()", names=by_name(*
 REWARDS = Kind(
     noun="meaning of rewards",
     example="Explicit(window='7d')",
-    names=by_name(Explicit, DefaultAfter),
+    names=by_name(Explicit, DefaultAfter, ConversionsOnly),
     parts={"timedelta": timedelta},
 )
 FEATURES = Kind(

@@ -8,7 +8,7 @@ from belated.events import Configured
 from belated.exceptions import InvalidInput
 from belated.features import Features, Hashed, PerArm, Shared
 from belated.journals.log import UniqueLog
-from belated.rewards import DefaultAfter, Explicit, Rewards, retention_us
+from belated.rewards import ConversionsOnly, DefaultAfter, Explicit, Rewards, retention_us
 from belated.times import format_duration, parse_duration
 
 _REDUCE = ("latest", "sum", "max")
@@ -38,6 +38,8 @@ def settings_of(
         "reduce": rewards.reduce,
         "window": None if window is None else format_duration(window),
         "default": repr(rewards.default) if isinstance(rewards, DefaultAfter) else None,
+        "learn": "together" if getattr(rewards, "learn", None) == "together" else None,
+        "delivery": rewards.delivery if isinstance(rewards, ConversionsOnly) else None,
         "bounds": None if bounds is None else f"{bounds[0]!r}, {bounds[1]!r}",
         "retention": None if retention is None else format_duration(retention),
         "features": None if features is None else _written(features),
@@ -73,7 +75,11 @@ def semantics_of(settings: Mapping[str, str]) -> tuple[Rewards, int | None]:
         rewards: Rewards
         if settings["rewards"] == "DefaultAfter":
             value = float(settings["default"])
-            rewards = DefaultAfter(span, value=value, reduce=reduce, bounds=limits)  # type: ignore[arg-type]
+            learn = settings.get("learn", "on arrival")
+            rewards = DefaultAfter(span, value=value, learn=learn, reduce=reduce, bounds=limits)  # type: ignore[arg-type]
+        elif settings["rewards"] == "ConversionsOnly":
+            delivery = settings.get("delivery", "auto")
+            rewards = ConversionsOnly(span, delivery=delivery, reduce=reduce, bounds=limits)  # type: ignore[arg-type]
         elif settings["rewards"] == "Explicit":
             rewards = Explicit(span, reduce=reduce, bounds=limits)  # type: ignore[arg-type]
         else:

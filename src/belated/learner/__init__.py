@@ -13,7 +13,7 @@ from belated.learner.fold import Fold, same_sums
 from belated.learner.follower import Follower
 from belated.learner.learner import Learner
 from belated.learner.live import LiveModel
-from belated.learner.parts import new_learner
+from belated.learner.parts import check_learnable, new_learner
 from belated.learner.pending import Pending
 from belated.learner.view import FoldView
 from belated.learner.window import DecisionWindow
@@ -27,6 +27,7 @@ __all__ = [
     "LearnerAdapter",
     "LiveModel",
     "Pending",
+    "check_learnable",
     "new_learner",
     "same_sums",
 ]

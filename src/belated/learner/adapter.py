@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -50,6 +50,9 @@ class LearnerAdapter:
         learner: to be told.
         partition: of its observations.
     """
+
+    #: Whether pages of records may be folded as columns; else it is told of each change.
+    takes_pages: ClassVar[bool] = True
 
     def __init__(self, learner: Learner, partition: int = 0) -> None:
         self.learner = learner

@@ -10,6 +10,7 @@ from belated.advice import NUMBERS, ROWS, SAMPLE, Evidence
 from belated.learner.fold import Fold
 from belated.ledger import State
 from belated.ledger.sample import sampled
+from belated.rewards import ConversionsOnly
 
 
 def evidence_of(fold: Fold, duplicates: int = 0) -> Evidence:
@@ -50,4 +51,6 @@ def evidence_of(fold: Fold, duplicates: int = 0) -> Evidence:
         learned=(state == State.REWARDED) | (state == State.DEFAULTED),
         rows=np.concatenate(rows),
         at=np.concatenate(at),
+        on_arrival=not isinstance(fold.rewards, ConversionsOnly)
+        and getattr(fold.rewards, "learn", "on arrival") == "on arrival",
     )

@@ -83,8 +83,8 @@ class FoldState:
         """Forget everything: what was folded is no longer what the journal holds."""
         partitions, tuning = self._partitions, self.tuning
         self.learner = self._new_learner()
-        self.adapters = new_adapters(self.learner)
-        kind = ledger_of(self.policy)
+        self.adapters = new_adapters(self.learner, self.rewards)
+        kind = ledger_of(self.policy, self.rewards)
         self.ledgers = [
             kind(
                 self.rewards,
@@ -113,7 +113,11 @@ class FoldState:
 
     def _new_learner(self) -> Learner:
         return new_learner(
-            self.policy, partitions=self._partitions, kernels=self._kernels, tuning=self.tuning
+            self.policy,
+            self.rewards,
+            partitions=self._partitions,
+            kernels=self._kernels,
+            tuning=self.tuning,
         )
 
     def begin(self, journal: Journal) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -95,12 +96,14 @@ class Freezer:
 class KeptRewards(ABC):
     """What has arrived, in the stores of each partition or waiting to be; see :class:`Learner`."""
 
+    #: Whether old rows may be frozen: only where a row counts for the same at all times.
+    freezes: ClassVar[bool] = True
+
     def __init__(
         self, policy: Policy, partitions: int, kernels: Kernels | None, tuning: Tuning
     ) -> None:
         self.policy = policy
-        # Rows are frozen only where a row counts for the same at all times.
-        family = policy.family if policy.half_life is None else None
+        family = policy.family if self.freezes else None
         self.observations = [
             Observations(policy.dim, family, block=tuning.block) for _ in range(partitions)
         ]

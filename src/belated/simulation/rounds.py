@@ -18,13 +18,13 @@ from belated.exceptions import InvalidInput
 from belated.inputs import Row, Vector, as_rounds, check_made
 from belated.kernels import Kernels, complete
 from belated.learner import DecisionWindow, Learner, new_learner
+from belated.learner.evidence import evidence_of
 from belated.learner.forgetting import ForgettingLearner
 from belated.policies import Choice, Policy
 from belated.results import Result
+from belated.rewards import Rewards, check_semantics
 from belated.simulation.environments import Environment
-
-#: Microseconds between two rounds, for a policy that has a half-life: a second.
-ROUND_US = 1_000_000
+from belated.simulation.reported import ROUND_US, ReportedRounds
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,6 +74,7 @@ def simulate(
     horizon: int,
     seed: int = 0,
     window: int | None = None,
+    rewards: Rewards | None = None,
     kernels: Kernels | None = None,
 ) -> Trace:
     """Run a policy for ``horizon`` rounds.
@@ -90,6 +91,8 @@ def simulate(
         seed: of all randomness.
         window: rounds after which a decision without a reward counts as explored no longer; its
             reward is learned all the same when it comes.
+        rewards: what a missing reward means, its window in seconds: ``DefaultAfter("500s")`` is
+            500 rounds. What silence means is then not reported. None: every reward comes.
         kernels: to use instead of the best available. A run never changes them: those that are
             compiled only after it has begun are for the next one.
 
@@ -107,11 +110,17 @@ def simulate(
         raise InvalidInput(message, policy)
     horizon = as_rounds(horizon, "horizon")
     window = None if window is None else as_rounds(window, "window")
+    if window is not None and rewards is not None:
+        raise InvalidInput("window and rewards are both given: rewards has its own window", window)
     contexts, luck, waits, draws = (
         np.random.default_rng(stream) for stream in np.random.SeedSequence(seed).spawn(4)
     )
     uniform = luck.random(horizon).tolist()
     calendar = _Calendar(delay, horizon, waits, window)
+    if rewards is not None:
+        check_semantics(rewards)
+        reported = ReportedRounds(policy, rewards, kernels or complete())
+        return _run_reported(reported, environment, calendar, contexts, uniform, draws)
     learner = new_learner(policy, kernels=kernels or complete(), interval=ROUND_US)
     model = learner.model
     regret: list[float] = []
@@ -154,19 +163,59 @@ def simulate(
         if means is not known:
             known, best = means, float(means.max())
         regret.append(best - mean)
-    rewards = np.array(kept.rewards)
+    values = np.array(kept.rewards)
     outstanding = np.array(pending, dtype=np.int64)
     chosen = np.array(kept.rows, dtype=np.float32).reshape(-1, policy.dim)
-    for advice in advise(_seen(learner, chosen, rewards, calendar.delay, window)):
+    for advice in advise(_seen(learner, chosen, values, calendar.delay, window)):
         warn(advice)
     return Trace(
         regret=np.cumsum(regret),
         pending=outstanding,
         delay=calendar.delay,
         actions=np.array([choice.index for choice in choices], dtype=np.int64),
-        rewards=rewards,
+        rewards=values,
         propensities=np.array([choice.propensity for choice in choices]),
         learner=learner,
+    )
+
+
+def _run_reported(
+    told: ReportedRounds,
+    environment: Environment,
+    calendar: _Calendar,
+    contexts: np.random.Generator,
+    uniform: list[float],
+    draws: np.random.Generator,
+) -> Trace:
+    """Rounds in which the ledger says what a missing reward means."""
+    model, choose = told.model, told.policy.choose
+    regret: list[float] = []
+    pending: list[int] = []
+    choices: list[Choice] = []
+    for t, (rows, means) in enumerate(environment.rounds(len(uniform), contexts)):
+        told.begin(t)
+        for s in calendar.arrivals.pop(t, ()):
+            told.arrived(s)
+        told.settle()
+        pending.append(model.pending)
+        choice = choose(model, rows, draws)
+        mean = float(means[choice.index])
+        x, y = rows[choice.index], environment.reward(mean, uniform[t])
+        told.decided(x, y, choice)
+        choices.append(choice)
+        if calendar.given is not None:
+            calendar.decided(t, x, y)
+        regret.append(float(means.max()) - mean)
+    for advice in advise(evidence_of(told.fold)):
+        warn(advice)
+    return Trace(
+        regret=np.cumsum(regret),
+        pending=np.array(pending, dtype=np.int64),
+        delay=calendar.delay,
+        actions=np.array([choice.index for choice in choices], dtype=np.int64),
+        rewards=np.array(told.rewards),
+        propensities=np.array([choice.propensity for choice in choices]),
+        learner=told.fold.learner,
     )
 
 

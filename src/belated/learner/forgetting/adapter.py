@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import numpy as np
 
 from belated.events import Decision, Record
@@ -19,6 +21,7 @@ class ForgettingAdapter(LearnerAdapter):
     """As :class:`LearnerAdapter`; it also keeps what was predicted until the reward comes."""
 
     learner: ForgettingLearner
+    takes_pages: ClassVar[bool] = False
 
     def __init__(self, learner: ForgettingLearner, partition: int = 0) -> None:
         super().__init__(learner, partition)

@@ -74,6 +74,8 @@ class ForgettingLearner(Learner):
     1.5
     """
 
+    freezes = False
+
     def __init__(
         self,
         policy: Policy,

@@ -15,12 +15,13 @@ from belated.kernels import Kernels
 from belated.learner.kept_rewards import Freezer
 from belated.learner.learner import Learner
 from belated.policies.policy import Policy
+from belated.rewards import ConversionsOnly, DefaultAfter, Rewards
 from belated.statistics import FrozenSums, Information, RunningSums
 from belated.tuning import USUAL, Tuning
 
 
-def check_mergeable(policy: Policy) -> None:
-    """Refuse a policy whose model cannot be made of the sums of partitions.
+def check_mergeable(policy: Policy, rewards: Rewards | None = None) -> None:
+    """Refuse a policy, or rewards, whose model cannot be made of the sums of partitions.
 
     Raises:
         InvalidInput: it cannot.
@@ -33,7 +34,11 @@ def check_mergeable(policy: Policy) -> None:
 use learners = "one"
     """
     estimator = policy.estimator
-    if policy.half_life is not None:
+    if isinstance(rewards, ConversionsOnly):
+        what = "ConversionsOnly, which counts decisions by their age"
+    elif isinstance(rewards, DefaultAfter) and rewards.learn == "together":
+        what = "DefaultAfter(learn='together')"
+    elif policy.half_life is not None:
         what = "a policy with a half-life"
     elif policy.learns_after is not None:
         what = "a policy that learns at the end of a window of decisions"

@@ -275,7 +275,7 @@ def shared_learner(
     sessions: LearnerSessions | None = None,
 ) -> SharedLearner:
     """Return one of several learners of a bandit; for its arguments see the other kind."""
-    check_mergeable(definition.policy)
+    check_mergeable(definition.policy, definition.rewards)
     reading, coordinating, saving = _opened(store, sessions)
     journal = _journal_of(definition, reading)
 

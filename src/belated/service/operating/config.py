@@ -22,6 +22,7 @@ from belated.expressions import (
 )
 from belated.ids import check_partitions
 from belated.journals import Store, open_store
+from belated.learner import check_learnable
 from belated.learner.partitioned import check_mergeable
 from belated.ledger.requests import Keep, check_keep
 from belated.policies import usual_policy
@@ -260,11 +261,12 @@ def _definition(name: str, table: TomlTable, makes_tokens: bool) -> Definition |
     retention = table.checked("retention", lambda: retention_us(span, rewards))
     table.checked("rewards", lambda: check_semantics(rewards))
     table.checked("rewards", lambda: check_default(rewards, policy.family.support))
+    table.checked("rewards", lambda: check_learnable(policy, rewards))
     if features is not None and features.dim != policy.dim:
         message = f"they give rows of {features.dim} numbers, and the policy is for {policy.dim}"
         table.refuse("features", message)
     if learners == "many":
-        table.checked("learners", lambda: check_mergeable(policy))
+        table.checked("learners", lambda: check_mergeable(policy, rewards))
     lasts = None if lifetime is None else lifetime // timedelta(microseconds=1)
     return Definition(
         name, policy, rewards, features, retention, partitions,

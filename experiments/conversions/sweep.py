@@ -1,0 +1,135 @@
+"""Regret and predictions of every way to learn from conversions, on seeds that chose nothing.
+
+Parts, in the order of what they are to show: the price of not knowing the law (``law``), what
+counting pending decisions in full is worth (``weight``), deliveries in batches (``batches``), the
+other ways (``ways``), and predictions over time (``predictions``). Finished runs are kept
+(``runs.jsonl``), from which an interrupted sweep goes on; the table goes to ``table.csv``. Then run
+analysis.py.
+
+Run: python -m experiments.conversions.sweep [--seeds 40] [--parts law weight ...] [--minutes M]
+"""
+
+from __future__ import annotations
+
+import os
+
+os.environ["OPENBLAS_NUM_THREADS"] = "1"
+
+import argparse
+import json
+import time
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from belated import delays, simulate
+from belated.exceptions import AdviceWarning
+from experiments.conversions.problems import HORIZON, POLICIES, PROBLEMS, WAYS, policy_of
+
+HERE = Path(__file__).parent
+FIRST = 70_000
+#: The last rounds, whose chosen rows are predicted.
+LATEST = 500
+
+Cell = tuple[str, str, str, int]
+#: Problem, way, policy and horizon of each run of a part.
+PARTS: dict[str, list[Cell]] = {
+    "law": [
+        (problem, way, policy, HORIZON)
+        for problem in ("fresh500", "fresh3000", "fixed500", "lomax")
+        for policy in POLICIES
+        for way in ("conversions", "known F")
+    ],
+    "weight": [
+        ("fixed500", "F-weight", "ucb", HORIZON),
+        ("const1000", "conversions", "ucb", HORIZON),
+        ("const1000", "F-weight", "ucb", HORIZON),
+    ],
+    "batches": [
+        ("batch1000", way, "ucb", HORIZON) for way in ("conversions", "batches", "single", "hold")
+    ],
+    "flip": [
+        (problem, "flip", "thompson", HORIZON) for problem in ("fresh500", "fresh3000", "fixed500")
+    ],
+    "ways": [
+        (problem, way, "ucb", HORIZON)
+        for problem in ("fresh500", "fixed500", "fresh3000", "fixed3000")
+        for way in ("conversions", "default W/10", "default W/2", "default W", "hold")
+    ],
+    "predictions": [
+        (problem, way, "ucb", PROBLEMS[problem].window // part)
+        for problem in ("fresh500", "fresh3000")
+        for part in (2, 1)
+        for way in ("conversions", "default W", "hold")
+    ],
+}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seeds", type=int, default=40)
+    parser.add_argument("--parts", nargs="+", choices=PARTS, default=list(PARTS))
+    parser.add_argument("--minutes", type=float, default=float("inf"), help="stop after so long")
+    arguments = parser.parse_args()
+    warnings.simplefilter("ignore", AdviceWarning)
+    file, start = HERE / "runs.jsonl", time.monotonic()
+    done = list(_read(file))
+    known = {_key(run) for run in done}
+    for seed in range(FIRST, FIRST + arguments.seeds):
+        for cell in [cell for part in arguments.parts for cell in PARTS[part]]:
+            if (*cell, seed) in known or time.monotonic() - start > 60 * arguments.minutes:
+                continue
+            known.add((*cell, seed))
+            done.append(run(*cell, seed))
+            with file.open("a", encoding="utf-8") as out:
+                out.write(json.dumps(done[-1]) + "\n")
+    table = pd.DataFrame(done).sort_values(["problem", "way", "policy", "rounds", "seed"])
+    table.to_csv(HERE / "table.csv", index=False, float_format="%.4g")
+    print(f"{len(table)} runs -> table.csv")
+
+
+def run(problem: str, way: str, policy: str, rounds: int, seed: int) -> dict[str, Any]:
+    """One run: its regret, and what the last model predicts for the rows chosen last."""
+    it, start = PROBLEMS[problem], time.process_time()
+    world = it.world(seed)
+    more, rewards = WAYS[way](it)
+    wait = delays.Constant(0) if way == "at once" else it.delay
+    trace = simulate(
+        policy_of(policy, world.dim, more), world, wait, horizon=rounds, seed=seed, rewards=rewards
+    )
+    stream = np.random.default_rng(np.random.SeedSequence(seed).spawn(4)[0])
+    chosen, true = [], []
+    for t, (rows, means) in enumerate(world.rounds(rounds, stream)):
+        if t >= rounds - LATEST:
+            chosen.append(rows[trace.actions[t]])
+            true.append(float(means[trace.actions[t]]))
+    predicted = world.family.mean(np.array(chosen) @ trace.learner.model.theta)
+    return {
+        "problem": problem,
+        "way": way,
+        "policy": policy,
+        "rounds": rounds,
+        "seed": seed,
+        "regret": float(trace.regret[-1]),
+        "predicted": float(np.mean(predicted)),
+        "true": float(np.mean(true)),
+        "seconds": time.process_time() - start,
+    }
+
+
+def _key(run: dict[str, Any]) -> tuple[str, str, str, int, int]:
+    return run["problem"], run["way"], run["policy"], run["rounds"], run["seed"]
+
+
+def _read(file: Path) -> Iterator[dict[str, Any]]:
+    if file.exists():
+        for line in file.read_text(encoding="utf-8").splitlines():
+            yield json.loads(line)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,252 @@
+r"""Conversions only: silence means no conversion so far.
+
+A decision of age e is expected to show F(e) g(xᵀθ) by now, where F is the law of
+:mod:`~belated.estimators.conversion_law`. The estimate solves Σ (y - F g) x = Λ (θ - μ) over all
+decisions, whether they have converted or not.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
+
+import numpy as np
+
+from belated.estimators.conversion_law import ConversionLaw, Conversions, fitted_law
+from belated.estimators.estimate import Estimate, next_fit
+from belated.estimators.laplace import Laplace
+from belated.estimators.ridge import Ridge
+from belated.estimators.weighted import Weighted, WeightedRows
+from belated.exceptions import InvalidInput
+from belated.families import Bernoulli, Family, Gaussian
+from belated.inputs import Matrix, Row, Vector
+from belated.kernels.blocks import gram
+from belated.models import root_of
+from belated.priors import Prior
+
+#: Conversions up to which each calls for a fit.
+FIRST = 30
+#: Nothing counts for less, where a conversion was seen nevertheless.
+LEAST = 1e-9
+#: How often an estimated variance is looked at again, and by how much it may still move.
+VARIANCES, STEADY = 50, 1e-10
+
+
+class DecidedRows(NamedTuple):
+    """Decisions, whatever has come of them.
+
+    Attributes:
+        rows: one each.
+        y: the value of the conversion that was seen; 0 if none was.
+        age: in windows.
+    """
+
+    rows: Row
+    y: Vector
+    age: Vector
+
+
+@dataclass(frozen=True, eq=False)
+class Decided:
+    """All decisions of all partitions, and when their conversions came.
+
+    Attributes:
+        dim: the width of a row.
+        parts: the decisions.
+        conversions: those that came within the window.
+    """
+
+    dim: int
+    parts: Sequence[DecidedRows]
+    conversions: Conversions
+
+    @property
+    def n(self) -> int:
+        """Decisions whose outcome is known: they have converted, or their window has ended."""
+        return sum(int(((part.y != 0.0) | (part.age >= 1.0)).sum()) for part in self.parts)
+
+
+@dataclass(frozen=True, eq=False)
+class ThinnedEstimate(Estimate):
+    """An estimate from conversions, and the law of their delays that it rests on."""
+
+    law: ConversionLaw = field(kw_only=True)
+
+
+@dataclass(frozen=True)
+class Thinned:
+    r"""Every decision counts from the start, for the share of conversions seen by its age.
+
+    A quasi-likelihood: its score is that of any canonical family, thinned by F, so decisions of one
+    age can be summed. The covariance is a sandwich, for the variance of what is seen is F g (1 - F
+    g) and not F g'; and it has what is not known of F. With Gaussian and Poisson rewards a
+    conversion has a value. When it comes says how fast conversions are, what it brings enters the
+    mean; the spread of both is in the dispersion.
+
+    Args:
+        rate: of conversions per window, expected before any was seen.
+        spread: standard deviation of its logarithm.
+        shrinkage: conversions that the exponential law is worth, see :func:`fitted_law`.
+        growth: fit again once what is known has grown by this factor.
+
+    >>> rows = np.ones((4, 1), np.float32)
+    >>> y, age = np.array([1.0, 0.0, 0.0, 0.0]), np.array([1.0, 1.0, 1.0, 0.0])
+    >>> seen = Conversions(np.array([0.2]), np.array([0.0]), np.array([1.0]))
+    >>> data = Decided(1, [DecidedRows(rows, y, age)], seen)
+    >>> estimate = Thinned().fit(data, family=Bernoulli(), prior=Prior.ridge(1))
+    >>> estimate.theta.round(3), estimate.effective_n  # the last decision says nothing yet
+    (array([-0.287]), 3.0)
+    """
+
+    rate: float = 3.0
+    spread: float = 1.0
+    shrinkage: float = 30.0
+    growth: float = 1.05
+
+    def __post_init__(self) -> None:
+        for name in ("rate", "spread", "shrinkage"):
+            if not 0.0 < getattr(self, name) < math.inf:
+                given = getattr(self, name)
+                raise InvalidInput(f"{name} is {given!r}: a number above 0 was expected", given)
+
+    def next_fit(self, n: int, dim: int) -> float:
+        """After every one of the first conversions; then when they have grown enough."""
+        return n + 1 if n < FIRST else next_fit(n, dim, self.growth)
+
+    def law(self, seen: Conversions) -> ConversionLaw:
+        """Return the law of the delays of these conversions."""
+        return fitted_law(seen, rate=self.rate, spread=self.spread, shrinkage=self.shrinkage)
+
+    def fit(
+        self,
+        data: Decided,
+        *,
+        family: Family,
+        prior: Prior,
+        start: Vector | None = None,
+        polish: bool = True,
+    ) -> ThinnedEstimate:
+        """The estimate of these decisions.
+
+        Args:
+            data: the decisions.
+            family: of the rewards.
+            prior: of θ.
+            start: where to begin.
+            polish: go on until the estimate is a function of the set alone.
+        """
+        if data.dim != prior.dim:
+            raise InvalidInput(f"rows of {data.dim} and a prior of {prior.dim} numbers", data)
+        law = self.law(data.conversions)
+        seen = [law.at(part.age) for part in data.parts]
+        if isinstance(family, Gaussian) and family.dispersion is None:
+            found = _fitted_variance(data, seen, prior, polish)
+        else:
+            found = _fitted(data, seen, family, prior, start, polish)
+        covariance = _covariance(data, seen, law, family, found)
+        return ThinnedEstimate(
+            theta=found.theta,
+            mean=found.mean,
+            precision=_inverse(covariance),
+            n=data.n,
+            converged=found.converged,
+            iterations=found.iterations,
+            prior=found.prior,
+            dispersion=found.dispersion,
+            effective_n=float(sum(one.sum() for one in seen)),
+            law=law,
+        )
+
+
+def _weighted(data: Decided, seen: Sequence[Vector], scale: float, unit: float = 1.0) -> Weighted:
+    """Decisions as rewards y/F that count F: their score is y - F g."""
+    parts = []
+    for part, share in zip(data.parts, seen, strict=True):
+        held = np.maximum(share, LEAST)
+        parts.append(WeightedRows(part.rows, part.y / (held * unit), held / scale))
+    return Weighted(data.dim, parts)
+
+
+def _fitted(
+    data: Decided,
+    seen: Sequence[Vector],
+    family: Family,
+    prior: Prior,
+    start: Vector | None,
+    polish: bool,
+) -> Estimate:
+    scale = 1.0
+    if family.dispersion == 1.0 and not isinstance(family, Bernoulli):
+        # The mean is rate times value, and so much more is the mean square of what comes.
+        square = 1.0 + sum(float(part.y @ part.y) for part in data.parts)
+        scale = square / (1.0 + sum(float(part.y.sum()) for part in data.parts))
+    weighted = _weighted(data, seen, scale)
+    found = Laplace().fit(weighted, family=family, prior=prior, start=start, polish=polish)
+    return replace(found, dispersion=scale * found.dispersion)
+
+
+def _fitted_variance(data: Decided, seen: Sequence[Vector], prior: Prior, polish: bool) -> Estimate:
+    """Gaussian rewards of an unknown variance: in units of it, until it does not move."""
+    known = sum(float(share.sum()) for share in seen)
+    total = sum(float(part.y @ part.y) for part in data.parts)
+    variance = total / known if total and known else 1.0
+    for _ in range(VARIANCES):
+        unit = math.sqrt(variance)
+        its = prior if prior.is_ridge else Prior(prior.mean / unit, prior.precision * variance)
+        weighted = _weighted(data, seen, 1.0, unit)
+        found = Ridge().fit(weighted, family=Gaussian(1.0), prior=its)
+        theta, before = unit * found.theta, variance
+        if total:
+            residual = sum(
+                float(np.square(part.y - share * (part.rows @ theta)).sum())
+                for part, share in zip(data.parts, seen, strict=True)
+            )
+            variance = max(residual / known, 1e-9 * total / known)
+        if abs(variance - before) <= (STEADY if polish else 1e-3) * before:
+            break
+    used = found.prior if prior.is_ridge else prior
+    return replace(
+        found,
+        theta=theta,
+        mean=theta,
+        precision=found.precision / before,
+        dispersion=before,
+        prior=used,
+    )
+
+
+def prior_precision(prior: Prior, family: Family, dispersion: float) -> Matrix:
+    """Return the precision of θ by its prior: a ridge is of θ/√φ where φ is estimated."""
+    relative = family.dispersion is None and prior.is_ridge
+    return prior.precision / dispersion if relative else prior.precision
+
+
+def _covariance(
+    data: Decided, seen: Sequence[Vector], law: ConversionLaw, family: Family, found: Estimate
+) -> Matrix:
+    """A⁻¹ B A⁻¹ + v k kᵀ: the sandwich, and what is not known of F."""
+    phi, theta = found.dispersion, found.theta
+    bread = prior_precision(found.prior, family, phi).copy()
+    filling, moved = bread.copy(), np.zeros(data.dim)
+    for part, share in zip(data.parts, seen, strict=True):
+        rows = part.rows.astype(np.float64)
+        _, mean, slope = family.cumulant_mean_slope(rows @ theta)
+        expected = share * mean
+        if isinstance(family, Gaussian):
+            variance = np.square(part.y - expected)
+        else:
+            variance = np.maximum(phi * expected - np.square(expected), 1e-3 * expected)
+        bread += gram(rows, share * slope / phi)
+        filling += gram(rows, variance / phi**2)
+        moved += (mean * law.slope(part.age) / phi) @ rows
+    root = root_of(bread)
+    inverse = root @ root.T
+    direction = inverse @ moved
+    return inverse @ filling @ inverse + law.variance * np.outer(direction, direction)
+
+
+def _inverse(covariance: Matrix) -> Matrix:
+    root = root_of(covariance)
+    return root @ root.T

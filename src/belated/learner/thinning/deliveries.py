@@ -1,0 +1,66 @@
+"""Conversions that come in batches: up to when all that had happened is known.
+
+A nightly job reports the conversions of a day at once. Before it has run, a decision of noon shows
+none, however old it is: its age counts up to the last delivery. And what a delivery brings has
+happened at some time since the one before.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+#: Shares of the window. A longer pause divides two deliveries; after a shorter one a delivery is
+#: complete.
+PAUSE, QUIET = 1 / 50, 1 / 500
+#: Deliveries come in batches if there are at least so many of at least so many conversions in the
+#: mean, and take no more than this share of the time.
+LEAST, SIZE, SHARE = 2, 10, 0.05
+
+
+class Deliveries(NamedTuple):
+    """The deliveries in a list of conversions, in order.
+
+    Attributes:
+        starts: the time of the first conversion of each.
+        ends: that of the last.
+        sizes: conversions in each.
+    """
+
+    starts: NDArray[np.int64]
+    ends: NDArray[np.int64]
+    sizes: NDArray[np.int64]
+
+    @property
+    def are_batches(self) -> bool:
+        """Whether conversions come in batches.
+
+        Where they come one by one, groups of many that leave pauses take much of the time.
+        """
+        if len(self.sizes) < LEAST or self.sizes.mean() < SIZE:
+            return False
+        taken = int((self.ends - self.starts).sum())
+        return taken <= SHARE * int(self.ends[-1] - self.starts[0])
+
+
+def deliveries(told: NDArray[np.int64], window: int) -> Deliveries:
+    """Return the deliveries among conversions.
+
+    Args:
+        told: when each was reported, in order.
+        window: in the same unit.
+
+    >>> day = np.repeat([100, 200, 300], 20)
+    >>> found = deliveries(day, 1_000)
+    >>> found.ends, found.are_batches
+    (array([100, 200, 300]), True)
+    >>> deliveries(np.arange(0, 1_000, 7), 1_000).are_batches
+    False
+    """
+    if not len(told):
+        return Deliveries(told, told, told)
+    cuts = np.flatnonzero(np.diff(told) > PAUSE * window) + 1
+    first, stop = np.append(0, cuts), np.append(cuts, len(told))
+    return Deliveries(told[first], told[stop - 1], stop - first)

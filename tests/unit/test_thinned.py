@@ -1,0 +1,204 @@
+"""The estimator of conversions: its law of delays, its equation, and its covariance."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from belated import Bernoulli, Gaussian, Poisson
+from belated.estimators.conversion_law import EDGES, ConversionLaw, Conversions, fitted_law
+from belated.estimators.thinned import Decided, DecidedRows, Thinned
+from belated.exceptions import InvalidInput
+from belated.families import Family
+from belated.inputs import Matrix, Vector
+from belated.priors import Prior
+
+
+def truncated(rate: float, count: int, rng: np.random.Generator) -> Vector:
+    """Delays of an exponential law that ends with the window."""
+    return np.asarray(-np.log1p(rng.random(count) * math.expm1(-rate)) / rate)
+
+
+def seen_by(now: float, rate: float, count: int, seed: int) -> Conversions:
+    """Conversions of decisions made evenly since 0, those that have been seen."""
+    rng = np.random.default_rng(seed)
+    age, delay = now * rng.random(count), truncated(rate, count, rng)
+    here = delay <= age
+    return Conversions(delay[here], np.zeros(int(here.sum())), np.minimum(age[here], 1.0))
+
+
+def test_the_rate_is_the_most_likely_one() -> None:
+    """Given that each delay was at most the age of its decision, and the prior."""
+    seen = seen_by(0.8, 2.0, 500, 1)
+
+    def value(eta: float) -> float:
+        r = math.exp(eta)
+        each = eta - r * seen.after - np.log(-np.expm1(-r * seen.age))
+        return float(each.sum()) - 0.5 * (eta - math.log(3.0)) ** 2
+
+    law = fitted_law(seen)
+    eta, step = math.log(law.rate), 1e-3
+    around = [value(eta + move) for move in (-step, 0.0, step)]
+    assert around[1] >= max(around)
+    curvature = (2.0 * around[1] - around[0] - around[2]) / step**2
+    assert law.variance == pytest.approx(1.0 / curvature, rel=1e-3)
+
+
+def test_reverse_hazards_by_their_definition() -> None:
+    """Each cell, counted one conversion after the other."""
+    seen = seen_by(1.4, 4.0, 300, 2)
+    law = fitted_law(seen, shrinkage=30.0)
+    base = ConversionLaw.exponential(law.rate).shares
+    expected = np.ones(len(EDGES))
+    for j in range(len(EDGES) - 1, 0, -1):
+        old = seen.age >= EDGES[j] - 1e-12
+        by = old & (seen.after <= EDGES[j])
+        within = by & (seen.after > EDGES[j - 1])
+        prior = 30.0 * (base[j] - base[j - 1]) / base[j]
+        reverse = (within.sum() + prior) / (by.sum() + 30.0)
+        expected[j - 1] = expected[j] * (1.0 - reverse)
+    expected[0] = 0.0
+    np.testing.assert_allclose(law.shares, expected, atol=1e-12)
+
+
+@pytest.mark.parametrize("now", [0.5, 1.0, 3.0])
+def test_the_law_is_found_before_a_window_has_ended(now: float) -> None:
+    """Though only fast conversions have been seen by then."""
+    law = fitted_law(seen_by(now, 4.0, 4_000, 3))
+    ages = np.array([0.1, 0.25, 0.5, 0.75])
+    np.testing.assert_allclose(law.at(ages), ConversionLaw.exponential(4.0).at(ages), atol=0.06)
+
+
+def test_a_law_that_is_not_exponential() -> None:
+    """The hazards follow it once there are many conversions."""
+    rng = np.random.default_rng(4)
+    delay = np.where(
+        rng.random(5_000) < 0.5, 0.1 * rng.random(5_000), 0.9 + 0.1 * rng.random(5_000)
+    )
+    law = fitted_law(Conversions(delay, np.zeros(5_000), np.ones(5_000)))
+    np.testing.assert_allclose(law.at(np.array([0.1, 0.5, 0.9])), 0.5, atol=0.03)
+
+
+def test_without_conversions_it_is_the_prior() -> None:
+    """Nothing has been seen."""
+    none = Conversions(np.empty(0), np.empty(0), np.empty(0))
+    law = fitted_law(none)
+    assert law.rate == pytest.approx(3.0)
+    assert law.variance == pytest.approx(1.0)
+
+
+def test_what_a_delivery_brings_has_happened_since_the_one_before() -> None:
+    """Conversions at once, reported at the end of the day: F is 1 as soon as one is over."""
+    made = np.random.default_rng(5).random(600)
+    whole = np.concatenate([1.0 - made[:300], 1.0 - made[300:]])
+    age = np.concatenate([np.ones(300), 1.0 - made[300:]])
+    law = fitted_law(Conversions(np.zeros(600), whole, age))
+    assert law.at(np.array([0.05]))[0] > 0.85
+    exactly = fitted_law(Conversions(whole, np.zeros(600), age))
+    assert exactly.at(np.array([0.05]))[0] < 0.2
+
+
+def test_means_over_ages() -> None:
+    """As by many points; also before the decision and beyond the window."""
+    law = fitted_law(seen_by(2.0, 3.0, 500, 6))
+    for low, high in ((0.1, 0.13), (-0.5, 0.5), (0.8, 1.7), (0.3, 0.3), (2.0, 3.0)):
+        ages = np.linspace(low, high, 20_001)
+        mean = law.over(np.array([low]), np.array([high]))[0]
+        assert mean == pytest.approx(float(law.at(ages).mean()), abs=2e-4)
+
+
+# --- θ ------------------------------------------------------------------------------------------
+
+
+def shop(family: Family, n: int = 1_500, seed: int = 7) -> tuple[Decided, Vector]:
+    """Decisions of ages up to a window and a half, and θ."""
+    rng = np.random.default_rng(seed)
+    theta = np.array([-1.5, 0.7, -0.4])
+    rows = np.column_stack([np.ones(n), rng.normal(size=(n, 2))]).astype(np.float32)
+    eta = rows @ theta
+    chance = 1.0 / (1.0 + np.exp(-eta))
+    converts = rng.random(n) < chance
+    value = np.ones(n) if isinstance(family, Bernoulli) else rng.choice([10.0, 30.0], n)
+    age, delay = 1.5 * rng.random(n), truncated(3.0, n, rng)
+    here = converts & (delay <= age)
+    held = np.minimum(age, 1.0)
+    seen = Conversions(delay[here], np.zeros(int(here.sum())), held[here])
+    part = DecidedRows(rows, np.where(here, value, 0.0), age)
+    return Decided(3, [part], seen), theta
+
+
+def solved(data: Decided, share: Vector) -> tuple[Vector, Matrix, Matrix, Vector]:
+    """θ of Bernoulli rewards by plain steps, with A, B and Σ g ∂F/∂η x: ridge 1."""
+    rows, y, _ = data.parts[0]
+    x, theta = rows.astype(np.float64), np.zeros(3)
+    for _ in range(100):
+        g = 1.0 / (1.0 + np.exp(-x @ theta))
+        bread = np.eye(3) + (x * (share * g * (1 - g))[:, None]).T @ x
+        step = np.linalg.solve(bread, x.T @ (y - share * g) - theta)
+        theta = theta + step * min(1.0, 2.0 / float(np.linalg.norm(step)))
+    filling = np.eye(3) + (x * (share * g * (1 - share * g))[:, None]).T @ x
+    return theta, bread, filling, g
+
+
+def test_theta_and_its_covariance_by_their_formulas() -> None:
+    """Σ (y - F g) x = θ, the sandwich and the uncertainty of F."""
+    data, _ = shop(Bernoulli())
+    found = Thinned().fit(data, family=Bernoulli(), prior=Prior.ridge(3))
+    share = found.law.at(data.parts[0].age)
+    theta, bread, filling, g = solved(data, share)
+    np.testing.assert_allclose(found.theta, theta, atol=1e-7)
+    rate, held = math.log(found.law.rate), np.minimum(data.parts[0].age, 1.0)
+    up, down = (ConversionLaw.exponential(math.exp(rate + move)) for move in (1e-3, -1e-3))
+    moved = (g * (up.at(held) - down.at(held)) / 2e-3) @ data.parts[0].rows
+    inverse = np.linalg.inv(bread)
+    direction = inverse @ moved
+    expected = inverse @ filling @ inverse + found.law.variance * np.outer(direction, direction)
+    np.testing.assert_allclose(found.covariance, expected, rtol=1e-4)
+    assert found.converged
+    assert found.effective_n == pytest.approx(float(share.sum()))
+    assert found.n == int(((data.parts[0].y > 0) | (data.parts[0].age >= 1.0)).sum())
+
+
+def test_silence_is_not_a_no() -> None:
+    """Taken as one, predictions are too low; by age they are right."""
+    data, theta = shop(Bernoulli(), n=20_000)
+    found = Thinned().fit(data, family=Bernoulli(), prior=Prior.ridge(3))
+    np.testing.assert_allclose(found.theta, theta, atol=0.12)
+    naive, *_ = solved(data, np.ones(20_000))
+    assert naive[0] < theta[0] - 0.2
+
+
+@pytest.mark.parametrize("family", [Gaussian(), Gaussian(50.0), Poisson()])
+def test_conversions_with_values(family: Family) -> None:
+    """The mean is that of all decisions, whose conversions bring 20 in the mean."""
+    data, theta = shop(family, n=20_000)
+    found = Thinned().fit(data, family=family, prior=Prior.ridge(3))
+    rows = data.parts[0].rows.astype(np.float64)
+    worth = 20.0 / (1.0 + np.exp(-rows @ theta))
+    predicted = family.mean(rows @ found.theta)
+    assert predicted.mean() == pytest.approx(worth.mean(), rel=0.06)
+    assert np.isfinite(found.covariance).all()
+
+
+def test_values_in_another_unit() -> None:
+    """Cents or euros: the same estimate in that unit, and the dispersion of Poisson rewards."""
+    data, _ = shop(Gaussian())
+    cents = Decided(3, [data.parts[0]._replace(y=100.0 * data.parts[0].y)], data.conversions)
+    one, other = (
+        Thinned().fit(each, family=Gaussian(), prior=Prior.ridge(3)) for each in (data, cents)
+    )
+    np.testing.assert_allclose(100.0 * one.theta, other.theta, rtol=1e-6)
+    np.testing.assert_allclose(1e4 * one.covariance, other.covariance, rtol=1e-5)
+    spread = Thinned().fit(data, family=Poisson(), prior=Prior.ridge(3)).dispersion
+    assert 20.0 < spread < 30.0
+
+
+def test_what_an_estimator_of_conversions_refuses() -> None:
+    """Numbers that mean nothing, and rows of another width."""
+    with pytest.raises(InvalidInput, match="shrinkage is 0"):
+        Thinned(shrinkage=0.0)
+    data, _ = shop(Bernoulli())
+    with pytest.raises(InvalidInput, match="rows of 3 and a prior of 2"):
+        Thinned().fit(data, family=Bernoulli(), prior=Prior.ridge(2))
