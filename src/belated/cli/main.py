@@ -15,6 +15,7 @@ from typing import Any, NoReturn
 from belated import __version__
 from belated.cli.evaluation import delays, evaluate, lift, report
 from belated.cli.journal import (
+    archive,
     erase,
     export,
     import_,
@@ -32,7 +33,7 @@ from belated.cli.simulation import bounds, compare, simulate
 from belated.exceptions import BelatedError
 
 #: In the order of the help.
-JOURNAL = (inspect, show, verify, export, import_, retract, erase, overwrite, trim)
+JOURNAL = (inspect, show, verify, export, import_, retract, erase, overwrite, archive, trim)
 KEYS = (create, list_keys, revoke)
 
 

@@ -14,17 +14,15 @@ from typing import Any, BinaryIO
 import msgspec
 import numpy as np
 
-from belated.evaluation.frames import STATES, as_times, named_columns
+from belated.evaluation.arrow import arrow_columns, arrow_schema
+from belated.evaluation.frames import named_columns
 from belated.evaluation.requests import read_requests
 from belated.evaluation.sources import JournalTable
-from belated.evaluation.table import SOURCES
 from belated.exceptions import MissingExtra
 from belated.journals import Journal
 from belated.ledger import KeptRequest
 from belated.times import as_datetime
 
-#: Of the columns; in the metadata of a Parquet file.
-SCHEMA = "belated-decisions/1"
 #: Lines of a batch.
 BATCH = 50_000
 
@@ -57,75 +55,16 @@ def write_parquet(
         import pyarrow.parquet as pq
     except ImportError:
         raise MissingExtra("Parquet", "archive") from None
-    schema = _arrow_schema(pa, journal is not None)
+    schema = arrow_schema(requests=journal is not None)
     with pq.ParquetWriter(file, schema, compression="zstd") as writer:
         for batch in batches(table):
-            writer.write_batch(_arrow_batch(pa, schema, batch, journal))
+            columns = arrow_columns(batch)
+            if journal is not None:
+                kept = _requests(batch, journal)
+                texts = [None if one is None else _encode(one.to_dict()).decode() for one in kept]
+                columns["request"] = pa.array(texts, pa.string())
+            writer.write_batch(pa.record_batch(columns, schema=schema))
             step(len(batch))
-
-
-def _arrow_schema(pa: Any, requests: bool) -> Any:
-    time, text = pa.timestamp("us", tz="UTC"), pa.string()
-    columns = [
-        ("id", text),
-        ("at", time),
-        ("recorded", time),
-        ("effective", time),
-        ("action", text),
-        ("index", pa.int32()),
-        ("propensity", pa.float64()),
-        ("overall", pa.float64()),
-        ("mean", pa.float64()),
-        ("model", pa.int64()),
-        ("source", text),
-        ("group", text),
-        ("state", text),
-        ("value", pa.float64()),
-        ("rewarded", time),
-        ("late", pa.bool_()),
-        ("conflict", pa.bool_()),
-        ("partition", pa.int32()),
-        ("position", pa.int64()),
-        ("as_of", time),
-    ]
-    columns += [("request", text)] if requests else []
-    return pa.schema(columns, metadata={"belated.schema": SCHEMA})
-
-
-def _arrow_batch(pa: Any, schema: Any, table: JournalTable, journal: Journal | None) -> Any:
-    def named(codes: Any, names: tuple[Any, ...]) -> Any:
-        return pa.array(list(map(str, names)), pa.string()).take(pa.array(codes))
-
-    plain = {name: getattr(table, name) for name in ("index", "model", "partition", "position")}
-    columns: dict[str, Any] = plain | {
-        "id": table.ids,
-        "at": as_times(table.at),
-        "recorded": as_times(table.recorded),
-        "effective": as_times(table.made),
-        "action": named(table.action, table.actions),
-        "propensity": table.propensity,
-        "overall": table.overall,
-        "mean": table.mean,
-        "source": named(table.source, SOURCES),
-        "group": named(table.group, table.groups),
-        "state": named(table.state, STATES),
-        "value": table.value,
-        "rewarded": as_times(table.rewarded),
-        "late": table.late,
-        "conflict": table.conflict,
-        "as_of": as_times(np.full(len(table), table.as_of)),
-    }
-    if journal is not None:
-        columns["request"] = [
-            None if one is None else _encode(one.to_dict()).decode()
-            for one in _requests(table, journal)
-        ]
-    arrays = []
-    for field in schema:
-        column = columns[field.name]
-        known = column if isinstance(column, pa.Array) else pa.array(column, from_pandas=True)
-        arrays.append(known.cast(field.type))
-    return pa.record_batch(arrays, schema=schema)
 
 
 def _lines(table: JournalTable, journal: Journal | None) -> Iterator[dict[str, Any]]:

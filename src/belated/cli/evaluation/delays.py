@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from belated.cli.evaluation.source import evaluation_of
-from belated.cli.journal.address import add_address
+from belated.cli.journal.address import add_address, add_archive
 from belated.cli.options import add_json, duration
 from belated.cli.text import pairs, percent, several, span
 from belated.evaluation import JournalTable, delay_curve, delay_depends, forecast
@@ -29,12 +29,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=[timedelta(days=1), timedelta(days=7)],
         help="how far to look ahead; default: 1d 7d",
     )
+    add_archive(parser)
     add_json(parser)
 
 
 def run(options: argparse.Namespace) -> int:
     """Run the command."""
-    with evaluation_of(options.address) as evaluation:
+    with evaluation_of(options.address, options.archive) as evaluation:
         table = evaluation.table()
     found = describe(table, options.ahead)
     print(msgspec.json.encode(found).decode() if options.json else _text(found))

@@ -10,7 +10,7 @@ import argparse
 import msgspec
 
 from belated.cli.evaluation.source import evaluation_of
-from belated.cli.journal.address import add_address
+from belated.cli.journal.address import add_address, add_archive
 from belated.cli.options import add_json, duration
 from belated.cli.text import pairs, wrapped
 from belated.evaluation import Value
@@ -45,6 +45,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="NAME",
         help="import a Python module that registers policies of your own; its code runs",
     )
+    add_archive(parser)
     add_json(parser)
 
 
@@ -54,7 +55,7 @@ def run(options: argparse.Namespace) -> int:
     policy: Policy | str = options.policy
     if "(" in options.policy:
         policy = as_whole_policy(options.policy)
-    with evaluation_of(options.address) as evaluation:
+    with evaluation_of(options.address, options.archive) as evaluation:
         found = evaluation.evaluate(policy, since=options.since, limit=options.limit)
     if options.json:
         print(msgspec.json.encode(found.to_dict()).decode())

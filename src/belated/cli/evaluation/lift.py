@@ -7,7 +7,7 @@ import argparse
 import msgspec
 
 from belated.cli.evaluation.source import evaluation_of
-from belated.cli.journal.address import add_address
+from belated.cli.journal.address import add_address, add_archive
 from belated.cli.options import add_json, duration
 from belated.cli.text import pairs, percent
 from belated.evaluation import Lift
@@ -21,12 +21,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--limit", type=duration, metavar="TIME", help="count rewards within this time only: 7d"
     )
+    add_archive(parser)
     add_json(parser)
 
 
 def run(options: argparse.Namespace) -> int:
     """Run the command."""
-    with evaluation_of(options.address) as evaluation:
+    with evaluation_of(options.address, options.archive) as evaluation:
         found = evaluation.lift(limit=options.limit)
     print(msgspec.json.encode(found.to_dict()).decode() if options.json else _text(found))
     return 0

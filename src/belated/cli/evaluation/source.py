@@ -11,10 +11,10 @@ from belated.evaluation import JournalEvaluation
 
 
 @contextmanager
-def evaluation_of(address: str) -> Iterator[JournalEvaluation]:
-    """The journal at an address, which says itself what its bandit is."""
+def evaluation_of(address: str, archive: str | None = None) -> Iterator[JournalEvaluation]:
+    """The journal at an address, with its archive if one is given; it says what its bandit is."""
     with (
-        opened(address) as (journal, _),
+        opened(address, archive) as (journal, _),
         Progress("read", sum(ends_of(journal))) as progress,
     ):
         yield JournalEvaluation.of_journal(journal, step=progress.step)

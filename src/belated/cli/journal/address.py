@@ -13,6 +13,7 @@ from contextlib import contextmanager, suppress
 from belated.events import Configured, Record
 from belated.exceptions import CorruptEvent, CorruptJournal, InvalidInput
 from belated.journals import Journal, SQLiteStore, Store, StoredBandit, open_store, split_address
+from belated.journals.archive import Archive, WholeJournal
 from belated.journals.log import Tail
 
 #: Records read at a time.
@@ -46,15 +47,32 @@ def find_bandits(address: str) -> tuple[Store, list[StoredBandit]]:
     raise InvalidInput(f"{store.place} holds no bandit {name!r}, but {_names(found)}", name)
 
 
+def add_archive(parser: argparse.ArgumentParser) -> None:
+    """What was trimmed from it, and archived before."""
+    parser.add_argument(
+        "--archive",
+        metavar="FOLDER",
+        help="read what was trimmed from there: what `belated journal archive` wrote",
+    )
+
+
 @contextmanager
-def opened(address: str) -> Iterator[tuple[Journal, StoredBandit]]:
-    """The journal of the bandit that an address names, or of the only one there."""
+def opened(address: str, archive: str | None = None) -> Iterator[tuple[Journal, StoredBandit]]:
+    """The journal of the bandit that an address names, or of the only one there.
+
+    Args:
+        address: of the journal.
+        archive: a folder from which to read what was trimmed.
+    """
     store, found = find_bandits(address)
     if len(found) > 1:
         message = f"{store.place} holds {_names(found)}: add ?bandit=NAME to the address"
         raise InvalidInput(message)
     with store.journal(found[0].name) as journal:
-        yield journal, found[0]
+        if archive is None:
+            yield journal, found[0]
+        else:
+            yield WholeJournal(journal, Archive(archive, found[0].name)), found[0]
 
 
 def pages(journal: Journal, partition: int, end: int) -> Iterator[list[Record]]:

@@ -24,7 +24,7 @@ from typing import BinaryIO
 import msgspec
 from msgspec.structs import replace
 
-from belated.cli.journal.address import add_address, ends_of, opened, pages, starts_of
+from belated.cli.journal.address import add_address, add_archive, ends_of, opened, pages, starts_of
 from belated.cli.journal.lines import FORMAT, End, Header, Line, line_of
 from belated.cli.progress import Progress
 from belated.evaluation import read_journal
@@ -61,13 +61,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="with what each decision was chosen from, which can be personal data; dsjson always "
         "has it",
     )
+    add_archive(parser)
 
 
 def run(options: argparse.Namespace) -> int:
     """Run the command."""
     if options.format == "parquet" and options.output is None:
         raise InvalidInput("Parquet is not for a terminal: add --output FILE", options.format)
-    with opened(options.address) as (journal, bandit), _new_file(options.output) as output:
+    with (
+        opened(options.address, options.archive) as (journal, bandit),
+        _new_file(options.output) as output,
+    ):
         if options.format != RECORDS:
             write_decisions(journal, options.format, options.requests, output)
             return 0

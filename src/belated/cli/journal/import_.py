@@ -1,7 +1,8 @@
-"""``belated journal import``: make a journal of exported records, in any number of partitions.
+"""``belated journal import``: make a journal of exported records, or of another system's log.
 
-Records keep their stamps and their order. :mod:`belated.cli.journal.repartition` says what becomes
-of those that each partition has for itself.
+Records keep their stamps and their order, in any number of partitions.
+:mod:`belated.cli.journal.repartition` says what becomes of those that each partition has for
+itself. :mod:`belated.evaluation.logs` says what is read of other logs.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import BinaryIO
 
 import msgspec
 
+from belated.cli.journal.foreign import import_foreign
 from belated.cli.journal.lines import (
     FORMAT,
     End,
@@ -26,6 +28,7 @@ from belated.cli.journal.lines import (
 from belated.cli.journal.repartition import repartitioned
 from belated.cli.progress import Progress
 from belated.cli.text import several
+from belated.evaluation.logs import READERS
 from belated.events import Decision, Record, digest_of, encode
 from belated.exceptions import InvalidInput, UnsupportedFormat
 from belated.ids import check_partitions
@@ -48,12 +51,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "another name than it had",
     )
     parser.add_argument(
+        "--format",
+        choices=("records", *READERS),
+        default="records",
+        help="records: from `export`, exactly (default); logs of other systems, to be evaluated: "
+        "dsjson (Vowpal Wabbit), obp (bandit_feedback of Open Bandit Pipeline as .npz)",
+    )
+    parser.add_argument(
         "--partitions", type=int, metavar="P", help="a power of two; as it was if not given"
     )
 
 
 def run(options: argparse.Namespace) -> int:
     """Run the command."""
+    if options.format != "records":
+        with _source(options.source) as source:
+            return import_foreign(source, options.source, options.format, options.address)
     place, name = split_address(options.address)
     store = open_store(place)
     with _source(options.source) as source:

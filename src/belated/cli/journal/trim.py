@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import time
+from collections.abc import Callable
 
 from belated.cli.actor import actor, add_reason
 from belated.cli.journal.address import add_address, configured, opened, starts_of, undoing_in
@@ -20,8 +21,10 @@ from belated.cli.journal.identity import OTHER_SETTINGS, empty_fold
 from belated.cli.options import add_semantics, duration, semantics
 from belated.cli.progress import Progress
 from belated.cli.text import moment, several, span
+from belated.evaluation.archiving import forgettable
 from belated.exceptions import HistoryUndone, InvalidInput
 from belated.journals import Journal, StoredBandit
+from belated.journals.archive import Archive
 from belated.journals.log import EMPTY
 from belated.learner import Fold
 from belated.learner.trimming import last_to_drop, make_bases, trim
@@ -45,6 +48,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="TIME",
         help="what is dropped, by the time of the journal, as in 90d",
     )
+    parser.add_argument(
+        "--archived",
+        metavar="FOLDER",
+        help="drop only what `belated journal archive` has written there",
+    )
     add_reason(parser)
     add_semantics(parser)
 
@@ -61,9 +69,15 @@ def run(options: argparse.Namespace) -> int:
         if age < retention:
             message = f"--older-than is {span(age)}, and decisions take rewards for "
             raise InvalidInput(f"{message}{span(retention)} (the retention): give at least that")
+        archive = None if options.archived is None else Archive(options.archived, bandit.name)
+
+        def before(partition: int) -> int:
+            old = journal.now() - age
+            return old if archive is None else min(old, forgettable(archive, partition, retention))
+
         for attempt in range(1, ATTEMPTS + 1):
             try:
-                _rebase(journal, bandit, fold, journal.now() - age, options.reason)
+                _rebase(journal, bandit, fold, before, options.reason)
                 break
             except HistoryUndone:  # by someone else, while the bases were made
                 if attempt == ATTEMPTS:
@@ -78,7 +92,13 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-def _rebase(journal: Journal, bandit: StoredBandit, fold: Fold, before: int, reason: str) -> None:
+def _rebase(
+    journal: Journal,
+    bandit: StoredBandit,
+    fold: Fold,
+    before: Callable[[int], int],
+    reason: str,
+) -> None:
     """Store a base of each partition that has something to drop."""
     undone = undoing_in(journal)
     saved = {one.partition: one for one in bandit.snapshots}
@@ -92,7 +112,7 @@ def _rebase(journal: Journal, bandit: StoredBandit, fold: Fold, before: int, rea
             message = f"the snapshot of partition {partition} {OTHER_SETTINGS}"
             raise InvalidInput(f"{message}, or let it save a new one")
         link = fold.tuning.link
-        last.append(last_to_drop(journal, partition, before, snapshot.position, link))
+        last.append(last_to_drop(journal, partition, before(partition), snapshot.position, link))
     starts = starts_of(journal)
     new = [max(0, one.position - start.position) for one, start in zip(last, starts, strict=True)]
     with Progress("folded", sum(new)) as progress:

@@ -1,0 +1,58 @@
+"""``belated journal archive``: write decisions that are final to Parquet, day by day.
+
+Final is a decision whose retention has ended. A day is written once all its decisions are final,
+with their rewards, all their records and what they were chosen from; never again after that. If the
+command is interrupted, run it again: it goes on behind the last whole day.
+
+What was archived can be trimmed (``belated journal trim --archived``). A journal and its archive
+together are as if nothing had been.
+"""
+
+from __future__ import annotations
+
+import argparse
+
+from belated.cli.journal.address import add_address, configured, ends_of, opened
+from belated.cli.journal.identity import family_of
+from belated.cli.options import add_semantics, semantics
+from belated.cli.progress import Progress
+from belated.cli.text import several
+from belated.evaluation.archiving import archive_journal
+from belated.exceptions import InvalidInput
+from belated.journals.archive import Archive
+
+EXAMPLE = "belated journal archive sqlite:///offers.db s3://company/decisions"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """What the command takes."""
+    add_address(parser)
+    parser.add_argument(
+        "folder", metavar="FOLDER", help="a path, or an address that fsspec knows: s3://…, gs://…"
+    )
+    add_semantics(parser)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Run the command."""
+    with opened(options.address) as (journal, bandit):
+        if bandit.identity is None:
+            raise InvalidInput(f"no bandit has used the journal of {bandit.name} yet")
+        rewards, retention = semantics(options, configured(journal))
+        archive = Archive(options.folder, bandit.name)
+        with Progress("read", sum(ends_of(journal))) as progress:
+            written = archive_journal(
+                journal,
+                archive,
+                rewards=rewards,
+                retention=retention,
+                support=family_of(bandit.identity).support,
+                step=progress.step,
+            )
+    if not written:
+        print(f"nothing new of {bandit.name} is final")
+        return 0
+    days = sorted({one.day for one in written})
+    count = several(sum(one.decisions for one in written), "decision")
+    print(f"{count} of {bandit.name} archived, {days[0]} to {days[-1]}")
+    return 0

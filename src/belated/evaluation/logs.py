@@ -1,0 +1,287 @@
+"""Logs of other systems: what they decided and what came of it, as a journal to be evaluated.
+
+* DSJSON, the lines that Vowpal Wabbit and Azure Personalizer write; what we export is among it.
+* The arrays of Open Bandit Pipeline's ``bandit_feedback``, saved with ``numpy.savez``.
+
+Only logs that say the probability of every action can be evaluated, and nothing else is imported.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, BinaryIO
+
+import numpy as np
+
+from belated.events import Decision, Event, Reward
+from belated.exceptions import InvalidInput
+from belated.families import Bernoulli, Family, Gaussian
+from belated.features import Features, Hashed, PerArm
+from belated.ids import check_id
+from belated.inputs import Row, as_rows
+from belated.journals import Journal
+from belated.journals.configuration import configure, settings_of
+from belated.journals.identity import identify
+from belated.ledger.requests import keep_request, pack_context
+from belated.rewards import Explicit
+from belated.times import as_microseconds
+
+#: Columns into which the features of a DSJSON line are hashed, unless it has rows.
+HASHED = 64
+#: Decisions written at a time.
+PAGE = 5_000
+_SECOND = 1_000_000
+
+
+@dataclass(frozen=True, eq=False)
+class LoggedDecision:
+    """One decision of another system, with its outcome.
+
+    Attributes:
+        id: decision id; None: a number in the log.
+        at: when, in microseconds since 1970; None: a second after the one before it.
+        actions: names of what was on offer.
+        index: place of the chosen one.
+        propensities: probability of each.
+        reward: what came of it.
+        rows: of the actions, if the log has them; else features make them of the next two.
+        context: what was known before choosing.
+        records: of the actions, if there are any.
+        share: the probability with which the line was kept in the log.
+    """
+
+    id: str | None
+    at: int | None
+    actions: Sequence[int | str]
+    index: int
+    propensities: Sequence[float]
+    reward: float
+    rows: Row | None = None
+    context: Any = None
+    records: Sequence[Mapping[str, Any]] | None = None
+    share: float = 1.0
+
+
+def import_log(journal: Journal, log: Iterable[LoggedDecision], features: Features | None) -> int:
+    """Write the decisions of a log into a new journal, as one that is evaluated like any other.
+
+    Rewards are told at the time of their decision: such logs do not say when they came.
+
+    Args:
+        journal: a new one.
+        log: in the order of time.
+        features: that make rows, unless the log has them.
+
+    Returns:
+        How many decisions were written.
+    """
+    decisions = list(log)
+    if not decisions:
+        raise InvalidInput("the log has no decision with a known outcome: is it of this format?")
+    first = decisions[0].rows
+    dim = features.dim if features is not None else 0 if first is None else first.shape[1]
+    rewards = [one.reward for one in decisions]
+    inside = min(rewards) >= 0.0 and max(rewards) <= 1.0
+    family: Family = Bernoulli() if inside else Gaussian()
+    identify(journal, family=repr(family), dim=dim, features=features)
+    stamp = as_microseconds("2000-01-01T00:00:00Z", "at")
+    settings = settings_of(f"of another system, family={family!r}", Explicit(), None, features)
+    for start in range(0, len(decisions), PAGE):
+        events: list[Event] = []
+        stamps: list[int] = []
+        requests = {}
+        for n, one in enumerate(decisions[start : start + PAGE], start=start):
+            stamp = max(stamp, stamp + _SECOND if one.at is None else one.at)
+            decision, request = _events_of(one, n, stamp, features)
+            if request is not None:
+                requests[len(events)] = request
+            events += [decision, Reward(decision.id, stamp, one.reward)]
+            stamps += [stamp, stamp]
+        journal.append(events, recorded=stamps, requests=requests)
+    configure(journal, settings, stamp)
+    return len(decisions)
+
+
+def _events_of(
+    one: LoggedDecision, n: int, stamp: int, features: Features | None
+) -> tuple[Decision, bytes | None]:
+    id = f"line-{n + 1}" if one.id is None else check_id(one.id)
+    actions: Any = one.actions
+    if one.records is not None:
+        actions = dict(zip(one.actions, one.records, strict=True))
+    context = None
+    if one.rows is not None:
+        rows = as_rows(one.rows, one.rows.shape[1])
+    else:
+        assert features is not None
+        rows = features.rows(one.context, actions)
+        context = pack_context(one.context, actions)
+    kept = keep_request(id, 1.0, len(rows), one.actions, rows, context, one.propensities)
+    if kept is not None and one.share < 1.0:
+        kept = _with_share(kept, one.share)
+    decision = Decision(
+        id,
+        stamp if one.at is None else one.at,
+        one.actions[one.index],
+        one.index,
+        rows[one.index],
+        0.0,
+        one.propensities[one.index],
+        0,
+    )
+    return decision, kept
+
+
+def _with_share(kept: bytes, share: float) -> bytes:
+    return kept[:1] + np.array([share], "<f8").tobytes() + kept[9:]
+
+
+# --- DSJSON ---------------------------------------------------------------------------------------
+
+
+def features_of_dsjson(log: Sequence[LoggedDecision]) -> Features | None:
+    """Return what makes rows of the lines; None if they have rows themselves."""
+    return None if all(one.rows is not None for one in log) else Hashed(HASHED)
+
+
+def read_dsjson(file: BinaryIO, name: str = "the log") -> Iterator[LoggedDecision]:
+    """Return the decisions of a DSJSON file; lines that are no decision are passed over.
+
+    Args:
+        file: of the lines.
+        name: of the file, for people.
+
+    Raises:
+        InvalidInput: a line is damaged; names it.
+    """
+    for number, text in enumerate(file, start=1):
+        if not text.strip():
+            continue
+        try:
+            line = json.loads(text)
+            if isinstance(line, dict) and "_label_cost" in line and "c" in line:
+                yield _of_dsjson(line)
+        except (ValueError, KeyError, TypeError, IndexError) as error:
+            message = f"{name}, line {number}: {type(error).__name__}: {error}"
+            raise InvalidInput(f"{message}; mend or remove it", number) from None
+
+
+def _of_dsjson(line: Mapping[str, Any]) -> LoggedDecision:
+    multi = line["c"]["_multi"]
+    ranked, shares = line["a"], line["p"]
+    propensities = [0.0] * len(multi)
+    for place, share in zip(ranked, shares, strict=True):
+        propensities[place - 1] = float(share)
+    chosen = int(line.get("_labelIndex", ranked[0] - 1))
+    records = [
+        _record({k: v for k, v in one.items() if k != "a"} | one.get("a", {})) for one in multi
+    ]
+    names: list[Any] = [record.pop("action", None) for record in records]
+    if len({*names}) != len(names) or None in names:
+        names = list(range(len(multi)))
+    rows = None
+    if all(set(one) == {"a"} and "x" in one["a"] for one in multi):
+        rows = np.array([one["a"]["x"] for one in multi], dtype=np.float32)
+    at = line.get("Timestamp")
+    shared = {key: value for key, value in line["c"].items() if not key.startswith("_")}
+    known = shared["shared"] if list(shared) == ["shared"] else _record(shared)
+    return LoggedDecision(
+        id=line.get("EventId"),
+        at=None if at is None else as_microseconds(_time(at), "Timestamp"),
+        actions=names,
+        index=chosen,
+        propensities=propensities,
+        reward=-float(line["_label_cost"]),
+        rows=rows,
+        context=None if rows is not None else known,
+        records=None if rows is not None else records,
+        share=1.0 - float(line.get("pdrop", 0.0)),
+    )
+
+
+def _time(text: str) -> str:
+    """A time with at most six digits of a second: others write seven."""
+    whole, dot, rest = text.partition(".")
+    digits = rest.rstrip("Z")
+    return f"{whole}.{digits[:6]}Z" if dot and rest.endswith("Z") else text
+
+
+def _record(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Namespaces and lists as one record of numbers and texts."""
+    found: dict[str, Any] = {}
+    for name, value in given.items():
+        if name.startswith("_"):
+            continue
+        if isinstance(value, Mapping):
+            found |= {f"{name}.{inner}": one for inner, one in _record(value).items()}
+        elif isinstance(value, list):
+            found |= _record({f"{name}.{n}": one for n, one in enumerate(value)})
+        elif isinstance(value, bool):
+            found[name] = float(value)
+        elif value is not None:
+            found[name] = value
+    return found
+
+
+# --- Open Bandit Pipeline -------------------------------------------------------------------------
+
+
+def features_of_obp(log: Sequence[LoggedDecision]) -> Features:
+    """Return what makes rows of the contexts: each action has coefficients of its own."""
+    return PerArm(list(log[0].actions), context=len(log[0].context))
+
+
+def read_obp(file: BinaryIO | Mapping[str, Any], name: str = "the log") -> Iterator[LoggedDecision]:
+    """Return the decisions of Open Bandit Pipeline's ``bandit_feedback``.
+
+    Args:
+        file: ``bandit_feedback`` itself, or as ``numpy.savez("log.npz", **feedback)`` wrote it.
+        name: of the file, for people.
+
+    Raises:
+        InvalidInput: it is none, or does not say the probability of every action (``pi_b``).
+    """
+    try:
+        log = file if isinstance(file, Mapping) else np.load(file, allow_pickle=False)
+        context, action = np.asarray(log["context"], float), np.asarray(log["action"], int)
+        reward, pscore = np.asarray(log["reward"], float), np.asarray(log["pscore"], float)
+        known = {key: log[key] for key in ("pi_b", "n_actions", "position") if key in log}
+    except (ValueError, KeyError, OSError) as error:
+        message = f"{name} is not a bandit_feedback of Open Bandit Pipeline ({error})"
+        raise InvalidInput(f"{message}: save it with numpy.savez('log.npz', **feedback)") from None
+    count = int(known["n_actions"]) if "n_actions" in known else int(action.max()) + 1
+    shares = _shares_of_obp(known, pscore, count, name)
+    for n in range(len(action)):
+        yield LoggedDecision(
+            id=None,
+            at=None,
+            actions=list(range(count)),
+            index=int(action[n]),
+            propensities=shares[n].tolist(),
+            reward=float(reward[n]),
+            context=context[n].tolist(),
+        )
+
+
+def _shares_of_obp(known: Mapping[str, Any], pscore: Any, count: int, name: str) -> Any:
+    if known.get("pi_b") is not None:
+        shares = np.asarray(known["pi_b"], float)
+        if shares.ndim == 3:
+            position = known.get("position")
+            plain = position is None or np.asarray(position).dtype == object
+            places = np.zeros(len(shares), int) if plain else np.asarray(position, int)
+            shares = shares[np.arange(len(shares)), :, places]
+        return shares
+    if np.allclose(pscore, 1.0 / count):
+        return np.full((len(pscore), count), 1.0 / count)
+    message = f"{name} says only the probability of the chosen action (pscore)"
+    raise InvalidInput(f"{message}: add that of all of them as pi_b", None)
+
+
+#: By the name of the format: what reads a log, and what makes rows of its contexts.
+READERS: dict[str, tuple[Any, Any]] = {
+    "dsjson": (read_dsjson, features_of_dsjson),
+    "obp": (read_obp, features_of_obp),
+}

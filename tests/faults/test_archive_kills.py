@@ -1,0 +1,134 @@
+"""Kill processes that archive at any moment: no row is there in part, and none twice."""
+
+from __future__ import annotations
+
+import io
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from belated.journals import open_journal
+from belated.journals.archive.archive import Archive
+from belated.journals.archive.folders import open_folder
+from tests.faults import archivers
+from tests.integration.archived import assert_same, begin, fill, live, rebuilt
+from tests.integration.object_store import object_store
+
+pq = pytest.importorskip("pyarrow.parquet")
+ROOT = Path(archivers.__file__).parents[2]
+#: Many short days: to be killed between any two files.
+DAYS, EACH = 30, 20
+
+
+@pytest.fixture(scope="module")
+def address(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A journal of two partitions."""
+    address = f"sqlite:///{tmp_path_factory.mktemp('journals') / 'offers.db'}"
+    with open_journal(address, partitions=2) as journal:
+        begin(journal)
+        fill(journal, 0, DAYS, EACH)
+    return address
+
+
+@pytest.fixture(scope="module")
+def expected(address: str, tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    """All rows, as one writer that nobody kills archives them."""
+    folder = str(tmp_path_factory.mktemp("whole"))
+    archivers.main(address, folder)
+    return rows_in(folder)
+
+
+@pytest.fixture
+def bucket(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """An object store."""
+    with object_store(monkeypatch) as address:
+        yield f"{address}/archive"
+
+
+def rows_in(folder: str) -> list[str]:
+    """Every row of every file that is there; a file in part could not be read."""
+    files = open_folder(folder)
+    found: list[str] = []
+    for name in files.names("bandit=default"):
+        if name.endswith(".parquet"):
+            rows: list[dict[str, Any]] = pq.read_table(io.BytesIO(files.read(name))).to_pylist()
+            # When it was archived is all that two writers may see differently.
+            found += [repr({**row, "as_of": None}) for row in rows]
+    return sorted(found)
+
+
+class Writer:
+    """A process that archives."""
+
+    def __init__(self, address: str, folder: str) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "tests.faults.archivers", address, folder],
+            cwd=ROOT,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        assert self._process.stdout is not None
+        self._said = self._process.stdout
+        assert self._said.readline() == "begins\n"
+
+    def kill(self) -> bool:
+        """Kill it; returns whether that was before it had ended."""
+        self._process.send_signal(signal.SIGKILL)
+        self._process.wait()
+        with self._said:
+            return self._said.read() == ""
+
+    def wait(self) -> float:
+        """Wait for its end; returns how long it took."""
+        start = time.monotonic()
+        assert self._process.wait(120) == 0
+        self._said.close()
+        return time.monotonic() - start
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="there is no SIGKILL here")
+@pytest.mark.parametrize("where", ["folder", "object store"])
+def test_killed_writers_leave_whole_days_once(
+    where: str,
+    address: str,
+    expected: list[str],
+    tmp_path: Path,
+    full: bool,
+    request: pytest.FixtureRequest,
+) -> None:
+    """Two writers at a time, killed at random; the next goes on; in the end all is there once."""
+    home = str(tmp_path) if where == "folder" else str(request.getfixturevalue("bucket"))
+    rng, killed, place, attempts = random.Random(1), 0, 0, 0
+    usual = Writer(address, f"{home}/first").wait()
+    kills = (100 if where == "folder" else 20) if full else 4
+    while killed < kills:
+        folder = f"{home}/{place}"
+        writers = [Writer(address, folder), Writer(address, folder)]
+        for writer in writers:
+            time.sleep(rng.uniform(0.0, 0.7 * usual))
+            killed += writer.kill()
+        here = rows_in(folder)
+        assert len({*here}) == len(here)
+        assert {*here} <= {*expected}
+        attempts += 1
+        if here == expected or attempts == 5:  # then a new one, which nobody has begun
+            Writer(address, folder).wait()
+            _assert_whole(address, folder, expected)
+            place, attempts = place + 1, 0
+    Writer(address, folder).wait()
+    _assert_whole(address, folder, expected)
+    print(f"\n{killed} writers killed, {place + 1} archives")
+
+
+def _assert_whole(address: str, folder: str, expected: list[str]) -> None:
+    assert rows_in(folder) == expected
+    with open_journal(address) as journal:
+        assert Archive(folder, journal.bandit).until(0) > 0
+        assert_same(rebuilt(journal, folder), live(journal))

@@ -1,0 +1,139 @@
+"""Journals to archive: days of decisions to which all happens that can."""
+
+from __future__ import annotations
+
+import time
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from belated import Bernoulli, DefaultAfter, DelayedUCB
+from belated.events import Activation, Configured, Decision, Erased, Event, Reward, Settled, Void
+from belated.ids import key_of
+from belated.journals import Journal
+from belated.journals.archive import Archive, WholeJournal
+from belated.journals.configuration import settings_of
+from belated.journals.identity import identify
+from belated.learner import Fold, same_sums
+from belated.ledger.requests import keep_request
+from belated.rewards import retention_us
+
+POLICY = DelayedUCB(2, Bernoulli())
+REWARDS = DefaultAfter(timedelta(hours=6))
+RETENTION = timedelta(days=2)
+HOUR = 3_600_000_000
+DAY = 24 * HOUR
+#: Midnight, nine days ago: what is filled in later may lie in the future.
+START = (time.time_ns() // 1_000 // DAY - 9) * DAY
+
+
+def begin(journal: Journal) -> None:
+    """Have a journal say what its bandit is."""
+    retention = retention_us(RETENTION, REWARDS)
+    identify(journal, family="Bernoulli()", dim=2)
+    settings = settings_of(POLICY, REWARDS, retention, None)
+    journal.append([Configured(START, settings)], recorded=[START - DAY])
+
+
+def live(journal: Journal) -> Fold:
+    """The state that a bandit has: of the last snapshot, or the base, and what came since."""
+    fold = empty_fold(journal)
+    fold.load(journal)
+    fold.catch_up(journal)
+    return fold
+
+
+def rebuilt(journal: Journal, folder: str | Path) -> Fold:
+    """The state that comes of the archive and what is left of the journal."""
+    whole = WholeJournal(journal, Archive(folder, journal.bandit))
+    fold = empty_fold(journal)
+    fold.begin(whole)
+    fold.catch_up(whole)
+    return fold
+
+
+def empty_fold(journal: Journal) -> Fold:
+    """A fold of nothing."""
+    retention = retention_us(RETENTION, REWARDS)
+    return Fold(POLICY, REWARDS, partitions=journal.partitions, retention=retention)
+
+
+def assert_same(fold: Fold, other: Fold) -> None:
+    """Two states are one, to the last record."""
+    assert fold.digest == other.digest
+    assert same_sums(fold, other)
+    assert fold.counters == other.counters
+    assert fold.head == other.head
+
+
+def fill(journal: Journal, first: int, days: int, each: int = 500, seed: int = 0) -> None:
+    """Append days of decisions, from one on, with all that can happen to them."""
+    rng = np.random.default_rng((seed, first))
+    told: list[tuple[int, Event]] = []
+    requests: dict[str, bytes] = {}
+    for n in range(days * each):
+        at = START + first * DAY + int(days * DAY * n / (days * each))
+        id = f"order-{first}-{n}"
+        x = rng.random(2, dtype=np.float32)
+        decision = Decision(id, at, f"a{n % 3}", n % 3, x, 0.5, 0.4, n, activated=n % 7 != 0)
+        told.append((at, decision))
+        if n % 4:
+            rows = np.stack([x, x + 1, x + 2]).astype(np.float32)
+            kept = keep_request(id, 1.0, 3, ["a0", "a1", "a2"], rows, None, [0.4, 0.3, 0.3])
+            assert kept is not None
+            requests[id] = kept
+        told += _later(id, at, n, decision, rng)
+    for hour in range(days * 24 + 1):
+        at = START + first * DAY + hour * HOUR
+        told += [(at, Settled(partition, at)) for partition in range(journal.partitions)]
+    told.sort(key=lambda one: one[0])
+    end = START + (first + days) * DAY
+    told = [one for one in told if one[0] < end]
+    for start in range(0, len(told), 500):
+        page = told[start : start + 500]
+        kept_here = {
+            n: requests[event.id]
+            for n, (_, event) in enumerate(page)
+            if isinstance(event, Decision) and event.id in requests
+        }
+        journal.append(
+            [event for _, event in page], recorded=[at for at, _ in page], requests=kept_here
+        )
+
+
+def _later(id: str, at: int, n: int, decision: Decision, rng: Any) -> list[tuple[int, Event]]:
+    """What is told of a decision, sooner or later, and before it."""
+    wait = int(rng.exponential(5 * HOUR))
+    value = float(rng.random() < 0.4)
+    found: list[tuple[int, Event]] = []
+    if n % 3:
+        found.append((at + wait, Reward(id, at + wait, value)))
+    if n % 11 == 0:
+        found.append((at + 2 * HOUR, Activation(id, at + 2 * HOUR)))
+    if n % 13 == 0:
+        found.append((at + wait + HOUR, Reward(id, at + wait, 1.0 - value)))  # another value
+    if n % 17 == 0:
+        found.append((at + 9 * HOUR, Reward(id, at, 1.0, part="more")))
+    if n % 19 == 0:
+        found.append((at + HOUR, Void(id, at)))
+    if n % 23 == 0:
+        found.append((at - HOUR, Reward(id, at, 1.0)))  # before its decision
+    if n % 29 == 0:
+        found.append((at + 3 * DAY, Reward(id, at, 1.0)))  # beyond the retention
+        found.append((at + 3 * DAY, Void(id, at)))
+    if n % 31 == 0:
+        found.append((at + HOUR, decision))  # again
+    if n % 37 == 0:  # the id is used again, once the first was forgotten
+        again = Decision(id, at + 4 * DAY, "a0", 0, decision.x, 0.5, 1.0, n)
+        found.append((at + 4 * DAY, again))
+        found.append((at + 4 * DAY + HOUR, Reward(id, at, 1.0)))
+    if n % 41 == 0:
+        found.append((at + HOUR, Reward(f"nobody-{n}", at, 1.0)))
+    return found
+
+
+def erase(journal: Journal, id: str) -> None:
+    """Have a decision erased."""
+    journal.append([Erased(key_of(id), journal.now(), "asked for", "me")])

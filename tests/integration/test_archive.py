@@ -1,0 +1,206 @@
+"""``belated journal archive``: what is archived and what is left are the whole, on every store."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import numpy as np
+import pytest
+
+from belated.cli.main import main
+from belated.evaluation import read_journal
+from belated.exceptions import CorruptJournal, InvalidInput
+from belated.journals import Journal, Store, open_journal
+from belated.journals.archive import Archive, WholeJournal
+from belated.journals.archive.days import name_of_day
+from belated.journals.archive.folders import open_folder
+from belated.ledger import State
+from tests.integration.archived import (
+    DAY,
+    START,
+    assert_same,
+    begin,
+    erase,
+    fill,
+    live,
+    rebuilt,
+)
+from tests.integration.object_store import object_store
+
+pq = pytest.importorskip("pyarrow.parquet")
+DAYS = 8
+
+
+@pytest.fixture
+def used(store: Store, bandit: str) -> Iterator[Journal]:
+    """Eight days of decisions, in two partitions."""
+    with store.journal(bandit, partitions=2) as journal:
+        begin(journal)
+        fill(journal, 0, DAYS)
+        yield journal
+
+
+@pytest.fixture
+def named(address: str, bandit: str) -> str:
+    """Its address."""
+    return f"{address}?bandit={quote(bandit)}"
+
+
+def day(n: int) -> str:
+    """A day of the journal, by its name."""
+    return name_of_day(START // DAY + n)
+
+
+def run(capsys: pytest.CaptureFixture[str], *arguments: object, code: int = 0) -> str:
+    """What a command says."""
+    capsys.readouterr()
+    assert main(["journal", *map(str, arguments)]) == code
+    said = capsys.readouterr()
+    return said.out + said.err
+
+
+def rows_of(folder: Path) -> list[dict[str, Any]]:
+    """All rows of an archive."""
+    files = sorted(folder.glob("bandit=*/day=*/*.parquet"))
+    return [row for file in files for row in pq.ParquetFile(file).read().to_pylist()]
+
+
+def test_archive_and_journal_are_the_whole(
+    used: Journal, named: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Before a trim, after it, and when more was archived since."""
+    folder = tmp_path / "archive"
+    said = run(capsys, "archive", named, folder)
+    assert f"archived, {day(-1)} to {day(4)}" in said
+    assert "nothing new" in run(capsys, "archive", named, folder)
+    assert_same(rebuilt(used, folder), live(used))
+    live(used).save(used)
+    arguments = ["--older-than", "2d", "--archived", folder, "--reason", "archived"]
+    assert "dropped, up to" in run(capsys, "trim", named, *arguments)
+    assert any(used.start(one).position for one in range(2))
+    assert_same(rebuilt(used, folder), live(used))
+    fill(used, DAYS, 4)
+    assert f"archived, {day(5)} to" in run(capsys, "archive", named, folder)
+    assert_same(rebuilt(used, folder), live(used))
+    live(used).save(used)
+    run(capsys, "trim", named, *arguments)
+    assert_same(rebuilt(used, folder), live(used))
+    places = [(one["partition"], one["position"]) for one in rows_of(folder)]
+    assert len({*places}) == len(places)
+
+
+def test_a_row_says_what_the_journal_says(
+    used: Journal, named: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """State, value, times and requests; and the evaluation of the whole is the same."""
+    folder = tmp_path / "archive"
+    before = read_journal(used)
+    run(capsys, "archive", named, folder)
+    rows = {(one["partition"], one["position"]): one for one in rows_of(folder)}
+    lines = {(int(before.partition[n]), int(before.position[n])): n for n in range(len(before))}
+    assert set(rows) < set(lines)
+    assert len(rows) > 1_000
+    for place, row in rows.items():
+        n = lines[place]
+        assert row["id"] == before.ids[n]
+        assert row["state"] == State(before.state[n]).name.lower()
+        assert row["late"] == before.late[n]
+        assert row["conflict"] == before.conflict[n]
+        if row["value"] is not None:
+            assert row["value"] == before.value[n]
+        assert len(row["x"]) == 2
+        if row["request"] is not None:
+            assert row["offered"] == ["a0", "a1", "a2"]
+            assert row["propensities"] == [0.4, 0.3, 0.3]
+    live(used).save(used)
+    run(capsys, "trim", named, "--older-than", "2d", "--archived", folder, "--reason", "it")
+    whole = WholeJournal(used, Archive(folder, used.bandit))
+    after = read_journal(whole)
+    assert [*after.ids] == [*before.ids]
+    np.testing.assert_array_equal(after.value, before.value)
+    positions = before.position[before.partition == 0].tolist()
+    assert len(whole.requests(0, positions)) > len(used.requests(0, positions))
+    plain = tmp_path / "out.jsonl"
+    arguments = ["--format", "jsonl", "-o", plain, "--archive", folder]
+    run(capsys, "export", named, *arguments)
+    assert len(plain.read_text().splitlines()) == len(before)
+
+
+def test_nothing_that_is_not_archived_is_trimmed(
+    used: Journal, named: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """And an archive never has a gap."""
+    folder = tmp_path / "archive"
+    live(used).save(used)
+    arguments = ["trim", named, "--older-than", "2d", "--reason", "it"]
+    assert "nothing of" in run(capsys, *arguments, "--archived", folder)
+    assert "dropped, up to" in run(capsys, *arguments)
+    assert "before all of that was archived" in run(capsys, "archive", named, folder, code=2)
+    with pytest.raises(InvalidInput, match="the records between are in neither"):
+        rebuilt(used, folder)
+
+
+def test_what_was_erased_is_not_archived(
+    used: Journal, named: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """No byte of it; and the whole is still the same."""
+    folder = tmp_path / "archive"
+    erase(used, "order-0-5")
+    run(capsys, "archive", named, folder)
+    assert "order-0-5" not in {one["id"] for one in rows_of(folder)}
+    for file in folder.rglob("*"):
+        if file.suffix in (".parquet", ".records"):
+            assert "order-0-5'" not in repr(pq.ParquetFile(file).read().to_pylist())
+            assert "order-0-5\\x" not in repr(pq.ParquetFile(file).read().to_pylist())
+    assert rebuilt(used, folder).digest == live(used).digest
+
+
+def test_damage_is_noticed(
+    used: Journal, named: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A file that was changed is not read."""
+    folder = tmp_path / "archive"
+    run(capsys, "archive", named, folder)
+    live(used).save(used)
+    run(capsys, "trim", named, "--older-than", "2d", "--archived", folder, "--reason", "it")
+    file = sorted(folder.glob("bandit=*/day=*/*.parquet"))[0]
+    data = bytearray(file.read_bytes())
+    data[len(data) // 2] ^= 1
+    file.write_bytes(data)
+    with pytest.raises(CorruptJournal, match="changed or cut off"):
+        rebuilt(used, folder)
+
+
+def test_an_object_store_is_a_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The same files under the same names, and the same state of them."""
+    address = f"sqlite:///{tmp_path / 'offers.db'}"
+    with open_journal(address) as journal, object_store(monkeypatch) as bucket:
+        begin(journal)
+        fill(journal, 0, 6, 100)
+        folder = f"{bucket}/archive"
+        run(capsys, "archive", address, folder)
+        run(capsys, "archive", address, tmp_path / "local")
+        here, there = open_folder(tmp_path / "local"), open_folder(folder)
+        names = here.names("bandit=default")
+        assert len(names) > 8
+        assert there.names("bandit=default") == names
+        assert [there.read(one) for one in names] == [here.read(one) for one in names]
+        assert "nothing new" in run(capsys, "archive", address, folder)
+        assert_same(rebuilt(journal, folder), live(journal))
+
+
+def test_refusals_say_what_to_do(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Without a retention nothing is ever final; not every address is a folder."""
+    address = f"sqlite:///{tmp_path / 'offers.db'}"
+    with open_journal(address) as journal:
+        begin(journal)
+    said = run(capsys, "archive", address, tmp_path / "out", "--window", "1d", code=2)
+    assert "has no retention" in said
+    assert "no file system is installed for nowhere" in run(
+        capsys, "archive", address, "nowhere://bucket", code=2
+    )

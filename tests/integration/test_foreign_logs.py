@@ -1,0 +1,139 @@
+"""Logs of other systems become journals that are evaluated like any other."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from urllib.parse import quote
+
+import numpy as np
+import pytest
+
+from belated import Bandit, Bernoulli, DefaultAfter, DelayedThompson
+from belated.cli.main import main
+from belated.evaluation import JournalEvaluation, read_journal
+from belated.evaluation.logs import read_dsjson, read_obp
+from belated.exceptions import InvalidInput
+from belated.journals import Store, open_journal
+from belated.ledger import KeptRequest
+
+FOREIGN = {
+    "_label_cost": -1.0,
+    "_label_probability": 0.75,
+    "_label_Action": 2,
+    "_labelIndex": 1,
+    "Timestamp": "2026-01-01T10:00:00.1234567Z",
+    "Version": "1",
+    "EventId": "e1",
+    "a": [2, 1],
+    "c": {
+        "GUser": {"id": "anna", "age": 31, "tags": ["new", "mobile"]},
+        "_multi": [{"TAction": {"topic": "sport"}}, {"TAction": {"topic": "music"}}],
+    },
+    "p": [0.75, 0.25],
+    "pdrop": 0.5,
+}
+
+
+def test_dsjson_goes_out_and_comes_in_unchanged(
+    store: Store, address: str, bandit: str, tmp_path: Path
+) -> None:
+    """Actions, probabilities, rows, times, outcomes; and what a policy is worth."""
+    journal = store.journal(bandit)
+    policy = DelayedThompson(2, Bernoulli(), floor=0.2)
+    rng = np.random.default_rng(1)
+    with Bandit(policy, rewards=DefaultAfter("1h"), journal=journal, seed=1) as made:
+        for n in range(200):
+            rows = rng.random((3, 2))
+            decision = made.decide(rows, ["red", "green", "blue"], id=f"d{n}")
+            made.observe(decision.id, float(rng.random() < rows[decision.index, 0]))
+        named = f"{address}?bandit={quote(bandit)}"
+        file = str(tmp_path / "log.dsjson")
+        assert main(["journal", "export", named, "--format", "dsjson", "-o", file]) == 0
+        worth = made.evaluate("uniform")
+        before = read_journal(made.journal)
+        requests = made.journal.requests(0, before.position.tolist())
+    again = f"sqlite:///{tmp_path / 'again.db'}"
+    into = again if store.name == "sqlite" else f"{address}?bandit={quote(bandit)}-again"
+    assert main(["journal", "import", file, into, "--format", "dsjson"]) == 0
+    with open_journal(into) as other:
+        after = read_journal(other)
+        assert [*after.ids] == [*before.ids]
+        for name in ("recorded", "propensity", "value", "index"):
+            np.testing.assert_array_equal(getattr(after, name), getattr(before, name))
+        kept = other.requests(0, after.position.tolist())
+        for n in range(len(before)):
+            one = KeptRequest.read(requests[int(before.position[n])])
+            assert KeptRequest.read(kept[int(after.position[n])]) == one
+        found = JournalEvaluation.of_journal(other).evaluate("uniform")
+    # The log does not say when rewards came, so what is weighted by delay is near, not the same.
+    assert found.ips == pytest.approx(worth.ips, abs=0.01)
+    assert found.decisions == worth.decisions
+
+
+def test_lines_of_others_are_read(tmp_path: Path) -> None:
+    """Namespaces, lists and dropped lines; what is no decision is passed over."""
+    file = tmp_path / "log.dsjson"
+    lines = [{"EventId": "e0", "RewardValue": 1.0}, FOREIGN, {**FOREIGN, "EventId": "e2"}]
+    file.write_text("\n".join(map(json.dumps, lines)) + "\n")
+    with file.open("rb") as source:
+        first, _ = read_dsjson(source)
+    assert first.id == "e1"
+    assert first.reward == 1.0
+    assert first.index == 1
+    assert [*first.propensities] == [0.25, 0.75]
+    assert first.share == 0.5
+    assert first.context == {
+        "GUser.id": "anna",
+        "GUser.age": 31,
+        "GUser.tags.0": "new",
+        "GUser.tags.1": "mobile",
+    }
+    assert first.records is not None
+    assert first.records[1] == {"TAction.topic": "music"}
+    address = f"sqlite:///{tmp_path / 'log.db'}"
+    assert main(["journal", "import", str(file), address, "--format", "dsjson"]) == 0
+    with open_journal(address) as journal:
+        table = read_journal(journal)
+        kept = journal.requests(0, table.position.tolist())
+        assert {KeptRequest.read(one).share for one in kept.values()} == {0.5}
+        assert table.value.tolist() == [1.0, 1.0]
+
+
+def test_a_damaged_line_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """By its number; and nothing is left behind."""
+    file = tmp_path / "log.dsjson"
+    file.write_text(json.dumps(FOREIGN) + "\n" + json.dumps({**FOREIGN, "p": [1.0]}) + "\n")
+    target = tmp_path / "log.db"
+    assert main(["journal", "import", str(file), f"sqlite:///{target}", "--format", "dsjson"]) == 2
+    assert "line 2" in capsys.readouterr().err
+    assert not target.exists()
+
+
+def test_obp_logs_are_evaluated(tmp_path: Path) -> None:
+    """With the probabilities of all actions, or chosen at random; to the same as by hand."""
+    rng = np.random.default_rng(2)
+    n, count = 400, 3
+    shares = rng.dirichlet(np.ones(count), n) * 0.7 + 0.1
+    action = np.array([rng.choice(count, p=one) for one in shares])
+    reward = (rng.random(n) < 0.2 + 0.2 * action).astype(float)
+    feedback = {
+        "n_rounds": n,
+        "n_actions": count,
+        "context": rng.normal(size=(n, 2)),
+        "action": action,
+        "reward": reward,
+        "pscore": shares[np.arange(n), action],
+        "pi_b": shares[:, :, None],
+    }
+    file = tmp_path / "log.npz"
+    np.savez(file, **feedback)
+    address = f"sqlite:///{tmp_path / 'log.db'}"
+    assert main(["journal", "import", str(file), address, "--format", "obp"]) == 0
+    with open_journal(address) as journal:
+        found = JournalEvaluation.of_journal(journal).evaluate("2")
+    by_hand = ((action == 2) * reward / shares[:, 2]).mean()
+    assert found.ips == pytest.approx(by_hand, abs=1e-12)
+    assert found.low < 0.6 < found.high
+    with pytest.raises(InvalidInput, match="add that of all of them as pi_b"):
+        list(read_obp({key: feedback[key] for key in feedback if key != "pi_b"}))
