@@ -28,7 +28,7 @@ from belated.cli.journal import (
 )
 from belated.cli.keys import create, revoke
 from belated.cli.keys import list as list_keys
-from belated.cli.service import doctor, init, learn, mode, schema, serve, warm
+from belated.cli.service import demo, doctor, init, learn, mode, schema, serve, warm
 from belated.cli.simulation import bounds, compare, simulate
 from belated.exceptions import BelatedError
 
@@ -71,6 +71,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = _Parser(prog="belated", description="Contextual bandits for rewards that come late.")
     parser.add_argument("--version", action="version", version=f"belated {__version__}")
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
+    _add(commands, demo)
     for command in (simulate, compare, bounds):
         _add(commands, command)
     for command in (evaluate, lift, delays, report):

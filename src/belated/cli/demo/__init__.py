@@ -1,0 +1,1 @@
+"""A simulated shop against a real service, for ``belated demo``."""
