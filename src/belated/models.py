@@ -216,21 +216,20 @@ class Model:
             (int(index), int(ties), mean, weight) for index, ties, mean, weight in found.tolist()
         ]
 
-    def sampled(self, rows: Any, pool: Row, drawn: int) -> tuple[int, int, float, float]:
+    def sampled(self, rows: Any, pool: Row, u: float) -> tuple[int, float, float, float]:
         """The best row of θ̂ plus one column of a pool of deviations (Alg. 2, l. 11).
 
-        Returns its index, how many of the draws agree, its mean and its weight.
+        The column is that at ``u``, a number in [0, 1), among equally many. Returns the index of
+        the row, its share of all columns, which equal rows divide evenly, its mean and its weight.
         """
         table = np.asarray(rows, np.float64, order="C")
         if table.shape[1:] != self._shape or not table.shape[0]:
             self._table(rows)
-        index, agreeing, mean, slope = self._kernels.sampled(
-            table, self.theta, pool, drawn, self._family
-        )
+        index, share, mean, slope = self._kernels.sampled(table, self.theta, pool, u, self._family)
         if mean != mean:
             raise _not_finite(rows)
         weight = slope / self.dispersion
-        return index, agreeing, mean, weight if weight < MAX_WEIGHT else MAX_WEIGHT
+        return index, share, mean, weight if weight < MAX_WEIGHT else MAX_WEIGHT
 
     def predict(self, x: Any) -> tuple[float, float]:
         """The mean and the weight of one row."""

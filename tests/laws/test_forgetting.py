@@ -87,6 +87,7 @@ def policies(half_life: str) -> list[Policy]:
         DelayedUCB(3, Gaussian(), half_life=half_life, floor=0.2),
         DelayedThompson(3, Bernoulli(), half_life=half_life),
         WaitForWindow(3, Bernoulli(), half_life=half_life, window=6),
+        DelayedUCB(3, Bernoulli(), half_life=half_life, learn_after=6),
     ]
 
 

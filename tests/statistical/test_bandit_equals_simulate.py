@@ -70,6 +70,7 @@ POLICIES: dict[str, Policy] = {
     "waiting for less": WaitForWindow(DIM, Bernoulli(), window=10),
     "waiting for nothing": WaitForWindow(DIM, Bernoulli(), window=0),
     "waiting after a warm-up": Warmup(WaitForWindow(DIM, Bernoulli(), window=20), rounds=50),
+    "ucb at a common age": DelayedUCB(DIM, Bernoulli(), learn_after=25),
     "paper ducb": paper_ducb(DIM, Bernoulli(), 2.0, warmup=50, ridge=1.0),
     "paper dts": paper_dts(DIM, Bernoulli(), warmup=20),
     "paper dts lcb": paper_dts_lcb(DIM, noise=0.5, warmup=20),

@@ -191,6 +191,17 @@ def test_the_cases_are_not_all_certain() -> None:
     assert all(found[name] < 0.95 for name in found if "thompson" in name)
 
 
+@pytest.mark.parametrize("floor", [0.0, 0.1])
+def test_thompson_divides_evenly_among_equal_rows(floor: float) -> None:
+    """Each of three twins has a third of what their row would have alone."""
+    policy = DelayedThompson(DIM, B, floor=floor)
+    model = settled(policy)
+    alone = Audit.of(policy, model, ROWS, 5_000).shares - floor / 6
+    shares = Audit.of(policy, model, TWINS, 5_000).shares - floor / 18
+    np.testing.assert_allclose(shares, np.concatenate([alone, alone, alone[::-1]]) / 3, atol=1e-9)
+    assert (alone > 0.0).sum() > 1
+
+
 def test_a_randomized_ucb_is_audited_in_many_states(full: bool) -> None:
     """Ten random states, with rows and lengths of their own: p > .0001 in each."""
     for seed in range(10):

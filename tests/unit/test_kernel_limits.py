@@ -49,7 +49,7 @@ def test_a_row_that_is_not_finite_is_signalled_among_draws(chosen: Kernels, valu
     for at in np.ndindex(4, 3):
         rows = np.vstack([np.eye(3), np.ones(3)])
         rows[at] = value
-        assert math.isnan(chosen.sampled(rows, THETA, pool, 0, family)[2])
+        assert math.isnan(chosen.sampled(rows, THETA, pool, 0.0, family)[2])
 
 
 @pytest.mark.parametrize("family", FAMILIES, ids=repr)
@@ -82,10 +82,24 @@ def test_a_draw_chooses_its_best_row(chosen: Kernels, full: bool) -> None:
         pool = np.vstack([pool, np.ones((1, draws), dtype=np.float32)])  # by which the means enter
         best = [int(np.argmax(row)) for row in scores]
         drawn = int(rng.integers(draws))
-        found = chosen.sampled(rows, theta, pool, drawn, _named(chosen, Bernoulli()))
+        u = (drawn + 0.5) / draws
+        found = chosen.sampled(rows, theta, pool, u, _named(chosen, Bernoulli()))
         mean = 1.0 / (1.0 + math.exp(-float(rows[best[drawn]] @ theta)))
-        assert found[:2] == (best[drawn], best.count(best[drawn]))
+        assert found[:2] == (best[drawn], best.count(best[drawn]) / draws)
         assert found[2:] == pytest.approx((mean, mean * (1.0 - mean)), rel=1e-10)
+
+
+def test_equal_rows_divide_a_draw_evenly(chosen: Kernels) -> None:
+    """Whichever of them a draw names, each is chosen as often, by what is left of u."""
+    rng = np.random.default_rng(3)
+    rows = rng.normal(size=(3, 3))[[0, 1, 0, 2, 0]]
+    pool = np.vstack([rng.normal(size=(3, 8)), np.ones((1, 8))]).astype(np.float32)
+    us = (np.arange(240) + 0.5) / 240
+    found = [chosen.sampled(rows, THETA, pool, u, _named(chosen, Bernoulli())) for u in us]
+    counts = np.bincount([one[0] for one in found], minlength=5)
+    assert counts[0] == counts[2] == counts[4] > 0
+    for index, share, *_ in found:
+        assert share == pytest.approx(counts[index] / 240)
 
 
 @dataclass(frozen=True)

@@ -212,12 +212,49 @@ def assert_same(one: Bandit, other: Bandit) -> None:
     np.testing.assert_allclose(one.estimate.theta, other.estimate.theta, atol=1e-7)
 
 
+def test_rewards_are_learned_at_a_common_age_and_late_ones_when_they_come() -> None:
+    """A good one that comes at once waits; one that is late counts as pending until it comes."""
+    shop = Shop(DelayedUCB(DIM, Bernoulli(), learn_after=3))
+    soon, late, void = shop.decide(3)
+    shop.bandit.observe(soon, 1.0)
+    assert shop.known == (0, 3, 3)
+    shop.decide()
+    assert shop.known == (1, 3, 4)
+    shop.decide(3)
+    assert shop.known == (1, 6, 7)  # nobody has given up the second
+    assert shop.bandit.observe(late, 0.0).status == "rewarded"
+    assert shop.known == (2, 5, 7)
+    shop.bandit.observe(late, 1.0, revision=1)  # and a correction counts whenever it comes
+    assert shop.bandit.estimate.n == 2
+    shop.bandit.observe(void, 1.0)
+    shop.bandit.void(void)
+    shop.bandit.void(late)
+    assert shop.known == (1, 4, 7)
+
+
+def test_a_decision_without_a_reward_is_given_up_when_the_rewards_say_so() -> None:
+    """Not by its age in decisions, but by the window of ``Explicit``; it may come back."""
+    rewards = Explicit(timedelta(seconds=10))
+    shop = Shop(DelayedUCB(DIM, Bernoulli(), learn_after=1), rewards=rewards)
+    (id,) = shop.decide()
+    shop.decide(2)
+    assert shop.known == (0, 3, 3)
+    shop.clock.now += 60 * SECOND
+    shop.bandit.settle()
+    assert shop.known == (0, 0, 3)
+    assert shop.bandit.observe(id, 1.0).status == "late"
+    assert shop.known == (1, 0, 3)
+
+
 @pytest.mark.parametrize("seed", range(6))
-@pytest.mark.parametrize("window", [0, 1, 7, 40])
-def test_a_snapshot_and_a_replay_come_to_the_same(window: int, seed: int) -> None:
+@pytest.mark.parametrize(
+    "policy",
+    [0, 1, 7, 40, *(DelayedUCB(DIM, Bernoulli(), learn_after=after) for after in (0, 1, 7, 40))],
+)
+def test_a_snapshot_and_a_replay_come_to_the_same(policy: Policy | int, seed: int) -> None:
     """However the history was cut, and whatever came after."""
     shop = Shop(
-        window,
+        policy,
         rewards=(Explicit(timedelta(seconds=20)), Explicit(), DefaultAfter(timedelta(seconds=9)))[
             seed % 3
         ],
@@ -249,3 +286,5 @@ def test_a_snapshot_of_another_window_is_of_no_use() -> None:
     assert known(longer) == known(longer.as_of(shop.clock.now))
     warmed = shop.opened(Warmup(WaitForWindow(DIM, Bernoulli(), window=5), rounds=3))
     assert known(warmed) == shop.known
+    late = shop.opened(DelayedUCB(DIM, Bernoulli(), learn_after=5))
+    assert known(late)[0] == 15

@@ -118,6 +118,8 @@ WRONG: list[tuple[Callable[[], Policy], str]] = [
     (lambda: DelayedThompson(2, B, draws=1), "draws=1"),
     (lambda: BlindThompson(2, B, refresh=-0.4), r"refresh=-0\.4"),
     (lambda: WaitForWindow(2, B, window=-7), "window is -7"),
+    (lambda: DelayedUCB(2, B, learn_after=-1), "learn_after is -1"),
+    (lambda: WaitForWindow(2, B, learn_after=5), "learns after its window"),
     (lambda: WaitForWindow(2, B, window=2.5), r"2\.5"),  # type: ignore[arg-type]
     (lambda: DelayedThompson(2, B, draws=2.5), r"2\.5"),  # type: ignore[arg-type]
     (lambda: paper_ducb(2, B, 0.0), r"norm_bound is 0\.0"),

@@ -8,6 +8,7 @@ from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 
 from belated.advice import delays, outcomes, rows
+from belated.advice.dependence import DelayDependence, look_number
 from belated.advice.evidence import Evidence
 from belated.exceptions import (
     AdviceWarning,
@@ -99,6 +100,8 @@ class Adviser:
 
     Attributes:
         current: names of the checks that had something to say at the last look.
+        dependence: of rewards on their delays, at the last look for it; these looks are few, so
+            that they are right at all times.
 
     >>> adviser = Adviser()
     >>> adviser.is_due(99), adviser.is_due(100), adviser.is_due(150), adviser.is_due(200)
@@ -107,6 +110,9 @@ class Adviser:
 
     def __init__(self) -> None:
         self.current: frozenset[str] = frozenset()
+        self.dependence: DelayDependence | None = None
+        self._depends: list[Advice] = []
+        self._looks = 0
         self._given: set[str] = set()
         self._next = SOONEST
 
@@ -119,7 +125,11 @@ class Adviser:
 
     def look(self, seen: Evidence) -> Iterator[Advice]:
         """All that there is to say now and was not said before; it is said once it is taken."""
-        found = advise(seen)
+        looks = look_number(seen.rewards)
+        if looks > self._looks:
+            self._looks, self.dependence = looks, seen.dependence
+            self._depends = advise(seen, skip=CHECKS.keys() - {"dependence"})
+        found = advise(seen, skip={"dependence"}) + self._depends
         self.current = frozenset(one.name for one in found)
         for one in found:
             if one.name not in self._given:

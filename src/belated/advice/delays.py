@@ -2,19 +2,8 @@
 
 from __future__ import annotations
 
-import math
-
-import numpy as np
-
 from belated.advice.evidence import Evidence, quantile
-from belated.inputs import Matrix
 
-#: Decisions, and rewards, before anything is said of dependence.
-ENOUGH, ARRIVED = 500, 200
-#: A correlation is told from chance by so many standard errors, and must be at least so large.
-ERRORS, LEAST = 5.0, 0.1
-#: Consecutive decisions that are compared with each other, and not with earlier or later ones.
-BLOCK = 50
 #: Rewards before the window is judged, the share of them that come within a tenth of it, and the
 #: share of decisions that are pending if that is to matter.
 JUDGED, QUICK, WAITING = 50, 0.9, 0.1
@@ -23,46 +12,16 @@ TOO_HIGH = 1.5
 
 
 def dependence(seen: Evidence) -> str | None:
-    """Rewards depend on their delay, given the row: what has arrived is not like what has not.
-
-    The partial correlation of the reward with the logarithm of its delay, given the row. Both are
-    compared within blocks of consecutive decisions: rewards grow as a policy learns, and long
-    delays of the latest decisions have not been seen yet.
-    """
-    here = seen.rewarded[seen.at]
-    which, rows = seen.at[here], seen.rows[here]
-    count = len(which)
-    if len(seen.made) < ENOUGH or count < max(ARRIVED, 4 * rows.shape[1]):
+    """Rewards depend on their delay, given the row: what has arrived is not like what has not."""
+    found = seen.dependence
+    if seen.together or found is None or found.ratio <= 1.0:
         return None
-    table = np.column_stack([seen.value[which], np.log1p(seen.delay[which])])
-    y, wait = _given(rows.astype(np.float64), table).T
-    spread = math.sqrt(float(y @ y) * float(wait @ wait))
-    # Nothing but rounding may be left of a constant.
-    if spread <= 1e-9 * np.prod(np.linalg.norm(table, axis=0)):
-        return None
-    correlation = float(y @ wait) / spread
-    if not abs(correlation) > max(LEAST, ERRORS / math.sqrt(count)):
-        return None
-    which_come = "high rewards come late" if correlation > 0 else "low rewards come late"
+    which_come = "high rewards come late" if found.correlation > 0 else "low rewards come late"
     return (
-        f"delays depend on the reward (correlation {correlation:.2f}; {which_come}): what has"
-        " arrived is not like what is still to come, and estimates from it are biased. Report"
-        " rewards at a common age, whatever they are"
+        f"delays depend on the reward (correlation {found.correlation:.2f}; {which_come}): what has"
+        " arrived is not like what is still to come, and estimates from it are biased. Learn"
+        " rewards at a common age, with learn_after= of the policy"
     )
-
-
-def _given(rows: Matrix, table: Matrix) -> Matrix:
-    """What is left of the columns of a table beside the rows, within blocks."""
-    both = np.column_stack([rows, table])
-    starts = np.arange(0, len(both), BLOCK)
-    sizes = np.diff(starts, append=len(both))
-    both -= np.repeat(np.add.reduceat(both, starts) / sizes[:, None], sizes, axis=0)
-    rows, left = both[:, : rows.shape[1]], both[:, rows.shape[1] :]
-    gram = rows.T @ rows
-    little = 1e-9 * gram.trace()
-    if little == 0.0:  # rows do not differ
-        return left
-    return left - rows @ np.linalg.solve(gram + little * np.eye(len(gram)), rows.T @ left)
 
 
 def window(seen: Evidence) -> str | None:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from belated.advice.dependence import DelayDependence, measured
 from belated.families import Family
 from belated.inputs import Row, Vector
 
@@ -59,6 +60,7 @@ class Evidence:
         at: which these are.
         unit: of times: "µs", or "rounds".
         on_arrival: whether a reward is learned when it comes, though missing ones are not yet.
+        together: whether rewards are learned at a common age.
     """
 
     family: Family
@@ -80,6 +82,7 @@ class Evidence:
     at: NDArray[np.int64]
     unit: str = "µs"
     on_arrival: bool = True
+    together: bool = False
 
     @staticmethod
     def spread(size: int, count: int) -> NDArray[np.int64]:
@@ -119,6 +122,14 @@ class Evidence:
     def old(self) -> NDArray[np.bool_]:
         """Which decisions are so old that their reward should have come."""
         return self.age > self.patience
+
+    @cached_property
+    def dependence(self) -> DelayDependence | None:
+        """How rewards depend on their delay, given the row; None if that cannot be told."""
+        here = self.rewarded[self.at]
+        which = self.at[here]
+        columns = (column[which] for column in (self.value, self.made, self.delay, self.age))
+        return measured(self.rows[here], *columns, self.rewards)
 
     def time(self, span: float) -> str:
         """Say a span of time.

@@ -15,11 +15,9 @@ from scipy.special import chdtrc
 
 from belated.evaluation.table import Codes, DecisionTable
 from belated.exceptions import InvalidInput
-from belated.inputs import Matrix, Vector
 from belated.results import Result
+from belated.statistics.log_rank import STRATA, log_rank, strata_of
 
-#: Strata of the times of decisions.
-STRATA = 10
 #: The least expected number of rewards of a group that is compared.
 LEAST = 5.0
 
@@ -81,9 +79,7 @@ def delay_depends(table: DecisionTable, on: Literal["action", "reward"] = "actio
     if backwards:
         table = table.select(table.arrived)
     groups, names = _groups(table, on)
-    order = np.argsort(table.made, kind="stable")
-    stratum = np.empty(len(table), dtype=np.int64)
-    stratum[order] = np.arange(len(table)) * STRATA // max(len(table), 1)
+    stratum = strata_of(table.made)
     delay, age, event = table.delay, table.age, table.arrived
     start = np.zeros(len(table))
     end = np.where(event, delay, age)
@@ -93,8 +89,9 @@ def delay_depends(table: DecisionTable, on: Literal["action", "reward"] = "actio
     score, variance, expected = np.zeros(count), np.zeros((count, count)), np.zeros(count)
     for one in range(STRATA):
         here = stratum == one
-        parts = _log_rank(start[here], end[here], event[here], groups[here], count)
-        score, variance, expected = score + parts[0], variance + parts[1], expected + parts[2]
+        sums = log_rank(start[here], end[here], event[here], groups[here], count)
+        score, variance = score + sums.score, variance + sums.variance
+        expected = expected + sums.expected
     used = expected >= LEAST
     if used.sum() < 2:
         message = f"delays of {int(event.sum()):,} rewards in {count} groups: at least two groups"
@@ -118,26 +115,3 @@ def _groups(table: DecisionTable, on: str) -> tuple[Codes, tuple[Any, ...]]:
     middle = float(np.median(value))
     high = value > middle if (value > middle).any() else value >= middle
     return high.astype(np.int32), ("low", "high")
-
-
-def _log_rank(
-    start: Vector, end: Vector, event: Vector, groups: Codes, count: int
-) -> tuple[Vector, Matrix, Vector]:
-    """Observed minus expected events of each group, their covariance, and the expected."""
-    times = np.unique(end[event])
-    if not len(times):
-        return np.zeros(count), np.zeros((count, count)), np.zeros(count)
-    at_risk, events = np.empty((count, len(times))), np.empty((count, len(times)))
-    for g in range(count):
-        here = groups == g
-        began = np.searchsorted(np.sort(start[here]), times, side="right")
-        at_risk[g] = began - np.searchsorted(np.sort(end[here]), times, side="left")
-        place = np.searchsorted(times, end[here & event])
-        events[g] = np.bincount(place, minlength=len(times))
-    total, gone = at_risk.sum(axis=0), events.sum(axis=0)
-    told = total > 1
-    share, gone, total = at_risk[:, told] / total[told], gone[told], total[told]
-    factor = gone * (total - gone) / (total - 1)
-    score = events[:, told].sum(axis=1) - share @ gone
-    variance = np.diag(share @ factor) - (share * factor) @ share.T
-    return score, variance, share @ gone

@@ -45,7 +45,7 @@ _ARGUMENTS = {
     "count": "M v f",
     "learn": "M V v f i f",
     "upper": "m V M f f i",
-    "sampled": "m V p i i",
+    "sampled": "m V p f i",
     "score": "m V M",
     "count_all": "M m v",
     "unlearn": "M V v f f i f f",

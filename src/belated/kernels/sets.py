@@ -28,7 +28,7 @@ class Kernels:
     count: Callable[[Matrix, Vector, float], float]
     learn: Callable[[Matrix, Vector, Vector, float, Any, float], float]
     upper: Callable[[Matrix, Vector, Matrix, float, float, Any], tuple[int, int, float, float]]
-    sampled: Callable[[Matrix, Vector, Row, int, Any], tuple[int, int, float, float]]
+    sampled: Callable[[Matrix, Vector, Row, float, Any], tuple[int, float, float, float]]
     score: Callable[[Matrix, Vector, Matrix], tuple[Vector, Vector]]
     count_all: Callable[[Matrix, Matrix, Vector], int]
     unlearn: Callable[[Matrix, Vector, Vector, float, float, Any, float, float], float]

@@ -298,16 +298,31 @@ def upper(
 
 
 def sampled(
-    rows: Matrix, theta: Vector, pool: Row, drawn: int, family: Any
-) -> tuple[int, int, float, float]:
-    """The best row of one draw, how many draws agree, its mean and slope: NaN if not finite."""
+    rows: Matrix, theta: Vector, pool: Row, u: float, family: Any
+) -> tuple[int, float, float, float]:
+    """The best row of the draw at u, its share of all draws, mean and slope: NaN if not finite.
+
+    Equal rows have equal shares: what is left of u chooses among them.
+    """
     means = predictors(rows, theta)
     if not finite(means):
-        return 0, 1, math.nan, math.nan
+        return 0, 1.0, math.nan, math.nan
     best = winners(rows, means, pool)
+    draws = len(best)
+    drawn = int(u * draws)
     index = int(best[drawn])
+    agreeing = int(np.count_nonzero(best == index))
+    ties = 1
+    near = np.flatnonzero(np.abs(means - means[index]) <= TIE * (1.0 + abs(means[index])))
+    if len(near) > 1:
+        twins = [i for i in near if (rows[i] == rows[index]).all()]
+        ties = len(twins)
+        agreeing = 0
+        for i in twins:
+            agreeing += int(np.count_nonzero(best == i))
+        index = int(twins[int((u * draws - drawn) * ties)])
     mean, slope = link(family, float(means[index]))
-    return index, int(np.count_nonzero(best == index)), mean, slope
+    return index, agreeing / (draws * ties), mean, slope
 
 
 def count(root: Matrix, x: Vector, weight: float) -> float:

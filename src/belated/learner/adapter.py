@@ -66,7 +66,8 @@ class LearnerAdapter:
         self._window: DecisionWindow | None = None
         if (after := learner.policy.learns_after) is not None:
             size = -(-after // len(learner.observations))
-            self._window = DecisionWindow(size, self._learn, self._withdraw, self._recall)
+            told, late = (self._learn, self._withdraw, self._recall), learner.policy.learns_late
+            self._window = DecisionWindow(size, *told, late=late)
 
     def enter(self, number: int, decision: Decision, expected: bool = False) -> None:
         """Keep its row; where it is ``expected``, its reward is out."""
@@ -100,7 +101,8 @@ class LearnerAdapter:
 
     def remove_pending(self, number: int) -> None:
         """Its reward is waited for no longer."""
-        if self._window is None or self._window.leave(number):
+        window = self._window
+        if window is None or window.leave(number) or window.late:
             self._withdraw(number)
 
     def _withdraw(self, number: int) -> None:
@@ -212,8 +214,7 @@ class LearnerAdapter:
 
     def add_all_pending(self, numbers: NDArray[np.int64]) -> None:
         """All these are pending: after :meth:`unpack`, before anything else."""
-        if self._window is not None:  # which has given up some, and holds the reward of others
-            numbers = np.array(self._window.pending, dtype=np.int64)
+        numbers = self._expected(numbers)
         if len(numbers):
             at = numbers - self.table.base
             rows = self._rows.get_all(self.table.column("where")[at]).astype(np.float64)
@@ -221,6 +222,16 @@ class LearnerAdapter:
         # Some left without a reward: they were decisions too.
         known = self.learner.observations[self.partition].n + len(numbers)
         self.learner.model.decisions += self.decisions - known
+
+    def _expected(self, pending: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The decisions that the learner expects, of those and others that are pending.
+
+        A window has given up some, and holds the reward of others.
+        """
+        if self._window is None:
+            return pending
+        held = np.array(self._window.pending, dtype=np.int64)
+        return np.union1d(pending, held) if self._window.late else held
 
     def kept_rows(self, lines: slice = slice(None)) -> Row:
         """The rows of decisions that may still be learned, in the order of their lines."""

@@ -42,6 +42,7 @@ def evidence_of(fold: Fold, duplicates: int = 0) -> Evidence:
         latest=max(one.latest for one in samples),
         decisions=sum(counts.values()) - counts["dormant"] - counts["voided"],
         pending=counts["pending"],
+        together=policy.learns_after is not None,
         rewards=sum(counters.get(status, 0) for status in ("rewarded", "late", "revised")),
         duplicates=counters.get("duplicate", 0) + duplicates,
         unmatched=counters.get("unmatched", 0),

@@ -189,7 +189,7 @@ class FoldState:
         policy = self.learner.policy
         what: tuple[object, ...] = VERSION, self.rewards, self.retention, policy.family, policy.dim
         if policy.learns_after is not None:  # what is held back until then is in the snapshot too
-            what += (policy.learns_after,)
+            what += (policy.learns_after, *(["late"] if policy.learns_late else []))
         if policy.half_life is not None:  # then all rows are kept, with their times
             what += ("auto" if policy.half_life == "auto" else "half-life",)
         return blake2b(repr(what).encode(), digest_size=16).hexdigest()

@@ -10,9 +10,10 @@ import numpy as np
 class DecisionWindow:
     """Holds a reward back until ``size`` further decisions have been made.
 
-    Whatever has come by then is learned, and a decision without a reward is given up: it is pending
-    no longer. A reward that comes later, but before the next decision, is the last that counts. So
-    a reward that waits for D rounds is learned if and only if D <= ``size``.
+    Whatever has come by then is learned. With ``late``, a decision without a reward stays pending,
+    and its reward is learned when it comes. Otherwise it is given up: it is pending no longer. A
+    reward that comes later, but before the next decision, is the last that counts. So a reward that
+    waits for D rounds is learned if and only if D <= ``size``.
 
     Decisions have consecutive numbers.
 
@@ -21,6 +22,7 @@ class DecisionWindow:
         learn: is told the number and reward of a decision that is pending.
         remove_pending: is told the number of one that is given up.
         restore_pending: is told the number of one that was given up, and is learned after all.
+        late: whether rewards that come after the window are learned.
 
     >>> def told(name):
     ...     return lambda *what: print(name, *what)
@@ -46,8 +48,11 @@ class DecisionWindow:
         learn: Callable[[int, float], None],
         remove_pending: Callable[[int], None],
         restore_pending: Callable[[int], None],
+        *,
+        late: bool = False,
     ) -> None:
         self.size = size
+        self.late = late
         self._learn = learn
         self._remove_pending, self._restore_pending = remove_pending, restore_pending
         self._last = -1
@@ -56,7 +61,7 @@ class DecisionWindow:
 
     @property
     def pending(self) -> list[int]:
-        """The decisions whose window is open and which the learner was told to expect."""
+        """The decisions whose window is open; the learner was told to expect their rewards."""
         return list(self._open)
 
     def made(self, number: int, *, expected: bool = True) -> None:
@@ -70,23 +75,23 @@ class DecisionWindow:
         """Learn or give up a decision now, if its window is open."""
         if number in self._open:
             value = self._open.pop(number)
-            if value is None:
-                self._remove_pending(number)
-            else:
+            if value is not None:
                 self._learn(number, value)
+            elif not self.late:
+                self._remove_pending(number)
 
     def is_over(self, number: int) -> bool:
         """Whether nothing that comes now counts for this decision."""
-        return self._last - number > self.size
+        return not self.late and self._last - number > self.size
 
     def add_pending(self, number: int) -> None:
         """A decision that is not over is pending, and was not when it was made."""
         self._open[number] = None
-        if self._last - number == self.size:
+        if self._last - number >= self.size:
             self.end(number)
 
     def leave(self, number: int) -> bool:
-        """A decision is pending no longer; returns whether it was."""
+        """A decision is no longer in its window; returns whether it was."""
         return self._open.pop(number, self) is not self
 
     def learn(self, number: int, value: float) -> bool:
@@ -96,7 +101,8 @@ class DecisionWindow:
         elif self.is_over(number):
             return False
         else:
-            self._restore_pending(number)
+            if not self.late:
+                self._restore_pending(number)
             self._learn(number, value)
         return True
 

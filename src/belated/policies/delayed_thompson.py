@@ -8,7 +8,7 @@ from typing import Any, cast
 import numpy as np
 
 from belated.exceptions import InvalidInput
-from belated.inputs import Row
+from belated.inputs import Matrix, Row, Vector
 from belated.kernels import winners
 from belated.models import Model
 from belated.policies.policy import Choice, Policy
@@ -22,9 +22,10 @@ class DelayedThompson(Policy):
     """Draw θ from the posterior with pending decisions counted, and choose its best row.
 
     A pool of draws around θ̂ is kept with the model: one of them, taken at random, chooses, and the
-    propensity is the share of draws that agree. θ̂ itself is always the current one; the deviations
-    are drawn anew when decisions have grown by a tenth. The shares of the other actions are known,
-    and kept with a decision's request, only with a floor: to count them all takes longer.
+    propensity is the share of draws that agree; equal rows divide it evenly. θ̂ itself is always
+    the current one; the deviations are drawn anew when decisions have grown by a tenth. The shares
+    of the other actions are known, and kept with a decision's request, only with a floor: to count
+    them all takes longer.
 
     Args:
         scale: of the deviations; 1 is the textbook, .7 costs less regret.
@@ -54,15 +55,13 @@ class DelayedThompson(Policy):
     def choose(self, model: Model, rows: Any, rng: np.random.Generator) -> Choice:
         """The best row of one draw (Alg. 2, l. 10–11)."""
         pool = self.pool(model, len(rows), rng)
-        draws = pool.shape[1]
         if self.floor:
             table = model.table(rows)
             best = winners(table, table @ model.theta, pool)
-            shares = np.bincount(best, minlength=len(rows)) / draws
-            return self.mixed(model, rows, rng, shares)
-        drawn = int(rng.random() * draws)
-        index, agreeing, mean, weight = model.sampled(rows, pool, drawn)
-        return Choice(index, agreeing / draws, mean, weight)
+            shares = np.bincount(best, minlength=len(rows)) / len(best)
+            return self.mixed(model, rows, rng, _divided(table, shares))
+        index, share, mean, weight = model.sampled(rows, pool, rng.random())
+        return Choice(index, share, mean, weight)
 
     def pool(self, model: Model, count: int, rng: np.random.Generator) -> Row:
         """Deviations from θ̂, a draw a column: those at hand, or new ones for ``count`` rows."""
@@ -74,3 +73,11 @@ class DelayedThompson(Policy):
             pool[:-1] = self.scale * (model.decided @ rng.standard_normal((model.dim, draws)))
             model.derived[key] = pool, decisions
         return cast(Row, pool)
+
+
+def _divided(rows: Matrix, shares: Vector) -> Vector:
+    """The same shares, divided evenly among equal rows: a draw names only the first of them."""
+    for index in np.flatnonzero(shares):
+        twins = (rows == rows[index]).all(axis=1)
+        shares[twins] = shares[twins].mean()
+    return shares

@@ -14,7 +14,7 @@ import numpy as np
 from belated.estimators import Estimator, Laplace, Online
 from belated.exceptions import InvalidInput
 from belated.families import Family
-from belated.inputs import Matrix, Vector, as_dim, check_made
+from belated.inputs import Matrix, Vector, as_dim, as_rounds, check_made
 from belated.models import Model
 from belated.policies.fingerprint import UNNAMED, fingerprint
 from belated.priors import Prior
@@ -64,6 +64,9 @@ class Policy:
             reward has arrived or is pending: a timedelta, or text such as "7d". "auto" compares
             several and takes the longest that predicts as well as the best. None: nothing is
             forgotten.
+        learn_after: decisions that follow before a reward is learned, however soon it came; one
+            that comes later is learned when it comes. Where good rewards come sooner than bad ones,
+            or later, all are then learned at about the same age. None: when they come.
 
     >>> from belated import Bernoulli
     >>> @dataclass(frozen=True)
@@ -86,6 +89,7 @@ class Policy:
     floor: float = 0.0
     estimator: Estimator = field(default_factory=Laplace)
     half_life: Duration | Literal["auto"] | None = field(default=None, metadata=UNNAMED)
+    learn_after: int | None = field(default=None, metadata=UNNAMED)
 
     def __post_init__(self) -> None:
         as_dim(self.dim)
@@ -99,6 +103,8 @@ class Policy:
             message = f"a prior of {self.start.dim} numbers for rows of {self.dim}"
             raise InvalidInput(message, self.start)
         self._check_half_life()
+        if self.learn_after is not None:
+            as_rounds(self.learn_after, "learn_after")
 
     def _check_half_life(self) -> None:
         if self.half_life is None:
@@ -133,7 +139,12 @@ class Policy:
     @property
     def learns_after(self) -> int | None:
         """Decisions that follow before a reward is learned; None: it is learned when it comes."""
-        return None
+        return self.learn_after
+
+    @property
+    def learns_late(self) -> bool:
+        """Whether a reward is learned that comes after these decisions."""
+        return True
 
     def choose(self, model: Model, rows: Any, rng: np.random.Generator) -> Choice:
         """Choose one of the rows."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import KW_ONLY, dataclass
 
+from belated.exceptions import InvalidInput
 from belated.inputs import as_rounds
 from belated.policies.blind import BlindUCB
 
@@ -29,8 +30,16 @@ class WaitForWindow(BlindUCB):
     def __post_init__(self) -> None:
         super().__post_init__()
         as_rounds(self.window, "window")
+        if self.learn_after is not None:
+            message = f"learn_after is {self.learn_after!r}: WaitForWindow learns after its window"
+            raise InvalidInput(f"{message}; use DelayedUCB(learn_after=...)", self.learn_after)
 
     @property
     def learns_after(self) -> int:
         """The window."""
         return self.window
+
+    @property
+    def learns_late(self) -> bool:
+        """What comes later is dropped."""
+        return False

@@ -48,6 +48,8 @@ class Warmup(Policy):
         default=None, init=False, repr=False, metadata=UNNAMED
     )
 
+    learn_after: int | None = field(default=None, init=False, repr=False, metadata=UNNAMED)
+
     then: Policy
     _: KW_ONLY
     rounds: int = 0
@@ -73,6 +75,11 @@ class Warmup(Policy):
     def learns_after(self) -> int | None:
         """As ``then`` does."""
         return self.then.learns_after
+
+    @property
+    def learns_late(self) -> bool:
+        """As ``then`` does."""
+        return self.then.learns_late
 
     def choose(self, model: Model, rows: Any, rng: np.random.Generator) -> Choice:
         """Uniformly, until the warm-up is over."""

@@ -131,13 +131,13 @@ def simulate(
     held = None
     if policy.learns_after is not None:  # rewards are held back until then
         told = kept.learn, kept.remove_pending, kept.restore_pending
-        held = DecisionWindow(policy.learns_after, *told)
+        held = DecisionWindow(policy.learns_after, *told, late=policy.learns_late)
     known, best = None, 0.0
     for t, (rows, means) in enumerate(environment.rounds(horizon, contexts)):
         if kept.forgets is not None:
             kept.forgets.see(ROUND_US * (t + 1))
         for s in calendar.lapses.pop(t, ()):
-            if held is None or held.leave(s):
+            if held is None or held.leave(s) or held.late:
                 kept.remove_pending(s)
         for s in calendar.arrivals.pop(t, ()):
             late = s in calendar.lapsed  # it counts again, and its reward is learned
@@ -313,6 +313,7 @@ def _seen(
         latest=int(came.max(initial=-1)),
         decisions=t,
         pending=learner.model.pending,
+        together=policy.learns_after is not None,
         rewards=int((came >= 0).sum()),
         duplicates=0,
         unmatched=0,

@@ -56,10 +56,8 @@ class ForgettingAdapter(LearnerAdapter):
     def outstanding(self) -> Outstanding:
         """All that is pending."""
         table = self.table
-        if self._window is not None:
-            at = np.array(self._window.pending, dtype=np.int64) - table.base
-        else:
-            at = np.flatnonzero(table.column("state") == State.PENDING)
+        pending = table.base + np.flatnonzero(table.column("state") == State.PENDING)
+        at = self._expected(pending) - table.base
         rows = self._rows.get_all(table.column("where")[at]).astype(np.float64)
         return table.column("recorded")[at], rows, table.column("weight")[at]
 

@@ -267,6 +267,12 @@ OF_LEARNERS = (
         lambda learner: {name: float(name in learner.adviser.current) for name in CHECKS}
         if learner.leads() else {}, "warning",
     ),
+    _of_learner(
+        _GAUGE, "belated_delay_dependence",
+        "How far rewards depend on their delay, over what chance may reach: above 1 they do.",
+        lambda learner: learner.adviser.dependence.ratio
+        if learner.leads() and learner.adviser.dependence is not None else None,
+    ),
 )  # fmt: skip
 
 
