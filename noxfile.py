@@ -103,13 +103,25 @@ def experiments(session: nox.Session) -> None:
 def pins(session: nox.Session) -> None:
     """Write the pins anew; `-- --upgrade` takes the newest versions."""
     session.install("uv")
-    for target, source in {
-        "requirements/dev.txt": ["--extra", "fast", "--group", "dev"],
-        "requirements/base.txt": ["--constraint", "requirements/dev.txt"],
-        "requirements/service.txt": ["--extra", "service", "--constraint", "requirements/dev.txt"],
+    project, as_in_dev = "pyproject.toml", ("--constraint", "requirements/dev.txt")
+    for name, source in {
+        "dev": [project, "--extra", "fast", "--group", "dev"],
+        "base": [project, *as_in_dev],
+        "service": [project, "--extra", "service", *as_in_dev],
+        "image": [
+            project,
+            "--extra",
+            "service",
+            "--extra",
+            "postgres",
+            "--extra",
+            "fast",
+            *as_in_dev,
+        ],
+        "build": ["--group", "build", *as_in_dev],
     }.items():
         session.run(
-            "uv", "pip", "compile", "pyproject.toml", *source, "--output-file", target,
+            "uv", "pip", "compile", *source, "--output-file", f"requirements/{name}.txt",
             "--universal", "--python-version", PYTHONS[0], "--generate-hashes",
             "--custom-compile-command", "nox -s pins", "--quiet", *session.posargs,
         )  # fmt: skip

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import logging
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -175,3 +177,27 @@ def test_warm_says_what_it_did(capsys: pytest.CaptureFixture[str]) -> None:
     *each, last = Command("warm").said(capsys).splitlines()
     assert [line.partition(": ")[0] for line in each] == list(NAMES)
     assert last.endswith(f" found in {cache_folder()}")
+
+
+def test_a_cache_that_may_only_be_read_is_read(tmp_path: Path) -> None:
+    """As in a container whose root file system is read-only: nothing is compiled there."""
+    from numba.core import caching
+
+    folder = cache_folder()
+    assert folder is not None
+    kernels.compiled()
+    locator: Any = caching.UserProvidedCacheLocator
+    place = locator.get_suitable_cache_subpath(kernels.__file__)
+    shutil.copytree(folder, tmp_path / place)
+    code = """
+import os, tempfile
+from belated.kernels import compiler
+
+def refused(*args, **kwargs):
+    raise OSError("read-only")
+
+tempfile.TemporaryFile, access = refused, os.access
+os.access = lambda path, mode: mode != os.W_OK and access(path, mode)
+print(all(compiler.load_kernel(name) for name in compiler.NAMES[:3]), compiler.cache_folder())
+"""
+    assert run(code, tmp_path) == ["True", "None"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +35,8 @@ def test_the_spool_of_the_service_is_a_volume(config: Config, compose: dict[str,
     mounted = dict(one.split(":")[1::-1] for one in compose["services"]["service"]["volumes"])
     assert mounted[str(config.server.spool.path)] in compose["volumes"]
     dockerfile = (DEPLOY / "Dockerfile").read_text(encoding="utf-8")
-    assert f"install -d -o belated {config.server.spool.path}\n" in dockerfile
+    made = next(line for line in dockerfile.splitlines() if "install -d -o belated" in line)
+    assert made.endswith(f" {config.server.spool.path}")
 
 
 def test_every_process_reads_the_same_file(config: Config, compose: dict[str, Any]) -> None:
@@ -46,8 +48,38 @@ def test_every_process_reads_the_same_file(config: Config, compose: dict[str, An
 
 
 def test_the_image_has_compiled_kernels() -> None:
-    """Compiled by the user who runs them, for any processor: else each container compiles anew."""
+    """For any processor, by root: else each container compiles anew, or may change its own code."""
     dockerfile = (DEPLOY / "Dockerfile").read_text(encoding="utf-8")
-    steps = ("NUMBA_CACHE_DIR=", "NUMBA_CPU_NAME=generic", "USER belated", "RUN belated warm")
+    steps = ("NUMBA_CACHE_DIR=", "NUMBA_CPU_NAME=generic", "RUN belated warm", "USER 10001")
     places = [dockerfile.index(step) for step in steps]
     assert places == sorted(places)
+
+
+def test_the_image_is_made_of_pins_with_hashes() -> None:
+    """And of what .dockerignore lets through, which is no more than is copied."""
+    dockerfile = (DEPLOY / "Dockerfile").read_text(encoding="utf-8")
+    installs = re.findall(r"pip .*?install\s+(?:\\\n\s+)?(\S+ \S+)", dockerfile)
+    assert len(installs) == 3
+    assert all(one.startswith(("--require-hashes", "--no-deps --no-index")) for one in installs)
+    ignored = (DEPLOY.parent / ".dockerignore").read_text(encoding="utf-8").splitlines()
+    allowed = {line[1:] for line in ignored if line.startswith("!")}
+    copied = {
+        name.partition("/")[0]
+        for line in re.findall(r"^COPY (?!--from)(.*) \S+$", dockerfile, re.MULTILINE)
+        for name in line.split()
+    }
+    assert copied == allowed
+
+
+def test_no_container_can_write_to_its_root(compose: dict[str, Any]) -> None:
+    """Nor has it rights that it does not need; each learner is scraped, and asked if it is well."""
+    for name in ("tables", "service", "learner"):
+        assert compose["services"][name]["read_only"] is True
+        assert compose["services"][name]["cap_drop"] == ["ALL"]
+    learner = compose["services"]["learner"]
+    assert learner["command"][2:] == ["--metrics", "0.0.0.0:9090"]
+    assert ":9090/" in learner["healthcheck"]["test"][-1]
+    scraped = yaml.safe_load((DEPLOY / "prometheus" / "prometheus.yml").read_text(encoding="utf-8"))
+    (job,) = scraped["scrape_configs"]
+    found = {(one["names"][0], one["port"]) for one in job["dns_sd_configs"]}
+    assert found == {("service", 8080), ("learner", 9090)}

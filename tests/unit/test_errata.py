@@ -334,13 +334,13 @@ def test_hoeffding_is_not_weaker_than_stopping_times() -> None:
         first = max(math.sqrt(2 * math.log(2)) * sigma, sigma**2 + 1)
         hoeffding = 2 * mean + math.sqrt(first / 4 + 2 * sigma**2) * math.sqrt(2 * LOG)
         assert (round(prop1), round(hoeffding)) == expected
-    for law, expected, bennett in (
+    for law, known, bennett in (
         (delays.HalfNormal(scale=50), 47, 57),
         (Geometric(mean=100), 112, 125),
     ):
         truth = int(np.argmax(chances(law.tail(np.arange(1.0, 1500))) <= DELTA))
         bounds = theory.bounds_for(law, horizon=1500, delta=DELTA)
-        assert truth == expected < bounds.best == bounds["bennett"].value
+        assert truth == known < bounds.best == bounds["bennett"].value
         assert round(bounds.best) == bennett
         assert (bounds["prop1"].value or 0.0) > 10 * truth
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from belated.advice.evidence import Evidence, quantile
 
 #: Rewards before the window is judged, the share of them that come within a tenth of it, and the

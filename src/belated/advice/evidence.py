@@ -128,8 +128,14 @@ class Evidence:
         """How rewards depend on their delay, given the row; None if that cannot be told."""
         here = self.rewarded[self.at]
         which = self.at[here]
-        columns = (column[which] for column in (self.value, self.made, self.delay, self.age))
-        return measured(self.rows[here], *columns, self.rewards)
+        return measured(
+            self.rows[here],
+            self.value[which],
+            self.made[which],
+            self.delay[which],
+            self.age[which],
+            self.rewards,
+        )
 
     def time(self, span: float) -> str:
         """Say a span of time.

@@ -7,6 +7,7 @@ pass float64 arrays in C order; arrays that a kernel only reads may be read-only
 from __future__ import annotations
 
 import contextlib
+import os
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import asdict
@@ -113,7 +114,8 @@ def load_kernel(name: str) -> Callable[..., Any]:
 @cache
 def _compiled(name: str) -> Callable[..., Any]:
     dispatcher, signature = _dispatchers()[name]
-    dispatcher.compile(signature)
+    with contextlib.suppress(OSError):  # it cannot be kept; it is compiled all the same
+        dispatcher.compile(signature)
     dispatcher.disable_compile()
     return dispatcher  # type: ignore[no-any-return]  # numba has no types
 
@@ -128,7 +130,7 @@ def cache_folder() -> Path | None:
     """Return where numba keeps the machine code; None if it finds no folder it may write to."""
     dispatcher, _ = _dispatchers()[NAMES[0]]
     found = dispatcher.stats.cache_path
-    return None if found is None else Path(found)
+    return None if found is None or not os.access(found, os.W_OK) else Path(found)
 
 
 @contextlib.contextmanager
@@ -155,6 +157,8 @@ def _dispatchers() -> dict[str, tuple[Any, Any]]:
         import numba
         from numba import types
         from numba.extending import overload, register_jitable
+
+        from belated.kernels.shipped import reading_shipped
     except ImportError:
         raise MissingExtra("compiling the kernels", "fast") from None
     import_module("scipy.linalg.cython_blas")  # or the first product of compiled code imports it
@@ -196,13 +200,14 @@ def _dispatchers() -> dict[str, tuple[Any, Any]]:
     reading: tuple[Any, ...] = pages.unsigned, pages.after_text, pages.half_of, pages.float_at
     for one in reading:
         register_jitable(one)
-    try:
-        jit, jit_pages = numba.njit(cache=True, **options), numba.njit(cache=True, **exact)
-        jit(count)
-    except RuntimeError:  # no folder to keep machine code in
-        jit, jit_pages = numba.njit(**options), numba.njit(**exact)
-    made = {name: jit(kernel) for name, kernel in asdict(plain()).items()}
-    made |= {"crc_all": jit_pages(pages.crc_all), "fold_page": jit_pages(pages.fold_page)}
+    with reading_shipped():
+        try:
+            jit, jit_pages = numba.njit(cache=True, **options), numba.njit(cache=True, **exact)
+            jit(count)
+        except RuntimeError:  # no folder to keep machine code in
+            jit, jit_pages = numba.njit(**options), numba.njit(**exact)
+        made = {name: jit(kernel) for name, kernel in asdict(plain()).items()}
+        made |= {"crc_all": jit_pages(pages.crc_all), "fold_page": jit_pages(pages.fold_page)}
     return {
         name: (kernel, tuple(known[letter] for letter in _ARGUMENTS[name].split()))
         for name, kernel in made.items()

@@ -218,4 +218,7 @@ class _ThreadBackground:
 def _give_way() -> None:
     """Let requests go before this thread: on Linux a thread has a niceness of its own."""
     if sys.platform == "linux":
-        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), 10)
+        thread = threading.get_native_id()
+        now = os.getpriority(os.PRIO_PROCESS, thread)
+        # Never less than the process was started with: only root may take that back.
+        os.setpriority(os.PRIO_PROCESS, thread, max(now, 10))

@@ -1,0 +1,110 @@
+"""A real Prometheus on loopback, with the alerts of deploy/, and what the dashboard asks of it."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import time
+from pathlib import Path
+from typing import Any, Self
+from urllib.parse import quote
+from urllib.request import urlopen
+
+import pytest
+
+from tests.integration.serving import free_port
+from tests.waiting import eventually
+
+DEPLOY = Path(__file__).parents[2] / "deploy"
+ALERTS = DEPLOY / "prometheus" / "alerts.yml"
+
+
+def require_prometheus() -> None:
+    """Skip the test where there is none, but not in CI."""
+    if shutil.which("prometheus") is None and not os.environ.get("CI"):
+        pytest.skip("no Prometheus found: `apt-get install prometheus`")
+
+
+class Prometheus:
+    """A server that scrapes, until it is left.
+
+    Args:
+        folder: for its data.
+        config: as in prometheus.yml.
+    """
+
+    def __init__(self, folder: Path, config: dict[str, Any]) -> None:
+        self.port = free_port()
+        file = folder / "prometheus.yml"
+        file.write_text(json.dumps(config), encoding="utf-8")  # JSON is YAML
+        command = ["prometheus", f"--config.file={file}", f"--storage.tsdb.path={folder / 'data'}"]
+        self._log = folder / "prometheus.log"
+        with self._log.open("wb") as log:
+            self._process = subprocess.Popen(
+                [*command, f"--web.listen-address=127.0.0.1:{self.port}"], stderr=log, stdout=log
+            )
+
+    def __enter__(self) -> Self:
+        eventually(self._is_ready, seconds=60)
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._process.terminate()
+        self._process.wait(60)
+
+    def _is_ready(self) -> bool:
+        assert self._process.poll() is None, self._log.read_text(encoding="utf-8")
+        try:
+            return bool(urlopen(f"http://127.0.0.1:{self.port}/-/ready", timeout=5))
+        except OSError:
+            return False
+
+    def _get(self, path: str) -> Any:
+        with urlopen(f"http://127.0.0.1:{self.port}/api/v1/{path}", timeout=30) as answer:
+            return json.load(answer)["data"]
+
+    def query(self, expression: str) -> list[dict[str, Any]]:
+        """The series that an expression has now."""
+        found: list[dict[str, Any]] = self._get(f"query?query={quote(expression)}")["result"]
+        return found
+
+    def alerts(self, state: str = "firing") -> set[str]:
+        """The names of the alerts that fire, or that are pending."""
+        found = self._get("alerts")["alerts"]
+        return {one["labels"]["alertname"] for one in found if one["state"] == state}
+
+    def targets(self) -> dict[str, str]:
+        """Whether each process could be scraped: up, down or unknown."""
+        found = self._get("targets")["activeTargets"]
+        return {one["scrapeUrl"]: one["health"] for one in found}
+
+    def wait(self, seconds: float) -> None:
+        """Let time pass while it runs."""
+        time.sleep(seconds)
+        assert self._process.poll() is None, self._log.read_text(encoding="utf-8")
+
+
+def dashboard_queries(interval: str) -> dict[str, str]:
+    """What each line of each panel asks, with an interval in the place of Grafana's."""
+    text = (DEPLOY / "grafana" / "dashboard.json").read_text(encoding="utf-8")
+    return {
+        f"{panel['title']}, {target['refId']}": target["expr"]
+        .replace("$__rate_interval", interval)
+        .replace("$bandit", ".*")
+        for panel in json.loads(text)["panels"]
+        for target in panel.get("targets", [])
+    }
+
+
+def fast_alerts(file: Path, seconds: int) -> None:
+    """Write the alerts with no more than some seconds to wait before each."""
+    text = ALERTS.read_text(encoding="utf-8")
+    file.write_text(re.sub(r"for: \w+", f"for: {seconds}s", text), encoding="utf-8")
+
+
+def alert_names() -> set[str]:
+    """Of all that there are."""
+    return set(re.findall(r"- alert: (\w+)", ALERTS.read_text(encoding="utf-8")))
