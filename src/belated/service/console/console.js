@@ -1,7 +1,7 @@
 // The console. The key is held in a variable: no cookie, no storage; a reload forgets it.
 // All that comes from the service is set as text, but the report, whose text was escaped there.
 const byId = (id) => document.getElementById(id);
-let key = "", bandit = "", reportOf = 0, timer = 0;
+let key = "", bandit = "", modeOf = "", reportOf = 0, timer = 0;
 
 async function ask(path, options = {}) {
   const headers = {...options.headers};
@@ -47,7 +47,8 @@ async function state() {
   const found = await ask(path());
   byId("title").textContent = found.bandit;
   byId("state").textContent = `${found.mode} · ${found.observations} outcomes · ${found.pending} pending`;
-  byId("to").value = found.mode;
+  // Not at every refresh: it would undo what somebody is about to choose.
+  if (modeOf !== bandit) [modeOf, byId("to").value] = [bandit, found.mode];
 }
 
 async function report() {
