@@ -54,6 +54,7 @@ QUICK = {
     "encoding": ["-m experiments.encoding.quick"],
     "blocks": ["-m experiments.blocks.quick"],
     "forgetting": ["-m experiments.forgetting.quick"],
+    "evaluation": ["-m experiments.evaluation.quick"],
 }
 
 

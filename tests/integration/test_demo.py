@@ -1,4 +1,4 @@
-"""``belated demo``: it runs by itself, says what it found, and leaves nothing behind."""
+"""``belated demo``: it runs by itself, says what it found, and leaves only its report."""
 
 from __future__ import annotations
 
@@ -48,6 +48,7 @@ def test_it_plays_and_says_what_it_found(tmp_path: Path) -> None:
     assert re.search(r"lift over the holdout +[+-]\d", said), said
     assert "offers at random       would bring" in said
     assert "still to come" in said
+    assert (tmp_path / "home" / "belated-demo.html").stat().st_size > 100_000
     assert_gone(said, tmp_path)
 
 

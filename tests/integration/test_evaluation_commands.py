@@ -157,3 +157,16 @@ def test_an_export_that_fails_leaves_no_file(
     output = tmp_path / "out.csv"
     assert main(["journal", "export", address, "--format", "csv", "-o", str(output)]) == 2
     assert not output.exists()
+
+
+def test_pictures_are_drawn(address: str, tmp_path: Path) -> None:
+    """Of each command; a name that is no picture is refused before anything is read."""
+    pytest.importorskip("matplotlib")
+    for name, arguments in {
+        "evaluate": ["evaluate", address, "--policy", "red"],
+        "delays": ["delays", address],
+    }.items():
+        file = tmp_path / f"{name}.png"
+        assert main([*arguments, "--figure", str(file)]) == 0
+        assert file.read_bytes()[:4] == b"\x89PNG"
+        assert main([*arguments, "--figure", str(tmp_path / "figure.txt")]) == 2

@@ -34,7 +34,7 @@ drain = "0s"
 
 [bandits.{aware}]
 features = "PerArm({offers}, context=['returning', 'phone'])"
-policy = "DelayedThompson(dim={dim}, family=Bernoulli(), floor=0.02)"
+policy = "DelayedUCB(dim={dim}, family=Bernoulli(), floor=0.02)"
 rewards = "DefaultAfter('{window}')"
 
 [bandits.{aware}.holdout]
@@ -42,8 +42,11 @@ share = {holdout}
 
 [bandits.{blind}]
 features = "PerArm({offers}, context=['returning', 'phone'])"
-policy = "BlindThompson(dim={dim}, family=Bernoulli(), floor=0.02)"
+policy = "BlindUCB(dim={dim}, family=Bernoulli(), floor=0.02)"
 rewards = "DefaultAfter('{window}')"
+
+[bandits.{blind}.holdout]
+share = {holdout}
 """
 
 

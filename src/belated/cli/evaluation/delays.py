@@ -8,9 +8,11 @@ from typing import Any
 
 import msgspec
 
+from belated.cli.evaluation.figure import add_figure, save_curve
 from belated.cli.evaluation.source import evaluation_of
 from belated.cli.journal.address import add_address, add_archive
 from belated.cli.options import add_json, duration
+from belated.cli.simulation.checks import check_figure
 from belated.cli.text import pairs, percent, several, span
 from belated.evaluation import JournalTable, delay_curve, delay_depends, forecast
 from belated.exceptions import InvalidInput
@@ -30,13 +32,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="how far to look ahead; default: 1d 7d",
     )
     add_archive(parser)
+    add_figure(parser)
     add_json(parser)
 
 
 def run(options: argparse.Namespace) -> int:
     """Run the command."""
+    check_figure(options.figure)
     with evaluation_of(options.address, options.archive) as evaluation:
         table = evaluation.table()
+    if options.figure is not None:
+        save_curve(options.figure, delay_curve(table))
     found = describe(table, options.ahead)
     print(msgspec.json.encode(found).decode() if options.json else _text(found))
     return 0

@@ -9,9 +9,11 @@ import argparse
 
 import msgspec
 
+from belated.cli.evaluation.figure import Interval, add_figure, save_intervals
 from belated.cli.evaluation.source import evaluation_of
 from belated.cli.journal.address import add_address, add_archive
 from belated.cli.options import add_json, duration
+from belated.cli.simulation.checks import check_figure
 from belated.cli.text import pairs, wrapped
 from belated.evaluation import Value
 from belated.expressions import as_whole_policy, load_modules
@@ -46,17 +48,26 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="import a Python module that registers policies of your own; its code runs",
     )
     add_archive(parser)
+    add_figure(parser)
     add_json(parser)
 
 
 def run(options: argparse.Namespace) -> int:
     """Run the command."""
+    check_figure(options.figure)
     load_modules(options.module)
     policy: Policy | str = options.policy
     if "(" in options.policy:
         policy = as_whole_policy(options.policy)
     with evaluation_of(options.address, options.archive) as evaluation:
         found = evaluation.evaluate(policy, since=options.since, limit=options.limit)
+    if options.figure is not None:
+        lines = [Interval(options.policy, found.value, found.low, found.high)]
+        if found.always is not None:
+            lines.append(Interval("at all times", found.value, *found.always))
+        save_intervals(
+            options.figure, f"{options.policy}: {found.value:.4g}", found.estimand, lines
+        )
     if options.json:
         print(msgspec.json.encode(found.to_dict()).decode())
     else:

@@ -5,10 +5,13 @@ from __future__ import annotations
 import argparse
 
 import msgspec
+from scipy.special import ndtri
 
+from belated.cli.evaluation.figure import Interval, add_figure, save_intervals
 from belated.cli.evaluation.source import evaluation_of
 from belated.cli.journal.address import add_address, add_archive
 from belated.cli.options import add_json, duration
+from belated.cli.simulation.checks import check_figure
 from belated.cli.text import pairs, percent
 from belated.evaluation import Lift
 
@@ -22,15 +25,31 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--limit", type=duration, metavar="TIME", help="count rewards within this time only: 7d"
     )
     add_archive(parser)
+    add_figure(parser)
     add_json(parser)
 
 
 def run(options: argparse.Namespace) -> int:
     """Run the command."""
+    check_figure(options.figure)
     with evaluation_of(options.address, options.archive) as evaluation:
         found = evaluation.lift(limit=options.limit)
+    if options.figure is not None:
+        save_intervals(
+            options.figure, f"Lift {found.difference:+.4g}", found.estimand, _lines(found)
+        )
     print(msgspec.json.encode(found.to_dict()).decode() if options.json else _text(found))
     return 0
+
+
+def _lines(found: Lift) -> list[Interval]:
+    """Both groups and their difference, for the picture."""
+    wide = float(ndtri(0.5 + found.level / 2))
+    groups = [
+        Interval(one.name, one.value, one.value - wide * one.error, one.value + wide * one.error)
+        for one in (found.bandit, found.holdout)
+    ]
+    return [*groups, Interval("difference", found.difference, found.low, found.high)]
 
 
 def _text(found: Lift) -> str:

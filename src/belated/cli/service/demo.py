@@ -2,8 +2,8 @@
 
 A shop whose purchases come days after the offer, time compressed, asks a real service on SQLite:
 one bandit that counts pending decisions, with a holdout, and a twin that is blind for them. At the
-end it says what the journal tells of lift, other policies and delays. Nothing is left behind. It
-needs the extra ``service``.
+end it says what the journal tells of lift, other policies and delays. Only the
+report is left behind. It needs the extra ``service``.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ EXAMPLE = "belated demo"
 
 #: Days of the shop.
 DAYS = 28
-#: Where the report is left, if there is one.
+#: Where the report is left.
 REPORT = "belated-demo.html"
 
 
@@ -52,9 +52,8 @@ def run(options: argparse.Namespace) -> int:
             for now in play(service.port, DAYS, options.seconds, options.seed):
                 screen.show(_progress(now))
         print(_ending(service, day))
-        if find_spec("belated.report") is not None:
-            _report(service)
-    print("\nThe service is stopped and its files are removed. Yours: belated init")
+        _report(service)
+    print("The service is stopped and its files are removed. For one of your own: belated init")
     return 0
 
 
@@ -155,6 +154,8 @@ def _report(service: Running) -> None:
     address = f"{service.store}?bandit={AWARE}"
     arguments = ["report", address, "--output", str(target)]
     target.unlink(missing_ok=True)
-    done = subprocess.run([sys.executable, "-m", "belated", *arguments], check=False)
+    done = subprocess.run(
+        [sys.executable, "-m", "belated", *arguments], check=False, stdout=subprocess.DEVNULL
+    )
     if done.returncode == 0:
-        print(f"\nreport   {target}")
+        print(f"\nreport  {target}")
