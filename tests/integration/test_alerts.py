@@ -51,6 +51,7 @@ HEALTHY = {
     _of("history_changes_total"): _STEADY.format(0, "{n}"),
     _of("refold_disagreements_total"): _STEADY.format(0, "{n}"),
     _of("advice", 'warning="missing"'): _STEADY.format(0, "{n}"),
+    _of("advice", 'warning="dependence"'): _STEADY.format(0, "{n}"),
     _of("learner_restarts_total"): _STEADY.format(0, "{n}"),
 }
 
@@ -92,6 +93,7 @@ CAUSES: dict[str, tuple[int, dict[str, str]]] = {
     "BelatedHistoryChanged": (30, {_of("history_changes_total"): "0+0x20 1+0x10"}),
     "BelatedRefoldDisagrees": (30, {_of("refold_disagreements_total"): "0+0x20 1+0x10"}),
     "BelatedAdvice": (40, {_of("advice", 'warning="missing"'): "0+0x20 1+0x20"}),
+    "BelatedDelayDependence": (40, {_of("advice", 'warning="dependence"'): "0+0x20 1+0x20"}),
     "BelatedLearnerFails": (40, {_of("learner_restarts_total"): "0+0x20 0+1x20"}),
 }
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -83,3 +84,25 @@ def test_no_container_can_write_to_its_root(compose: dict[str, Any]) -> None:
     (job,) = scraped["scrape_configs"]
     found = {(one["names"][0], one["port"]) for one in job["dns_sd_configs"]}
     assert found == {("service", 8080), ("learner", 9090)}
+
+
+def test_the_chart_serves_what_it_says() -> None:
+    """Its configuration can be read, learners are apart, and the spool is where its volume is."""
+    chart = DEPLOY / "helm" / "belated"
+    values = yaml.safe_load((chart / "values.yaml").read_text(encoding="utf-8"))
+    address = {"DATABASE_URL": "postgresql://database/belated"}
+    config = parse_config(values["config"], environment=address)
+    assert not config.server.learn
+    assert config.server.auth == "keys"
+    assert config.server.spool is not None
+    deciders = (chart / "templates" / "deciders.yaml").read_text(encoding="utf-8")
+    assert f"mountPath: {config.server.spool.path}}}" in deciders
+    about = yaml.safe_load((chart / "Chart.yaml").read_text(encoding="utf-8"))
+    assert about["appVersion"] == project_version()
+
+
+def project_version() -> str:
+    """The one place where the version stands."""
+    project = tomllib.loads((DEPLOY.parent / "pyproject.toml").read_text(encoding="utf-8"))
+    version: str = project["project"]["version"]
+    return version
