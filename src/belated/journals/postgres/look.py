@@ -7,10 +7,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-import psycopg
-from psycopg.conninfo import make_conninfo
+from belated.exceptions import JournalUnavailable, MissingExtra
 
-from belated.exceptions import JournalUnavailable
+try:
+    import psycopg
+    from psycopg.conninfo import make_conninfo
+except ModuleNotFoundError:
+    raise MissingExtra("PostgreSQL", "postgres") from None
+
 from belated.journals.postgres.session import Connection, Row, Talk, describe, read_dsn
 
 
