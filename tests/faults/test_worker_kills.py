@@ -128,6 +128,7 @@ def _check(town: SharedTown, load: Load, ways: list[str]) -> str:
     later(lambda: not town.lost(load), "something was lost")
     count = partial(lambda: sum(map(len, town.records())))
     later(lambda: town.state().get("version") == count(), "the model does not know all")
+    later(town.is_shared_out)  # the last to start hears signals by now
     told = town.state()
     for learner in town.learners:
         learner.send(signal.SIGTERM)
