@@ -127,6 +127,7 @@ _PASSING = frozenset(
         KafkaError._TRANSPORT,
         KafkaError._TIMED_OUT,
         KafkaError._ALL_BROKERS_DOWN,
+        KafkaError._UNKNOWN_PARTITION,  # a broker that has just started knows of none
     }
 )
 _MISSING = frozenset(

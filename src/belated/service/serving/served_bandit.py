@@ -310,8 +310,13 @@ class ServedBandit:
 
     @property
     def slot(self) -> int | None:
-        """The slot that new ids should have now; None if there is one partition."""
-        return self._slots.at(self._runtime.clock()) if self._journal.partitions > 1 else None
+        """The slot that new ids should have now, where partitions are dear; else None.
+
+        Elsewhere the answer to an id is the same whenever it is asked.
+        """
+        if finds_by_id(self._journal) or self._journal.partitions == 1:
+            return None
+        return self._slots.at(self._runtime.clock())
 
     def now(self) -> int:
         """Return the time by this process' clock, in microseconds since 1970."""
