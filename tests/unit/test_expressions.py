@@ -216,7 +216,8 @@ class TestPolicies:
             ("DelayedUCB(alpha='x')", "alpha is 'x': a finite number of at least 0"),
             (
                 "DelayedUCB(beta=1)",
-                "no argument beta; it takes ridge, pending_weight, metric, floor, half_life, learn_after, alpha",
+                "no argument beta; it takes ridge, pending_weight, metric, floor, half_life,"
+                " learn_after, alpha",
             ),
             ("DelayedUCB(ridge='own')", "ridge"),
             ("paper_ducb", "'norm_bound'; it takes norm_bound, delta, warmup, ridge"),
