@@ -61,7 +61,8 @@ def _undone(world: World, entry: PartitionSums) -> Undone | None:
         for one in world.store.records(entry.partition)
         if isinstance(one.event, Erased | Retracted)
     ]
-    for count in range(len(acts) + 1):
+    # What was restored is as it was before: of several states that are alike, it was the latest.
+    for count in range(len(acts), -1, -1):
         undone = Undone.of(acts[:count])
         if entry.fingerprint.endswith("" if undone is None else undone.digest) and (
             undone is not None or len(entry.fingerprint) == 32

@@ -90,7 +90,9 @@ class SharedCluster(ServiceCluster):
     def _work(self, workers: list[WorkerServer]) -> list[int]:
         """Until a model knows all there is; returns where the partitions end."""
         world, store = self.world, self.world.store
-        for _ in range(PATIENCE):
+        # A page may be one record.
+        steps = PATIENCE + max(store.end(p) for p in range(world.knobs.partitions))
+        for _ in range(steps):
             world.schedule.run(until=world.schedule.now + SECOND)
             for worker in workers:  # nothing renews what they hold by now
                 worker.service.worker.membership.doubt()
