@@ -176,6 +176,8 @@ class Both:
         self.keyed.ask_for_keys(self.store)
         eventually(lambda: all(one.get("/readyz").is_success for one in self.each))
         self.metrics_before = [one.metrics() for one in self.each]
+        for one in self.each:  # it takes a key for all bandits, as the metrics do
+            assert one.get("/console/bandits").is_success
         self.lines.clear()  # what is said at the start says where they are
 
     @property
@@ -276,7 +278,7 @@ def test_every_route_was_asked_by_those_who_may_and_those_who_may_not(both: Both
     """And what strangers were refused has left nothing."""
     asked = both.keyed.app.requests
     for route in ROUTES:
-        assert asked[route.method, route.path, route.status] > 0
+        assert asked[route.method, route.path, route.status] > 0, route.path
         assert both.open.app.requests[route.method, route.path, route.status] > 0
         for status in (401, 403):
             assert (asked[route.method, route.path, status] > 0) == (route.scope is not None)

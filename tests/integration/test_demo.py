@@ -58,8 +58,10 @@ def test_it_cleans_up_when_it_is_stopped(tmp_path: Path) -> None:
     process = start(tmp_path, seconds=60)
     assert process.stdout is not None
     said = ""
-    while "day  0.0" not in said:
-        said += process.stdout.readline()
+    while not re.search(r"day +\d", said):
+        line = process.stdout.readline()
+        assert line, said
+        said += line
     process.send_signal(signal.SIGINT)
     rest, _ = process.communicate(timeout=60)
     assert process.returncode == 130
