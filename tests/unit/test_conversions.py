@@ -22,7 +22,7 @@ from belated import (
     environments,
     simulate,
 )
-from belated.estimators.thinned import Decided, ThinnedEstimate
+from belated.estimators.thinned import AgedDecisions, ThinnedEstimate
 from belated.inputs import Vector
 from belated.journals import Journal, MemoryJournal, SQLiteJournal
 from belated.learner.fold import same_sums
@@ -104,7 +104,7 @@ def same(one: Bandit, other: Bandit) -> None:
     assert models[0].n == models[1].n
 
 
-def one_step(learner: ThinnedLearner, data: Decided) -> Vector:
+def one_step(learner: ThinnedLearner, data: AgedDecisions) -> Vector:
     """From the θ of the last fit, by all rows and the law of that fit."""
     theta, law = learner._blocks.theta, learner._law
     score, bread = -theta.copy(), np.eye(DIM)

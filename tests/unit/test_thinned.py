@@ -9,7 +9,7 @@ import pytest
 
 from belated import Bernoulli, Gaussian, Poisson
 from belated.estimators.conversion_law import EDGES, ConversionLaw, Conversions, fitted_law
-from belated.estimators.thinned import Decided, DecidedRows, Thinned
+from belated.estimators.thinned import AgedDecisions, DecidedRows, Thinned
 from belated.exceptions import InvalidInput
 from belated.families import Family
 from belated.inputs import Matrix, Vector
@@ -112,7 +112,7 @@ def test_means_over_ages() -> None:
 # --- θ ------------------------------------------------------------------------------------------
 
 
-def shop(family: Family, n: int = 1_500, seed: int = 7) -> tuple[Decided, Vector]:
+def shop(family: Family, n: int = 1_500, seed: int = 7) -> tuple[AgedDecisions, Vector]:
     """Decisions of ages up to a window and a half, and θ."""
     rng = np.random.default_rng(seed)
     theta = np.array([-1.5, 0.7, -0.4])
@@ -126,10 +126,10 @@ def shop(family: Family, n: int = 1_500, seed: int = 7) -> tuple[Decided, Vector
     held = np.minimum(age, 1.0)
     seen = Conversions(delay[here], np.zeros(int(here.sum())), held[here])
     part = DecidedRows(rows, np.where(here, value, 0.0), age)
-    return Decided(3, [part], seen), theta
+    return AgedDecisions(3, [part], seen), theta
 
 
-def solved(data: Decided, share: Vector) -> tuple[Vector, Matrix, Matrix, Vector]:
+def solved(data: AgedDecisions, share: Vector) -> tuple[Vector, Matrix, Matrix, Vector]:
     """θ of Bernoulli rewards by plain steps, with A, B and Σ g ∂F/∂η x: ridge 1."""
     rows, y, _ = data.parts[0]
     x, theta = rows.astype(np.float64), np.zeros(3)
@@ -185,7 +185,7 @@ def test_conversions_with_values(family: Family) -> None:
 def test_values_in_another_unit() -> None:
     """Cents or euros: the same estimate in that unit, and the dispersion of Poisson rewards."""
     data, _ = shop(Gaussian())
-    cents = Decided(3, [data.parts[0]._replace(y=100.0 * data.parts[0].y)], data.conversions)
+    cents = AgedDecisions(3, [data.parts[0]._replace(y=100.0 * data.parts[0].y)], data.conversions)
     one, other = (
         Thinned().fit(each, family=Gaussian(), prior=Prior.ridge(3)) for each in (data, cents)
     )

@@ -49,7 +49,7 @@ class DecidedRows(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class Decided:
+class AgedDecisions:
     """All decisions of all partitions, and when their conversions came.
 
     Attributes:
@@ -94,7 +94,7 @@ class Thinned:
     >>> rows = np.ones((4, 1), np.float32)
     >>> y, age = np.array([1.0, 0.0, 0.0, 0.0]), np.array([1.0, 1.0, 1.0, 0.0])
     >>> seen = Conversions(np.array([0.2]), np.array([0.0]), np.array([1.0]))
-    >>> data = Decided(1, [DecidedRows(rows, y, age)], seen)
+    >>> data = AgedDecisions(1, [DecidedRows(rows, y, age)], seen)
     >>> estimate = Thinned().fit(data, family=Bernoulli(), prior=Prior.ridge(1))
     >>> estimate.theta.round(3), estimate.effective_n  # the last decision says nothing yet
     (array([-0.287]), 3.0)
@@ -121,7 +121,7 @@ class Thinned:
 
     def fit(
         self,
-        data: Decided,
+        data: AgedDecisions,
         *,
         family: Family,
         prior: Prior,
@@ -160,7 +160,9 @@ class Thinned:
         )
 
 
-def _weighted(data: Decided, seen: Sequence[Vector], scale: float, unit: float = 1.0) -> Weighted:
+def _weighted(
+    data: AgedDecisions, seen: Sequence[Vector], scale: float, unit: float = 1.0
+) -> Weighted:
     """Decisions as rewards y/F that count F: their score is y - F g."""
     parts = []
     for part, share in zip(data.parts, seen, strict=True):
@@ -170,7 +172,7 @@ def _weighted(data: Decided, seen: Sequence[Vector], scale: float, unit: float =
 
 
 def _fitted(
-    data: Decided,
+    data: AgedDecisions,
     seen: Sequence[Vector],
     family: Family,
     prior: Prior,
@@ -187,7 +189,9 @@ def _fitted(
     return replace(found, dispersion=scale * found.dispersion)
 
 
-def _fitted_variance(data: Decided, seen: Sequence[Vector], prior: Prior, polish: bool) -> Estimate:
+def _fitted_variance(
+    data: AgedDecisions, seen: Sequence[Vector], prior: Prior, polish: bool
+) -> Estimate:
     """Gaussian rewards of an unknown variance: in units of it, until it does not move."""
     known = sum(float(share.sum()) for share in seen)
     total = sum(float(part.y @ part.y) for part in data.parts)
@@ -224,7 +228,7 @@ def prior_precision(prior: Prior, family: Family, dispersion: float) -> Matrix:
 
 
 def _covariance(
-    data: Decided, seen: Sequence[Vector], law: ConversionLaw, family: Family, found: Estimate
+    data: AgedDecisions, seen: Sequence[Vector], law: ConversionLaw, family: Family, found: Estimate
 ) -> Matrix:
     """A⁻¹ B A⁻¹ + v k kᵀ: the sandwich, and what is not known of F."""
     phi, theta = found.dispersion, found.theta

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from belated.estimators.conversion_law import Conversions
-from belated.estimators.thinned import Decided, DecidedRows
+from belated.estimators.thinned import AgedDecisions, DecidedRows
 from belated.inputs import Row
 from belated.learner.thinning.deliveries import Deliveries
 from belated.learner.thinning.times import REMOVED, SILENT, ConversionTimes
@@ -30,7 +30,7 @@ def decided(
     window: int,
     until: int,
     batches: Deliveries | None,
-) -> Decided:
+) -> AgedDecisions:
     """Return all decisions as they are known.
 
     Args:
@@ -56,7 +56,7 @@ def decided(
         parts.append(DecidedRows(rows, np.zeros(len(rows)), (until - its) / window))
     dim = parts[0].rows.shape[1]
     both = np.concatenate(began), np.concatenate(came)
-    return Decided(dim, parts, _conversions(*both, window, until, batches))
+    return AgedDecisions(dim, parts, _conversions(*both, window, until, batches))
 
 
 def _conversions(

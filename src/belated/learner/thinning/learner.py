@@ -10,7 +10,7 @@ import numpy as np
 
 from belated.estimators import Estimate
 from belated.estimators.conversion_law import Conversions
-from belated.estimators.thinned import Decided, Thinned, ThinnedEstimate, prior_precision
+from belated.estimators.thinned import AgedDecisions, Thinned, ThinnedEstimate, prior_precision
 from belated.inputs import Matrix, Vector
 from belated.kernels import Kernels
 from belated.kernels.lapack import dposv
@@ -289,12 +289,12 @@ class ThinnedLearner(Learner):
     def _estimate(self, polish: bool) -> Estimate:
         return self._fit_of(self._data(), polish)
 
-    def _fit_of(self, data: Decided, polish: bool) -> ThinnedEstimate:
+    def _fit_of(self, data: AgedDecisions, polish: bool) -> ThinnedEstimate:
         prior = self.policy.start if polish else self._prior
         family, start = self.policy.family, self.model.theta
         return self._estimator.fit(data, family=family, prior=prior, start=start, polish=polish)
 
-    def _restart(self, estimate: ThinnedEstimate, data: Decided) -> None:
+    def _restart(self, estimate: ThinnedEstimate, data: AgedDecisions) -> None:
         """Go on from an estimate, all sums taken at it."""
         self._prior, self._law = estimate.prior, estimate.law
         self.model.restart(estimate.mean, estimate.dispersion)
@@ -363,7 +363,7 @@ class ThinnedLearner(Learner):
         """Up to when ages are measured."""
         return self._until if self._batches else self.now
 
-    def _data(self) -> Decided:
+    def _data(self) -> AgedDecisions:
         """All decisions as they are known."""
         self._fold()
         found = deliveries(told_in(self.times), self.window)
