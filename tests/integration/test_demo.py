@@ -55,7 +55,12 @@ def test_it_plays_and_says_what_it_found(tmp_path: Path) -> None:
 @pytest.mark.skipif(sys.platform == "win32", reason="Ctrl-C is another signal there")
 def test_it_cleans_up_when_it_is_stopped(tmp_path: Path) -> None:
     """With Ctrl-C, while the shop is open."""
-    process = start(tmp_path, seconds=60)
+    # Tests that a shell has started in the background ignore it, and so would their children.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        process = start(tmp_path, seconds=60)
+    finally:
+        signal.signal(signal.SIGINT, before)
     assert process.stdout is not None
     said = ""
     while not re.search(r"day +\d", said):
