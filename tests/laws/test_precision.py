@@ -76,8 +76,8 @@ def test_precision_and_covariance_of_an_estimate_are_inverse(
     seen.extend(rows, data.draw(arrays.arrays(np.float64, n, elements=st.sampled_from([0.0, 1.0]))))
     estimate = estimator.fit(seen, family=family, prior=prior)
     _inverse(estimate.precision, estimate.covariance, 1e-14)
-    # Where the variance is estimated, the prior's is told in units of it.
-    unit = estimate.dispersion if family.dispersion is None else 1.0
+    # Where the variance is estimated, a ridge is told in units of it.
+    unit = estimate.dispersion if family.dispersion is None and prior.is_ridge else 1.0
     gained = np.linalg.eigvalsh(estimate.precision - prior.precision / unit)
     size = np.linalg.eigvalsh(estimate.precision)[-1]
     assert gained[0] >= -1e-14 * max(1.0, size)
