@@ -42,7 +42,7 @@ def journal_of(
     theta = rng.normal(size=policy.dim)
     bandit = Bandit(policy=policy, rewards=rewards, journal=journal, seed=seed)
     for n in range(rounds):
-        decision = bandit.decide(rng.normal(size=(3, policy.dim)) / 2)
+        decision = bandit.decide(rng.normal(size=(3, policy.dim)) / 2, id=f"d{n}")
         mean = float(policy.family.mean(decision.x @ theta))
         y = float(rng.random() < mean) if isinstance(policy.family, Bernoulli) else abs(mean)
         if n % 7 == 0:
@@ -114,7 +114,8 @@ def test_the_merged_model_is_that_of_one_learner(family: Family, ridge: float, m
     whole.learner.fit()
     for name in ("observed", "decided"):
         mine, theirs = getattr(made, name), getattr(whole.model, name)
-        np.testing.assert_allclose(mine @ mine.T, theirs @ theirs.T, rtol=0.02, atol=1e-4)
+        ratios = np.linalg.svd(np.linalg.solve(theirs, mine), compute_uv=False)
+        np.testing.assert_allclose(ratios, 1.0, atol=0.01)  # of the widths, in any direction
 
 
 def test_the_estimate_is_one_newton_step_from_the_center() -> None:
