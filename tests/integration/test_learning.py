@@ -104,17 +104,17 @@ def test_stamps_ahead_of_the_clock_are_told(store: Store, bandit: str, writer: B
     play(writer, 3)
     learner = learning_service(definition(bandit), store)
     until_idle(learner)
-    assert learner.clock_ahead() < 1
-    assert abs(learner.clock_offset) < 1  # the same machine
+    assert learner.clock.ahead() < 1
+    assert abs(learner.clock.offset) < 1  # the same machine
     with store.journal(bandit) as journal:
         journal.append([Void("a", 1)], recorded=[journal.now() + 86_400_000_000])
     until_idle(learner)
-    assert 86_000 < learner.clock_ahead() <= 86_400
+    assert 86_000 < learner.clock.ahead() <= 86_400
     learner.close()
     another = learning_service(definition(bandit), store)
     until_idle(another)
-    assert another._last_stamp > 0
-    assert another.clock_ahead() > 86_000
+    assert another.clock.last_stamp > 0
+    assert another.clock.ahead() > 86_000
     another.close()
 
 

@@ -20,10 +20,12 @@ from belated.events import Decision, Record, Reward
 from belated.journals import MemoryJournal, SpoolStatus
 from belated.learner.fold import Fold
 from belated.service.histogram import DELAYS, SECONDS, SIZES, Histogram
+from belated.service.learning.journal_clock import JournalClock
 from belated.service.learning.learners import Learners
 from belated.service.learning.learning_service import SAMPLED, LearningService
 from belated.service.learning.refold import Refold
 from belated.service.operating.metrics import OF_BANDITS, OF_LEARNERS, Metrics
+from belated.service.runtime import ThreadRuntime
 from belated.service.serving.served_bandit import RequestStats
 from belated.service.serving.spool_recovery import LeftSpools
 
@@ -83,8 +85,9 @@ def learner() -> LearningService:
     found.fits.add(1.5)
     found._note_delays(fold.ledgers[0], page)
     found.oldest = fold.ledgers[0].oldest
-    found._last_stamp, found.clock_offset = 15_000_000, -2.5
-    found._now = lambda: 12_000_000  # type: ignore[method-assign]
+    found.clock = JournalClock(MemoryJournal(), ThreadRuntime())
+    found.clock.last_stamp, found.clock.offset = 15_000_000, -2.5
+    found.clock.now = lambda: 12_000_000  # type: ignore[method-assign]
     return found
 
 

@@ -9,9 +9,10 @@ import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from typing import NamedTuple
 
 from belated.exceptions import JournalError, JournalUnavailable
-from belated.journals import Journal, Store, StoreSession
+from belated.journals import CoordinationStore, Journal, Store, StoreSession
 from belated.journals.identity import identify
 from belated.journals.sessions import Glance
 from belated.learner import Fold
@@ -20,6 +21,7 @@ from belated.service.learning.learning_service import LearningService
 from belated.service.learning.lease import SECONDS
 from belated.service.learning.sessions import LearnerSessions
 from belated.service.learning.shared_learner import SharedLearner
+from belated.service.runtime import Runtime
 from belated.service.serving.definition import Definition
 
 #: Seconds between two looks at the journals: while something comes, and at most.
@@ -244,25 +246,24 @@ def learning_service(
         sessions: what it shares with others; None for connections and threads of its own.
         bandits: how many learners share them.
     """
-    reading, coordinating, saving = _opened(store, sessions)
-    journal = _journal_of(definition, reading)
+    opened = _open(definition, store, sessions)
 
     def fold() -> Fold:
         return Fold(
             definition.policy,
             definition.rewards,
-            partitions=journal.partitions,
+            partitions=opened.journal.partitions,
             retention=definition.retention,
         )
 
     return LearningService(
-        journal,
-        coordinating.coordination(definition.name),
+        opened.journal,
+        opened.coordination,
         fold,
-        shelf=saving.journal(definition.name),
+        shelf=opened.shelf,
         features=definition.features,
         lease=lease,
-        runtime=None if sessions is None else sessions.threads,
+        runtime=opened.runtime,
         bandits=bandits,
     )
 
@@ -276,26 +277,25 @@ def shared_learner(
 ) -> SharedLearner:
     """Return one of several learners of a bandit; for its arguments see the other kind."""
     check_mergeable(definition.policy, definition.rewards)
-    reading, coordinating, saving = _opened(store, sessions)
-    journal = _journal_of(definition, reading)
+    opened = _open(definition, store, sessions)
 
     def fold(partition: int) -> PartitionFold:
         return PartitionFold(
             definition.policy,
             definition.rewards,
-            partitions=journal.partitions,
+            partitions=opened.journal.partitions,
             partition=partition,
             retention=definition.retention,
         )
 
     return SharedLearner(
-        journal,
-        coordinating.coordination(definition.name),
+        opened.journal,
+        opened.coordination,
         fold,
-        shelf=saving.journal(definition.name),
+        shelf=opened.shelf,
         features=definition.features,
         lease=lease,
-        runtime=None if sessions is None else sessions.threads,
+        runtime=opened.runtime,
     )
 
 
@@ -310,17 +310,23 @@ def learners_of(
     return Learners({one.name: partial(make, one) for one in definitions}, sessions)
 
 
-def _opened(
-    store: Store, sessions: LearnerSessions | None
-) -> tuple[Store | StoreSession, Store | StoreSession, Store | StoreSession]:
-    """What opens the journal to read, the lease, and the journal to save to."""
-    if sessions is None:
-        return store, store, store
-    return sessions.reading, sessions.coordinating, sessions.saving
+class _Opened(NamedTuple):
+    """What a learner needs of a store, whichever kind it is."""
+
+    journal: Journal
+    coordination: CoordinationStore
+    shelf: Journal
+    runtime: Runtime | None
 
 
-def _journal_of(definition: Definition, store: Store | StoreSession) -> Journal:
-    journal = store.journal(definition.name, partitions=definition.partitions)
-    policy = definition.policy
+def _open(definition: Definition, store: Store, sessions: LearnerSessions | None) -> _Opened:
+    reading: Store | StoreSession = store
+    coordinating: Store | StoreSession = store
+    saving: Store | StoreSession = store
+    if sessions is not None:
+        reading, coordinating, saving = sessions.reading, sessions.coordinating, sessions.saving
+    name, policy = definition.name, definition.policy
+    journal = reading.journal(name, partitions=definition.partitions)
     identify(journal, family=repr(policy.family), dim=policy.dim, features=definition.features)
-    return journal
+    runtime = None if sessions is None else sessions.threads
+    return _Opened(journal, coordinating.coordination(name), saving.journal(name), runtime)

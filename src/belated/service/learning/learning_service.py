@@ -35,6 +35,7 @@ from belated.learner.saving import Saving
 from belated.ledger import Ledger
 from belated.published import PublishedModel
 from belated.service.histogram import DELAYS, SECONDS, Histogram
+from belated.service.learning.journal_clock import JournalClock
 from belated.service.learning.lease import SECONDS as LEASE
 from belated.service.learning.lease import Lease
 from belated.service.learning.refold import PAUSE, Refold
@@ -47,8 +48,6 @@ PUBLISH, ALIVE, SNAPSHOT = 0.1, 5.0, 30.0
 HEAD = 3600.0
 #: Seconds between two looks for what may hurt users.
 ADVISE = 10.0
-#: Seconds between two looks at the journal's clock.
-CLOCK = 1.0
 #: Seconds for which a learner that has nothing to do need not be called, at most.
 REST = 10.0
 #: Seconds by which each bandit of a process puts off the others' models: those that differ, and
@@ -97,7 +96,7 @@ class LearningService:
         runtime = runtime or ThreadRuntime()
         self.journal, self.shelf = journal, shelf or journal
         self.coordination = coordination
-        self._clock, self._monotonic = runtime.clock, runtime.monotonic
+        self._monotonic = runtime.monotonic
         self.holder = holder or f"{socket.gethostname()}/{os.getpid()}/{secrets.token_hex(4)}"
         self._make = fold
         self._features = features
@@ -116,11 +115,8 @@ class LearningService:
         self.history_changes = 0
         #: When the journal took the oldest pending decision; None if there is none.
         self.oldest: int | None = None
-        # What the journal's clock said, and when: that of this machine may be wrong, and jump.
-        self._said, self._said_at = 0, -math.inf
-        #: By how many seconds the journal's clock is ahead of this machine's.
-        self.clock_offset = 0.0
-        self._last_stamp = 0
+        #: That stamps records: the one of this machine may be wrong, and jump.
+        self.clock = JournalClock(journal, runtime)
         self._publish_at = self._save_at = 0.0
         #: Folds the journal again beside it, and compares.
         self.refold = Refold(journal, runtime.monotonic, bandits * PAUSE)
@@ -147,14 +143,7 @@ class LearningService:
     def oldest_age(self) -> float:
         """For how long the oldest pending decision has been so, in seconds; 0 if there is none."""
         oldest = self.oldest
-        return 0.0 if oldest is None else max(0.0, (self._now() - oldest) / 1e6)
-
-    def clock_ahead(self) -> float:
-        """By how many seconds the last stamp is ahead of the clock that stamps: it has jumped.
-
-        Until the clock has come as far, journal time stands still, and no window ends.
-        """
-        return max(0.0, (self._last_stamp - self._now()) / 1e6)
+        return 0.0 if oldest is None else max(0.0, (self.clock.now() - oldest) / 1e6)
 
     def step(self) -> int:
         """Do what is due; returns how many records were folded or written, 0 if it can rest."""
@@ -162,7 +151,7 @@ class LearningService:
             if not self._lead():
                 return 0
             assert self.fold is not None
-            self._look_at_clock()
+            self.clock.look()
             count = self._fold_some(self.fold) + self._settle(self.fold)
             self._refit(self.fold)
             self._publish(self.fold)
@@ -182,7 +171,7 @@ class LearningService:
         fold = self.fold
         if fold is None or self._fit is not None or self._saving is not None:
             return 0.0
-        now, until = self._monotonic(), [REST, (self._next_settled(fold) - self._now()) / 1e6]
+        now, until = self._monotonic(), [REST, (self._next_settled(fold) - self.clock.now()) / 1e6]
         until += [one - now for one in (self._publish_due(fold), self.refold.due)]
         if fold.version != self._advised:
             until.append(self._advise_at + ADVISE - now)
@@ -217,16 +206,6 @@ class LearningService:
             self._take_over(epoch)
         return self.leads()
 
-    def _look_at_clock(self) -> None:
-        if self._monotonic() >= self._said_at + CLOCK:
-            self._said = self.journal.now()
-            self._said_at = self._monotonic()  # afterwards: rather late than early
-            self.clock_offset = (self._said - self._clock()) / 1e6
-
-    def _now(self) -> int:
-        """By the clock that stamps records, in microseconds since 1970."""
-        return self._said + int(1e6 * (self._monotonic() - self._said_at))
-
     def _take_over(self, epoch: int) -> None:
         """Fence whoever led before, then begin where its last snapshot ends."""
         for partition in range(self.journal.partitions):
@@ -240,7 +219,7 @@ class LearningService:
         settings = settings_of(policy, fold.rewards, fold.retention, self._features)
         configure(self.journal, settings, self.journal.now())
         self._floor = self._last_published()
-        self._last_stamp = max(map(self.journal.last_stamp, range(self.journal.partitions)))
+        self.clock.last_stamp = max(map(self.journal.last_stamp, range(self.journal.partitions)))
         self.fold, self.epoch, self._published = fold, epoch, -1
         self._save_at = self._monotonic() + SNAPSHOT
 
@@ -286,8 +265,8 @@ class LearningService:
             fold.take_all(partition, page)
             self._note_delays(fold.ledgers[partition], page)
             if page:
-                now = self._now()
-                self._last_stamp = max(self._last_stamp, page[-1].recorded)
+                now = self.clock.now()
+                self.clock.last_stamp = max(self.clock.last_stamp, page[-1].recorded)
                 self.lag = (now - page[-1].recorded) / 1e6
                 self.lags.add((now - page[0].recorded) / 1e6)
             count += len(page)
@@ -302,7 +281,7 @@ class LearningService:
                 self.delays.add((record.recorded - entry.recorded_us) / 1e6)
 
     def _settle(self, fold: Fold) -> int:
-        now = self._now()
+        now = self.clock.now()
         due = [
             Settled(partition, now)
             for partition, ledger in enumerate(fold.ledgers)
@@ -336,7 +315,7 @@ class LearningService:
         if mode is not None and mode.mode == "freeze":  # the last model stays
             self._published, self._publish_at = -1, now + self._publish_seconds
             return
-        model = fold.publish(self._now())
+        model = fold.publish(self.clock.now())
         self.coordination.publish(model.write(), self.epoch)
         self._published = fold.version
         self._publish_at = now + self._publish_seconds

@@ -218,12 +218,12 @@ OF_LEARNERS = (
     _of_learner(
         _GAUGE, "belated_journal_clock_ahead_seconds",
         "By how much the last stamp of the journal is ahead of the clock that stamps.",
-        lambda learner: learner.clock_ahead() if learner.leads() else None,
+        lambda learner: learner.clock.ahead() if learner.leads() else None,
     ),
     _of_learner(
         _GAUGE, "belated_journal_clock_offset_seconds",
         "By how much the clock that stamps is ahead of that of this machine.",
-        lambda learner: learner.clock_offset if learner.leads() else None,
+        lambda learner: learner.clock.offset if learner.leads() else None,
     ),
     _of_learner(
         _COUNTER, "belated_learner_events", "Events by what they meant, over the whole journal.",
