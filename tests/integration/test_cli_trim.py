@@ -347,3 +347,19 @@ def test_readers_do_not_wait(
     monkeypatch.setattr(type(used.journal), "drop", measured)
     trimmed(capsys, named)
     assert slowest < 5.0
+
+
+def test_a_story_says_that_records_may_be_missing(
+    used: Bandit, named: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Of a decision that may be older than what was dropped, and of no other."""
+
+    def incomplete(id: str) -> bool:
+        capsys.readouterr()
+        main(["journal", "show", id, named, "--json"])
+        return bool(json.loads(capsys.readouterr().out)["incomplete"])
+
+    ids = "order-0", f"order-{COUNT - 2}", "nobody's"
+    assert [incomplete(id) for id in ids] == [False, False, False]
+    trimmed(capsys, named)
+    assert [incomplete(id) for id in ids] == [True, False, True]

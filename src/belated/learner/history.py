@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from belated.ids import key_of, partition_of
+from belated.ids import key_of, partition_of, time_of
 from belated.journals import Journal
 from belated.ledger import DecisionHistory
 from belated.ledger.undone import Undone
@@ -46,4 +46,8 @@ def read_history(
     if history.entry is not None:
         position = history.entry.position
         history.request = journal.requests(partition, [position]).get(position)
+    # Nothing is told of a decision before it is made; the base that knows is too large to read.
+    made = time_of(id) if history.decision is None else history.decision.at_us
+    trimmed = journal.start(partition)
+    history.incomplete = trimmed.position > 0 and (made is None or made <= trimmed.stamp)
     return history

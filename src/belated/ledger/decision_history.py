@@ -62,6 +62,8 @@ class DecisionHistory:
         self._ledger.undone = undone
         #: Whether it was erased: then nothing of it is told.
         self.erased = False
+        #: Whether records of it may be gone, for old ones were trimmed: it may be known otherwise.
+        self.incomplete = False
         self._entry: DecisionStatus | None = None
 
     def take(self, record: Record) -> None:

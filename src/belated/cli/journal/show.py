@@ -78,6 +78,7 @@ def tell(
         "partition": partition_of(key_of(id), journal.partitions),
         "state": telling.state,
         "forgotten": telling.forgotten,
+        "incomplete": telling.incomplete,
         "value": telling.value,
         "late": entry is not None and entry.late,
         "conflict": entry is not None and entry.conflict,
@@ -119,7 +120,7 @@ def _state(story: dict[str, Any]) -> str:
         text = "unmatched: no decision of this id is known yet"
     if story["value"] is not None:
         text += f" with {story['value']!r}"
-    notes = [note for note in ("late", "conflict", "forgotten") if story[note]]
+    notes = [note for note in ("late", "conflict", "forgotten", "incomplete") if story[note]]
     return f"{text} ({', '.join(notes)})" if notes else text
 
 

@@ -292,6 +292,7 @@ class DecisionDetails(Answer, frozen=True):
         late: whether its reward came after the window.
         conflict: whether two rewards or two decisions contradict each other.
         forgotten: whether its retention has ended.
+        incomplete: whether records of it may be missing here, for old ones were trimmed.
         due: when its window ends.
         records: all of them, in their order.
         request: what it was chosen from, if that was kept.
@@ -304,6 +305,7 @@ class DecisionDetails(Answer, frozen=True):
     late: bool = False
     conflict: bool = False
     forgotten: bool = False
+    incomplete: bool = False
     due: datetime | None = None
     records: list[Happened] = []
     request: Offered | None = None
@@ -328,6 +330,7 @@ class DecisionDetails(Answer, frozen=True):
             late=entry is not None and entry.late,
             conflict=entry is not None and entry.conflict,
             forgotten=telling.forgotten,
+            incomplete=telling.incomplete,
             due=None if entry is None else entry.due,
             records=[Happened.of(*told) for told in telling.records],
             request=None if kept is None else Offered.of(KeptRequest.read(kept)),

@@ -166,7 +166,9 @@ class ServiceCluster(Cluster):
         for id in sorted(ids):
             entry = fold.entry(id)
             history = bandit._read_history(id, bandit._reader)
-            if entry is not None and not history.forgotten and history.state != entry.state:
+            if entry is None or history.forgotten or history.incomplete:
+                continue
+            if history.state != entry.state:
                 raise Disagreement(f"L: {id} is told {history.state}, and is {entry.state}")
 
     def _check_modes(self) -> None:
