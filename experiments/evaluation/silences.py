@@ -3,7 +3,7 @@
 ``python -m experiments.evaluation.silences RUNS``: decisions come as a Poisson process, a tenth of
 them convert after an exponential delay, with 2.2 to 20 conversions in a median delay. The feed
 stops; the alarm is asked three median delays later. For false alarms a feed that goes on is asked
-each hour for a month. Days are of 24 hours without a rhythm.
+every six hours for a month, whether it has stopped and whether it has slowed. Days have no rhythm.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ from dataclasses import replace
 import numpy as np
 
 from belated import DefaultAfter
-from belated.evaluation import NEVER, DecisionTable, silence
+from belated.evaluation import NEVER, DecisionTable, silence, slowing
+from belated.exceptions import InvalidInput
 
 HOUR = 3_600_000_000
 START = 1_700_000_000_000_000
@@ -54,23 +55,43 @@ def known(table: DecisionTable, now: int, stop: int) -> DecisionTable:
     )
 
 
+def stopped(table: DecisionTable) -> bool:
+    """Whether alarm is given that rewards have stopped."""
+    try:
+        return silence(table).stopped
+    except InvalidInput:  # too few have come to say
+        return False
+
+
+def slowed(table: DecisionTable) -> bool:
+    """Whether alarm is given that they have become fewer."""
+    try:
+        return slowing(table).slowed
+    except InvalidInput:
+        return False
+
+
 def main() -> None:
     runs = int(sys.argv[1])
     for per_median, median in CASES:
-        noticed, false = 0, 0
+        noticed = 0
+        false = {stopped: 0, slowed: 0}
         for seed in range(runs):
             table, span = drawn(per_median, median, seed)
             stop = START + 45 * 24 * HOUR
-            noticed += silence(known(table, stop + int(3 * span), stop)).stopped
-            alarmed = False
+            noticed += stopped(known(table, stop + int(3 * span), stop))
+            alarmed = {stopped: False, slowed: False}
             for hour in range(24 * DAYS, 48 * DAYS, 6):
                 now = START + hour * HOUR
-                stopped = silence(known(table, now, now)).stopped
-                false += stopped and not alarmed
-                alarmed = stopped
+                here = known(table, now, now)
+                for alarm in false:
+                    given = alarm(here)
+                    false[alarm] += given and not alarmed[alarm]
+                    alarmed[alarm] = given
         print(
-            f"{per_median:g} in a median delay of {median:g} h: noticed {noticed / runs:.3f},"
-            f" {false / runs:.2f} false alarms a month ({runs} runs)",
+            f"{per_median:g} in a median delay of {median:g} h: noticed {noticed / runs:.3f}; false"
+            f" alarms a month: {false[stopped] / runs:.2f} stopped, {false[slowed] / runs:.2f}"
+            f" slowed ({runs} runs)",
             flush=True,
         )
 

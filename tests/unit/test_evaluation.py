@@ -19,6 +19,7 @@ from belated.evaluation import (
     forecast,
     lift,
     silence,
+    slowing,
 )
 from belated.exceptions import InvalidInput, NotEvaluable
 
@@ -238,3 +239,41 @@ def test_rewards_that_stop_are_noticed() -> None:
         assert found.to_dict()["stopped"] is stopped
     with pytest.raises(InvalidInput, match="an alarm needs 20"):
         silence(_table([0, 1], [1, None]))
+
+
+def test_batches_are_not_silences() -> None:
+    """A feed that comes once a day is silent for a day; two days without it are too long."""
+    rng = np.random.default_rng(5)
+    made = START + np.sort(rng.integers(40 * DAY, size=8_000))
+    happened = made + rng.exponential(DAY, size=8_000).astype(np.int64)
+    came = START + -(-(happened - START) // DAY) * DAY  # at the next midnight
+    for days, stopped in ((0.9, False), (2.5, True)):
+        now = START + 30 * DAY + int(days * DAY)
+        known = np.where(came <= START + 30 * DAY, came, NEVER)[made <= now]
+        table = DecisionTable.of(
+            made=made[made <= now],
+            rewarded=known,
+            value=np.where(known == NEVER, np.nan, 1.0),
+            as_of=now,
+        )
+        assert silence(table).stopped is stopped
+        assert not slowing(table).slowed
+
+
+@pytest.mark.parametrize("kept", [1.0, 0.25])
+def test_rewards_that_become_fewer_are_noticed(kept: float) -> None:
+    """A quarter of them is too few; all of them are not."""
+    rng = np.random.default_rng(6)
+    made = START + np.sort(rng.integers(40 * DAY, size=8_000))
+    came = made + rng.exponential(DAY, size=8_000).astype(np.int64)
+    lost = (came > START + 38 * DAY) & (rng.random(8_000) > kept)
+    table = DecisionTable.of(
+        made=made,
+        rewarded=np.where(lost | (came > START + 40 * DAY), NEVER, came),
+        value=np.where(lost | (came > START + 40 * DAY), np.nan, 1.0),
+        as_of=START + 40 * DAY,
+    )
+    found = slowing(table)
+    assert found.slowed is (kept < 0.5)
+    assert found.came == pytest.approx(kept * found.expected, rel=0.15)
+    assert found.to_dict()["came"] == found.came

@@ -17,8 +17,10 @@ from prometheus_client.parser import text_string_to_metric_families
 from belated import Bernoulli, DelayedUCB, Explicit
 from belated.advice import Adviser
 from belated.events import Decision, Record, Reward
-from belated.journals import MemoryJournal, SpoolStatus
+from belated.journals import MemoryJournal, SpoolStatus, open_store
 from belated.learner.fold import Fold
+from belated.report.data import Gauges
+from belated.service.console.reports import Reports
 from belated.service.histogram import DELAYS, SECONDS, SIZES, Histogram
 from belated.service.learning.journal_clock import JournalClock
 from belated.service.learning.learners import Learners
@@ -97,7 +99,17 @@ def samples(served: Any, learner: LearningService) -> dict[tuple[str, tuple[str,
     learners = Learners({"offers": lambda: learner})
     learners.running["offers"] = learner
     requests = Counter({("PUT", "/v1/{bandit}/decisions/{id}/reward", 202): 7})
-    metrics = Metrics({"offers": served}, learners, requests, commits=lambda: served.commits)
+    reports = Reports(open_store("memory:"), ["offers"])
+    reports["offers"].gauges = Gauges(
+        reward={"bandit": 0.3, "holdout": 0.2},
+        lift={"estimate": 0.5, "low": 0.1, "high": 0.9},
+        share={"blue": 0.75, "red": 0.25},
+        predicted=1.1,
+        attention=["slowed"],
+    )
+    metrics = Metrics(
+        {"offers": served}, learners, requests, commits=lambda: served.commits, reports=reports
+    )
     text = metrics.text().decode()
     return {
         (sample.name, tuple(sample.labels.values())): sample.value
@@ -220,6 +232,17 @@ def test_of_a_crowd_only_some_delays_are_noted() -> None:
     fold.take_all(0, page)
     found._note_delays(fold.ledgers[0], page)
     assert found.delays.cumulative[-1] == SAMPLED
+
+
+def test_what_it_earns(samples: dict[tuple[str, tuple[str, ...]], float]) -> None:
+    """As the last report says it."""
+    assert samples["belated_reward_per_decision", ("offers", "holdout")] == 0.2
+    assert samples["belated_lift_ratio", ("offers", "low")] == 0.1
+    assert samples["belated_action_share", ("blue", "offers")] == 0.75
+    assert samples["belated_predicted_ratio", ("offers",)] == 1.1
+    assert samples["belated_attention", ("offers", "slowed")] == 1
+    assert samples["belated_attention", ("offers", "silence")] == 0
+    assert samples["belated_report_age_seconds", ("offers",)] > 0
 
 
 def test_the_oldest_pending_is_that_of_the_ledger() -> None:

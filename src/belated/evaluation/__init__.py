@@ -10,7 +10,7 @@ from belated.evaluation.forecasts import Expected, Forecast, forecast
 from belated.evaluation.journal import JournalEvaluation
 from belated.evaluation.lifts import GroupValue, Lift, earned, lift
 from belated.evaluation.offers import Offers
-from belated.evaluation.silences import Silence, silence
+from belated.evaluation.silences import Silence, Slowing, silence, slowing
 from belated.evaluation.sources import JournalTable, read_journal
 from belated.evaluation.table import NEVER, SOURCES, DecisionTable
 from belated.evaluation.values import Value, off_policy_value
@@ -29,6 +29,7 @@ __all__ = [
     "Lift",
     "Offers",
     "Silence",
+    "Slowing",
     "Value",
     "arrival_weights",
     "delay_curve",
@@ -39,4 +40,5 @@ __all__ = [
     "off_policy_value",
     "read_journal",
     "silence",
+    "slowing",
 ]

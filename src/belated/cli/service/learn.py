@@ -17,6 +17,7 @@ from belated.cli.service.configuration import add_config, prepared
 from belated.exceptions import InvalidInput
 
 if TYPE_CHECKING:
+    from belated.service.console.reports import Reports
     from belated.service.learning.learners import Learners
 
 EXAMPLE = "belated learn belated.toml --metrics 9090"
@@ -36,13 +37,17 @@ def run(options: argparse.Namespace) -> int:
     """Run the command, until SIGTERM or SIGINT."""
     config = prepared(options)
 
+    from belated.service.console.reports import Reports
     from belated.service.learning.learners import learners_of
 
     told: list[int] = []
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda number, frame: told.append(number))
     learners = learners_of(config.bandits, config.store, lease=config.server.lease)
-    stop_metrics = None if options.metrics is None else _tell_metrics(options.metrics, learners)
+    reports = Reports(config.store, [one.name for one in config.bandits])
+    stop_metrics = None
+    if options.metrics is not None:
+        stop_metrics = _tell_metrics(options.metrics, learners, reports)
     learners.start()
     log.info("learning", extra={"bandits": [one.name for one in config.bandits]})
     while not told:
@@ -51,14 +56,15 @@ def run(options: argparse.Namespace) -> int:
     learners.stop()
     if stop_metrics is not None:
         stop_metrics()
+    reports.close()
     log.info("stopped")
     return 0
 
 
-def _tell_metrics(where: str, learners: Learners) -> Callable[[], None]:
+def _tell_metrics(where: str, learners: Learners, reports: Reports) -> Callable[[], None]:
     from belated.service.operating.metrics import Metrics
 
     host, _, port = where.rpartition(":")
     if not port.isascii() or not port.isdigit() or not 0 < int(port) < 65_536:
         raise InvalidInput(f"--metrics is {where!r}: a port was expected, as in 9090")
-    return Metrics({}, learners, {}).listen(int(port), host or "127.0.0.1")
+    return Metrics({}, learners, {}, reports=reports).listen(int(port), host or "127.0.0.1")

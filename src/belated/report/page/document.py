@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from belated.report.charts import DARK, LIGHT, specifications
-from belated.report.page import cards, words
+from belated.report.page import attention, cards, words
 from belated.report.page.pieces import around, bars, element, line, tile, whisker
 from belated.report.page.text import Data, amount, moment, several, signed, span, whole
 
@@ -97,7 +97,7 @@ def body(data: Data) -> str:
 
 
 def _head(data: Data) -> str:
-    needs = [(one["panel"], *words.needs(data, one)) for one in data["attention"]]
+    needs = [(one["panel"], *attention.needs(data, one)) for one in data["attention"]]
     mode = data["health"]["mode"]
     kind = "pill" if mode == "learn" else "pill warn"
     pills = around("span", f'<span class="dot"></span>{escape(mode)}', cls=kind)
@@ -111,11 +111,11 @@ def _head(data: Data) -> str:
         f"{element('span', why)}</a></li>"
         for panel, said, why in needs
     )
-    attention = f'<ul class="att" aria-label="Needs attention">{items}</ul>' if items else ""
+    listed = f'<ul class="att" aria-label="Needs attention">{items}</ul>' if items else ""
     return (
         f'<div class="id">{element("h1", data["bandit"])}{pills}</div>'
         f"{element('p', _meta(data), cls='meta')}{around('p', verdict, cls='verdict')}"
-        f'<div class="tiles">{_tiles(data)}</div>{attention}'
+        f'<div class="tiles">{_tiles(data)}</div>{listed}'
     )
 
 

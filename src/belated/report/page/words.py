@@ -13,7 +13,6 @@ from belated.report.page.text import (
     percent,
     periods,
     several,
-    signed,
     span,
     whole,
 )
@@ -372,25 +371,3 @@ PANELS: dict[str, Any] = {
     "foregone": foregone, "explore": explore, "coefficients": coefficients,
     "feed": feed, "lag": lag,
 }  # fmt: skip
-
-
-def needs(data: Data, item: Data) -> tuple[str, str]:
-    """What needs attention, in a few words, and what it may come from."""
-    kind = item["kind"]
-    if kind == "calibration":
-        return f"Predictions are {item['ratio']:.2g} times what is observed", calibration(data).why
-    if kind == "outage":
-        when = f"No rewards came for {span(item['hours'] / 24)} from {day(item['from'])}"
-        return when, "they have come since"
-    if kind == "silence":
-        said = f"No reward has come for {span(item['hours'] / 24)}"
-        return said, f"{several(item['expected'], 'reward')} should have come since"
-    if kind == "mode":
-        return f"The mode is {item['mode']}", "the bandit is not learning as usual"
-    if kind == "fit":
-        return "The last fit has not converged", "see whether features are out of scale"
-    if kind == "dependence":
-        said = "Delays depend on rewards"
-        return said, f"chance of that by luck: {item['chance']:.1g}"
-    name, what = KINDS[kind]
-    return f"{name}: {signed(item['share']).lstrip('+')} of reward messages", what

@@ -16,7 +16,7 @@ from belated.exceptions import BelatedError
 from belated.journals import open_journal
 from belated.report import learned
 from belated.report.charts import specifications
-from belated.report.data import report_data
+from belated.report.data import Gauges, report_data
 from belated.report.page import body
 
 #: What else runs on the machine comes first.
@@ -35,7 +35,8 @@ def main() -> int:
         print(" ".join(str(error).split()), file=sys.stderr)
         return 1
     page = {"html": body(data), "specs": specifications(data), "as_of": data["as_of"]}
-    sys.stdout.buffer.write(msgspec.json.encode(page))
+    made = {"gauges": Gauges.of(data), "page": page}
+    sys.stdout.buffer.write(msgspec.json.encode(made))
     return 0
 
 

@@ -1,4 +1,4 @@
-"""The report of a bandit, made by a process of its own while somebody looks at it."""
+"""The reports of bandits, each made by a process of its own while somebody looks at them."""
 
 from __future__ import annotations
 
@@ -6,9 +6,13 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Collection
 from urllib.parse import quote
 
+import msgspec
+
 from belated.journals import Store
+from belated.report.data import Gauges
 
 #: Seconds before a report is made anew, and how many times as long as it took: of one processor it
 #: takes a fiftieth at most.
@@ -16,7 +20,12 @@ EVERY, SHARE = 60.0, 50.0
 #: Seconds after which it is given up.
 LONGEST = 600.0
 
-_locked = threading.Lock()
+
+class _Made(msgspec.Struct):
+    """What the process says."""
+
+    gauges: Gauges
+    page: msgspec.Raw
 
 
 class BanditReport:
@@ -25,25 +34,38 @@ class BanditReport:
     Args:
         store: of the journal.
         bandit: its name.
+
+    Attributes:
+        page: the last report as JSON; None before the first.
+        gauges: its numbers.
+        error: why there is none, or no newer one.
+        made_at: when it was made, by the monotonic clock.
+        tried_at: when that was last tried; 0 before the first time.
+        took: seconds that took.
     """
 
     def __init__(self, store: Store, bandit: str) -> None:
         self._address = journal_address(store, bandit)
         self._due = 0.0
+        self._locked = threading.Lock()
         self._thread: threading.Thread | None = None
         self._process: subprocess.Popen[bytes] | None = None
-        #: The last report as JSON; None before the first.
         self.page: bytes | None = None
-        #: Why there is none, or no newer one.
+        self.gauges: Gauges | None = None
         self.error = ""
+        self.made_at = self.tried_at = self.took = 0.0
         if self._address is None:
             self.error = "the store is in memory, and no other process can read it"
 
+    @property
+    def busy(self) -> bool:
+        """Whether it is being made."""
+        return self._thread is not None and self._thread.is_alive()
+
     def look(self) -> bytes | None:
         """Return the last report, and have a newer one made if it is time for that."""
-        with _locked:
-            idle = self._thread is None or not self._thread.is_alive()
-            if self._address is not None and idle and time.monotonic() >= self._due:
+        with self._locked:
+            if self._address is not None and not self.busy and time.monotonic() >= self._due:
                 self._thread = threading.Thread(
                     target=self._make, name="belated report", daemon=True
                 )
@@ -72,11 +94,44 @@ class BanditReport:
             found, told = b"", str(error).encode()
         self._process = None
         if found and process.returncode == 0:
-            self.page, self.error = found, ""
+            made = msgspec.json.decode(found, type=_Made)
+            self.page, self.gauges, self.error = bytes(made.page), made.gauges, ""
+            self.made_at = time.monotonic()
         else:
             lines = told.decode(errors="replace").strip().splitlines()
             self.error = lines[-1] if lines else "the process that makes it has ended"
-        self._due = time.monotonic() + max(EVERY, SHARE * (time.monotonic() - start))
+        self.tried_at = time.monotonic()
+        self.took = self.tried_at - start
+        self._due = self.tried_at + max(EVERY, SHARE * self.took)
+
+
+class Reports(dict[str, BanditReport]):
+    """Those of all bandits of a process, by their names.
+
+    Args:
+        store: of the journals.
+        bandits: their names.
+    """
+
+    def __init__(self, store: Store, bandits: Collection[str]) -> None:
+        super().__init__((name, BanditReport(store, name)) for name in bandits)
+
+    def watch(self, bandits: Collection[str]) -> None:
+        """Have the oldest of these made anew, if all of them together may take the time for it.
+
+        One is made at a time, and of one processor all take a fiftieth: with a hundred bandits, a
+        report is seldom newer than an hour.
+        """
+        if not bandits or any(one.busy for one in self.values()):
+            return
+        last = max(self.values(), key=lambda one: one.tried_at)
+        if not last.tried_at or time.monotonic() >= last.tried_at + SHARE * last.took:
+            min((self[name] for name in bandits), key=lambda one: one.tried_at).look()
+
+    def close(self) -> None:
+        """End what is under way."""
+        for one in self.values():
+            one.close()
 
 
 def journal_address(store: Store, bandit: str) -> str | None:

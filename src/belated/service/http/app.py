@@ -22,7 +22,7 @@ from belated.journals.steady_clock import system_clock
 from belated.service.access.authorizer import Auth, Authorizer
 from belated.service.access.keys import ALL, Key
 from belated.service.access.tokens import NOBODY, TokenSecrets
-from belated.service.console.reports import BanditReport
+from belated.service.console.reports import Reports
 from belated.service.http import console
 from belated.service.http.cors import Cors, wanted_method
 from belated.service.http.exchange import Exchange, encode
@@ -145,6 +145,9 @@ class Service:
         #: How many requests there were, by method and path of their route and status.
         self.requests: Counter[tuple[str, str, int]] = Counter()
 
+        #: Of all bandits, for the console and the metrics.
+        self.reports = Reports(store, [one.name for one in bandits])
+
         from belated.service.operating.metrics import Metrics  # needs prometheus-client
 
         self.metrics = Metrics(
@@ -154,6 +157,7 @@ class Service:
             lambda: self.authorizer,
             self.tokens,
             lambda: self.commits,
+            self.reports,
         )
 
     @property
@@ -298,16 +302,14 @@ class Service:
             keys = self._served.polling.keys()
             self.authorizer = Authorizer(keys, self._runtime, tokens=bool(self.tokens))
         for name, bandit in self.bandits.items():
-            bandit.report_page = BanditReport(self._store, name)
+            bandit.report_page = self.reports[name]
             path = f"/v1/{quote(name, safe='')}/decisions".encode()
             self._quick["POST", path] = name, find("POST", ["decisions"]), ""
         self._learners.start()
 
     def close(self) -> None:
         """Answer what is under way, then let go of everything."""
-        for bandit in self.bandits.values():
-            if bandit.report_page is not None:
-                bandit.report_page.close()
+        self.reports.close()
         if self.authorizer is not None:
             self.authorizer.close()
         if self._served is not None:

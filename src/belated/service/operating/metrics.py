@@ -17,6 +17,7 @@ from belated.exceptions import MissingExtra
 from belated.learner.forgetting import ForgettingLearner
 from belated.service.access.authorizer import Authorizer
 from belated.service.access.tokens import RewardTokens
+from belated.service.console.reports import Reports
 from belated.service.histogram import Histogram
 from belated.service.learning.learners import Learners
 from belated.service.learning.learning_service import LearningService
@@ -37,6 +38,7 @@ try:
     from prometheus_client.exposition import generate_latest, start_http_server
 
     from belated.service.operating.commit_metrics import buckets, commit_metrics
+    from belated.service.operating.report_metrics import report_metrics
 except ModuleNotFoundError:
     raise MissingExtra("the service", "service") from None
 
@@ -286,6 +288,7 @@ class Metrics:
         guard: gives what knows the keys, if anything does.
         tokens: by the name of the bandit.
         commits: gives what commits for all bandits, if anything does.
+        reports: of all bandits, made anew for those that are led here; a scrape is a look at them.
     """
 
     def __init__(
@@ -296,6 +299,7 @@ class Metrics:
         guard: Callable[[], Authorizer | None] = lambda: None,
         tokens: Mapping[str, RewardTokens] | None = None,
         commits: Callable[[], GroupCommit | None] = lambda: None,
+        reports: Reports | None = None,
     ) -> None:
         self._bandits = bandits
         self._learners = learners
@@ -303,6 +307,7 @@ class Metrics:
         self._guard = guard
         self._tokens = tokens or {}
         self._commits = commits
+        self._reports = reports
         self.registry = CollectorRegistry()
         ProcessCollector(registry=self.registry)
         self.registry.register(self)
@@ -333,6 +338,7 @@ class Metrics:
         for measure in OF_LEARNERS:
             yield _family(measure, dict(self._learners.running))
         yield from commit_metrics(self._commits())
+        yield from report_metrics(self._reports, self._learners)
         failures = _COUNTER(
             "belated_learner_restarts",
             "Learners that failed and were made anew.",

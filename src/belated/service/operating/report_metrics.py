@@ -1,0 +1,52 @@
+"""Metrics of what bandits earn, from their reports; told by the process that leads a bandit."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+from prometheus_client.core import GaugeMetricFamily, Metric
+
+from belated.report.data import KINDS
+from belated.service.console.reports import BanditReport, Reports
+from belated.service.learning.learners import Learners
+
+
+def report_metrics(reports: Reports | None, learners: Learners) -> Iterator[Metric]:
+    """Return what the last reports say of the bandits that are led here, and have newer ones made.
+
+    Args:
+        reports: of all bandits of the process; None if nobody makes any.
+        learners: that run in it.
+    """
+    made: dict[str, BanditReport] = {}
+    if reports is not None:
+        led = [name for name, one in list(learners.running.items()) if one.leads()]
+        reports.watch(led)
+        made = {name: reports[name] for name in led}
+    age = _gauge("belated_report_age_seconds", "Since the last report was made.")
+    reward = _gauge("belated_reward_per_decision", "What a decision earns.", "group")
+    lift = _gauge("belated_lift_ratio", "How much more the bandit earns than its holdout.", "bound")
+    share = _gauge("belated_action_share", "Of the decisions of the last period.", "action")
+    predicted = _gauge("belated_predicted_ratio", "Predicted rewards over those that came.")
+    attention = _gauge("belated_attention", "1 for what needs attention.", "kind")
+    for name, report in made.items():
+        gauges = report.gauges
+        if gauges is None:
+            continue
+        age.add_metric([name], time.monotonic() - report.made_at)
+        for family, values in (
+            (reward, gauges.reward),
+            (lift, gauges.lift),
+            (share, gauges.share),
+            (attention, {kind: float(kind in gauges.attention) for kind in KINDS}),
+        ):
+            for label, value in values.items():
+                family.add_metric([name, label], value)
+        if gauges.predicted is not None:
+            predicted.add_metric([name], gauges.predicted)
+    yield from (age, reward, lift, share, predicted, attention)
+
+
+def _gauge(name: str, help: str, label: str = "") -> GaugeMetricFamily:
+    return GaugeMetricFamily(name, help, labels=["bandit", label] if label else ["bandit"])
