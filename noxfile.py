@@ -3,6 +3,7 @@
 Whatever follows `--` goes to the tool: `nox -s laws -- --full` runs the laws at full size.
 """
 
+import shutil
 from pathlib import Path
 
 import nox
@@ -77,6 +78,45 @@ def wheel(session: nox.Session) -> None:
     session.run("bash", ".ci/wheel", external=True)
 
 
+EXTRAS = ["fast", "postgres", "kafka", "service", "client", "archive", "report", "experiments"]
+
+
+@nox.session(python=PYTHONS[0])
+@nox.parametrize("extra", EXTRAS)
+def extras(session: nox.Session, extra: str) -> None:
+    """Install one extra alone: what it is for works, and whatever needs another says which."""
+    session.install(f".[{extra}]")
+    session.run("python", "tests/extras.py", extra)
+
+
+@nox.session(python=PYTHONS[0])
+def release(session: nox.Session) -> None:
+    """Check types as users' tools see them; write the SBOM and the licences to dist/."""
+    dist = Path("dist")
+    dist.mkdir(exist_ok=True)
+    session.install("--require-hashes", "-r", "requirements/image.txt")
+    session.install("--no-deps", ".")
+    tools = session.create_tmp()
+    python = str(Path(session.bin, "python"))
+    session.run("python", "-m", "venv", tools)
+    run = str(Path(tools, "bin")) + "/"
+    session.run(
+        f"{run}pip", "install", "--quiet", "--require-hashes", "-r", "requirements/release.txt",
+        external=True,
+    )  # fmt: skip
+    program = shutil.copy("tests/typed_program.py", tools)  # away from the sources
+    session.run(f"{run}pyright", "--pythonpath", python, program, external=True)
+    session.run(
+        f"{run}cyclonedx-py", "environment", python, "--pyproject", "pyproject.toml",
+        "--output-reproducible", "--output-file", "dist/belated.cdx.json", external=True,
+    )  # fmt: skip
+    session.run(
+        f"{run}pip-licenses", f"--python={python}", "--format=json", "--from=mixed",
+        "--output-file=dist/licences.json", external=True,
+    )  # fmt: skip
+    session.run("python", "tests/licences.py", "dist/licences.json")
+
+
 @nox.session(python=PYTHONS[0])
 def audit(session: nox.Session) -> None:
     """Look for known vulnerabilities of the pins; `-- --strict` fails if that cannot be done."""
@@ -119,6 +159,7 @@ def pins(session: nox.Session) -> None:
             *as_in_dev,
         ],
         "build": ["--group", "build", *as_in_dev],
+        "release": ["--group", "release", *as_in_dev],
     }.items():
         session.run(
             "uv", "pip", "compile", *source, "--output-file", f"requirements/{name}.txt",

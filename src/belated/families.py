@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, Protocol
+from typing import Any, Literal, Protocol
 
 import numpy as np
 
@@ -110,8 +110,8 @@ class Gaussian:
     """
 
     #: Every real number.
-    support: ClassVar[Interval] = Interval(-math.inf, math.inf)
-    number: ClassVar[int] = 0
+    support = Interval(-math.inf, math.inf)
+    number = 0
 
     variance: float | Literal["estimate"] = "estimate"
 
@@ -169,9 +169,9 @@ class Bernoulli:
     """
 
     #: From 0 to 1; a share of a success counts as such.
-    support: ClassVar[Interval] = Interval(0.0, 1.0)
-    dispersion: ClassVar[float] = 1.0
-    number: ClassVar[int] = 1
+    support = Interval(0.0, 1.0)
+    dispersion = 1.0
+    number = 1
 
     def cumulant(self, eta: Vector) -> Vector:
         """log(1 + e^η)."""
@@ -226,9 +226,9 @@ class Poisson:
     """
 
     #: From 0 up; a count need not be whole.
-    support: ClassVar[Interval] = Interval(0.0, math.inf)
-    dispersion: ClassVar[float] = 1.0
-    number: ClassVar[int] = 2
+    support = Interval(0.0, math.inf)
+    dispersion = 1.0
+    number = 2
 
     def cumulant(self, eta: Vector) -> Vector:
         """e^η, held at ±700."""

@@ -6,7 +6,7 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -74,7 +74,7 @@ class Hashed:
         """None, as a column may hold many features."""
         return None
 
-    @cached_property
+    @property
     def fingerprint(self) -> str:
         """A digest of the options."""
         return digest("Hashed", self.dim, self.seed, self.interactions, self.intercept)

@@ -93,7 +93,7 @@ class PerArm:
         block = ["intercept"] * self.intercept + (self._columns.names or self._columns.labels)
         return [f"{id}: {name}" for id in self.actions for name in block]
 
-    @cached_property
+    @property
     def fingerprint(self) -> str:
         """A digest of the ids in their order, the names and the options."""
         return self._lineage[-1]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -83,7 +82,7 @@ class Shared:
         products = [f"{c} × {a}" for c in context for a in action] if self.interactions else []
         return ["intercept"] * self.intercept + context + action + products
 
-    @cached_property
+    @property
     def fingerprint(self) -> str:
         """A digest of the names and options."""
         return digest("Shared", *self._description, self.intercept, self.interactions)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import cached_property
 from typing import Any, Protocol
 
 from belated.exceptions import InvalidInput
@@ -68,7 +67,7 @@ class FromTransform:
         """What the columns hold, where the transformer says so."""
         return None if self._names is None else list(self._names)
 
-    @cached_property
+    @property
     def fingerprint(self) -> str:
         """A digest of the name and the width."""
         return digest("FromTransform", self._name, self._dim)
