@@ -20,6 +20,7 @@ import numpy as np
 
 from belated import Bernoulli, DefaultAfter, DelayedThompson, PerArm, SQLiteJournal
 from belated.events import Decision, Event, Reward
+from belated.ids import new_id
 from belated.journals.configuration import configure, settings_of
 from belated.journals.identity import identify
 
@@ -85,16 +86,17 @@ def pages(count: int, features: PerArm) -> Iterator[tuple[int, list[Event]]]:
             place = int(rng.integers(len(ACTIONS)))
             row = features.rows(context, [ACTIONS[place]])[0]
             at, held = START + n * step, rng.random() < 0.05
+            id = new_id(at)
             events.append(
                 Decision(
-                    f"d{n}", at, ACTIONS[place], place, row, 0.1, 0.2, n,
+                    id, at, ACTIONS[place], place, row, 0.1, 0.2, n,
                     source="holdout" if held else "policy",
                     group="holdout" if held else "bandit",
                     overall=0.2,
                 )
             )  # fmt: skip
             if rng.random() < 0.1:
-                waiting.append((at + int(rng.exponential(2.0) * DAY), f"d{n}"))
+                waiting.append((at + int(rng.exponential(2.0) * DAY), id))
         yield end, events
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from pathlib import Path
+from typing import get_args
 from unittest import mock
 
 import numpy as np
@@ -14,7 +15,9 @@ from belated.events import (
     Decision,
     Event,
     Reward,
+    Source,
 )
+from belated.exceptions import CorruptEvent
 from belated.ids import new_id
 from belated.journals import MemoryJournal, SQLiteJournal
 from belated.kernels import PageKernels, compiled_pages
@@ -59,7 +62,12 @@ def test_the_kernel_takes_what_is_plain(compiled: PageKernels) -> None:
     for t in range(300):
         x = np.array([rng.gauss(0, 1) for _ in range(DIM)], dtype=np.float32)
         id = new_id(START + t)
-        plain += [Decision(id, START, "a", 0, x, 0.5, 1.0, t), Reward(id, START, 1.0)]
+        source = get_args(Source)[t % 4]
+        group, overall = [("", None), ("bandit", 0.4), ("holdout", 0.0)][t % 3]
+        made = Decision(
+            id, START, "a", 0, x, 0.5, 1.0, t, source=source, group=group, overall=overall
+        )
+        plain += [made, Reward(id, START, 1.0)]
     journal.append(plain)
     fold = Fold(DelayedUCB(DIM, Bernoulli()), Explicit("1d"), tuning=Tuning(bulk=1))
     with (
@@ -68,6 +76,22 @@ def test_the_kernel_takes_what_is_plain(compiled: PageKernels) -> None:
     ):
         fold.catch_up(journal)
     assert fold.counters == {"decided": 300, "rewarded": 300}
+
+
+def test_a_source_that_is_not_known_is_left_to_the_rules(compiled: PageKernels) -> None:
+    """They refuse it."""
+    journal = MemoryJournal(clock=Clock())
+    x = np.ones(DIM, dtype=np.float32)
+    for source in ("policy", "polecat"):
+        made = Decision(new_id(START), START, "a", 0, x, 0.5, 1.0, 0, source=source)  # type: ignore[arg-type]
+        journal.append([made])
+    fold = Fold(DelayedUCB(DIM, Bernoulli()), Explicit("1d"), tuning=Tuning(bulk=1))
+    with (
+        mock.patch.object(module, "kernels_for", return_value=compiled),
+        pytest.raises(CorruptEvent),
+    ):
+        fold.catch_up(journal)
+    assert fold.counters == {"decided": 1}
 
 
 def test_columns_of_a_file(seeds: range, compiled: PageKernels, tmp_path: Path) -> None:

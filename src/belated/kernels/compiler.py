@@ -197,7 +197,13 @@ def _dispatchers() -> dict[str, tuple[Any, Any]]:
     exact: Any = {"error_model": "numpy"}
     for primitive, loop in pages.SWAPPED_PAGES.items():
         overload(primitive, jit_options=exact, strict=False)(_always(loop))
-    reading: tuple[Any, ...] = pages.unsigned, pages.after_text, pages.half_of, pages.float_at
+    reading: tuple[Any, ...] = (
+        pages.unsigned,
+        pages.after_text,
+        pages.after_source,
+        pages.half_of,
+        pages.float_at,
+    )
     for one in reading:
         register_jitable(one)
     with reading_shipped():

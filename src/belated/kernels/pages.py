@@ -30,6 +30,15 @@ HIGH, LOW, RECORDED, POSITION, AT, MARK, VALUE, TOLD_RECORDED, TOLD_AT, WEIGHT, 
 #: Lines of a block, as a power of two: what a snapshot writes again if one of them has changed.
 BLOCK = 13
 
+#: Who may have chosen, as encoded: the length, then the name.
+SOURCES = np.array(
+    [
+        list((bytes([0xA0 + len(name)]) + name).ljust(9, b"\0"))
+        for name in (b"policy", b"holdout", b"baseline", b"fallback")
+    ],
+    dtype=np.uint8,
+)
+
 _FREE_PLACE = -1
 _PENDING, _REWARDED = 1, 2
 #: In the second byte of a mark; MORE: the line does not hold all that is known of the decision.
@@ -110,6 +119,18 @@ def after_text(data: NDArray[np.uint8], at: int, end: int) -> int:
         if data[i] >= 0x80:
             return -1
     return start + size
+
+
+def after_source(data: NDArray[np.uint8], at: int, end: int) -> int:
+    """Where the next value is behind one of :data:`SOURCES`; -1 for anything else."""
+    for n in range(SOURCES.shape[0]):
+        size = int(SOURCES[n, 0]) - 0xA0 + 1
+        same = at + size <= end
+        for i in range(size):
+            same = same and data[at + i] == SOURCES[n, i]
+        if same:
+            return at + size
+    return -1
 
 
 def half_of(data: NDArray[np.uint8], at: int) -> tuple[int, bool]:
@@ -311,22 +332,19 @@ def fold_page(
             if not abs(mean) <= 1e300:
                 return k
             value, at = unsigned(data, at + 18)  # the model
-            # It is active, by the policy, of no group, with no other propensity.
-            if value < 0 or at + 11 > end or data[at] != 0xC3 or data[at + 1] != 0xA6:
+            # It is active; then who has chosen it, its group, and its propensity in all.
+            if value < 0 or at + 5 > end or data[at] != 0xC3:
                 return k
-            if not (
-                data[at + 2] == 112
-                and data[at + 3] == 111
-                and data[at + 4] == 108
-                and data[at + 5] == 105
-                and data[at + 6] == 99
-                and data[at + 7] == 121
-                and data[at + 8] == 0xA0
-                and data[at + 9] == 0xC0
-                and 0x90 <= data[at + 10] < 0xA0
-            ):
+            at = after_source(data, at + 1, end)
+            if at < 0 or at >= end:
                 return k
-            means, at = int(data[at + 10]) - 0x90, at + 11
+            at = after_text(data, at, end)
+            if at < 0 or at >= end or not (data[at] == 0xC0 or data[at] == 0xCB):
+                return k
+            at += 1 if data[at] == 0xC0 else 9
+            if at >= end or not 0x90 <= data[at] < 0xA0:
+                return k
+            means, at = int(data[at]) - 0x90, at + 1
             if at + 9 * means != end:
                 return k
             plain = True
