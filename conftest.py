@@ -8,7 +8,7 @@ from sybil import Sybil
 from sybil.evaluators.doctest import NUMBER
 from sybil.parsers.myst import PythonCodeBlockParser, SkipParser
 
-collect_ignore = ["docs/conf.py"]  # it is Sphinx's, not a module with doctests
+collect_ignore = ["docs/conf.py", "docs/generate.py"]  # no modules with doctests
 
 
 def _elsewhere(namespace: dict[str, Any]) -> None:
@@ -27,5 +27,5 @@ pytest_collect_file = Sybil(
     setup=_elsewhere,
     teardown=_back,
     parsers=[PythonCodeBlockParser(doctest_optionflags=NUMBER), SkipParser()],
-    patterns=["README.md", "docs/**/*.md"],
+    patterns=["README.md", "docs/*.md", "docs/**/*.md"],
 ).pytest()

@@ -2,6 +2,7 @@
 
 import re
 from importlib.metadata import version as installed
+from pathlib import Path
 
 from docutils import nodes
 from latex2mathml.converter import convert
@@ -17,6 +18,8 @@ extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
 exclude_patterns = ["_build"]
 html_theme = "furo"
 html_static_path = ["_static"]
+html_extra_path = ["llms.txt"]
+html_search_scorer = str(Path(__file__).parent / "scorer.js")
 html_css_files = ["mathml.css"]
 html_title = f"belated {release}"
 

@@ -43,7 +43,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Args:
         arguments: what stands behind ``belated``; None: as the process was started.
     """
-    options = _parser().parse_args(arguments)
+    options = command_line().parse_args(arguments)
     try:
         code: int = options.run(options)
         sys.stdout.flush()
@@ -67,7 +67,8 @@ class _Parser(argparse.ArgumentParser):
         raise SystemExit(2)
 
 
-def _parser() -> argparse.ArgumentParser:
+def command_line() -> argparse.ArgumentParser:
+    """Return what reads the arguments of all commands."""
     parser = _Parser(prog="belated", description="Contextual bandits for rewards that come late.")
     parser.add_argument("--version", action="version", version=f"belated {__version__}")
     commands = parser.add_subparsers(metavar="COMMAND", required=True)

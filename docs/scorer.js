@@ -1,0 +1,19 @@
+// How the search of these pages orders what it finds: answers and guides before decisions, which
+// say why the code is as it is. Sphinx puts this into its own script.
+var Scorer = {
+  score: (result) => {
+    const [page, , , , score] = result;
+    if (page.startsWith("decisions/") || page.startsWith("contributing/")) return score - 25;
+    if (page === "questions") return score + 9;
+    if (page === "reference/configuration" || page.startsWith("howto/") || page.startsWith("tutorial/")) return score + 8;
+    return score;
+  },
+  objNameMatch: 11,
+  objPartialMatch: 6,
+  objPrio: { 0: 15, 1: 5, 2: -5 },
+  objPrioDefault: 0,
+  title: 15,
+  partialTitle: 7,
+  term: 5,
+  partialTerm: 2,
+};
