@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from datetime import timedelta
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -25,6 +26,8 @@ from belated.exceptions import InvalidInput
 from belated.ledger import State
 from belated.report import Report, learned
 from belated.report.charts import CHARTS, LIGHT, has_data, specifications
+from belated.report.data.calendar import Calendar
+from belated.report.data.earning import share
 
 HOUR = 3_600_000_000
 START = 1_780_000_000_000_000
@@ -214,3 +217,15 @@ def test_a_report_of_an_hour_has_minutes() -> None:
     data = played(240, hours=1 / 300).report().data
     assert data["period"] == "minute"
     assert Report(data).html().count("per minute") >= 2
+
+
+def test_a_period_that_has_hardly_begun_says_nothing_of_shares() -> None:
+    """One decision is not a hundred percent of a day."""
+    made = START + np.append(np.arange(300) * HOUR // 10, 31 * HOUR)
+    facts = SimpleNamespace(
+        own=np.ones(301, dtype=bool),
+        calendar=Calendar(START, 6 * HOUR, 6, "6 hours"),
+        table=SimpleNamespace(made=made, action=np.arange(301) % 2, actions=("red", "blue")),
+        actions=["red", "blue"],
+    )
+    assert max(row["t"] for row in share(facts)) == (START + 24 * HOUR) // 1000  # type: ignore[arg-type]

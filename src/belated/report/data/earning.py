@@ -19,6 +19,8 @@ from belated.report.data.numbers import around, interval, short
 #: Actions that are shown one by one; segments by so many columns of the context, and by so many of
 #: the recent decisions.
 ACTIONS, COLUMNS, RECENT_REQUESTS = 12, 2, 4_000
+#: Share of a usual period's decisions below which the last one says nothing of shares.
+BEGUN = 0.1
 
 
 def headline(facts: Facts, matched: Matched) -> dict[str, Any]:
@@ -106,6 +108,8 @@ def share(facts: Facts) -> list[dict[str, Any]]:
     own, calendar = facts.own, facts.calendar
     made, action = facts.table.made[own], facts.table.action[own]
     total = calendar.counts(made)
+    if total[-1] < BEGUN * np.median(total):  # the last period has hardly begun
+        total[-1] = 0
     shown = facts.actions[:ACTIONS]
     rows = []
     left = np.ones(calendar.count)
