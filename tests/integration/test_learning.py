@@ -99,6 +99,24 @@ def test_the_model_that_is_published_is_that_of_the_journal(
     learner.close()
 
 
+def test_a_learner_that_is_far_behind_folds_all_at_once(
+    store: Store, bandit: str, writer: Bandit, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After some full pages; it comes to the same."""
+    monkeypatch.setattr(module, "PAGE", 10)
+    monkeypatch.setattr(module, "FAR", 3)
+    play(writer, 200)
+    learner = learning_service(definition(bandit), store)
+    steps = [learner.step() for _ in range(5)]
+    assert max(steps[:3]) <= 20
+    assert steps[3] > 200
+    until_idle(learner)
+    assert learner.fold is not None
+    assert learner.fold.digest == writer._fold.digest
+    assert same_sums(learner.fold, writer._fold)
+    learner.close()
+
+
 def test_stamps_ahead_of_the_clock_are_told(store: Store, bandit: str, writer: Bandit) -> None:
     """As they are read, and at once by a learner that takes over: the clock has jumped."""
     play(writer, 3)

@@ -48,6 +48,8 @@ PUBLISH, ALIVE, SNAPSHOT = 0.1, 5.0, 30.0
 HEAD = 3600.0
 #: Seconds between two looks for what may hurt users.
 ADVISE = 10.0
+#: Full pages in a row after which a learner is far behind, and folds all that is there at once.
+FAR = 10
 #: Seconds for which a learner that has nothing to do need not be called, at most.
 REST = 10.0
 #: Seconds by which each bandit of a process puts off the others' models: those that differ, and
@@ -118,6 +120,7 @@ class LearningService:
         #: That stamps records: the one of this machine may be wrong, and jump.
         self.clock = JournalClock(journal, runtime)
         self._publish_at = self._save_at = 0.0
+        self._full_pages = 0
         #: Folds the journal again beside it, and compares.
         self.refold = Refold(journal, runtime.monotonic, bandits * PAUSE)
         self._publish_seconds = max(PUBLISH, bandits * PUBLISH_SHARE)
@@ -259,9 +262,13 @@ class LearningService:
         self.epoch = 0
 
     def _fold_some(self, fold: Fold) -> int:
-        count = 0
+        if self._full_pages >= FAR:
+            return self._catch_up(fold)
+        count, size = 0, min(PAGE, fold.tuning.page)
+        full = False
         for partition in range(len(fold.positions)):
-            page = fold.read(self.journal, partition, min(PAGE, fold.tuning.page))
+            page = fold.read(self.journal, partition, size)
+            full |= len(page) == size
             fold.take_all(partition, page)
             self._note_delays(fold.ledgers[partition], page)
             if page:
@@ -270,6 +277,20 @@ class LearningService:
                 self.lag = (now - page[-1].recorded) / 1e6
                 self.lags.add((now - page[0].recorded) / 1e6)
             count += len(page)
+        self._full_pages = self._full_pages + 1 if full else 0
+        return count
+
+    def _catch_up(self, fold: Fold) -> int:
+        """Fold all that is there at once, as columns where they can be read, and fit at the end."""
+        if self._fit is not None:  # the fit at the end is of more
+            self._fit.cancel()
+            self._fit = None
+        self._full_pages = 0
+        count = fold.catch_up(self.journal)
+        stamps = map(self.journal.last_stamp, range(self.journal.partitions))
+        self.clock.last_stamp = max(self.clock.last_stamp, *stamps)
+        extra = {"bandit": self.journal.bandit, "records": count}
+        log.info("this learner was far behind, and has caught up", extra=extra)
         return count
 
     def _note_delays(self, ledger: Ledger, page: list[Record]) -> None:
