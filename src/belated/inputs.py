@@ -19,6 +19,9 @@ Row = NDArray[np.float32]
 Vector = NDArray[np.float64]
 Matrix = NDArray[np.float64]
 
+#: Sooner passed than their types.
+_SINGLE = np.dtype(np.float32)
+
 #: The largest entry of a row: its square still adds up in float64.
 MAX_ENTRY = 1e8
 #: The largest reward.
@@ -190,10 +193,8 @@ def as_float(value: Any) -> float:
 
 def _bounded(given: NDArray[Any], name: str) -> Row:
     # One pass in BLAS: a small sum of squares proves every entry finite and in bounds.
-    if given.dtype.char in "fd" and given.flags.c_contiguous:
-        flat = given.reshape(-1)
-        if np.vdot(flat, flat) <= MAX_ENTRY:
-            return given.astype(np.float32, copy=False)
+    if given.dtype.char in "fd" and np.vdot(given, given) <= MAX_ENTRY:
+        return given.astype(_SINGLE, order="C", copy=False)
     # A float64 beyond float32 becomes inf here and is refused by the bound below.
     with np.errstate(over="ignore"):
         array = np.asarray(given, dtype=np.float32, order="C")

@@ -102,6 +102,7 @@ class Adviser:
         current: names of the checks that had something to say at the last look.
         dependence: of rewards on their delays, at the last look for it; these looks are few, so
             that they are right at all times.
+        next: how many records there will be at the next look.
 
     >>> adviser = Adviser()
     >>> adviser.is_due(99), adviser.is_due(100), adviser.is_due(150), adviser.is_due(200)
@@ -114,13 +115,13 @@ class Adviser:
         self._depends: list[Advice] = []
         self._looks = 0
         self._given: set[str] = set()
-        self._next = SOONEST
+        self.next = SOONEST
 
     def is_due(self, version: int) -> bool:
         """Whether to look now: whenever records have doubled, or some thousands have come."""
-        if version < self._next:
+        if version < self.next:
             return False
-        self._next = version + min(version, LATEST)
+        self.next = version + min(version, LATEST)
         return True
 
     def look(self, seen: Evidence) -> Iterator[Advice]:

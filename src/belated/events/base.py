@@ -10,11 +10,15 @@ import numpy as np
 
 from belated.times import as_datetime
 
+_LITTLE = np.dtype("<f4")
+
 
 def _row_to_bytes(row: Any) -> bytes:
-    if row.dtype != np.float32 or row.ndim != 1:
-        raise TypeError(f"the row of a decision is a float32 vector, not {row!r}")
-    data: bytes = row.astype("<f4", copy=False).tobytes()
+    if row.dtype is not _LITTLE or row.ndim != 1:  # a big-endian machine, or no row
+        if row.dtype != np.float32 or row.ndim != 1:
+            raise TypeError(f"the row of a decision is a float32 vector, not {row!r}")
+        row = row.astype(_LITTLE)
+    data: bytes = row.tobytes()
     return data
 
 

@@ -19,6 +19,8 @@ from belated.exceptions import ClockWarning
 #: Whoever sets a clock right steps by seconds, and a machine that was paused lags by minutes;
 #: a wrong time zone is half an hour at least. And no window is so short that less does harm.
 MAX_JUMP = 15 * 60 * 10**9
+#: So soon behind a time that was believed, in nanoseconds, the next one is: a second is no jump.
+SOON = 10**9
 
 
 class SteadyClock:
@@ -47,10 +49,14 @@ class SteadyClock:
         # The greatest difference of the two that was believed.
         self._ahead = time_of_day() - passed()  # nanoseconds
         self._held = False
+        self._checked = -SOON  # the last time of day that was compared, and believed
 
     def __call__(self) -> int:
         """Return the time in microseconds since 1970."""
-        now, passed = self._time_of_day(), self._passed()
+        now = self._time_of_day()
+        if 0 <= now - self._checked < SOON:
+            return now // 1000
+        passed = self._passed()
         jump = now - passed - self._ahead
         if jump > MAX_JUMP:
             if not self._held:
@@ -60,6 +66,7 @@ class SteadyClock:
         if jump > 0:
             self._ahead += jump
         self._held = False
+        self._checked = now
         return now // 1000
 
 
