@@ -173,9 +173,23 @@ class Model:
             table, self.theta, self.decided, width, u, self._family
         )
         if mean != mean:
-            raise _not_finite(rows)
+            raise not_finite(rows)
         weight = slope / self.dispersion
         return index, ties, mean, weight if weight < MAX_WEIGHT else MAX_WEIGHT
+
+    def choose_ucb(
+        self, rows: Matrix, width: float, rng: np.random.Generator, x: Row
+    ) -> tuple[int, int, float]:
+        """:meth:`argmax_ucb` for rows as a caller gives them, float64 in C order.
+
+        They are held to float32 first; the chosen one goes into ``x``. Returns its index, how many
+        rows tied for it, and its mean: NaN if an entry is too large, or not finite.
+        """
+        choose, theta, root, family = self._kernels.choose, self.theta, self.decided, self._family
+        index, ties, mean, _ = choose(rows, theta, root, width, 0.0, family, x)
+        if ties > 1:
+            index, ties, mean, _ = choose(rows, theta, root, width, rng.random(), family, x)
+        return index, ties, mean
 
     def argmax_ucb_all(
         self,
@@ -208,7 +222,7 @@ class Model:
             self.dispersion, self._family, found,
         )  # fmt: skip
         if done < len(ends):
-            raise _not_finite(rows)
+            raise not_finite(rows)
         pending = sum(counted)
         self.pending += pending
         self.decisions += pending
@@ -227,7 +241,7 @@ class Model:
             self._table(rows)
         index, share, mean, slope = self._kernels.sampled(table, self.theta, pool, u, self._family)
         if mean != mean:
-            raise _not_finite(rows)
+            raise not_finite(rows)
         weight = slope / self.dispersion
         return index, share, mean, weight if weight < MAX_WEIGHT else MAX_WEIGHT
 
@@ -235,7 +249,7 @@ class Model:
         """The mean and the weight of one row."""
         x = self._row(x)
         if not finite(x):
-            raise _not_finite(x)
+            raise not_finite(x)
         mean, slope = self.family.mean_and_slope(float(x @ self.theta))
         return mean, min(slope / self.dispersion, MAX_WEIGHT)
 
@@ -251,7 +265,7 @@ class Model:
             self._row(x)
         q = self._kernels.count(self.decided, row, weight)
         if q != q:
-            raise _not_finite(x)
+            raise not_finite(x)
         self.pending += 1
         self.decisions += 1
 
@@ -259,7 +273,7 @@ class Model:
         """The same for many decisions, one after the other."""
         root = self.decided.copy()
         if self._kernels.count_all(root, rows, weights) < len(rows):
-            raise _not_finite(rows)
+            raise not_finite(rows)
         self.decided = root
         self.pending += len(rows)
         self.decisions += len(rows)
@@ -267,7 +281,7 @@ class Model:
     def note(self, x: Any) -> None:
         """A decision for this row is pending, and does not count as explored."""
         if not finite(self._row(x)):
-            raise _not_finite(x)
+            raise not_finite(x)
         self.pending += 1
         self.decisions += 1
 
@@ -275,7 +289,7 @@ class Model:
         """``decided`` counts this row with this much more weight; returns xᵀH⁻¹x before."""
         q = self._kernels.count(self.decided, self._row(x), weight)
         if q != q:
-            raise _not_finite(x)
+            raise not_finite(x)
         return q
 
     def count_arrived(self, x: Any, weight: float) -> None:
@@ -305,7 +319,7 @@ class Model:
             self.observed, self.theta, row, y, self._family, self.dispersion
         )
         if weight != weight:
-            raise _not_finite(x)
+            raise not_finite(x)
         self.n += 1
         self.pending -= 1
         return weight
@@ -319,7 +333,7 @@ class Model:
             self.observed, self.theta, x, y, self._family, self.dispersion / share
         )
         if weight != weight:
-            raise _not_finite(x)
+            raise not_finite(x)
         return weight
 
     def means_of(self, x: Vector | Row, mean: float) -> tuple[float, ...]:
@@ -352,7 +366,7 @@ class Model:
             )
         )
         if remains != remains:
-            raise _not_finite(x)
+            raise not_finite(x)
         self.n -= 1
         self.pending += 1
         return remains > LEFT
@@ -367,7 +381,7 @@ class Model:
         step = (new - old) / self.dispersion
         row = self._row(x)
         if not self._kernels.amend(self.observed, self.theta, row, step, self._cap):
-            raise _not_finite(x)
+            raise not_finite(x)
 
     def _row(self, x: Any) -> Vector:
         row = np.asarray(x, np.float64, order="C")
@@ -380,7 +394,7 @@ class Model:
         """Rows as float64, if every one of them is a row of this model."""
         table = self._table(rows)
         if not finite(table.ravel()):
-            raise _not_finite(rows)
+            raise not_finite(rows)
         return table
 
     def _table(self, rows: Any) -> Matrix:
@@ -394,9 +408,10 @@ class Model:
 def _heavy(row: Vector, weight: float) -> bool:
     size = weight * ddot(row, row)
     if not math.isfinite(size):
-        raise _not_finite(row)
+        raise not_finite(row)
     return bool(size > HEAVY)
 
 
-def _not_finite(rows: Any) -> InvalidInput:
+def not_finite(rows: Any) -> InvalidInput:
+    """What is to be said of a row that no kernel took."""
     return InvalidInput("a row, or its weight, holds a number that is not finite", rows)

@@ -201,7 +201,7 @@ def test_what_is_appended_and_gone_again_is_an_error() -> None:
     append = journal.append_after
 
     def losing(*args: Any, **options: Any) -> AppendedAfter:
-        positions, _ = append(*args, **options)
+        positions = append(*args, **options).positions
         journal._streams[0].pop()
         return AppendedAfter(positions, [])
 

@@ -25,9 +25,8 @@ class Keys(Index):
 
     def add(self, key: bytes) -> int:
         """A new line, which is found."""
-        number = self.table.append(key, recorded=0, position=1, at=0, state=1, flags=0, crc=0)
-        self.enter(number)
-        return number
+        assert self.find_or_enter(key) == -1
+        return self.table.append(key, recorded=0, position=1, at=0, state=1, flags=0, crc=0)
 
     def take(self, keys: list[bytes], base: int, removed: set[int]) -> None:
         """As from a snapshot: some lines are not to be found."""

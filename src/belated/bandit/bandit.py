@@ -19,7 +19,7 @@ from belated.bandit.arguments import (
 from belated.bandit.evaluating import Evaluating
 from belated.bandit.summary import as_html, in_a_line
 from belated.decider import MODES, UNIFORM, Decider, Holdout, HoldoutDecider, Mode
-from belated.decider.batches import OneReward, named, split_rewards
+from belated.decider.batches import OneReward, naming, split_rewards
 from belated.decider.holdouts import check_holdout
 from belated.events import Activation, Decision, ModeChanged, Reward, Void
 from belated.exceptions import InvalidInput, RewardConflict
@@ -213,9 +213,18 @@ class Bandit(Evaluating):
             RewardConflict: another value is known for this part and revision.
         """
         with self._lock:
-            self._check_open()
-            now = self._clock()
-            event = self._reported(OneReward(id, value, at, part, revision), now)
+            if self._read_only:
+                self._check_open()
+            now, fold = self._clock(), self._fold
+            event = reported_reward(
+                id,
+                value,
+                now if at is None else as_microseconds(at),
+                part,
+                revision,
+                min_reward=fold.min_reward,
+                max_reward=fold.max_reward,
+            )
             meaning = self._meaning(event)
             if meaning in ("conflict", "duplicate"):  # the journal has another, or the same
                 self._follower.refused[meaning] += 1
@@ -249,10 +258,13 @@ class Bandit(Evaluating):
         given = split_rewards(rewards)
         with self._lock:
             self._check_open()
-            events, now = [], self._clock()
-            for n, one in enumerate(given):
-                with named(f"rewards[{n}]"):
+            events: list[Reward] = []
+            now = self._clock()
+            try:
+                for one in given:
                     events.append(self._reported(one, now))
+            except InvalidInput as error:
+                raise naming(f"rewards[{len(events)}]", error) from None
             seen: dict[tuple[str, str, int], float] = {}
             statuses, new = [], []
             for event in events:
@@ -288,7 +300,9 @@ class Bandit(Evaluating):
 
     def _meaning(self, event: Reward) -> str:
         """What a reward would be to what is known, but for its time."""
-        return self._fold.ledgers[route(event, self.journal.partitions)].meaning(event)
+        ledgers = self._fold.ledgers
+        home = 0 if len(ledgers) == 1 else route(event, len(ledgers))
+        return ledgers[home].meaning(event)
 
     def activate(self, id: str | Decision, *, at: Moment | None = None) -> Receipt:
         """Report that a decision took effect: its window starts."""

@@ -10,14 +10,14 @@ import numpy as np
 
 from belated.bandit.lifecycle import Lifecycle
 from belated.decider import MODES, Decider, Made, ParsedRequest
-from belated.decider.batches import naming, split_requests
+from belated.decider.batches import OneRequest, naming, split_requests
 from belated.decider.requests import check_same, parse_request, rows_of
 from belated.decider.scores import Scores
 from belated.events import Decision
 from belated.exceptions import FallbackWarning, InvalidInput
 from belated.features import Actions, Features
 from belated.ids import check_id
-from belated.inputs import Row
+from belated.inputs import Row, as_rows
 from belated.ledger.requests import Keep
 from belated.policies import Policy
 
@@ -52,15 +52,30 @@ class Deciding(Lifecycle):
             BanditOff: the bandit's mode is ``off``.
         """
         with self._lock:
-            self._check_open()
+            if self._read_only:
+                self._check_open()
             if id is not None:
                 id = check_id(id)
                 self._follower.look()  # another process may have used it
                 known = self._known(id)
                 if known is not None:
                     return self._again(known, rows, actions)
-            request, table = self._parse(rows, actions, id, activated)
             now = self._clock()
+            if (
+                id is None
+                and actions is None
+                and activated is True
+                and self.features is None
+                and self._fold.mode == "learn"
+            ):
+                fold = self._fold
+                plain = self._decider.choose_plain(
+                    rows, fold.learner.model, fold.version, now, self._rng
+                )
+                if plain is not None:
+                    self._follower.append_one(plain, now)
+                    return plain
+            request, table = self._parse(rows, actions, id, activated)
             (event,), kept = self._choose([request], table, now)
             if id is None:
                 self._follower.append_one(event, now, kept)
@@ -105,10 +120,15 @@ class Deciding(Lifecycle):
         with self._lock:
             self._check_open()
             answers: dict[int, Decision] = {}
-            parsed, tables, places = [], [], []
+            parsed: list[ParsedRequest] = []
+            tables: list[Row] = []
+            places = []
             if ids is not None:
                 self._follower.look()  # another process may have used them
-            for place, (rows, offered, id) in enumerate(asked):
+            elif self.features is None and actions is None:
+                tables, parsed = self._parse_alike(asked, activated)
+                places = [*range(len(parsed))]
+            for place, (rows, offered, id) in enumerate(asked[len(parsed) :], len(parsed)):
                 try:
                     known = None if id is None else self._known(id)
                     if known is not None:
@@ -123,7 +143,7 @@ class Deciding(Lifecycle):
             if parsed:
                 made, kept = self._choose(parsed, np.concatenate(tables), self._clock())
                 named = [one.id for one in parsed if one.id is not None]
-                standing = self._follower.append(made, kept, only=named)
+                _, standing = self._follower.append_told(made, kept, only=named)
                 for place, event in zip(places, made, strict=True):
                     other = standing.get(event.id)  # another process was faster
                     rows, offered, _ = asked[place]
@@ -164,6 +184,22 @@ class Deciding(Lifecycle):
             keeps=self._keep != 0.0,
             holdout=self._decider.holdout,
         )
+
+    def _parse_alike(
+        self, asked: Sequence[OneRequest], activated: bool
+    ) -> tuple[list[Row], list[ParsedRequest]]:
+        """All tables at once, if they are arrays of rows; none, if one of them may be refused."""
+        tables, shape = [one.rows for one in asked], (self.policy.dim,)
+        for table in tables:
+            if type(table) is not np.ndarray or table.shape[1:] != shape or not len(table):
+                return [], []
+        if activated is not True or not tables or self._decider.holdout is not None:
+            return [], []
+        try:
+            rows = as_rows(np.concatenate(tables), self.policy.dim)
+        except InvalidInput:  # which one, is said where they are looked at one by one
+            return [], []
+        return [rows], [ParsedRequest(len(table)) for table in tables]
 
     def _choose(self, requests: Sequence[ParsedRequest], table: Row, now: int) -> Made:
         decider = self._decider

@@ -100,7 +100,7 @@ def rows_of(rows: Any, actions: Actions | None, dim: int, features: Features | N
 
 def offered(actions: Actions | None, features: Features | None) -> Actions | None:
     """Return the actions that are offered: all that the features know, if none are named."""
-    if actions is None:
+    if actions is None and features is not None:
         return getattr(features, "actions", None)  # those of PerArm
     return actions
 

@@ -6,6 +6,8 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import NamedTuple, Protocol, Self, runtime_checkable
 
+import msgspec
+
 from belated.events import Configured, Decision, Event, ModeChanged, Record
 
 #: What decisions were chosen from (:mod:`belated.ledger.requests`), by their places in a call.
@@ -167,7 +169,7 @@ class Appended(NamedTuple):
     standing: dict[str, Decision]
 
 
-class AppendedAfter(NamedTuple):
+class AppendedAfter(msgspec.Struct, frozen=True, gc=False):
     """What :meth:`FollowedLog.append_after` returns.
 
     Attributes:

@@ -40,7 +40,8 @@ NAMES = (*asdict(plain()), "crc_all", "fold_page")
 
 #: The types of each kernel's arguments: f is a float, i an int and b a bool. M and V are a matrix
 #: and a vector, T and N the same of whole numbers, m, v, t and e such as are only read. p is a pool
-#: of draws, R are rows, C their bytes, B and U bytes, U only to be read, and P places of an index.
+#: of draws, R are rows, r is one, C their bytes, B and U bytes, U only to be read, and P places of
+#: an index.
 _ARGUMENTS = {
     "argmax_ucb_all": "m e V M f v v b f i M",
     "count": "M v f",
@@ -51,6 +52,7 @@ _ARGUMENTS = {
     "count_all": "M m v",
     "unlearn": "M V v f f i f f",
     "amend": "M V v f f",
+    "choose": "m V M f f i r",
     "crc_all": "U e e t N",
     "fold_page": "U e e e e i T M P R C N N v U R M B",
 }
@@ -190,6 +192,7 @@ def _dispatchers() -> dict[str, tuple[Any, Any]]:
             ("B", types.uint8, 1, False),
             ("C", types.uint8, 2, False),
             ("R", types.float32, 2, False),
+            ("r", types.float32, 1, False),
         )
     }
     known = numbers | arrays

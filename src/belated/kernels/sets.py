@@ -10,6 +10,7 @@ from belated.inputs import Matrix, Row, Vector
 from belated.kernels.source import (
     amend,
     argmax_ucb_all,
+    choose,
     count,
     count_all,
     learn,
@@ -33,6 +34,9 @@ class Kernels:
     count_all: Callable[[Matrix, Matrix, Vector], int]
     unlearn: Callable[[Matrix, Vector, Vector, float, float, Any, float, float], float]
     amend: Callable[[Matrix, Vector, Vector, float, float], bool]
+    choose: Callable[
+        [Matrix, Vector, Matrix, float, float, Any, Row], tuple[int, int, float, float]
+    ]
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,7 +47,9 @@ class PageKernels:
     fold_page: Callable[..., int]
 
 
-_PLAIN = Kernels(argmax_ucb_all, count, learn, upper, sampled, score, count_all, unlearn, amend)
+_PLAIN = Kernels(
+    argmax_ucb_all, count, learn, upper, sampled, score, count_all, unlearn, amend, choose
+)
 
 
 def plain() -> Kernels:

@@ -10,7 +10,7 @@ from hashlib import blake2b
 
 import numpy as np
 
-from belated.events import ModeChanged, Record
+from belated.events import Decision, ModeChanged, Record, Reward
 from belated.ids import key_of, partition_of
 from belated.journals import Journal
 from belated.journals.chain import Head
@@ -59,9 +59,17 @@ class Fold(FoldState):
         Raises:
             HistoryUndone: it undoes what was folded; begin anew with :meth:`begin`.
         """
-        status = self.ledgers[record.partition].fold(record)
-        self.positions[record.partition] = record.position
-        self.chains[record.partition].add((record,))
+        partition = record.partition
+        plain, kind, status = self.plain[partition], type(record.event), ""
+        if plain is not None:
+            if kind is Decision:
+                status = plain.decided(record)
+            elif kind is Reward:
+                status = plain.rewarded(record)
+        if not status:
+            status = self.ledgers[partition].fold(record)
+        self.positions[partition] = record.position
+        self.chains[partition].add((record,))
         self.version += 1
         if status == "switched":
             self._change_mode(record)

@@ -29,6 +29,7 @@ from belated.kernels.pages import BLOCK
 from belated.learner.adapter import block_names
 from belated.learner.learner import Learner
 from belated.learner.parts import ledger_of, new_adapters, new_learner
+from belated.learner.plain import PlainFolder
 from belated.learner.saving import PartitionSaving, Saving, kept_at_load
 from belated.ledger import State
 from belated.ledger.packing import VERSION, pack_head, unpack
@@ -95,6 +96,11 @@ class FoldState:
                 tuning=tuning,
             )
             for adapter in self.adapters
+        ]
+        #: Of each partition; None where no record is plain.
+        self.plain = [
+            PlainFolder.of(ledger, adapter)
+            for ledger, adapter in zip(self.ledgers, self.adapters, strict=True)
         ]
         self.positions = [0] * partitions
         self.chains = [Chain(tuning.link) for _ in range(partitions)]

@@ -86,10 +86,24 @@ class Follower:
         self._holder = holder
         #: Events of this process that the journal has not taken, for it had them, or another value.
         self.refused: Counter[str] = Counter()
-        #: Whether the journal was away, and not all of it is folded since.
         self.behind = False
         self._snapshot_at = fold.version + fold.tuning.snapshot_every
         self._adviser = Adviser()
+        self._look_at = 0  # the version at which there may be something to do in passing
+
+    @property
+    def behind(self) -> bool:
+        """Whether the journal was away, and not all of it is folded since."""
+        return self._behind
+
+    @behind.setter
+    def behind(self, behind: bool) -> None:
+        self._behind, self._is_level = behind, False
+
+    def _find_level(self) -> bool:
+        """Whether all that is durable is folded; it is, until the fold is behind again."""
+        self._is_level = not self._behind and not self._holder.holds
+        return self._is_level
 
     def append(
         self,
@@ -138,16 +152,16 @@ class Follower:
         if (
             self._followed is None
             or last is None
-            or self.behind
-            or self._holder.holds
-            or fold.ledgers[0].is_due(now)
+            or not (self._is_level or self._find_level())
+            or (now >= fold.ledgers[0].soonest and fold.ledgers[0].is_due(now))
         ):
             return self.append_told([event], requests)[0][0]
-        positions, records = self._followed.append_after((event,), last, requests=requests)
-        if not records:
-            return self._fold_told([event], [0], positions, [])[0]
-        status = fold.take(records[0])
-        self._do_in_passing()
+        found = self._followed.append_after((event,), last, requests=requests)
+        if not found.records:
+            return self._fold_told([event], [0], found.positions, [])[0]
+        status = fold.take(found.records[0])
+        if fold.version >= self._look_at:
+            self._do_in_passing()
         return status
 
     def append_told(
@@ -180,8 +194,8 @@ class Follower:
             positions, standing = self._write(all_events, requests, only)
             records: Sequence[Record] = ()
         else:
-            positions, records = self._followed.append_after(all_events, last, requests=requests)
-            standing = {}
+            found = self._followed.append_after(all_events, last, requests=requests)
+            positions, records, standing = found.positions, found.records, {}
         return self._fold_told(events, partitions, positions[len(due) :], records), standing
 
     def _fold_told(
@@ -287,6 +301,7 @@ class Follower:
         if self._adviser.is_due(version):
             for advice in self._adviser.look(evidence_of(self.fold, self.refused["duplicate"])):
                 warn(advice)
+        self._look_at = min(self._snapshot_at, self._adviser.next)
 
     def _store(self) -> None:
         self.fold.save(self.journal)

@@ -105,7 +105,7 @@ class TogetherLedger(Ledger):
         if self.watermark >= due:
             return False
         heappush(self._dues_of_held(), (due, number))
-        self._soonest = min(self._soonest, due)
+        self.soonest = min(self.soonest, due)
         return True
 
     def _settled(self, settled: Settled, recorded: int) -> str:
@@ -126,7 +126,7 @@ class TogetherLedger(Ledger):
         while dues and dues[0][1] not in self.changes.held:
             heappop(dues)
         held = float(dues[0][0]) if dues else math.inf
-        self._soonest = min(self._soonest, held)
+        self.soonest = min(self.soonest, held)
         return min(found, held)
 
     def _dues_of_held(self) -> list[tuple[int, int]]:

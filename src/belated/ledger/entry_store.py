@@ -45,6 +45,7 @@ class EntryStore:
         self._retention = retention
         self._table = changes.table
         self._index = Index(self._table)
+        self._looked_up: dict[str, int] = {}  # of rewards that are about to be folded
         self._facts: dict[int, Facts] = {}  # of decisions that need more than their line
         self._forgotten_digest = 0
 
@@ -119,6 +120,11 @@ class EntryStore:
         """The number of a remembered decision; -1 if there is none."""
         return self._index.find(key_of(id))
 
+    def _number_of(self, id: str) -> int:
+        """The same, for a record: what :meth:`meaning` found for it is not looked up again."""
+        number = self._looked_up.pop(id, None)
+        return self._index.find(key_of(id)) if number is None else number
+
     def entry(self, id: str) -> DecisionStatus | None:
         """What a remembered decision has come to."""
         number = self.find(id)
@@ -140,11 +146,12 @@ class EntryStore:
 
     def meaning(self, reward: Reward) -> str:
         """What a reward would be to what is known, but for the time: that is the journal's."""
-        number = self.find(reward.id)
+        number = self._index.find(key_of(reward.id))
         if number < 0:
             return "unmatched"
         facts, table = self._facts.get(number), self._table
         if facts is None and table.told_recorded[number - table.base] == NONE:
+            self._looked_up[reward.id] = number  # its record comes next
             return "rewarded"
         return meaning_of(facts or self._read(number), reward)
 

@@ -33,10 +33,11 @@ class Index:
 
     >>> table = EntryTable()
     >>> index, key = Index(table), b"sixteen bytes .."
-    >>> index.find(key)
+    >>> index.find_or_enter(key)
     -1
-    >>> index.enter(table.append(key, recorded=1, position=1, at=1, state=1, flags=0, crc=0))
-    >>> index.find(key), index.find(b"another 16 bytes")
+    >>> table.append(key, recorded=1, position=1, at=1, state=1, flags=0, crc=0)
+    0
+    >>> index.find_or_enter(key), index.find(b"another 16 bytes")
     (0, -1)
     """
 
@@ -58,17 +59,28 @@ class Index:
             at = (at + 1) & self._mask
         return -1
 
-    def enter(self, number: int) -> None:
-        """Find the last line of the table by its key, from now on; it was not found before."""
-        if self._room == 0 or len(self._keys) > self._number:
-            self._rebuild()
-        at, entry = self._wanted(number)
-        places, mask = self._places, self._mask
-        while places[at] >= 0:
+    def find_or_enter(self, key: bytes) -> int:
+        """The number of a key; -1 if it has none: then the next line is found by it from now on."""
+        keys = self._keys
+        if self._room == 0 or keys.used >= self._number:
+            self._rebuild(1)
+        places, bits, mask = self._places, self._bits, self._mask
+        high, low = halves_of(key)
+        hashed: int = (high * _HIGH + low * _LOW) & _ALL
+        at, tag, free = hashed >> self._shift, hashed & self._tag, -1
+        while (entry := places[at]) != _FREE:
+            if entry >> bits == tag:
+                i = (entry - keys.base) & self._number
+                if keys.low[i] == low and keys.high[i] == high:
+                    return keys.base + i
+            elif entry == _GONE and free < 0:
+                free = at
             at = (at + 1) & mask
-        if places[at] == _FREE:
+        if free < 0:
             self._room -= 1
-        places[at] = entry
+            free = at
+        places[free] = tag << bits | (keys.base + keys.used) & self._number
+        return -1
 
     def reserve(self, count: int) -> None:
         """Have room for so many more numbers."""

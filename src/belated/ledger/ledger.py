@@ -12,7 +12,6 @@ from __future__ import annotations
 import math
 from collections import Counter
 from heapq import heappop, heappush
-from zlib import crc32
 
 from belated.events import (
     Activation,
@@ -29,7 +28,6 @@ from belated.events import (
     Settled,
     Trimmed,
     Void,
-    encode,
 )
 from belated.exceptions import HistoryUndone
 from belated.ids import key_of, time_of
@@ -37,6 +35,7 @@ from belated.kernels.pages import ACTIVATED, CONFLICT, EXPECTED, FORGOTTEN, LATE
 from belated.ledger.entries import (
     Facts,
     State,
+    crc_of,
     held_time,
     same_value,
     take_mark,
@@ -90,7 +89,11 @@ class Ledger(EntryStore):
         # Decisions come due in the order of their numbers, but for those in the heap.
         self._due = 0
         self._dues: list[tuple[int, int]] = []
-        self._soonest: float = 0.0  # nothing is due before
+        #: Nothing is due before, in microseconds since 1970.
+        self.soonest: float = 0.0
+        # For how long nothing is to be done about a decision.
+        spans = [span for span in (self._window, retention) if span is not None]
+        self._patience: float = min(spans, default=math.inf)
         self._forgotten = 0  # numbers below were forgotten, or are stragglers
         self._stragglers: set[int] = set()
 
@@ -127,7 +130,7 @@ class Ledger(EntryStore):
         elif kind is Opaque:
             raise unknown_event(record)
         else:
-            status = self._told(event, record.recorded, key_of(event.id))  # type: ignore[arg-type,union-attr]
+            status = self._told(event, record.recorded)  # type: ignore[arg-type]
         self.counters[status] += 1
         return status
 
@@ -136,8 +139,8 @@ class Ledger(EntryStore):
     def _decided(self, decision: Decision, record: Record) -> str:
         key, recorded = key_of(decision.id), record.recorded
         # What tells two decisions apart; a journal that stores digests has made it already.
-        crc = int.from_bytes(record.digest[:4]) if record.digest else crc32(encode(decision))
-        known = self._index.find(key)
+        crc = int.from_bytes(record.digest[:4]) if record.digest else crc_of(decision)
+        known = self._index.find_or_enter(key)
         if known >= 0:
             return self._decided_again(known, decision, crc)
         live = decision.activated
@@ -150,7 +153,6 @@ class Ledger(EntryStore):
             flags=ACTIVATED | EXPECTED if live else 0,
             crc=crc,
         )
-        self._index.enter(number)
         self.counts[PENDING if live else DORMANT] += 1
         self.changes.enter(number, decision, live)
         self.expect(recorded)
@@ -163,10 +165,7 @@ class Ledger(EntryStore):
 
     def expect(self, recorded: int) -> None:
         """Something will be due, for a decision was recorded."""
-        if self._soonest == math.inf:  # nothing was to come; see again
-            self._soonest = recorded
-        if self._window is not None:
-            self._soonest = min(self._soonest, recorded + self._window)
+        self.soonest = min(self.soonest, recorded + self._patience)
 
     def _match(self, number: int, facts: Facts) -> None:
         """Events that came before their decision count now."""
@@ -200,24 +199,24 @@ class Ledger(EntryStore):
     def _rewarded(self, reward: Reward, recorded: int) -> str:
         if not self._least <= reward.value <= self._most:
             return "invalid"
-        return self._told(reward, recorded, key_of(reward.id))
+        return self._told(reward, recorded)
 
-    def _told(self, event: Activation | Reward | Void, recorded: int, key: bytes) -> str:
-        number = self._index.find(key)
+    def _told(self, event: Activation | Reward | Void, recorded: int) -> str:
+        number = self._number_of(event.id)
         if number >= 0:
-            return self._heard(number, event, recorded)
+            if type(event) is Reward:
+                return self._reward_heard(number, event, recorded)
+            return self._mark_heard(number, event, recorded)  # type: ignore[arg-type]
         if self._retention is not None:
             made = time_of(event.id)
             if made is not None and recorded > made + self._retention:
                 return "expired"  # its decision was forgotten
-        self._soonest = min(self._soonest, recorded)
-        return self._unmatched.add(key, event, recorded)
+        self.soonest = min(self.soonest, recorded)
+        return self._unmatched.add(key_of(event.id), event, recorded)
 
-    def _heard(self, number: int, event: Activation | Reward | Void, recorded: int) -> str:
-        if type(event) is Reward:
-            return self._reward_heard(number, event, recorded)
+    def _mark_heard(self, number: int, event: Activation | Void, recorded: int) -> str:
         facts = self._facts_of(number)
-        status = take_mark(facts, event, recorded)  # type: ignore[arg-type]
+        status = take_mark(facts, event, recorded)
         if status == "activated" and self._window is not None:
             self._wait(number, recorded + self._window)
         if status != "duplicate":
@@ -267,7 +266,7 @@ class Ledger(EntryStore):
 
     def _wait(self, number: int, due: int) -> None:
         heappush(self._dues, (due, number))
-        self._soonest = min(self._soonest, due)
+        self.soonest = min(self.soonest, due)
 
     def _settle(self, window: int) -> None:
         table, watermark = self._table, self.watermark
@@ -305,6 +304,7 @@ class Ledger(EntryStore):
     def _forget_one(self, number: int) -> None:
         self._forgotten_digest += self._digest_of(number)
         self._index.remove(number)
+        self._looked_up.clear()
         self._table.touch(number - self._table.base)
         self._table.flags[number - self._table.base] |= FORGOTTEN
         self._facts.pop(number, None)
@@ -320,7 +320,7 @@ class Ledger(EntryStore):
 
     def is_due(self, now: int) -> bool:
         """Whether anything is to be settled by now, or much is to be forgotten."""
-        if now < self._soonest:
+        if now < self.soonest:
             return False
         return self._next_due() <= now or self._next_forgotten() <= now
 
@@ -339,7 +339,7 @@ class Ledger(EntryStore):
                 found = table.recorded[number - table.base] + self._window
             if self._dues:
                 found = min(found, self._dues[0][0])
-        self._soonest = min(found, self._next_forgotten())
+        self.soonest = min(found, self._next_forgotten())
         return found
 
     def _next_forgotten(self) -> float:

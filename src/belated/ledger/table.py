@@ -64,6 +64,7 @@ class EntryTable:
 
     Attributes:
         base: the number of the first line.
+        used: how many lines there are.
         cells: the lines, eight bytes a cell.
         changed: the blocks with a line that has changed since they were last saved.
         copies: those that are being made of blocks; a block is copied before it changes.
@@ -95,37 +96,40 @@ class EntryTable:
         self.base = 0
         self.changed: set[int] = set()
         self.copies: Copies[Any] | None = None
-        self._used = 0
+        self.used = 0
         self._resize(_FEW)
 
     def __len__(self) -> int:
-        return self._used
+        return self.used
 
     @property
     def next(self) -> int:
         """The number that the next decision will get."""
-        return self.base + self._used
+        return self.base + self.used
 
     def append(
         self,
         key: bytes,
-        *,
         recorded: int,
         position: int,
         at: int,
         state: int,
         flags: int,
         crc: int,
+        weight: float = 0.0,
+        where: int = NOWHERE,
     ) -> int:
         """Add a decision; returns its number."""
-        i = self._used
+        i = self.used
         if i == self._room:
             self._resize(2 * i)
-        self.touch(i)
-        self._used = i + 1
+        if self.base + i >> BLOCK not in self.changed:
+            self.touch(i)
+        self.used = i + 1
+        high, low = halves_of(key)
         _line.pack_into(
             self._bytes, i * _line.size,
-            *halves_of(key), recorded, position, at, state, flags, crc, 0.0, NONE, 0, 0.0, NOWHERE,
+            high, low, recorded, position, at, state, flags, crc, 0.0, NONE, 0, weight, where,
         )  # fmt: skip
         return self.base + i
 
@@ -139,17 +143,17 @@ class EntryTable:
 
     def reserve(self, count: int) -> None:
         """Have room for so many more lines."""
-        if self._used + count > self._room:
-            self._resize(max(self._used + count, 2 * self._room))
+        if self.used + count > self._room:
+            self._resize(max(self.used + count, 2 * self._room))
 
     def grew_by(self, count: int) -> None:
         """So many lines were written behind the last one; no copies are being made."""
         self.changed.update(range(self.next >> BLOCK, (self.next + count - 1 >> BLOCK) + 1))
-        self._used += count
+        self.used += count
 
     def column(self, name: str) -> NDArray[Any]:
         """A column of all lines in use, as an array."""
-        return np.asarray(getattr(self, name))[: self._used]
+        return np.asarray(getattr(self, name))[: self.used]
 
     def first(self, state: int) -> int:
         """Where the first in a state is; -1 if there is none."""
@@ -164,9 +168,9 @@ class EntryTable:
         """The first ``count`` are gone."""
         if self.copies is not None:
             self.copies.take_all()
-        left = self._used - count
-        self.cells[:left] = self.cells[count : self._used]
-        self._used = left
+        left = self.used - count
+        self.cells[:left] = self.cells[count : self.used]
+        self.used = left
         self.base += count
         first = self.base >> BLOCK  # which may have lost some of its lines
         self.changed = {first, *(block for block in self.changed if block > first)}
@@ -178,7 +182,7 @@ class EntryTable:
         found = {}
         for block in range(self.base >> BLOCK, (self.next - 1 >> BLOCK) + 1):
             start, stop = (block << BLOCK) - self.base, (block + 1 << BLOCK) - self.base
-            found[block] = slice(max(0, start), min(stop, self._used))
+            found[block] = slice(max(0, start), min(stop, self.used))
         return found
 
     def restore(self, packed: Iterable[bytes], base: int) -> None:
@@ -189,17 +193,17 @@ class EntryTable:
         """
         found = [np.frombuffer(one, dtype=np.int64).reshape(-1, _CELLS) for one in packed]
         count = sum(map(len, found))
-        self.base, self._used = base, 0
+        self.base, self.used = base, 0
         self._resize(max(_FEW, count))
         for lines in found:
-            self.cells[self._used : self._used + len(lines)] = lines
-            self._used += len(lines)
+            self.cells[self.used : self.used + len(lines)] = lines
+            self.used += len(lines)
         self.changed = set()
 
     def _resize(self, room: int) -> None:
         cells = zeros((room, _CELLS), np.int64)
-        if self._used:
-            cells[: self._used] = self.cells[: self._used]
+        if self.used:
+            cells[: self.used] = self.cells[: self.used]
         self.cells, self._room = cells, room
         self._bytes = cells.data.cast("B")
         for name, (kind, start) in _COLUMNS.items():

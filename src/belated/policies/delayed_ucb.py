@@ -103,7 +103,7 @@ class DelayedUCB(Policy):
         """As :meth:`Policy.choose_all`; in one kernel if pending decisions leave β_t alone."""
         if len(ends) == 1:
             return [self._choose_one(model, rows, counted[0], rng)]
-        if not self._steady:
+        if not self.greatest_bound:
             return super().choose_all(model, rows, ends, counted, rng)
         found = model.argmax_ucb_all(
             rows, ends, self.width(model), rng.random(len(ends)), counted, self.pending_weight,
@@ -112,7 +112,7 @@ class DelayedUCB(Policy):
         return [Choice(index, 1.0 / ties, mean, weight) for index, ties, mean, weight in found]
 
     @property
-    def _steady(self) -> bool:
+    def greatest_bound(self) -> bool:
         """Whether it takes the greatest bound, by a width that pending decisions leave alone."""
         mine = type(self)
         if mine.choose is not DelayedUCB.choose or mine.width is not DelayedUCB.width:

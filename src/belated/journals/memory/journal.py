@@ -131,13 +131,18 @@ class MemoryJournal(IndexedJournal):
                 check_requests(events, requests)
             stamp = max(self._clock(), last.recorded)
             first = last.position + 1
+            if len(events) == 1 and not requests:
+                record = Record(last.partition, first, stamp, events[0])
+                stream.append(record)
+                return AppendedAfter([first], [record])
             records = [
                 Record(last.partition, position, stamp, event)
                 for position, event in enumerate(events, first)
             ]
             stream += records
-            for place, request in (requests or {}).items():
-                self._facts.requests[last.partition, first + place] = request
+            if requests:
+                for place, request in requests.items():
+                    self._facts.requests[last.partition, first + place] = request
             return AppendedAfter([record.position for record in records], records)
 
     def append_unique(

@@ -6,7 +6,6 @@ import sqlite3
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 
-import msgspec
 import numpy as np
 
 from belated.events import Event, Record, digest_of, encode
@@ -323,7 +322,9 @@ class SQLiteLog(StoredJournal):
             mark, digest = mark_of(record.event), digest_of(event)
             check = check_of(place, record.recorded, mark, event)
             rows.append((place, record.recorded, mark, check, digest, event))
-            written.append(msgspec.structs.replace(record, digest=digest))
+            written.append(
+                Record(record.partition, record.position, record.recorded, record.event, digest)
+            )
         connection.executemany(
             'INSERT INTO record (place, recorded, mark, "check", digest, event) '
             "VALUES (?, ?, ?, ?, ?, ?)",

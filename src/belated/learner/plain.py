@@ -1,0 +1,160 @@
+"""One plain record, folded in one step through the layers.
+
+Nearly all records of a bandit at work are one of two: a new decision that is active, and the first
+reward of a decision that is pending. The rules take them too, by way of the ledger, its table and
+index, the adapter, the learner and the model; a caller waits for each of these. Here is what the
+rules come to for the two, in one place. Whatever else a record is, it is left to them.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from belated.events import Decision, Record, Reward
+from belated.ids import key_of
+from belated.kernels import MAX_WEIGHT
+from belated.kernels.pages import ACTIVATED, BLOCK, EXPECTED
+from belated.learner.adapter import LearnerAdapter
+from belated.learner.learner import Learner
+from belated.ledger import Ledger
+from belated.ledger.entries import LONG, State, crc_of
+from belated.ledger.table import NONE
+from belated.models import not_finite
+
+_DOUBLE = np.dtype(np.float64)
+_PENDING, _REWARDED = int(State.PENDING), int(State.REWARDED)
+_NEW = ACTIVATED | EXPECTED
+
+
+class PlainFolder:
+    """Folds the plain records of one partition.
+
+    Args:
+        ledger: of the partition.
+        adapter: between it and the learner.
+    """
+
+    def __init__(self, ledger: Ledger, adapter: LearnerAdapter) -> None:
+        self.ledger, self.adapter, self.learner = ledger, adapter, adapter.learner
+        self._dim = adapter.learner.policy.dim
+        self._slope_at = adapter.learner.policy.family.slope_at
+
+    @staticmethod
+    def of(ledger: Ledger, adapter: LearnerAdapter) -> PlainFolder | None:
+        """Return one, if the learner learns each reward when it comes, in full and for ever."""
+        learner = adapter.learner
+        usual = (
+            type(ledger) is Ledger
+            and type(adapter) is LearnerAdapter
+            and type(learner) is Learner
+            and adapter._window is None
+            and learner._share == 1.0
+            and not learner._gram
+        )
+        return PlainFolder(ledger, adapter) if usual else None
+
+    def decided(self, record: Record) -> str:
+        """Fold a decision; returns what it meant, nothing if it is not plain."""
+        ledger, learner, decision = self.ledger, self.learner, record.event
+        assert type(decision) is Decision
+        recorded, x, at = record.recorded, decision.x, decision.at_us
+        due = recorded + ledger._patience
+        if (
+            not decision.activated
+            or learner._bulk
+            or len(x) != self._dim
+            or not 0 <= at < LONG
+            or ledger.undone is not None
+            or ledger._unmatched.ids
+            or ledger.watermark >= due
+        ):
+            return ""
+        key = key_of(decision.id)
+        crc = int.from_bytes(record.digest[:4]) if record.digest else crc_of(decision)
+        if ledger._index.find_or_enter(key) >= 0:
+            return ""
+        weight = self._slope_at(decision.mean) / learner.model.dispersion
+        weight = MAX_WEIGHT if weight > MAX_WEIGHT else weight
+        kept = self.adapter._rows
+        if kept.n_free:  # as Rows.put
+            kept.n_free -= 1
+            where = int(kept.places[kept.n_free])
+            kept.data[where] = x
+        else:
+            where = kept.put(x)
+        ledger._table.append(key, recorded, record.position, at, _PENDING, _NEW, crc, weight, where)
+        ledger.counts[_PENDING] += 1
+        ledger.counters["decided"] += 1
+        if due < ledger.soonest:
+            ledger.soonest = due
+        self.adapter.decisions += 1
+        # As Learner.add_pending.
+        model, row = learner.model, x.astype(_DOUBLE)
+        q = model._kernels.count(model.decided, row, weight)
+        if q != q:
+            raise not_finite(x)
+        model.pending += 1
+        model.decisions += 1
+        rows, weights = learner._waiting.asked
+        rows.append(row)
+        weights.append(1.0 if learner._unscaled else weight)
+        if len(rows) == learner._limit:
+            learner._renew()
+        return "decided"
+
+    def rewarded(self, record: Record) -> str:
+        """Fold a reward; returns what it meant, nothing if it is not plain."""
+        ledger, learner, reward = self.ledger, self.learner, record.event
+        assert type(reward) is Reward
+        recorded = record.recorded
+        y, at, table = reward.value, reward.at_us, ledger._table
+        number = ledger._number_of(reward.id)
+        i = number - table.base
+        if (
+            number < 0
+            or reward.part
+            or reward.revision
+            or learner._bulk
+            or not 0 <= at < LONG
+            or not ledger._least <= y <= ledger._most
+            or ledger.undone is not None
+            or table.state[i] != _PENDING
+            or table.told_recorded[i] != NONE
+            or recorded > table.recorded[i] + ledger._patience
+            or number in ledger._facts
+        ):
+            return ""
+        adapter, where = self.adapter, table.where[i]
+        rows = adapter._rows
+        x, weight = rows.data[where].astype(_DOUBLE), table.weight[i]
+        if number >> BLOCK not in table.changed:
+            table.touch(i)
+        table.state[i] = _REWARDED
+        table.value[i] = y
+        table.told_recorded[i], table.told_at[i] = recorded, at
+        ledger.counts[_PENDING] -= 1
+        ledger.counts[_REWARDED] += 1
+        ledger.counters["rewarded"] += 1
+        # As Learner.learn.
+        model, partition = learner.model, adapter.partition
+        learned = model._kernels.learn(
+            model.observed, model.theta, x, y, model._family, model.dispersion
+        )
+        if learned != learned:
+            raise not_finite(x)
+        model.n += 1
+        model.pending -= 1
+        came, rewards, before, after = learner._waiting.came[partition]
+        came.append(x)
+        rewards.append(y)
+        before.append(1.0 if learner._unscaled else weight)
+        after.append(learned)
+        handle = learner._given[partition]
+        learner._given[partition] = handle + 1
+        table.where[i] = -2 - handle  # as handle_at
+        rows.free(where)
+        if model.n >= learner._next_fit and not learner.defers:
+            learner.fit()
+        elif len(came) == learner._limit:
+            learner._renew()
+        return "rewarded"
