@@ -177,20 +177,6 @@ class Model:
         weight = slope / self.dispersion
         return index, ties, mean, weight if weight < MAX_WEIGHT else MAX_WEIGHT
 
-    def choose_ucb(
-        self, rows: Matrix, width: float, rng: np.random.Generator, x: Row
-    ) -> tuple[int, int, float]:
-        """:meth:`argmax_ucb` for rows as a caller gives them, float64 in C order.
-
-        They are held to float32 first; the chosen one goes into ``x``. Returns its index, how many
-        rows tied for it, and its mean: NaN if an entry is too large, or not finite.
-        """
-        choose, theta, root, family = self._kernels.choose, self.theta, self.decided, self._family
-        index, ties, mean, _ = choose(rows, theta, root, width, 0.0, family, x)
-        if ties > 1:
-            index, ties, mean, _ = choose(rows, theta, root, width, rng.random(), family, x)
-        return index, ties, mean
-
     def argmax_ucb_all(
         self,
         rows: Matrix,

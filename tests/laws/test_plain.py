@@ -69,9 +69,16 @@ def test_plain_records_come_to_what_the_rules_make_of_them(seeds: range) -> None
             for _ in range(2)
         )
         for fold in (short, by_rules(long)):
+            some = random.Random(seed)
             fold.begin(journal)
-            for record in journal.read(0, 0, len(events)):
-                fold.take(record)
+            records = journal.read(0, 0, len(events))
+            while records:
+                count = min(len(records), some.choice([1, 1, 2, 7, 40]))
+                page, records = records[:count], records[count:]
+                if count == 1:
+                    fold.take(page[0])
+                else:
+                    fold.take_few(0, page)
         check_same(short, long, {e.id for e in events if isinstance(e, Decision | Reward)}, near=0)
         check_exactly(short, long)
 
@@ -113,7 +120,7 @@ class Rounds:
         )
         if not short:
             by_rules(self.bandit._fold)
-            self.bandit._decider._plain = False
+            self.bandit._decider.plain = None
         self.answers: list[Any] = []
 
     def decide(self, rows: Any, **how: Any) -> None:

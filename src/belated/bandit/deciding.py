@@ -61,17 +61,11 @@ class Deciding(Lifecycle):
                 if known is not None:
                     return self._again(known, rows, actions)
             now = self._clock()
-            if (
-                id is None
-                and actions is None
-                and activated is True
-                and self.features is None
-                and self._fold.mode == "learn"
-            ):
-                fold = self._fold
-                plain = self._decider.choose_plain(
-                    rows, fold.learner.model, fold.version, now, self._rng
-                )
+            decider, fold = self._decider, self._fold
+            plainly = id is None and actions is None and activated is True
+            if plainly and decider.plain is not None and decider.mode == "learn" == fold.mode:
+                model, version = fold.learner.model, fold.version
+                plain = decider.plain.choose(rows, model, version, now, self._rng)
                 if plain is not None:
                     self._follower.append_one(plain, now)
                     return plain

@@ -6,7 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Sequence
 from copy import copy
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 from msgspec.structs import replace
@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from belated.decider.baselines import UNIFORM, choose_baseline
 from belated.decider.holdouts import Holdout, Marks
 from belated.decider.modes import Mode
+from belated.decider.plain import PlainChooser
 from belated.decider.requests import ParsedRequest
 from belated.decider.scores import Scores, scores_of
 from belated.decider.unapplied import NOT_DURABLE, SPOOLED, Unapplied, UnappliedDecisions
@@ -26,8 +27,6 @@ from belated.models import Model
 from belated.policies import Policy
 from belated.policies.policy import Choice
 from belated.tuning import USUAL, Tuning
-
-_SINGLE, _DOUBLE = np.dtype(np.float32), np.dtype(np.float64)
 
 
 class ModelSource(Protocol):
@@ -113,11 +112,13 @@ class Decider:
         self._partitions = partitions
         self._baseline = baseline
         self._new_id = tuning.new_id
-        self._shape = (policy.dim,)
         #: Of the ids that are made; None to draw one for each.
         self.slot: int | None = None
         self._repaired = False  # once, until the policy chooses again
-        self._plain = policy.greatest_bound and keep_requests == 0.0
+        #: Chooses what is plain, in the mode ``learn``; None if nothing is.
+        self.plain: PlainChooser | None = None
+        if policy.greatest_bound and keep_requests == 0.0:
+            self.plain = PlainChooser(policy, tuning.new_id)
 
     @property
     def model(self) -> Model:
@@ -170,43 +171,6 @@ class Decider:
                 counts = counts and requests[0].activated and self._count(choices[0], table)
         made = self._decide(requests, table, choices, source, now, counts and hold, hold)
         return Made(made, self._keep(requests, table, choices, made))
-
-    def choose_plain(
-        self, rows: Any, model: Model, version: int, now: int, rng: np.random.Generator
-    ) -> Decision | None:
-        """Choose one row for a decision that is about to be folded, if all about it is plain.
-
-        That is :meth:`choose` for rows as a caller gives them, without names of actions, in the
-        mode ``learn``, if no request is kept. Otherwise, and if the policy fails, it returns None.
-
-        Args:
-            rows: one for each action.
-            model: that of the source.
-            version: of the model.
-            now: the time, in microseconds since 1970.
-            rng: source of randomness.
-        """
-        if (
-            not self._plain
-            or self.mode != "learn"
-            or type(rows) is not np.ndarray
-            or rows.dtype is not _DOUBLE
-            or rows.shape[1:] != self._shape
-            or not rows.flags.c_contiguous
-            or not rows.shape[0]
-            or model.rivals is not None
-        ):
-            return None
-        x = np.empty(self._shape, _SINGLE)
-        try:
-            index, ties, mean = model.choose_ucb(rows, self.policy.width(model), rng, x)
-        except Exception:  # :meth:`choose` says what is wrong
-            return None
-        if not abs(mean) < math.inf:
-            return None
-        self._repaired = False
-        id = self._new_id(now, self.slot)
-        return Decision(id, now, index, index, x, mean, 1.0 / ties, version)
 
     def score(self, request: ParsedRequest, table: Row, *, rng: np.random.Generator) -> Scores:
         """Return what would be chosen now, and why; nothing is decided, and no state changes.
@@ -431,6 +395,7 @@ class Decider:
             self._source.remove_pending(decision.x.astype(np.float64), weight)
 
     def _repair(self) -> None:
+        self.plain = None  # from now on it is looked at closely
         if not self._repaired:  # it takes a while
             self._repaired = True
             self._source.repair(self.unapplied)

@@ -59,6 +59,7 @@ class SteadyClock:
         passed = self._passed()
         jump = now - passed - self._ahead
         if jump > MAX_JUMP:
+            self._checked = -SOON
             if not self._held:
                 self._held = True
                 warnings.warn(_message(jump), ClockWarning, stacklevel=2)

@@ -5,6 +5,7 @@ For each partition a ledger and an adapter to the learner, and one learner for a
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import nullcontext
 from hashlib import blake2b
 
@@ -75,6 +76,19 @@ class Fold(FoldState):
             self._change_mode(record)
         return status
 
+    def take_few(self, partition: int, page: Sequence[Record]) -> list[str]:
+        """Fold a few records of one partition, not in bulk; returns what each meant."""
+        plain = self.plain[partition]
+        meant: list[str] = []
+        while (first := len(meant)) < len(page):
+            count = 0 if plain is None else plain.decided_all(page, first)
+            if count:
+                self._note(partition, page[first : first + count])
+                meant += ["decided"] * count
+            else:
+                meant.append(self.take(page[first]))
+        return meant
+
     def is_much(self, new: int) -> bool:
         """Whether so many records are sooner folded in bulk, though it ends with a fit of all.
 
@@ -131,9 +145,13 @@ class Fold(FoldState):
                     self._change_mode(record)
         finally:  # of a record that cannot be folded nothing was taken, and all before it was
             if count:
-                self.positions[partition] = page[count - 1].position
-                self.chains[partition].add(page if count == len(page) else page[:count])
-                self.version += count
+                self._note(partition, page[:count])
+
+    def _note(self, partition: int, taken: Sequence[Record]) -> None:
+        """These were folded."""
+        self.positions[partition] = taken[-1].position
+        self.chains[partition].add(taken)
+        self.version += len(taken)
 
     def take_columns(self, partition: int, page: ColumnPage, kernels: PageKernels) -> None:
         """Fold columns, in bulk: what is plain by the kernel, and the rest by the rules."""

@@ -98,10 +98,7 @@ class FoldState:
             for adapter in self.adapters
         ]
         #: Of each partition; None where no record is plain.
-        self.plain = [
-            PlainFolder.of(ledger, adapter)
-            for ledger, adapter in zip(self.ledgers, self.adapters, strict=True)
-        ]
+        self.plain = [*map(PlainFolder.of, self.ledgers, self.adapters)]
         self.positions = [0] * partitions
         self.chains = [Chain(tuning.link) for _ in range(partitions)]
         self.version = 0

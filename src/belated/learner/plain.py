@@ -8,10 +8,13 @@ rules come to for the two, in one place. Whatever else a record is, it is left t
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from belated.events import Decision, Record, Reward
 from belated.ids import key_of
+from belated.inputs import Row
 from belated.kernels import MAX_WEIGHT
 from belated.kernels.pages import ACTIVATED, BLOCK, EXPECTED
 from belated.learner.adapter import LearnerAdapter
@@ -55,6 +58,52 @@ class PlainFolder:
 
     def decided(self, record: Record) -> str:
         """Fold a decision; returns what it meant, nothing if it is not plain."""
+        weight = self._entered(record)
+        if weight is None:
+            return ""
+        # As Learner.add_pending.
+        learner, x = self.learner, record.event.x.astype(_DOUBLE)  # type: ignore[union-attr]
+        model, asked = learner.model, learner._waiting.asked
+        q = model._kernels.count(model.decided, x, weight)
+        if q != q:
+            raise not_finite(x)
+        model.pending += 1
+        model.decisions += 1
+        asked[0].append(x)
+        asked[1].append(1.0 if learner._unscaled else weight)
+        if len(asked[0]) == learner._limit:
+            learner._renew()
+        return "decided"
+
+    def decided_all(self, records: Sequence[Record], first: int) -> int:
+        """Fold decisions up to a record that is not a plain one; returns how many there were.
+
+        Args:
+            records: of the partition.
+            first: the place of the first to be folded.
+        """
+        learner = self.learner
+        asked = learner._waiting.asked
+        rows: list[Row] = []
+        weights: list[float] = []
+        for n in range(first, min(len(records), first + learner._limit - len(asked[0]))):
+            decision = records[n].event
+            weight = self._entered(records[n]) if type(decision) is Decision else None
+            if weight is None:
+                break
+            rows.append(decision.x)  # type: ignore[union-attr]
+            weights.append(weight)
+        if rows:
+            exact = np.array(rows, dtype=_DOUBLE)
+            learner.model.add_all_pending(exact, np.array(weights))
+            asked[0].extend(exact)
+            asked[1].extend([1.0] * len(weights) if learner._unscaled else weights)
+            if len(asked[0]) == learner._limit:
+                learner._renew()
+        return len(rows)
+
+    def _entered(self, record: Record) -> float | None:
+        """Enter a decision in the ledger; returns what it is pending with, None if not plain."""
         ledger, learner, decision = self.ledger, self.learner, record.event
         assert type(decision) is Decision
         recorded, x, at = record.recorded, decision.x, decision.at_us
@@ -68,11 +117,11 @@ class PlainFolder:
             or ledger._unmatched.ids
             or ledger.watermark >= due
         ):
-            return ""
+            return None
         key = key_of(decision.id)
         crc = int.from_bytes(record.digest[:4]) if record.digest else crc_of(decision)
         if ledger._index.find_or_enter(key) >= 0:
-            return ""
+            return None
         weight = self._slope_at(decision.mean) / learner.model.dispersion
         weight = MAX_WEIGHT if weight > MAX_WEIGHT else weight
         kept = self.adapter._rows
@@ -88,19 +137,7 @@ class PlainFolder:
         if due < ledger.soonest:
             ledger.soonest = due
         self.adapter.decisions += 1
-        # As Learner.add_pending.
-        model, row = learner.model, x.astype(_DOUBLE)
-        q = model._kernels.count(model.decided, row, weight)
-        if q != q:
-            raise not_finite(x)
-        model.pending += 1
-        model.decisions += 1
-        rows, weights = learner._waiting.asked
-        rows.append(row)
-        weights.append(1.0 if learner._unscaled else weight)
-        if len(rows) == learner._limit:
-            learner._renew()
-        return "decided"
+        return weight
 
     def rewarded(self, record: Record) -> str:
         """Fold a reward; returns what it meant, nothing if it is not plain."""
