@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,7 @@ from belated.events import Decision
 from belated.exceptions import FallbackWarning, InvalidInput
 from belated.features import Actions, Features
 from belated.ids import check_id
-from belated.inputs import Row, as_rows
+from belated.inputs import Row, are_plain
 from belated.ledger.requests import Keep
 from belated.policies import Policy
 
@@ -135,7 +136,8 @@ class Deciding(Lifecycle):
                 tables.append(table)
                 places.append(place)
             if parsed:
-                made, kept = self._choose(parsed, np.concatenate(tables), self._clock())
+                table = tables[0] if len(tables) == 1 else np.concatenate(tables)
+                made, kept = self._choose(parsed, table, self._clock())
                 named = [one.id for one in parsed if one.id is not None]
                 _, standing = self._follower.append_told(made, kept, only=named)
                 for place, event in zip(places, made, strict=True):
@@ -182,17 +184,13 @@ class Deciding(Lifecycle):
     def _parse_alike(
         self, asked: Sequence[OneRequest], activated: bool
     ) -> tuple[list[Row], list[ParsedRequest]]:
-        """All tables at once, if they are arrays of rows; none, if one of them may be refused."""
-        tables, shape = [one.rows for one in asked], (self.policy.dim,)
-        for table in tables:
-            if type(table) is not np.ndarray or table.shape[1:] != shape or not len(table):
-                return [], []
-        if activated is not True or not tables or self._decider.holdout is not None:
+        """All tables in one, if they are arrays of rows; nothing if one of them may be refused."""
+        if activated is not True or not asked or self._decider.holdout is not None:
             return [], []
-        try:
-            rows = as_rows(np.concatenate(tables), self.policy.dim)
-        except InvalidInput:  # which one, is said where they are looked at one by one
+        tables = [one.rows for one in asked]
+        if not all(map(partial(are_plain, dim=self.policy.dim), tables)):
             return [], []
+        rows = np.concatenate(tables, dtype=np.float32, casting="same_kind")
         return [rows], [ParsedRequest(len(table)) for table in tables]
 
     def _choose(self, requests: Sequence[ParsedRequest], table: Row, now: int) -> Made:

@@ -16,6 +16,7 @@ from belated.decider.holdouts import Holdout, Marks
 from belated.decider.modes import Mode
 from belated.decider.plain import PlainChooser
 from belated.decider.requests import ParsedRequest
+from belated.decider.runs import runs_of
 from belated.decider.scores import Scores, scores_of
 from belated.decider.unapplied import NOT_DURABLE, SPOOLED, Unapplied, UnappliedDecisions
 from belated.events import Decision, Source
@@ -255,12 +256,14 @@ class Decider:
         if counts:  # all are chosen, or none; and if they are not held, the model stays as it is
             before = model.decided.copy(), model.pending, model.decisions
         try:
-            rows = table.astype(np.float64)
             if len(requests) == 1 and not counts:
-                choices = [self.policy.choose(model, rows, rng)]
+                choices = [self.policy.choose(model, table.astype(np.float64), rng)]
             else:
+                choices = []
                 counted = [counts and request.activated for request in requests]
-                choices = self.policy.choose_all(model, rows, _ends(requests), counted, rng)
+                for some, lines, ends in runs_of(requests, self.policy.dim):
+                    rows = table[lines].astype(np.float64)
+                    choices += self.policy.choose_all(model, rows, ends, counted[some], rng)
             for choice in choices:
                 if not (0.0 < choice.propensity <= 1.0 and abs(choice.mean) < math.inf):
                     raise PolicyFailure("not finite", f"the policy returned {choice}")
@@ -399,12 +402,3 @@ class Decider:
         if not self._repaired:  # it takes a while
             self._repaired = True
             self._source.repair(self.unapplied)
-
-
-def _ends(requests: Sequence[ParsedRequest]) -> list[int]:
-    """Where the rows of each request end in the table of all."""
-    end, ends = 0, []
-    for request in requests:
-        end += request.n_rows
-        ends.append(end)
-    return ends
