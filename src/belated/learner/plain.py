@@ -145,7 +145,9 @@ class PlainFolder:
         assert type(reward) is Reward
         recorded = record.recorded
         y, at, table = reward.value, reward.at_us, ledger._table
-        number = ledger._number_of(reward.id)
+        number = ledger._looked_up.pop(reward.id, -1)
+        if number < 0:
+            number = ledger.find(reward.id)
         i = number - table.base
         if (
             number < 0

@@ -81,10 +81,16 @@ class SQLiteLog(StoredJournal):
                 "WHERE place >= ? AND place < ? ORDER BY place DESC LIMIT 1",
                 (place, place_of(self._number, last.partition, POSITIONS - 1)),
             ).fetchone()
-            follows = before == (place, last.recorded, last.digest)
-            tail = Tail(last.position, last.recorded) if follows else None
-            found = self._append(connection, arrivals, None, requests, tail)
-        return AppendedAfter([record.position for record in found], found if follows else [])
+            if before != (place, last.recorded, last.digest):
+                found = self._append(connection, arrivals, None, requests)
+                return AppendedAfter([record.position for record in found], [])
+            stamp = max(self._clock(), last.recorded)
+            records = [
+                Record(last.partition, position, stamp, event)
+                for position, event in enumerate(events, last.position + 1)
+            ]
+            found = self._insert(connection, records, [data for _, _, data in arrivals], requests)
+        return AppendedAfter([record.position for record in found], found)
 
     def append_unique(
         self,
@@ -264,13 +270,12 @@ class SQLiteLog(StoredJournal):
         arrivals: Sequence[_Arrival],
         recorded: Sequence[int] | None = None,
         requests: Requests | None = None,
-        tail: Tail | None = None,
     ) -> list[Record]:
         # The clock is read under the lock, so that stamps are in the order of positions.
         stamps = stamps_for(arrivals, recorded, self._clock)
         records = arrange(
             ((home, now, event) for (home, event, _), now in zip(arrivals, stamps, strict=True)),
-            lambda partition: tail or self._tail(connection, partition),
+            lambda partition: self._tail(connection, partition),
         )
         return self._insert(connection, records, [data for _, _, data in arrivals], requests)
 
