@@ -1,8 +1,9 @@
 """Regret and predictions of every way to learn from conversions, on seeds that chose nothing.
 
 Parts, in the order of what they are to show: the price of not knowing the law (``law``), what
-counting pending decisions in full is worth (``weight``), deliveries in batches (``batches``), the
-other ways (``ways``), and predictions over time (``predictions``). Finished runs are kept
+counting pending decisions in full is worth (``weight``), deliveries in batches (``batches``), zeros
+at once (``flip``), the windows of ``DefaultAfter`` (``ways``), predictions over time
+(``predictions``), and both outcomes at the window's end (``hold``). Finished runs are kept
 (``runs.jsonl``), from which an interrupted sweep goes on; the table goes to ``table.csv``. Then run
 analysis.py.
 
@@ -58,13 +59,17 @@ PARTS: dict[str, list[Cell]] = {
     "ways": [
         (problem, way, "ucb", HORIZON)
         for problem in ("fresh500", "fixed500", "fresh3000", "fixed3000")
-        for way in ("conversions", "default W/10", "default W/2", "default W", "hold")
+        for way in ("conversions", "default W/10", "default W/2", "default W")
     ],
     "predictions": [
         (problem, way, "ucb", PROBLEMS[problem].window // part)
         for problem in ("fresh500", "fresh3000")
         for part in (2, 1)
         for way in ("conversions", "default W", "hold")
+    ],
+    "hold": [
+        (problem, "hold", "ucb", HORIZON)
+        for problem in ("fresh500", "fixed500", "fresh3000", "fixed3000")
     ],
 }
 
