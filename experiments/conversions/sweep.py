@@ -2,10 +2,10 @@
 
 Parts, in the order of what they are to show: the price of not knowing the law (``law``), what
 counting pending decisions in full is worth (``weight``), deliveries in batches (``batches``), zeros
-at once (``flip``), the windows of ``DefaultAfter`` (``ways``), predictions over time
-(``predictions``), and both outcomes at the window's end (``hold``). Finished runs are kept
-(``runs.jsonl``), from which an interrupted sweep goes on; the table goes to ``table.csv``. Then run
-analysis.py.
+at once (``flip``), the best window of ``DefaultAfter`` (``default``), predictions over time
+(``predictions``), and longer windows, or both outcomes at their end (``windows``). Finished runs
+are kept (``runs.jsonl``), from which an interrupted sweep goes on; the table goes to ``table.csv``.
+Then run analysis.py.
 
 Run: python -m experiments.conversions.sweep [--seeds 40] [--parts law weight ...] [--minutes M]
 """
@@ -36,6 +36,8 @@ FIRST = 70_000
 #: The last rounds, whose chosen rows are predicted.
 LATEST = 500
 
+SHOPS = ("fresh500", "fixed500", "fresh3000", "fixed3000")
+
 Cell = tuple[str, str, str, int]
 #: Problem, way, policy and horizon of each run of a part.
 PARTS: dict[str, list[Cell]] = {
@@ -50,26 +52,32 @@ PARTS: dict[str, list[Cell]] = {
         ("const1000", "conversions", "ucb", HORIZON),
         ("const1000", "F-weight", "ucb", HORIZON),
     ],
-    "batches": [
-        ("batch1000", way, "ucb", HORIZON) for way in ("conversions", "batches", "single", "hold")
-    ],
+    "batches": [("batch1000", way, "ucb", HORIZON) for way in ("conversions", "batches")],
     "flip": [
         (problem, "flip", "thompson", HORIZON) for problem in ("fresh500", "fresh3000", "fixed500")
     ],
-    "ways": [
-        (problem, way, "ucb", HORIZON)
-        for problem in ("fresh500", "fixed500", "fresh3000", "fixed3000")
-        for way in ("conversions", "default W/10", "default W/2", "default W")
+    "default": [
+        ("fixed3000", "conversions", "ucb", HORIZON),
+        *((problem, "default W/10", "ucb", HORIZON) for problem in SHOPS),
     ],
     "predictions": [
-        (problem, way, "ucb", PROBLEMS[problem].window // part)
+        (problem, "conversions", "ucb", PROBLEMS[problem].window // part)
         for problem in ("fresh500", "fresh3000")
         for part in (2, 1)
-        for way in ("conversions", "default W", "hold")
     ],
-    "hold": [
-        (problem, "hold", "ucb", HORIZON)
-        for problem in ("fresh500", "fixed500", "fresh3000", "fixed3000")
+    "windows": [
+        *(
+            (problem, way, "ucb", HORIZON)
+            for problem in SHOPS
+            for way in ("default W/2", "default W", "hold")
+        ),
+        *(
+            (problem, way, "ucb", PROBLEMS[problem].window // part)
+            for problem in ("fresh500", "fresh3000")
+            for part in (2, 1)
+            for way in ("default W", "hold")
+        ),
+        *(("batch1000", way, "ucb", HORIZON) for way in ("single", "hold")),
     ],
 }
 
