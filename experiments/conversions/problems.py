@@ -153,6 +153,10 @@ WAYS: dict[str, Callable[[Problem], tuple[dict[str, Any], Rewards]]] = {
         ConversionsOnly(it.rewards(it.window), delivery="single"),
     ),
     "F-weight": lambda it: ({"pending_weight": 0.0}, ConversionsOnly(it.rewards(it.window))),
+    "known F, F-weight": lambda it: (
+        {"estimator": Known(truth=it.truth), "pending_weight": 0.0},
+        ConversionsOnly(it.rewards(it.window), delivery="single"),
+    ),
     "batches": lambda it: ({}, ConversionsOnly(it.rewards(it.window), delivery="batches")),
     "single": lambda it: ({}, ConversionsOnly(it.rewards(it.window), delivery="single")),
     "default W/10": lambda it: ({}, DefaultAfter(it.rewards(it.window / 10))),

@@ -1,4 +1,4 @@
-"""Regret and predictions of every way to learn from conversions, on seeds that chose nothing.
+"""Regret, predictions and coverage of ways to learn from conversions, on seeds that chose nothing.
 
 Parts, in the order of what they are to show: the price of not knowing the law (``law``), what
 counting pending decisions in full is worth (``weight``), deliveries in batches (``batches``), zeros
@@ -28,7 +28,10 @@ import numpy as np
 import pandas as pd
 
 from belated import delays, simulate
+from belated.estimators.estimate import Z
 from belated.exceptions import AdviceWarning
+from belated.inputs import Matrix, Vector
+from belated.learner import Learner
 from experiments.conversions.problems import HORIZON, POLICIES, PROBLEMS, WAYS, policy_of
 
 HERE = Path(__file__).parent
@@ -50,7 +53,7 @@ PARTS: dict[str, list[Cell]] = {
     "weight": [
         ("fixed500", "F-weight", "ucb", HORIZON),
         ("const1000", "conversions", "ucb", HORIZON),
-        ("const1000", "F-weight", "ucb", HORIZON),
+        ("const1000", "known F, F-weight", "ucb", HORIZON),
     ],
     "batches": [("batch1000", way, "ucb", HORIZON) for way in ("conversions", "batches")],
     "flip": [
@@ -106,7 +109,7 @@ def main() -> None:
 
 
 def run(problem: str, way: str, policy: str, rounds: int, seed: int) -> dict[str, Any]:
-    """One run: its regret, and what the last model predicts for the rows chosen last."""
+    """One run: its regret, what the last model predicts for the rows chosen last, and coverage."""
     it, start = PROBLEMS[problem], time.process_time()
     world = it.world(seed)
     more, rewards = WAYS[way](it)
@@ -130,8 +133,16 @@ def run(problem: str, way: str, policy: str, rounds: int, seed: int) -> dict[str
         "regret": float(trace.regret[-1]),
         "predicted": float(np.mean(predicted)),
         "true": float(np.mean(true)),
+        "covered": covered(trace.learner, rows, world.theta) if way == "conversions" else None,
         "seconds": time.process_time() - start,
     }
+
+
+def covered(learner: Learner, rows: Matrix, theta: Vector) -> float:
+    """The share of the rows offered last whose predictors lie within their 95 % intervals."""
+    estimate = learner.estimate
+    deviation = np.sqrt(np.vecdot(rows @ estimate.covariance, rows))
+    return float((np.abs(rows @ (estimate.mean - theta)) <= Z * deviation).mean())
 
 
 def _key(run: dict[str, Any]) -> tuple[str, str, str, int, int]:
