@@ -33,7 +33,7 @@ from belated.families import Family
 from belated.inputs import Matrix, Vector
 from belated.policies import Policy
 from belated.rewards import Explicit, Rewards
-from belated.simulation.environments import Environment
+from belated.simulation.environments import GLM
 
 HORIZON = 10_000
 POLICIES = ("ucb", "thompson")
@@ -118,7 +118,7 @@ class Known(Thinned):
 class Problem:
     """A world, its delays and its window, in rounds."""
 
-    world: Callable[[int], Environment]
+    world: Callable[[int], Shop | GLM]
     delay: Any  # a DelayProcess, as far as a simulation needs one
     window: int
 
