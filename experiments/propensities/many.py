@@ -3,10 +3,11 @@
 Batches of 50 decisions, six actions, a floor; rewards of half of them come before the next batch.
 In every decision an action is chosen with the probability that the bandit has kept for it, given
 all that came before, so what was chosen minus what was said is a martingale: its sum over all
-decisions in which an action had a probability within a class, in standard deviations, is normal.
-Prints the sum of each class.
+decisions in which an action had a probability within a class is normal. Prints that sum over all
+bandits in standard deviations, and the mean square of those of each bandit, which is about 1. Every
+bandit has a seed of its own, for one seed draws the same numbers whatever the policy.
 
-Run: python -m experiments.propensities.many [DECISIONS] [SEED]
+Run: python -m experiments.propensities.many [BANDITS] [FIRST SEED]
 """
 
 from __future__ import annotations
@@ -17,13 +18,17 @@ os.environ["OPENBLAS_NUM_THREADS"] = "1"
 
 import sys
 import warnings
+from itertools import pairwise
 
 import numpy as np
 
 from belated import Bandit, Bernoulli, DelayedThompson, DelayedUCB, EpsilonGreedy, Explicit
+from belated.inputs import Matrix, Vector
 from belated.policies import Policy
 
-ACTIONS, DIM, BATCH = 6, 4, 50
+ACTIONS, DIM, BATCH, DECISIONS = 6, 4, 50, 6_000
+#: Classes with fewer choices expected are left out.
+FEW = 20.0
 #: Upper ends of the classes of probabilities.
 CLASSES = (0.005, 0.02, 0.05, 0.2, 1.0)
 POLICIES: dict[str, Policy] = {
@@ -36,7 +41,7 @@ POLICIES: dict[str, Policy] = {
 }
 
 
-def said_and_chosen(policy: Policy, decisions: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+def said_and_chosen(policy: Policy, decisions: int, seed: int) -> tuple[Matrix, Vector]:
     """The probability of each action in each decision, and which was chosen."""
     rng = np.random.default_rng([seed, 60])
     theta = rng.normal(size=DIM)
@@ -59,25 +64,33 @@ def said_and_chosen(policy: Policy, decisions: int, seed: int) -> tuple[np.ndarr
 
 
 def main() -> None:
-    decisions = int(sys.argv[1]) if len(sys.argv) > 1 else 40_000
-    seed = int(sys.argv[2]) if len(sys.argv) > 2 else 51_000
+    bandits = int(sys.argv[1]) if len(sys.argv) > 1 else 12
+    first = int(sys.argv[2]) if len(sys.argv) > 2 else 52_000
     warnings.simplefilter("ignore")
-    print(f"{decisions:,} decisions in batches of {BATCH}, seed {seed}")
-    print("| policy | probability said | decisions × actions | expected | chosen | deviations |")
+    print(f"{bandits} bandits a policy, {DECISIONS:,} decisions each, seeds from {first}")
+    print("| policy | probability said | expected | chosen | deviations | mean square |")
     print("|---|---|--:|--:|--:|--:|")
-    for name, policy in POLICIES.items():
-        said, chosen = said_and_chosen(policy, decisions, seed)
-        was = np.arange(ACTIONS) == chosen[:, None]
-        low = 0.0
-        for high in CLASSES:
-            here = (said > low) & (said <= high) & (said < 1.0)
-            spread = float((said * (1.0 - said))[here].sum()) ** 0.5
-            if spread > 0.0:
-                expected, taken = float(said[here].sum()), int(was[here].sum())
-                cells = f"{here.sum():,} | {expected:,.1f} | {taken:,}"
-                away = (taken - expected) / spread
-                print(f"| {name} | ({low:g}, {high:g}] | {cells} | {away:+.2f} |", flush=True)
-            low = high
+    for place, (name, policy) in enumerate(POLICIES.items()):
+        seeds = range(first + place * bandits, first + (place + 1) * bandits)
+        runs = [said_and_chosen(policy, DECISIONS, seed) for seed in seeds]
+        for low, high in pairwise((0.0, *CLASSES)):
+            found = np.array([_sums(said, chosen, low, high) for said, chosen in runs])
+            expected, taken, variance = found.sum(axis=0)
+            if expected < FEW:
+                continue
+            away = (taken - expected) / variance**0.5
+            each = found[found[:, 2] > 0.0]
+            square = float(np.mean(np.square(each[:, 1] - each[:, 0]) / each[:, 2]))
+            cells = f"{expected:,.1f} | {taken:,.0f} | {away:+.2f} | {square:.2f}"
+            print(f"| {name} | ({low:g}, {high:g}] | {cells} |", flush=True)
+
+
+def _sums(said: Matrix, chosen: Vector, low: float, high: float) -> tuple[float, float, float]:
+    """Of a class: choices that were expected, choices, and their variance."""
+    here = (said > low) & (said <= high)
+    share = np.where(here, said, 0.0).sum(axis=1)  # of one decision: at most one is chosen
+    taken = here[np.arange(len(chosen)), chosen]
+    return float(share.sum()), float(taken.sum()), float((share * (1.0 - share)).sum())
 
 
 if __name__ == "__main__":
