@@ -3,9 +3,9 @@
 Batches of 50 decisions, six actions, a floor; rewards of half of them come before the next batch.
 In every decision an action is chosen with the probability that the bandit has kept for it, given
 all that came before, so what was chosen minus what was said is a martingale: its sum over all
-decisions in which an action had a probability within a class is normal. Prints that sum over all
-bandits in standard deviations, and the mean square of those of each bandit, which is about 1. Every
-bandit has a seed of its own, for one seed draws the same numbers whatever the policy.
+decisions in which an action had a probability within a class is normal. Writes ``table.md``: that
+sum over all bandits in standard deviations, and the mean square of those of each bandit, which is
+about 1. Every bandit has a seed of its own, for one seed draws the same numbers whatever the policy.
 
 Run: python -m experiments.propensities.many [BANDITS] [FIRST SEED]
 """
@@ -19,6 +19,7 @@ os.environ["OPENBLAS_NUM_THREADS"] = "1"
 import sys
 import warnings
 from itertools import pairwise
+from pathlib import Path
 
 import numpy as np
 
@@ -26,6 +27,7 @@ from belated import Bandit, Bernoulli, DelayedThompson, DelayedUCB, EpsilonGreed
 from belated.inputs import Matrix, Vector
 from belated.policies import Policy
 
+HERE = Path(__file__).parent
 ACTIONS, DIM, BATCH, DECISIONS = 6, 4, 50, 6_000
 #: Classes with fewer choices expected are left out.
 FEW = 20.0
@@ -67,9 +69,12 @@ def main() -> None:
     bandits = int(sys.argv[1]) if len(sys.argv) > 1 else 12
     first = int(sys.argv[2]) if len(sys.argv) > 2 else 52_000
     warnings.simplefilter("ignore")
-    print(f"{bandits} bandits a policy, {DECISIONS:,} decisions each, seeds from {first}")
-    print("| policy | probability said | expected | chosen | deviations | mean square |")
-    print("|---|---|--:|--:|--:|--:|")
+    lines = [
+        f"{bandits} bandits a policy, {DECISIONS:,} decisions each, seeds from {first}.",
+        "",
+        "| policy | probability said | expected | chosen | deviations | mean square |",
+        "|---|---|--:|--:|--:|--:|",
+    ]
     for place, (name, policy) in enumerate(POLICIES.items()):
         seeds = range(first + place * bandits, first + (place + 1) * bandits)
         runs = [said_and_chosen(policy, DECISIONS, seed) for seed in seeds]
@@ -82,7 +87,9 @@ def main() -> None:
             each = found[found[:, 2] > 0.0]
             square = float(np.mean(np.square(each[:, 1] - each[:, 0]) / each[:, 2]))
             cells = f"{expected:,.1f} | {taken:,.0f} | {away:+.2f} | {square:.2f}"
-            print(f"| {name} | ({low:g}, {high:g}] | {cells} |", flush=True)
+            lines.append(f"| {name} | ({low:g}, {high:g}] | {cells} |")
+            print(lines[-1], flush=True)
+    (HERE / "table.md").write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
 def _sums(said: Matrix, chosen: Vector, low: float, high: float) -> tuple[float, float, float]:
