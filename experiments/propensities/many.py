@@ -5,7 +5,7 @@ In every decision an action is chosen with the probability that the bandit has k
 all that came before, so what was chosen minus what was said is a martingale: its sum over all
 decisions in which an action had a probability within a class is normal. Writes ``table.md``: that
 sum over all bandits in standard deviations, and the mean square of those of each bandit, which is
-about 1. Every bandit has a seed of its own, for one seed draws the same numbers whatever the policy.
+about 1. Every bandit has a seed of its own: one seed draws the same numbers whatever the policy.
 
 Run: python -m experiments.propensities.many [BANDITS] [FIRST SEED]
 """
