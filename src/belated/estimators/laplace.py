@@ -11,7 +11,7 @@ import numpy as np
 from belated.estimators.empirical import fitted_ridge, ridge_is_near, spectrum_of
 from belated.estimators.estimate import Estimate, next_fit
 from belated.estimators.integrated import GivenPrecision, integrated
-from belated.estimators.ridge import Ridge, posterior
+from belated.estimators.ridge import Ridge, gaussian_posterior
 from belated.estimators.weighted import is_weighted
 from belated.exceptions import ConvergenceWarning, InvalidInput
 from belated.families import Family, Gaussian
@@ -96,7 +96,7 @@ class Laplace:
         if isinstance(family, Gaussian):
             if polish:
                 return Ridge().fit(data, family=family, prior=prior)
-            return posterior(data.moments(), family, prior)
+            return gaussian_posterior(data.moments(), family, prior)
         tolerance = TOLERANCE if polish or self.growth == 1.0 else ENOUGH
         dispersion = family.dispersion or 1.0
         newton = _Newton(data, family, dispersion, self.max_iterations, tolerance, polish)

@@ -76,12 +76,14 @@ class Ridge:
         if moments.dim != prior.dim:
             raise InvalidInput(f"rows of {moments.dim} and a prior of {prior.dim} numbers", data)
         if not polish:
-            return posterior(moments, family, prior, NEAR)
-        found = posterior(moments, family, prior)
+            return gaussian_posterior(moments, family, prior, NEAR)
+        found = gaussian_posterior(moments, family, prior)
         return _unsure(found, moments, family) if prior.adaptive and moments.n >= 5 else found
 
 
-def posterior(moments: Moments, family: Gaussian, prior: Prior, near: float = EXACT) -> Estimate:
+def gaussian_posterior(
+    moments: Moments, family: Gaussian, prior: Prior, near: float = EXACT
+) -> Estimate:
     """Return the posterior, an estimated prior taken for granted.
 
     Args:
