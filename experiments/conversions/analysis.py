@@ -1,8 +1,8 @@
 """What the sweep shows of each way to learn from conversions, beside what was asked.
 
 Prints and writes ``table.md``: the figure with its standard error over paired seeds, the goal, and
-whether it is reached. Lines of cells that were not run are left out. The figures of coverage.py and
-buckets.py are added, if they have been run.
+whether it is reached. Lines of cells that were not run are left out. The figures of coverage.py,
+shop.py and buckets.py are added, if they have been run.
 
 Run: python -m experiments.conversions.analysis
 """
@@ -64,7 +64,7 @@ def main() -> None:
     lines += coverage(cells)
     text = ["| what | seeds | found | goal | reached |", "|---|---|---|---|---|"]
     text += [f"| {' | '.join(map(str, line))} |" for line in lines]
-    for name in ("coverage.md", "buckets.md"):
+    for name in ("coverage.md", "shop.md", "buckets.md"):
         if (HERE / name).exists():
             text += ["", (HERE / name).read_text(encoding="utf-8").rstrip()]
     text += ["", *_regrets(cells)]
