@@ -1,8 +1,8 @@
 """What the sweep shows of each way to learn from conversions, beside what was asked.
 
 Prints and writes ``table.md``: the figure with its standard error over paired seeds, the goal, and
-whether it is reached. Lines of cells that were not run are left out. The figures of coverage.py and
-buckets.py are added, if they have been run.
+whether it is reached. Lines of cells that were not run are left out. The figures of coverage.py,
+shop.py and buckets.py are added, if they have been run.
 
 Run: python -m experiments.conversions.analysis
 """
@@ -61,9 +61,10 @@ class Cells:
 def main() -> None:
     cells = Cells(pd.read_csv(HERE / "table.csv"))
     lines = [*law(cells), *weight(cells), *flips(cells), *defaults(cells), *predictions(cells)]
+    lines += coverage(cells)
     text = ["| what | seeds | found | goal | reached |", "|---|---|---|---|---|"]
     text += [f"| {' | '.join(map(str, line))} |" for line in lines]
-    for name in ("coverage.md", "buckets.md"):
+    for name in ("coverage.md", "shop.md", "buckets.md"):
         if (HERE / name).exists():
             text += ["", (HERE / name).read_text(encoding="utf-8").rstrip()]
     text += ["", *_regrets(cells)]
@@ -84,7 +85,7 @@ def weight(cells: Cells) -> Iterator[Line]:
     what = "fixed500, ucb: full weight / weight F"
     yield from _ratio(what, cells.both("fixed500", "conversions", "F-weight", "ucb"), 0.80)
     yield from _mean(cells, "const1000", "conversions", 480.0)
-    yield from _mean(cells, "const1000", "F-weight", 1_000.0, above=True)
+    yield from _mean(cells, "const1000", "known F, F-weight", 1_000.0, above=True)
     for way in ("batches", "conversions"):
         yield from _mean(cells, "batch1000", way, 480.0)
     yield from _mean(cells, "batch1000", "single", math.inf)
@@ -126,6 +127,21 @@ def predictions(cells: Cells) -> Iterator[Line]:
                 goal = f"1 ± {off:.2f}" if asked else ""
                 what = f"{problem}, {way}: predicted / true after {rounds:,} rounds"
                 yield Line(what, len(runs), f"{ratio:.3f} ± {error:.3f}", goal, holds)
+
+
+def coverage(cells: Cells) -> Iterator[Line]:
+    """Of the predictors of new rows, under the policy."""
+    for problem in ("fresh500", "fresh3000"):
+        window = PROBLEMS[problem].window
+        for rounds, least in ((window, 0.90), (HORIZON, 0.93)):
+            runs = cells.of(problem, "conversions", "ucb", rounds)
+            held = pd.Series(dtype=float) if runs is None else runs["covered"].dropna()
+            if len(held) < 2:
+                continue
+            found = f"{held.mean():.3f} ± {held.std() / math.sqrt(len(held)):.3f}"
+            what = f"{problem}, ucb: coverage after {rounds:,} rounds"
+            holds = "yes" if held.mean() >= least else "no"
+            yield Line(what, len(held), found, f"≥ {least:.2f}", holds)
 
 
 def _ratio(what: str, runs: pd.DataFrame | None, most: float) -> Iterator[Line]:

@@ -33,7 +33,7 @@ from belated.families import Family
 from belated.inputs import Matrix, Vector
 from belated.policies import Policy
 from belated.rewards import Explicit, Rewards
-from belated.simulation.environments import Environment
+from belated.simulation.environments import GLM
 
 HORIZON = 10_000
 POLICIES = ("ucb", "thompson")
@@ -118,7 +118,7 @@ class Known(Thinned):
 class Problem:
     """A world, its delays and its window, in rounds."""
 
-    world: Callable[[int], Environment]
+    world: Callable[[int], Shop | GLM]
     delay: Any  # a DelayProcess, as far as a simulation needs one
     window: int
 
@@ -153,6 +153,10 @@ WAYS: dict[str, Callable[[Problem], tuple[dict[str, Any], Rewards]]] = {
         ConversionsOnly(it.rewards(it.window), delivery="single"),
     ),
     "F-weight": lambda it: ({"pending_weight": 0.0}, ConversionsOnly(it.rewards(it.window))),
+    "known F, F-weight": lambda it: (
+        {"estimator": Known(truth=it.truth), "pending_weight": 0.0},
+        ConversionsOnly(it.rewards(it.window), delivery="single"),
+    ),
     "batches": lambda it: ({}, ConversionsOnly(it.rewards(it.window), delivery="batches")),
     "single": lambda it: ({}, ConversionsOnly(it.rewards(it.window), delivery="single")),
     "default W/10": lambda it: ({}, DefaultAfter(it.rewards(it.window / 10))),

@@ -1,10 +1,11 @@
-"""Regret and predictions of every way to learn from conversions, on seeds that chose nothing.
+"""Regret, predictions and coverage of ways to learn from conversions, on seeds that chose nothing.
 
 Parts, in the order of what they are to show: the price of not knowing the law (``law``), what
-counting pending decisions in full is worth (``weight``), deliveries in batches (``batches``), the
-other ways (``ways``), and predictions over time (``predictions``). Finished runs are kept
-(``runs.jsonl``), from which an interrupted sweep goes on; the table goes to ``table.csv``. Then run
-analysis.py.
+counting pending decisions in full is worth (``weight``), deliveries in batches (``batches``), zeros
+at once (``flip``), the best window of ``DefaultAfter`` (``default``), predictions over time
+(``predictions``), and longer windows, or both outcomes at their end (``windows``). Finished runs
+are kept (``runs.jsonl``), from which an interrupted sweep goes on; the table goes to ``table.csv``.
+Then run analysis.py.
 
 Run: python -m experiments.conversions.sweep [--seeds 40] [--parts law weight ...] [--minutes M]
 """
@@ -27,13 +28,18 @@ import numpy as np
 import pandas as pd
 
 from belated import delays, simulate
+from belated.estimators.estimate import Z
 from belated.exceptions import AdviceWarning
+from belated.inputs import Matrix, Vector
+from belated.learner import Learner
 from experiments.conversions.problems import HORIZON, POLICIES, PROBLEMS, WAYS, policy_of
 
 HERE = Path(__file__).parent
 FIRST = 70_000
 #: The last rounds, whose chosen rows are predicted.
 LATEST = 500
+
+SHOPS = ("fresh500", "fixed500", "fresh3000", "fixed3000")
 
 Cell = tuple[str, str, str, int]
 #: Problem, way, policy and horizon of each run of a part.
@@ -47,24 +53,34 @@ PARTS: dict[str, list[Cell]] = {
     "weight": [
         ("fixed500", "F-weight", "ucb", HORIZON),
         ("const1000", "conversions", "ucb", HORIZON),
-        ("const1000", "F-weight", "ucb", HORIZON),
+        ("const1000", "known F, F-weight", "ucb", HORIZON),
     ],
-    "batches": [
-        ("batch1000", way, "ucb", HORIZON) for way in ("conversions", "batches", "single", "hold")
-    ],
+    "batches": [("batch1000", way, "ucb", HORIZON) for way in ("conversions", "batches")],
     "flip": [
         (problem, "flip", "thompson", HORIZON) for problem in ("fresh500", "fresh3000", "fixed500")
     ],
-    "ways": [
-        (problem, way, "ucb", HORIZON)
-        for problem in ("fresh500", "fixed500", "fresh3000", "fixed3000")
-        for way in ("conversions", "default W/10", "default W/2", "default W", "hold")
+    "default": [
+        ("fixed3000", "conversions", "ucb", HORIZON),
+        *((problem, "default W/10", "ucb", HORIZON) for problem in SHOPS),
     ],
     "predictions": [
-        (problem, way, "ucb", PROBLEMS[problem].window // part)
+        (problem, "conversions", "ucb", PROBLEMS[problem].window // part)
         for problem in ("fresh500", "fresh3000")
         for part in (2, 1)
-        for way in ("conversions", "default W", "hold")
+    ],
+    "windows": [
+        *(
+            (problem, way, "ucb", HORIZON)
+            for problem in SHOPS
+            for way in ("default W/2", "default W", "hold")
+        ),
+        *(
+            (problem, way, "ucb", PROBLEMS[problem].window // part)
+            for problem in ("fresh500", "fresh3000")
+            for part in (2, 1)
+            for way in ("default W", "hold")
+        ),
+        *(("batch1000", way, "ucb", HORIZON) for way in ("single", "hold")),
     ],
 }
 
@@ -93,7 +109,7 @@ def main() -> None:
 
 
 def run(problem: str, way: str, policy: str, rounds: int, seed: int) -> dict[str, Any]:
-    """One run: its regret, and what the last model predicts for the rows chosen last."""
+    """One run: its regret, what the last model predicts for the rows chosen last, and coverage."""
     it, start = PROBLEMS[problem], time.process_time()
     world = it.world(seed)
     more, rewards = WAYS[way](it)
@@ -117,8 +133,16 @@ def run(problem: str, way: str, policy: str, rounds: int, seed: int) -> dict[str
         "regret": float(trace.regret[-1]),
         "predicted": float(np.mean(predicted)),
         "true": float(np.mean(true)),
+        "covered": covered(trace.learner, rows, world.theta) if way == "conversions" else None,
         "seconds": time.process_time() - start,
     }
+
+
+def covered(learner: Learner, rows: Matrix, theta: Vector) -> float:
+    """The share of the rows offered last whose predictors lie within their 95 % intervals."""
+    estimate = learner.estimate
+    deviation = np.sqrt(np.vecdot(rows @ estimate.covariance, rows))
+    return float((np.abs(rows @ (estimate.mean - theta)) <= Z * deviation).mean())
 
 
 def _key(run: dict[str, Any]) -> tuple[str, str, str, int, int]:

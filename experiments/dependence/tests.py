@@ -20,8 +20,8 @@ from experiments.dependence.journals import ROUNDS, Depends, journal, rejected
 #: What delays depend on, the test, the share of the journals that are made, and the goal.
 CASES: tuple[tuple[Depends, tuple[str, ...], float, str], ...] = (
     ("nothing", ("action", "reward"), 1.0, "size, .035 to .065"),
-    ("reward", ("reward",), 0.1, "power, at least .95"),
-    ("action", ("action",), 0.1, "power, at least .95"),
+    ("reward", ("reward",), 0.25, "power, at least .95"),
+    ("action", ("action",), 0.25, "power, at least .95"),
 )
 
 

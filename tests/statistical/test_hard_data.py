@@ -18,7 +18,7 @@ from belated.exceptions import BelatedWarning, ConvergenceWarning
 from belated.families import Family
 from belated.inputs import Matrix, Vector
 from belated.models import root_of
-from belated.priors import Prior
+from belated.priors import AUTO_RANGE, Prior
 from belated.statistics import Observations
 from tests.statistical.problems import observed, sphere
 
@@ -127,11 +127,19 @@ def prior_of(estimate: Estimate, family: Family) -> Matrix:
 
 
 def assert_sound(estimate: Estimate, family: Family) -> None:
-    """Everything is finite, and no coefficient is less certain than under the prior."""
+    """Everything is finite, and no coefficient is less certain than under the prior.
+
+    With an estimated precision that holds given it; over all that it may be, none is less certain
+    than under the weakest prior.
+    """
     for value in (estimate.theta, estimate.mean, estimate.precision, estimate.covariance):
         assert np.isfinite(value).all()
     assert np.linalg.svdvals(root_of(estimate.precision))[-1] > 0.0
     before = np.diag(np.linalg.inv(prior_of(estimate, family)))
+    root = root_of(estimate.precision)
+    assert (np.vecdot(root, root) <= before * (1 + 1e-6)).all()
+    if estimate.doubt is not None:
+        before = before * estimate.prior.precision[0, 0] / AUTO_RANGE[0]
     assert (np.diag(estimate.covariance) <= before * (1 + 1e-6)).all()
 
 

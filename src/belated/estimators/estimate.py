@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import cached_property
 from typing import Any, Protocol
 
 import numpy as np
 
+from belated.estimators.integrated import Mixed
 from belated.families import Family
 from belated.inputs import Matrix, Vector
 from belated.models import Model, root_of
@@ -29,13 +30,16 @@ class Estimate(Result):
 
     Attributes:
         theta: the maximum of the posterior.
-        mean: its mean; theta unless the estimator corrects for skewness.
-        precision: the inverse covariance, of observed rewards and the prior only.
+        mean: its mean, over all that the prior's precision may be if that was estimated; otherwise
+            theta, unless the estimator corrects for skewness.
+        precision: the inverse covariance given the prior, of observed rewards and the prior only.
         n: rewards counted.
         converged: False if theta is not the maximum; it is finite all the same.
         iterations: passes over the observations.
         prior: the prior used, with its estimated precision if it was adaptive.
         dispersion: φ, estimated where the family asks for it.
+        doubt: what the covariance has beyond the inverse of the precision, for the prior's own
+            precision was estimated; None if it was given.
         names: what the coefficients belong to, if features say it.
         effective_n: rewards by what they still count for; None if all count in full.
         half_life_us: the half-life by which they do, in microseconds; None: nothing is forgotten.
@@ -51,6 +55,7 @@ class Estimate(Result):
     iterations: int
     prior: Prior
     dispersion: float
+    doubt: Matrix | None = None
     names: tuple[str, ...] | None = None
     effective_n: float | None = None
     half_life_us: int | None = None
@@ -69,9 +74,17 @@ class Estimate(Result):
 
     @cached_property
     def covariance(self) -> Matrix:
-        """The inverse of the precision."""
+        """Of θ: the inverse of the precision, and the doubt about the prior."""
         root = root_of(self.precision)
-        return root @ root.T
+        inverse = root @ root.T
+        return inverse if self.doubt is None else inverse + self.doubt
+
+    def over(self, mixed: Mixed | None) -> Estimate:
+        """Return it with the mean and the covariance over all precisions of the prior."""
+        if mixed is None:
+            return self
+        root = root_of(self.precision)
+        return replace(self, mean=mixed.mean, doubt=mixed.covariance - root @ root.T)
 
     def coefficients(self) -> list[dict[str, Any]]:
         """Return each coefficient with its name, standard deviation and 95 % interval."""

@@ -10,7 +10,8 @@ import numpy as np
 
 from belated.estimators.empirical import fitted_ridge, ridge_is_near, spectrum_of
 from belated.estimators.estimate import Estimate, next_fit
-from belated.estimators.ridge import Ridge
+from belated.estimators.integrated import GivenPrecision, integrated
+from belated.estimators.ridge import Ridge, gaussian_posterior
 from belated.estimators.weighted import is_weighted
 from belated.exceptions import ConvergenceWarning, InvalidInput
 from belated.families import Family, Gaussian
@@ -42,6 +43,8 @@ class Laplace:
     The estimate is a function of the set of observations, to about 1e-8 posterior standard
     deviations, whatever their order and the start. Rows that are frozen count as the quadratic
     they were frozen as; they have no third derivatives, so a corrected mean is without theirs.
+    If the prior's precision is estimated, mean and covariance are over all that it may be
+    (:mod:`~belated.estimators.integrated`).
 
     Args:
         growth: fit again once what is known has grown by this factor: rewards, and what the prior
@@ -85,12 +88,15 @@ class Laplace:
             start: where to begin.
             polish: go on until the estimate and its precision are functions of the set alone;
                 without it θ̂ is one step further than the point its precision is of, which is
-                within 1e-2 posterior deviations (1e-4 if every arrival is fitted).
+                within 1e-2 posterior deviations (1e-4 if every arrival is fitted), and an
+                estimated prior is taken for granted.
         """
         if data.dim != prior.dim:
             raise InvalidInput(f"rows of {data.dim} and a prior of {prior.dim} numbers", data)
         if isinstance(family, Gaussian):
-            return Ridge().fit(data, family=family, prior=prior)
+            if polish:
+                return Ridge().fit(data, family=family, prior=prior)
+            return gaussian_posterior(data.moments(), family, prior)
         tolerance = TOLERANCE if polish or self.growth == 1.0 else ENOUGH
         dispersion = family.dispersion or 1.0
         newton = _Newton(data, family, dispersion, self.max_iterations, tolerance, polish)
@@ -98,9 +104,10 @@ class Laplace:
         theta, precision, converged = newton.solve(theta, prior)
         if not converged and start is not None:  # the start was a bad one
             theta, precision, converged = newton.solve(prior.mean, prior)
+        adapts = prior.adaptive and data.n >= 5
         # The next fit goes on from this one's prior: until then, near enough will do.
         near = 1e-10 if polish else NEAR
-        for _ in range(MAX_PRIORS if prior.adaptive and data.n >= 5 and converged else 0):
+        for _ in range(MAX_PRIORS if adapts and converged else 0):
             before = float(prior.precision[0, 0])
             if not polish and ridge_is_near(precision, theta, before, near):
                 break
@@ -121,9 +128,25 @@ class Laplace:
                 stacklevel=2,
             )
         mean = newton.corrected(theta, precision) if self.mean_correction else theta
-        dispersion = newton.dispersion
         passes = newton.passes
-        return Estimate(theta, mean, precision, data.n, converged, passes, prior, dispersion)
+        found = Estimate(theta, mean, precision, data.n, converged, passes, prior, dispersion)
+        return self._unsure(found, newton) if polish and adapts and converged else found
+
+    def _unsure(self, found: Estimate, newton: _Newton) -> Estimate:
+        """The same estimate, with what is not known of the prior's precision."""
+        start = found.theta
+
+        def given(ridge: float) -> GivenPrecision | None:
+            nonlocal start
+            theta, precision, converged = newton.solve(start, found.prior.with_ridge(ridge))
+            if not converged:
+                return None
+            start = theta
+            mean = newton.corrected(theta, precision) if self.mean_correction else theta
+            return GivenPrecision(mean, precision, newton.value)
+
+        likely = float(found.prior.precision[0, 0])
+        return found.over(integrated(given, likely, len(found.theta)))
 
 
 def newton_step(total: Quadratic, *, family: Family, prior: Prior) -> Estimate:
@@ -177,6 +200,7 @@ class _Newton:
         self.family = family
         self.dispersion = dispersion
         self.passes = 0
+        self.value = -math.inf  # of the posterior that was solved last
         self._left = max_iterations
         self._tolerance = tolerance
         self._polish = polish
@@ -191,7 +215,7 @@ class _Newton:
             step = _solve(precision, gradient)
             decrement = float(gradient @ step)
             if decrement <= self._tolerance:
-                theta = theta + step
+                theta, self.value = theta + step, value + 0.5 * decrement
                 if self._polish and decrement > TOLERANCE**2:
                     _, _, precision = self._posterior(theta, prior)
                 return theta, precision, True

@@ -10,6 +10,7 @@ import numpy as np
 
 from belated.estimators.empirical import fitted_ridge, spectrum_of
 from belated.estimators.estimate import Estimate, next_fit
+from belated.estimators.integrated import GivenPrecision, integrated
 from belated.exceptions import ConvergenceWarning, InvalidInput
 from belated.families import Family, Gaussian
 from belated.inputs import Matrix, Vector
@@ -22,8 +23,8 @@ from belated.statistics import Moments, Seen
 CONDITION = 1e12
 #: An estimated variance is at least this share of the rewards' mean square.
 LEAST_VARIANCE = 1e-9
-#: By how much, relatively, the variance of a fit that is not polished may still move.
-NEAR = 1e-3
+#: By how much, relatively, the variance of a fit may still move; and of one that is not polished.
+EXACT, NEAR = 1e-12, 1e-3
 
 
 @dataclass(frozen=True)
@@ -67,50 +68,78 @@ class Ridge:
             prior: of θ.
             start: of no use here.
             polish: go on until the variance is a function of the set alone; without it, it may
-                still move by a thousandth.
+                still move by a thousandth, and an estimated prior is taken for granted.
         """
         if not isinstance(family, Gaussian):
             raise InvalidInput(f"Ridge is for Gaussian rewards: use Laplace for {family}", family)
         moments = data if isinstance(data, Moments) else data.moments()
         if moments.dim != prior.dim:
             raise InvalidInput(f"rows of {moments.dim} and a prior of {prior.dim} numbers", data)
-        dispersion = family.dispersion or _first_guess(moments)
-        relative = family.dispersion is None and prior.is_ridge
-        unit = dispersion if relative else 1.0
-        adapts = prior.adaptive and moments.n >= 5
+        if not polish:
+            return gaussian_posterior(moments, family, prior, NEAR)
+        found = gaussian_posterior(moments, family, prior)
+        return _unsure(found, moments, family) if prior.adaptive and moments.n >= 5 else found
+
+
+def gaussian_posterior(
+    moments: Moments, family: Gaussian, prior: Prior, near: float = EXACT
+) -> Estimate:
+    """Return the posterior, an estimated prior taken for granted.
+
+    Args:
+        moments: of rows and rewards.
+        family: of the rewards.
+        prior: of θ.
+        near: by how much, relatively, an estimated variance may still move.
+    """
+    dispersion = family.dispersion or _first_guess(moments)
+    relative = family.dispersion is None and prior.is_ridge
+    unit = dispersion if relative else 1.0
+    adapts = prior.adaptive and moments.n >= 5
+    if adapts:
+        values, squares = spectrum_of(moments.gram, moments.cross)
+    iterations, converged = 0, False
+    trail: list[float] = []
+    while not converged and iterations < 200:
+        iterations += 1
         if adapts:
-            values, squares = spectrum_of(moments.gram, moments.cross)
-        iterations, converged = 0, False
-        near = 1e-12 if polish else NEAR
-        trail: list[float] = []
-        while not converged and iterations < 200:
-            iterations += 1
-            if adapts:
-                # cross/φ = H θ̂ whatever the ridge: the scalar fixed point is exact at once.
-                scale = unit / dispersion
-                ridge = fitted_ridge(values * scale, squares * (scale / dispersion))
-                prior = prior.with_ridge(ridge)
-            theta, precision = _solve(moments, prior, unit, dispersion)
-            before = dispersion
-            if family.dispersion is None and moments.square > 0.0:
-                dispersion = _variance(moments, prior.precision / unit, theta, precision)
-            converged = abs(dispersion - before) <= near * before
-            if not converged:
-                dispersion = _further(trail, dispersion)
-            unit = dispersion if relative else 1.0
+            # cross/φ = H θ̂ whatever the ridge: the scalar fixed point is exact at once.
+            scale = unit / dispersion
+            ridge = fitted_ridge(values * scale, squares * (scale / dispersion))
+            prior = prior.with_ridge(ridge)
         theta, precision = _solve(moments, prior, unit, dispersion)
-        ends = np.linalg.eigvalsh(precision)[[0, -1]]
-        converged = converged and ends[0] * CONDITION >= ends[1]
+        before = dispersion
+        if family.dispersion is None and moments.square > 0.0:
+            dispersion = _variance(moments, prior.precision / unit, theta, precision)
+        converged = abs(dispersion - before) <= near * before
         if not converged:
-            warnings.warn(
-                "rows differ so much in length that the moments of the short ones are lost in"
-                " those of the long: scale the features",
-                ConvergenceWarning,
-                stacklevel=2,
-            )
-        return Estimate(
-            theta, theta, precision, moments.n, converged, iterations, prior, dispersion
+            dispersion = _further(trail, dispersion)
+        unit = dispersion if relative else 1.0
+    theta, precision = _solve(moments, prior, unit, dispersion)
+    ends = np.linalg.eigvalsh(precision)[[0, -1]]
+    converged = converged and ends[0] * CONDITION >= ends[1]
+    if not converged:
+        warnings.warn(
+            "rows differ so much in length that the moments of the short ones are lost in"
+            " those of the long: scale the features",
+            ConvergenceWarning,
+            stacklevel=3,
         )
+    return Estimate(theta, theta, precision, moments.n, converged, iterations, prior, dispersion)
+
+
+def _unsure(found: Estimate, moments: Moments, family: Gaussian) -> Estimate:
+    """The same estimate, with what is not known of the prior's precision."""
+    dispersion = found.dispersion
+    relative = family.dispersion is None and found.prior.is_ridge
+    unit = dispersion if relative else 1.0
+
+    def given(ridge: float) -> GivenPrecision:
+        theta, precision = _solve(moments, found.prior.with_ridge(ridge), unit, dispersion)
+        # At the maximum the posterior is half of what the rewards have pulled it by.
+        return GivenPrecision(theta, precision, 0.5 * float(theta @ moments.cross) / dispersion)
+
+    return found.over(integrated(given, float(found.prior.precision[0, 0]), moments.dim))
 
 
 def _solve(moments: Moments, prior: Prior, unit: float, dispersion: float) -> tuple[Vector, Matrix]:

@@ -155,6 +155,7 @@ class Thinned:
             iterations=found.iterations,
             prior=found.prior,
             dispersion=found.dispersion,
+            doubt=found.doubt,
             effective_n=float(sum(one.sum() for one in seen)),
             law=law,
         )
@@ -200,7 +201,7 @@ def _fitted_variance(
         unit = math.sqrt(variance)
         its = prior if prior.is_ridge else Prior(prior.mean / unit, prior.precision * variance)
         weighted = _weighted(data, seen, 1.0, unit)
-        found = Ridge().fit(weighted, family=Gaussian(1.0), prior=its)
+        found = Ridge().fit(weighted, family=Gaussian(1.0), prior=its, polish=polish)
         theta, before = unit * found.theta, variance
         if total:
             residual = sum(
@@ -214,9 +215,10 @@ def _fitted_variance(
     return replace(
         found,
         theta=theta,
-        mean=theta,
+        mean=unit * found.mean,
         precision=found.precision / before,
         dispersion=before,
+        doubt=None if found.doubt is None else before * found.doubt,
         prior=used,
     )
 

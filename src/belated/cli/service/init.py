@@ -29,8 +29,8 @@ learn = true # in this process too; or false, and run `belated learn {file}`
 # One set of coefficients for each action, of an intercept and the context.
 features = "PerArm(['blue', 'red'], context=['returning'])"
 policy = "DelayedUCB(dim=4, family=Bernoulli())" # rewards from 0 to 1
-# No reward within an hour counts as 0. Use Explicit(window='1h') if you report zeros too.
-rewards = "DefaultAfter('1h', value=0.0)"
+# Only good outcomes are reported, a day later at most. Use Explicit(window='1d') if you report all.
+rewards = "ConversionsOnly('1d')"
 retention = "30d" # a decision accepts rewards for so long
 """
 

@@ -8,7 +8,8 @@ from typing import NamedTuple
 import msgspec
 import numpy as np
 
-from belated.estimators import Estimate, Laplace, Ridge, newton_step
+from belated.estimators import Estimate, Laplace, newton_step
+from belated.estimators.ridge import gaussian_posterior
 from belated.families import Gaussian
 from belated.inputs import Vector
 from belated.journals.chain import Head, join_heads
@@ -154,7 +155,7 @@ class Merging:
 def merged_estimate(policy: Policy, arrived: FrozenSums) -> Estimate:
     """Return the estimate of some sums: one Newton step from where they were expanded."""
     if isinstance(policy.family, Gaussian):
-        return Ridge().fit(arrived.moments, family=policy.family, prior=policy.start)
+        return gaussian_posterior(arrived.moments, policy.family, policy.start)
     return newton_step(arrived.likelihood, family=policy.family, prior=policy.start)
 
 
