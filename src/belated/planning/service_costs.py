@@ -1,0 +1,71 @@
+"""What a service costs: asked by few callers and by many, deciding alone and learning too."""
+
+from __future__ import annotations
+
+import time
+from itertools import pairwise
+
+from belated.planning.costs import Linear, ServiceCosts
+from belated.planning.serving import (
+    MeasuredService,
+    Used,
+    ask_all,
+    decision_calls,
+    reward_calls,
+)
+from belated.planning.traffic import Traffic
+from belated.service.learning.learning_service import PUBLISH
+
+#: Requests that come one at a time, so many a second.
+FEW, PACE = 200, 125.0
+#: Requests of many callers at once, and rewards of some of them.
+MANY, REWARDED, CALLERS = 2_000, 512, 64
+#: Seconds for which a service is left alone.
+IDLE = 1.0
+
+
+def service_costs(
+    traffic: Traffic, address: str, commit: Linear, event: float, publish: float
+) -> ServiceCosts:
+    """Measure a service on a store.
+
+    Args:
+        traffic: Whose policy decides.
+        address: Of the store.
+        commit: CPU of a commit, for its share by the event.
+        event: CPU of a learner for an event.
+        publish: CPU of a model.
+    """
+    policy = traffic.policy
+    calls = decision_calls(MANY, policy.dim, traffic.actions)
+    with MeasuredService(policy, address) as service:
+        ask_all(service.port, calls[:CALLERS], CALLERS)  # its first ones take longer
+        marks = [service.used()]
+        time.sleep(IDLE)
+        marks.append(service.used())
+        ask_all(service.port, calls[:FEW], CALLERS, rate=PACE)
+        marks.append(service.used())
+        ids = ask_all(service.port, calls, CALLERS)
+        marks.append(service.used())
+        ask_all(service.port, reward_calls(ids[:REWARDED]), CALLERS)
+        marks.append(service.used())
+    idle, few, many, rewarded = (after.since(before) for before, after in pairwise(marks))
+    with MeasuredService(policy, address, learn=True) as service:
+        ask_all(service.port, calls[:CALLERS], CALLERS)
+        time.sleep(IDLE)  # what was there before is learned by now
+        before = service.used()
+        ask_all(service.port, calls[:FEW], CALLERS, rate=PACE)
+        learned = service.used().since(before)
+    models = publish / (PUBLISH * PACE)
+    each = max(0.0, (learned.cpu - few.cpu) / FEW - event - models)
+    return ServiceCosts(*_solved(few, many, rewarded, commit), idle.cpu / IDLE, each)
+
+
+def _solved(few: Used, many: Used, rewarded: Used, commit: Linear) -> tuple[float, float, float]:
+    """Two measurements for two unknowns: what a decision costs, and what a commit does."""
+    each = [one.cpu / one.events - commit.each for one in (few, many)]
+    commits = [one.commits / one.events for one in (few, many)]
+    turn = max(0.0, (each[0] - each[1]) / max(1e-9, commits[0] - commits[1]))
+    # On Kafka rewards have commits of their own, which are few.
+    reward = rewarded.cpu / REWARDED - turn * rewarded.commits / REWARDED - commit.each
+    return max(0.0, each[1] - turn * commits[1]), max(0.0, reward), turn
