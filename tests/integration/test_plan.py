@@ -31,7 +31,7 @@ def test_cores_of_a_service_are_near_the_plan(costs: Costs, tmp_path: Path) -> N
     rate, seconds = 120.0, 3.0
     demand = Demand(rate, 1e-9, DIM, 60.0)
     log = costs.logs["sqlite"]
-    planned = decider_load(log, demand, 1, commit_size(rate, log.wait))
+    planned = decider_load(log, demand, 1, commit_size(rate, log.service.wait))
     planned += learner_load(log, rate)
     address = SQLiteStore(tmp_path / "service.db").address
     with MeasuredService(DelayedUCB(DIM, Bernoulli()), address, learn=True) as service:

@@ -34,7 +34,7 @@ LOG = LogCosts(
     event=3e-5,
     shared_event=6e-6,
     publish=5e-4,
-    service=ServiceCosts(request=1e-4, reward=5e-5, commit=3e-4, idle=0.002, round=5e-4),
+    service=ServiceCosts(1e-4, 5e-5, 3e-4, 0.002, 5e-4, Linear(2e-3, 1e-5)),
 )
 COSTS = Costs(
     dim=20,

@@ -231,11 +231,23 @@ def decider_load(log: LogCosts, demand: Demand, deciders: int, size: float) -> f
 def learner_load(log: LogCosts, events: float) -> float:
     """Return the cores that the only learner of a bandit uses.
 
-    When something comes it looks until it finds nothing more, and rests for a moment.
+    When something comes it looks until it finds nothing more, and publishes now and then.
     """
-    rounds = min(events, 1.0 / (IDLE + log.service.round))
+    rounds = learner_rounds(events)
     models = min(events, 1.0 / PUBLISH)
     return min(1.0, events * log.event + rounds * log.service.round + models * log.publish)
+
+
+def learner_rounds(events: float) -> float:
+    """Return how often in a second a learner finds something.
+
+    It rests between two looks, and for twice as long if it found nothing: so it finds the next
+    event when that has come and about two rests have passed.
+
+    >>> round(learner_rounds(1.0), 2), round(learner_rounds(1e6))
+    (0.99, 100)
+    """
+    return events / (1.0 + 2.0 * IDLE * events)
 
 
 def _deciders(log: LogCosts, demand: Demand, setup: Setup) -> tuple[int, float]:
@@ -244,7 +256,7 @@ def _deciders(log: LogCosts, demand: Demand, setup: Setup) -> tuple[int, float]:
     def size(count: int) -> float:
         # In one database commits follow one another, whoever makes them; brokers take any number.
         alone = count if setup.log == "kafka" else 1
-        return commit_size(demand.events / alone, log.wait)
+        return commit_size(demand.events / alone, log.service.wait)
 
     def load(count: int) -> float:
         return decider_load(log, demand, count, size(count))

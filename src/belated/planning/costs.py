@@ -25,7 +25,7 @@ class Linear:
         return self.fixed + self.each * count
 
     @classmethod
-    def through(cls, few: tuple[int, float], many: tuple[int, float]) -> Linear:
+    def through(cls, few: tuple[float, float], many: tuple[float, float]) -> Linear:
         """Return the line through two measurements, each a count and its cost; never negative.
 
         >>> Linear.through((1, 3.0), (11, 8.0))
@@ -45,6 +45,7 @@ class ServiceCosts:
         commit: Of a commit with all it leads to, but for what it costs by the event.
         idle: Of a second without requests.
         round: Of a learner that finds something new, folds it, and looks for more.
+        wait: Seconds that a commit takes here, beside a learner; never of CPU.
     """
 
     request: float
@@ -52,6 +53,7 @@ class ServiceCosts:
     commit: float
     idle: float
     round: float
+    wait: Linear
 
 
 @dataclass(frozen=True)
@@ -62,7 +64,7 @@ class LogCosts:
         name: The kind of store: ``sqlite``, ``postgresql`` or ``kafka``.
         measured: Whether it was measured here; otherwise these are reference figures.
         commit: CPU of the process that appends, for a commit of so many events.
-        wait: Time until such a commit is durable.
+        wait: Time until such a commit is durable, if nobody else commits.
         server: CPU of the database or of all brokers, for such a commit; None if nobody knows.
         decision_bytes: Of a decision with its request, as it is stored.
         reward_bytes: Of a reward.
@@ -128,7 +130,7 @@ REFERENCE = Costs(
             event=30e-6,
             shared_event=8e-6,
             publish=410e-6,
-            service=ServiceCosts(105e-6, 40e-6, 1e-3, 0.003, 1e-3),
+            service=ServiceCosts(105e-6, 40e-6, 1e-3, 0.003, 1e-3, Linear(4e-3, 40e-6)),
         ),
         "postgresql": LogCosts(
             name="postgresql",
@@ -141,7 +143,7 @@ REFERENCE = Costs(
             event=24e-6,
             shared_event=6e-6,
             publish=430e-6,
-            service=ServiceCosts(105e-6, 40e-6, 1e-3, 0.003, 1e-3),
+            service=ServiceCosts(105e-6, 40e-6, 1e-3, 0.003, 1e-3, Linear(4e-3, 40e-6)),
         ),
         "kafka": LogCosts(
             name="kafka",
@@ -154,7 +156,7 @@ REFERENCE = Costs(
             event=24e-6,
             shared_event=6e-6,
             publish=430e-6,
-            service=ServiceCosts(105e-6, 40e-6, 1e-3, 0.003, 1e-3),
+            service=ServiceCosts(105e-6, 40e-6, 1e-3, 0.003, 1e-3, Linear(4e-3, 40e-6)),
         ),
     },
 )

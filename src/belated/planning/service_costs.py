@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from itertools import pairwise
 
+from belated.planning.arithmetic import learner_rounds
 from belated.planning.costs import Linear, ServiceCosts
 from belated.planning.serving import (
     MeasuredService,
@@ -17,9 +18,11 @@ from belated.planning.traffic import Traffic
 from belated.service.learning.learning_service import PUBLISH
 
 #: Requests that come one at a time, so many a second.
-FEW, PACE = 200, 125.0
+FEW, PACE = 300, 200.0
 #: Requests of many callers at once, and rewards of some of them.
 MANY, REWARDED, CALLERS = 2_000, 512, 64
+#: Requests that do not count.
+WARM = 256
 #: Seconds for which a service is left alone.
 IDLE = 1.0
 
@@ -39,7 +42,8 @@ def service_costs(
     policy = traffic.policy
     calls = decision_calls(MANY, policy.dim, traffic.actions)
     with MeasuredService(policy, address) as service:
-        ask_all(service.port, calls[:CALLERS], CALLERS)  # its first ones take longer
+        ask_all(service.port, calls[:WARM], CALLERS)  # the first ones take longer
+        service.rest()
         marks = [service.used()]
         time.sleep(IDLE)
         marks.append(service.used())
@@ -51,14 +55,18 @@ def service_costs(
         marks.append(service.used())
     idle, few, many, rewarded = (after.since(before) for before, after in pairwise(marks))
     with MeasuredService(policy, address, learn=True) as service:
-        ask_all(service.port, calls[:CALLERS], CALLERS)
-        time.sleep(IDLE)  # what was there before is learned by now
+        ask_all(service.port, calls[:WARM], CALLERS)
+        service.rest()  # what was there before is learned by now
         before = service.used()
         ask_all(service.port, calls[:FEW], CALLERS, rate=PACE)
         learned = service.used().since(before)
-    models = publish / (PUBLISH * PACE)
-    each = max(0.0, (learned.cpu - few.cpu) / FEW - event - models)
-    return ServiceCosts(*_solved(few, many, rewarded, commit), idle.cpu / IDLE, each)
+    seconds = FEW / PACE
+    learning = learned.cpu - few.cpu - FEW * event - publish * seconds / PUBLISH
+    found = max(0.0, learning / (seconds * learner_rounds(PACE)))
+    wait = Linear.through(
+        *((one.events / one.commits, one.waited / one.commits) for one in (learned, many))
+    )
+    return ServiceCosts(*_solved(few, many, rewarded, commit), idle.cpu / IDLE, found, wait)
 
 
 def _solved(few: Used, many: Used, rewarded: Used, commit: Linear) -> tuple[float, float, float]:

@@ -20,6 +20,8 @@ from belated.planning.processes import PATIENCE, answer, wait_for_kernels
 from belated.policies import Policy
 from belated.rewards import Explicit
 
+#: A service rests if it uses so much of a core in so many seconds.
+RESTS, LOOK = 0.03, 0.5
 #: Name of the bandit that is measured with.
 BANDIT = "belated-plan"
 
@@ -31,16 +33,21 @@ class Used(NamedTuple):
         cpu: Seconds of CPU.
         commits: How many there were.
         events: How many they had in all.
+        waited: Seconds that they took in all.
     """
 
     cpu: float
     commits: int
     events: int
+    waited: float
 
     def since(self, before: Used) -> Used:
         """Return what was used since then."""
         return Used(
-            self.cpu - before.cpu, self.commits - before.commits, self.events - before.events
+            self.cpu - before.cpu,
+            self.commits - before.commits,
+            self.events - before.events,
+            self.waited - before.waited,
         )
 
 
@@ -78,6 +85,17 @@ class MeasuredService:
         assert isinstance(found, Used)
         return found
 
+    def rest(self) -> None:
+        """Wait until it has done all that there is to do."""
+        until = time.monotonic() + PATIENCE
+        before = self.used()
+        while time.monotonic() < until:
+            time.sleep(LOOK)
+            now = self.used()
+            if now.since(before).cpu < RESTS * LOOK:
+                return
+            before = now
+
 
 def _serve(policy: Policy, address: str, learn: bool, link: Connection) -> None:
     from belated.service import Definition, create_app
@@ -96,7 +114,8 @@ def _serve(policy: Policy, address: str, learn: bool, link: Connection) -> None:
             while link.recv() is not None:
                 commits = app.commits
                 assert commits is not None
-                link.send(Used(time.process_time(), commits.commits, commits.events))
+                waited = commits.seconds.total
+                link.send(Used(time.process_time(), commits.commits, commits.events, waited))
     server.stop()
     thread.join(PATIENCE)
 
