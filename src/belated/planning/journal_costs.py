@@ -83,7 +83,14 @@ class JournalBench:
             event=event,
             shared_event=self._shared_event(),
             publish=publish,
-            service=service_costs(self._traffic, self._address, commit, event, publish),
+            service=service_costs(
+                self._traffic,
+                self._address,
+                commit=commit,
+                wait=wait,
+                event=event,
+                publish=publish,
+            ),
         )
 
     # --- commits ---------------------------------------------------------------------------------

@@ -28,7 +28,13 @@ IDLE = 1.0
 
 
 def service_costs(
-    traffic: Traffic, address: str, commit: Linear, event: float, publish: float
+    traffic: Traffic,
+    address: str,
+    *,
+    commit: Linear,
+    wait: Linear,
+    event: float,
+    publish: float,
 ) -> ServiceCosts:
     """Measure a service on a store.
 
@@ -36,6 +42,7 @@ def service_costs(
         traffic: Whose policy decides.
         address: Of the store.
         commit: CPU of a commit, for its share by the event.
+        wait: Time of a commit, for the same.
         event: CPU of a learner for an event.
         publish: CPU of a model.
     """
@@ -63,10 +70,9 @@ def service_costs(
     seconds = FEW / PACE
     learning = learned.cpu - few.cpu - FEW * event - publish * seconds / PUBLISH
     found = max(0.0, learning / (seconds * learner_rounds(PACE)))
-    wait = Linear.through(
-        *((one.events / one.commits, one.waited / one.commits) for one in (learned, many))
-    )
-    return ServiceCosts(*_solved(few, many, rewarded, commit), idle.cpu / IDLE, found, wait)
+    size = learned.events / learned.commits
+    lone = Linear(max(0.0, learned.waited / learned.commits - wait.each * size), wait.each)
+    return ServiceCosts(*_solved(few, many, rewarded, commit), idle.cpu / IDLE, found, lone)
 
 
 def _solved(few: Used, many: Used, rewarded: Used, commit: Linear) -> tuple[float, float, float]:
@@ -74,6 +80,6 @@ def _solved(few: Used, many: Used, rewarded: Used, commit: Linear) -> tuple[floa
     each = [one.cpu / one.events - commit.each for one in (few, many)]
     commits = [one.commits / one.events for one in (few, many)]
     turn = max(0.0, (each[0] - each[1]) / max(1e-9, commits[0] - commits[1]))
-    # On Kafka rewards have commits of their own, which are few.
-    reward = rewarded.cpu / REWARDED - turn * rewarded.commits / REWARDED - commit.each
+    # Callers that wait for their commits together: what they cost is mostly their own.
+    reward = (rewarded.cpu - commit.fixed * rewarded.commits) / REWARDED - commit.each
     return max(0.0, each[1] - turn * commits[1]), max(0.0, reward), turn
