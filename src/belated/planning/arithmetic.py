@@ -213,6 +213,19 @@ def commit_size(events: float, wait: Linear) -> float:
     return size
 
 
+def came_meanwhile(size: float) -> float:
+    """Return how many events come during a commit if commits have so many: the way back.
+
+    >>> round(came_meanwhile(5.0067), 2), came_meanwhile(1.0)
+    (5.0, 0.0)
+    """
+    low, high = 0.0, size
+    for _ in range(60):
+        middle = (low + high) / 2
+        low, high = (low, middle) if middle + math.exp(-middle) > size else (middle, high)
+    return low if size > 1.0 else 0.0
+
+
 def decider_load(log: LogCosts, demand: Demand, deciders: int, size: float) -> float:
     """Return the cores that one of some processes that serve uses.
 

@@ -45,7 +45,7 @@ class ServiceCosts:
         commit: Of a commit with all it leads to, but for what it costs by the event.
         idle: Of a second without requests.
         round: Of a learner that finds something new, folds it, and looks for more.
-        wait: Seconds that a commit takes here, beside a learner; never of CPU.
+        wait: Seconds from one commit to the next while events wait, beside a learner.
     """
 
     request: float

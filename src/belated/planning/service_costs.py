@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from itertools import pairwise
 
-from belated.planning.arithmetic import learner_rounds
+from belated.planning.arithmetic import came_meanwhile, learner_rounds
 from belated.planning.costs import Linear, ServiceCosts
 from belated.planning.serving import (
     MeasuredService,
@@ -71,8 +71,8 @@ def service_costs(
     learning = learned.cpu - few.cpu - FEW * event - publish * seconds / PUBLISH
     found = max(0.0, learning / (seconds * learner_rounds(PACE)))
     size = learned.events / learned.commits
-    lone = Linear(max(0.0, learned.waited / learned.commits - wait.each * size), wait.each)
-    return ServiceCosts(*_solved(few, many, rewarded, commit), idle.cpu / IDLE, found, lone)
+    turn = Linear(max(0.0, came_meanwhile(size) / PACE - wait.each * size), wait.each)
+    return ServiceCosts(*_solved(few, many, rewarded, commit), idle.cpu / IDLE, found, turn)
 
 
 def _solved(few: Used, many: Used, rewarded: Used, commit: Linear) -> tuple[float, float, float]:
