@@ -51,7 +51,7 @@ def observed(policy: DelayedUCB, address: str, rate: float, seconds: float) -> t
     count = round(rate * seconds)
     with MeasuredService(policy, address, learn=True) as service:
         rewarded = max(1, round(SHARE * count))
-        first = ask_all(service.port, decision_calls(rewarded, policy.dim, ACTIONS), CALLERS)
+        first = ask_all(service, decision_calls(rewarded, policy.dim, ACTIONS), CALLERS)
         service.rest()  # what they led to is learned by now
         decisions = decision_calls(count, policy.dim, ACTIONS)
         calls = []
@@ -61,7 +61,7 @@ def observed(policy: DelayedUCB, address: str, rate: float, seconds: float) -> t
             if round((n + 1) * SHARE) > round(n * SHARE):
                 calls.append(next(rewards))
         before, start = service.used(), time.perf_counter()
-        ask_all(service.port, calls, CALLERS, rate=rate * (1 + SHARE))
+        ask_all(service, calls, CALLERS, rate=rate * (1 + SHARE))
         used, took = service.used().since(before), time.perf_counter() - start
     return used.cpu / took, used.events / used.commits
 

@@ -35,9 +35,9 @@ def test_cores_of_a_service_are_near_the_plan(costs: Costs, tmp_path: Path) -> N
     planned += learner_load(log, rate)
     address = SQLiteStore(tmp_path / "service.db").address
     with MeasuredService(DelayedUCB(DIM, Bernoulli()), address, learn=True) as service:
-        ask_all(service.port, decision_calls(50, DIM, 4), 16)
+        ask_all(service, decision_calls(50, DIM, 4), 16)
         before = service.used()
-        ask_all(service.port, decision_calls(round(rate * seconds), DIM, 4), 16, rate=rate)
+        ask_all(service, decision_calls(round(rate * seconds), DIM, 4), 16, rate=rate)
         used = service.used().since(before)
     assert used.events == rate * seconds
     assert planned / 2 < used.cpu / seconds < planned * 2

@@ -15,7 +15,7 @@ from belated.journals.sqlite.store import SQLiteStore
 from belated.planning.costs import Linear, LogCosts
 from belated.planning.processes import ServerProcesses
 from belated.planning.service_costs import service_costs
-from belated.planning.serving import BANDIT
+from belated.planning.serving import bandit_of
 from belated.planning.traffic import Traffic
 from belated.published import PublishedModel
 from belated.rewards import Explicit
@@ -62,6 +62,7 @@ class JournalBench:
         servers: ServerProcesses,
     ) -> None:
         self._store = store
+        self._bandit = bandit_of(store.name)
         self._address = address
         self._traffic = traffic
         self._share = reward_share
@@ -97,7 +98,7 @@ class JournalBench:
 
     def _commits(self) -> tuple[Linear, Linear, Linear]:
         rounds = []
-        with self._store.journal(BANDIT) as journal:
+        with self._store.journal(self._bandit) as journal:
             self._append(journal, *SMALL)  # the first ones take longer
             for _ in range(ROUNDS):
                 rounds.append((self._append(journal, *SMALL), self._append(journal, *LARGE)))
@@ -125,12 +126,12 @@ class JournalBench:
         few = max(TOGETHER, round(self._share * LEARNED))
         chosen = [one for part in made for one in part.decisions][:few]
         if self._store.name == "kafka":
-            self._fill(BANDIT, made, chosen)
+            self._fill(self._bandit, made, chosen)
             return _packed(made[0]), _packed(Made(self._traffic.reward(chosen[:TOGETHER]), {}))  # type: ignore[arg-type]
         sizes = [self._size()]
-        self._fill(BANDIT, made, [])
+        self._fill(self._bandit, made, [])
         sizes.append(self._size())
-        self._fill(BANDIT, [], chosen)
+        self._fill(self._bandit, [], chosen)
         sizes.append(self._size())
         return (sizes[1] - sizes[0]) / LEARNED, (sizes[2] - sizes[1]) / len(chosen)
 
@@ -160,7 +161,7 @@ class JournalBench:
     def _definition(self, learners: LearnerCount) -> Definition:
         many = learners == "many"
         return Definition(
-            f"{BANDIT}-shared" if many else BANDIT,
+            f"{self._bandit}-shared" if many else self._bandit,
             self._traffic.policy,
             Explicit(),
             partitions=SHARED if many else None,

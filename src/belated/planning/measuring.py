@@ -34,7 +34,7 @@ def measure(
 ) -> Costs:
     """Measure on this machine: SQLite in a temporary folder, and other stores if they are given.
 
-    In a store that is given, the journals of two bandits named ``belated-plan…`` are left behind:
+    In a store that is given, the journals of two bandits named ``belated-plan-…`` are left behind:
     use one for tests.
 
     Args:

@@ -49,23 +49,23 @@ def service_costs(
     policy = traffic.policy
     calls = decision_calls(MANY, policy.dim, traffic.actions)
     with MeasuredService(policy, address) as service:
-        ask_all(service.port, calls[:WARM], CALLERS)  # the first ones take longer
+        ask_all(service, calls[:WARM], CALLERS)  # the first ones take longer
         service.rest()
         marks = [service.used()]
         time.sleep(IDLE)
         marks.append(service.used())
-        ask_all(service.port, calls[:FEW], CALLERS, rate=PACE)
+        ask_all(service, calls[:FEW], CALLERS, rate=PACE)
         marks.append(service.used())
-        ids = ask_all(service.port, calls, CALLERS)
+        ids = ask_all(service, calls, CALLERS)
         marks.append(service.used())
-        ask_all(service.port, reward_calls(ids[:REWARDED]), CALLERS)
+        ask_all(service, reward_calls(ids[:REWARDED]), CALLERS)
         marks.append(service.used())
     idle, few, many, rewarded = (after.since(before) for before, after in pairwise(marks))
     with MeasuredService(policy, address, learn=True) as service:
-        ask_all(service.port, calls[:WARM], CALLERS)
+        ask_all(service, calls[:WARM], CALLERS)
         service.rest()  # what was there before is learned by now
         before = service.used()
-        ask_all(service.port, calls[:FEW], CALLERS, rate=PACE)
+        ask_all(service, calls[:FEW], CALLERS, rate=PACE)
         learned = service.used().since(before)
     seconds = FEW / PACE
     learning = learned.cpu - few.cpu - FEW * event - publish * seconds / PUBLISH

@@ -16,14 +16,22 @@ from typing import NamedTuple, Self
 import numpy as np
 
 from belated.exceptions import InvalidInput
+from belated.journals import open_store
 from belated.planning.processes import PATIENCE, answer, wait_for_kernels
 from belated.policies import Policy
 from belated.rewards import Explicit
 
 #: A service rests if it uses so much of a core in so many seconds.
 RESTS, LOOK = 0.03, 0.5
-#: Name of the bandit that is measured with.
-BANDIT = "belated-plan"
+
+
+def bandit_of(store: str) -> str:
+    """Return the name of the bandit to measure a store with: Kafka may share a database.
+
+    >>> bandit_of("kafka")
+    'belated-plan-kafka'
+    """
+    return f"belated-plan-{store}"
 
 
 class Used(NamedTuple):
@@ -61,10 +69,11 @@ class MeasuredService:
     """
 
     def __init__(self, policy: Policy, address: str, *, learn: bool = False) -> None:
+        self.bandit = bandit_of(open_store(address).name)
         context = get_context("spawn")
         self._link, theirs = context.Pipe()
         self._process = context.Process(
-            target=_serve, args=(policy, address, learn, theirs), daemon=True
+            target=_serve, args=(self.bandit, policy, address, learn, theirs), daemon=True
         )
         self._process.start()
         theirs.close()
@@ -97,12 +106,12 @@ class MeasuredService:
             before = now
 
 
-def _serve(policy: Policy, address: str, learn: bool, link: Connection) -> None:
+def _serve(bandit: str, policy: Policy, address: str, learn: bool, link: Connection) -> None:
     from belated.service import Definition, create_app
     from belated.service.http.server import Server, collect_rarely
 
     wait_for_kernels()
-    app = create_app([Definition(BANDIT, policy, Explicit())], address, learn=learn)
+    app = create_app([Definition(bandit, policy, Explicit())], address, learn=learn)
     listening = socket.create_server(("127.0.0.1", 0), backlog=2048)
     server = Server(app, listening)
     thread = threading.Thread(target=server.run, daemon=True)
@@ -146,11 +155,13 @@ def reward_calls(ids: Sequence[str]) -> list[Call]:
     return [Call("PUT", f"decisions/{id}/reward", {"value": n % 2}) for n, id in enumerate(ids)]
 
 
-def ask_all(port: int, calls: Sequence[Call], callers: int, *, rate: float = 0.0) -> list[str]:
+def ask_all(
+    service: MeasuredService, calls: Sequence[Call], callers: int, *, rate: float = 0.0
+) -> list[str]:
     """Send requests; returns the id that each answer names.
 
     Args:
-        port: Of the service.
+        service: That is asked.
         calls: What is asked.
         callers: So many at a time, each over a connection of its own.
         rate: Requests a second that leave at random moments, if callers are free; 0: as fast as
@@ -159,13 +170,13 @@ def ask_all(port: int, calls: Sequence[Call], callers: int, *, rate: float = 0.0
     Raises:
         InvalidInput: one was refused.
     """
-    data = [_encoded(one) for one in calls]
-    return asyncio.run(_ask_all(port, data, callers, rate))
+    data = [_encoded(service.bandit, one) for one in calls]
+    return asyncio.run(_ask_all(service.port, data, callers, rate))
 
 
-def _encoded(call: Call) -> bytes:
+def _encoded(bandit: str, call: Call) -> bytes:
     body = json.dumps(call.body).encode()
-    head = f"{call.method} /v1/{BANDIT}/{call.path} HTTP/1.1\r\nHost: x\r\n"
+    head = f"{call.method} /v1/{bandit}/{call.path} HTTP/1.1\r\nHost: x\r\n"
     head += f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
     return head.encode() + body
 
