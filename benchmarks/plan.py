@@ -6,7 +6,7 @@ of its own. Compared are cores of the process and events in a commit: what is pl
 within 30 % of what is measured. Cores are CPU time of the process. A round measures costs and then
 the service, so that a busy machine is busy for both; medians, and the range in brackets.
 
-Run: python benchmarks/plan.py [--rounds 3] [--seconds 6] [--dim 20] [--rates 90 300]
+Run: python benchmarks/plan.py [--rounds 3] [--seconds 6] [--dim 20] [--rates 130 400]
      python benchmarks/plan.py --reference
 """
 
@@ -106,7 +106,7 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=6.0)
     parser.add_argument("--dim", type=int, default=20)
-    parser.add_argument("--rates", type=float, nargs="+", default=[90.0, 300.0])
+    parser.add_argument("--rates", type=float, nargs="+", default=[130.0, 400.0])
     parser.add_argument("--reference", action="store_true", help="print the costs of all stores")
     options = parser.parse_args()
     if options.reference:
