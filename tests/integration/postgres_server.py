@@ -88,6 +88,12 @@ class PostgresServer:
         """Where to find it."""
         return f"postgresql://belated@127.0.0.1:{self.port}/postgres"
 
+    @property
+    def pid(self) -> int:
+        """The process of the postmaster."""
+        assert self._process is not None
+        return self._process.pid
+
     def start(self) -> None:
         """Start it, and wait until it answers."""
         settings = {

@@ -28,7 +28,7 @@ from belated.cli.journal import (
 )
 from belated.cli.keys import create, revoke
 from belated.cli.keys import list as list_keys
-from belated.cli.service import demo, doctor, init, learn, mode, schema, serve, warm
+from belated.cli.service import demo, doctor, init, learn, mode, plan, schema, serve, warm
 from belated.cli.simulation import bounds, compare, simulate
 from belated.exceptions import BelatedError
 
@@ -78,7 +78,7 @@ def command_line() -> argparse.ArgumentParser:
     for command in (evaluate, lift, delays, report):
         _add(commands, command)
     _add_group(commands, "journal", JOURNAL, "look into a journal, verify it, move it")
-    for command in (init, serve, learn, mode, doctor, schema, warm):
+    for command in (init, serve, learn, mode, doctor, plan, schema, warm):
         _add(commands, command)
     _add_group(commands, "keys", KEYS, "make, list and revoke the API keys of a service")
     return parser

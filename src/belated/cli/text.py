@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _SPANS = ((86_400, "d"), (3_600, "h"), (60, "m"))
-_SIZES = ((1_000_000_000, "GB"), (1_000_000, "MB"), (1_000, "kB"))
+_SIZES = ((1_000_000_000_000, "TB"), (1_000_000_000, "GB"), (1_000_000, "MB"), (1_000, "kB"))
 
 
 def moment(microseconds: int) -> str:

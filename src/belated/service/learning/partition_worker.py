@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from concurrent.futures import Future, wait
 from contextlib import suppress
 from functools import partial
@@ -160,9 +160,8 @@ class PartitionWorker:
         claim = self.membership.claim()
         for partition in self.owned.keys() - claim.partitions:
             self._lose(partition)
-        surplus = [one for one in claim.surplus if one in self.owned]
         if claim.surplus:
-            self._give_back(surplus)
+            self._give_back(claim.surplus)
             self.membership.give_back(claim.surplus)
         wanted = [one for one in claim.partitions if one not in {*self.owned, *claim.surplus}]
         failed: BelatedError | None = None
@@ -187,10 +186,10 @@ class PartitionWorker:
         self.owned[partition] = Owned(fold, epoch, self._monotonic() + SNAPSHOT)
         self._tell(logging.INFO, "this worker owns a partition", partition, epoch=epoch)
 
-    def _give_back(self, partitions: list[int]) -> None:
+    def _give_back(self, partitions: Collection[int]) -> None:
         """In good order: what is known is saved first."""
-        self._end_saving()
-        for partition in partitions:
+        self._end_saving()  # which may find that one of them is another's by now
+        for partition in [one for one in partitions if one in self.owned]:
             with suppress(OwnerFenced):
                 self.owned[partition].fold.save(self.shelf)
             self._drop(partition)

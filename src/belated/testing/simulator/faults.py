@@ -66,8 +66,9 @@ FAULTS = (*STRIKES, *SIGHTINGS)
 #: The same where several learners share a bandit: what more may go wrong, and what is seen.
 SHARED_STRIKES = {"sums late": 0.1, "worker slept": 0.2}
 SHARED_SIGHTINGS = ("partition lost", "partition given back", "center moved")
-#: What no learner of a service can tell.
-_UNSEEN = ("fold halted at a record",)
+#: What no learner of a service can tell; what is called "worker slept" here; what a service, which
+#: answers before anything is folded, tells nobody.
+_UNSEEN = ("fold halted at a record", "partition taken over", "told before the decision")
 SHARED_FAULTS = tuple(
     name for name in (*FAULTS, *SHARED_STRIKES, *SHARED_SIGHTINGS) if name not in _UNSEEN
 )

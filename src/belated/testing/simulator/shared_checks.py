@@ -26,6 +26,8 @@ from belated.testing.simulator.world import World
 
 #: Sums agree to rounding, and so do estimates that are made of them.
 SUMS, ESTIMATES = 1e-9, 1e-6
+#: Digits of the fingerprint of a fold; behind them is what it knew to be undone.
+_FINGERPRINT = 32
 
 
 def check_merged(world: World, merging: Merging, model: PublishedModel) -> None:
@@ -61,12 +63,11 @@ def _undone(world: World, entry: PartitionSums) -> Undone | None:
         for one in world.store.records(entry.partition)
         if isinstance(one.event, Erased | Retracted)
     ]
+    known = entry.fingerprint[_FINGERPRINT:]
     # What was restored is as it was before: of several states that are alike, it was the latest.
     for count in range(len(acts), -1, -1):
         undone = Undone.of(acts[:count])
-        if entry.fingerprint.endswith("" if undone is None else undone.digest) and (
-            undone is not None or len(entry.fingerprint) == 32
-        ):
+        if known == ("" if undone is None else undone.digest):
             return undone
     raise Disagreement(f"M: partition {entry.partition} knows of what nobody has undone")
 

@@ -1,0 +1,151 @@
+"""What is learned through Kafka is what an embedded bandit learns of the same."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from typing import NamedTuple
+from urllib.parse import quote
+
+import numpy as np
+import pytest
+
+from belated import Bandit, Bernoulli, DelayedUCB, Explicit, Gaussian
+from belated.events import Opaque, Record
+from belated.journals import Journal, MemoryJournal, Store, open_store
+from belated.learner import Fold, same_sums
+from belated.published import PublishedModel
+from belated.service import Definition
+from belated.service.learning.learners import shared_learner
+from tests.integration.kafka_server import KafkaCluster
+
+DIM, ACTIONS, ROUNDS, PARTITIONS = 3, 4, 60, 4
+#: Rewards come so many rounds late at most.
+LATE = 20
+POLICY = DelayedUCB(DIM, Bernoulli())
+
+
+class Played(NamedTuple):
+    """What a bandit did: the actions it chose, and what they lost against the best ones."""
+
+    actions: list[int]
+    regret: float
+
+
+def play(bandit: Bandit, seed: int) -> Played:
+    """Decide, and report rewards late, some of them twice: all is drawn before anything is done."""
+    rng = np.random.default_rng(seed)
+    theta = rng.normal(size=DIM)
+    rows = rng.normal(size=(ROUNDS, ACTIONS, DIM)) / 2
+    means = 1 / (1 + np.exp(-rows @ theta))
+    outcomes = rng.random((ROUNDS, ACTIONS)) < means
+    delays, twice = rng.integers(0, LATE, ROUNDS), rng.random(ROUNDS) < 0.2
+    due: dict[int, list[tuple[str, float]]] = {}
+    actions = []
+    for t in range(ROUNDS):
+        decision = bandit.decide(rows[t])
+        actions.append(decision.index)
+        told = [(decision.id, float(outcomes[t, decision.index]))] * (1 + twice[t])
+        due.setdefault(t + int(delays[t]), []).extend(told)
+        for id, value in due.pop(t, []):
+            bandit.observe(id, value)
+    lost = means.max(axis=1) - means[np.arange(ROUNDS), actions]
+    return Played(actions, float(lost.sum()))
+
+
+@pytest.fixture
+def store(kafka: KafkaCluster, dsn: str) -> Store:
+    """On one broker."""
+    return open_store(f"kafka://{kafka.address}?shelf={quote(dsn, safe='')}&copies=1")
+
+
+@pytest.fixture
+def journal(store: Store, bandit: str) -> Iterator[Journal]:
+    """A new one."""
+    with store.journal(bandit, partitions=PARTITIONS) as opened:
+        yield opened
+
+
+def records_of(journal: Journal) -> list[Record]:
+    """All there are."""
+    return [one for partition in range(PARTITIONS) for one in journal.read(partition, 0, 10_000)]
+
+
+def folded(journal: Journal, policy: DelayedUCB) -> Fold:
+    """A fold of all that a journal holds."""
+    fold = Fold(policy, Explicit(), partitions=PARTITIONS)
+    fold.begin(journal)
+    fold.catch_up(journal)
+    return fold
+
+
+@pytest.mark.parametrize("seed", [11, 12])
+def test_decisions_and_regret_are_those_of_an_embedded_bandit(journal: Journal, seed: int) -> None:
+    """With the same luck it chooses the same, and learns the same."""
+    with Bandit(policy=POLICY, rewards=Explicit(), journal=journal, seed=seed) as through_kafka:
+        played = play(through_kafka, seed)
+        estimate = through_kafka.estimate
+    memory = MemoryJournal(partitions=PARTITIONS)
+    with Bandit(policy=POLICY, rewards=Explicit(), journal=memory, seed=seed) as embedded:
+        assert play(embedded, seed) == played
+        wanted = embedded.estimate
+    assert estimate.n == wanted.n > ROUNDS / 2
+    np.testing.assert_allclose(estimate.theta, wanted.theta, rtol=1e-8, atol=1e-10)
+    np.testing.assert_allclose(estimate.precision, wanted.precision, rtol=1e-8, atol=1e-10)
+
+
+def test_the_same_records_come_to_the_same(store: Store, journal: Journal) -> None:
+    """Folded from Kafka, and from memory: states exactly, sums and estimate to rounding."""
+    with Bandit(policy=POLICY, rewards=Explicit(), journal=journal, seed=1) as bandit:
+        play(bandit, seed=21)
+    with store.journal(journal.bandit) as again:
+        records = records_of(again)
+        fold = folded(again, POLICY)
+    memory = MemoryJournal(partitions=PARTITIONS)
+    for partition in range(PARTITIONS):
+        some = [one for one in records if one.partition == partition]
+        events = [one.event for one in some if not isinstance(one.event, Opaque)]
+        memory.append(events, recorded=[one.recorded for one in some])
+    wanted = folded(memory, POLICY)
+    assert fold.digest == wanted.digest
+    assert same_sums(fold, wanted)
+    np.testing.assert_allclose(
+        fold.learner.estimate.theta, wanted.learner.estimate.theta, rtol=1e-8, atol=1e-10
+    )
+
+
+def test_learners_that_share_a_bandit_on_kafka_agree_with_a_replay(
+    store: Store, bandit: str
+) -> None:
+    """Two of them: one dies without a word, and its partitions are folded on by the other."""
+    policy = DelayedUCB(DIM, Gaussian(1.0))
+    definition = Definition(bandit, policy, Explicit(), partitions=PARTITIONS, learners="many")
+    first, second = (shared_learner(definition, store, lease=1.0) for _ in range(2))
+    with Bandit(policy, rewards=Explicit(), journal=store.journal(bandit), seed=2) as deciding:
+        play(deciding, seed=31)
+        until = time.monotonic() + 60
+        while not (first.worker.owned and second.worker.owned) and time.monotonic() < until:
+            first.step()
+            second.step()
+        lost = set(first.worker.owned)
+        assert lost
+        play(deciding, seed=32)
+    with store.journal(bandit) as journal:
+        fold = folded(journal, policy)
+        # The first is never called again: neither does it give back, nor save.
+        for thread in (first.worker.membership._worker, first.merger.lease._worker):
+            if thread is not None:
+                thread.stop()
+        model = None
+        while (model is None or model.n < fold.model.n) and time.monotonic() < until:
+            second.step()
+            found = second.coordination.published()
+            model = None if found is None else PublishedModel.read(found[1])
+    assert model is not None
+    assert lost <= set(second.worker.owned)
+    assert model.n == fold.model.n
+    np.testing.assert_allclose(
+        model.model(policy).theta, fold.learner.estimate.theta, rtol=1e-8, atol=1e-10
+    )
+    second.close()
+    first.close()  # what it knows is old, and it can save none of it
