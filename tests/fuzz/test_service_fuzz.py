@@ -289,12 +289,24 @@ def test_every_route_was_asked_by_those_who_may_and_those_who_may_not(both: Both
         assert journal.mode() is None
 
 
+#: What the leader of a bandit tells from its report.
+FROM_REPORTS = (
+    "belated_report_age_seconds",
+    "belated_reward_per_decision",
+    "belated_lift_ratio",
+    "belated_action_share",
+    "belated_predicted_ratio",
+    "belated_attention",
+)
+
+
 def test_labels_of_metrics_are_bounded(both: Both) -> None:
     """Names of bandits and routes, and words from short lists: nothing that was sent."""
     known = {
         "bandit": {one.name for one in DEFINITIONS},
         "method": {route.method for route in ROUTES} | {"other"},
         "route": {route.path for route in ROUTES} | {"other"},
+        "action": {"others"} | {name for one in DEFINITIONS for name in one.actions},
     }
     for fuzzed, before in zip(both.each, both.metrics_before, strict=True):
         after = fuzzed.metrics()
@@ -313,6 +325,8 @@ def test_labels_of_metrics_are_bounded(both: Both) -> None:
         asked, learned = after.pop("belated_http_requests"), after.pop("belated_learner_events")
         assert len(asked) <= (len(ROUTES) + 1) * 12
         assert len(learned) <= len(fuzzed.app.definitions) * 20
+        for name in FROM_REPORTS:  # which are made now and then
+            assert len(after.pop(name)) <= len(fuzzed.app.definitions) * 20
         assert after == {name: before[name] for name in after}
 
 

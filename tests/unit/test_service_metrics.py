@@ -99,7 +99,7 @@ def samples(served: Any, learner: LearningService) -> dict[tuple[str, tuple[str,
     learners = Learners({"offers": lambda: learner})
     learners.running["offers"] = learner
     requests = Counter({("PUT", "/v1/{bandit}/decisions/{id}/reward", 202): 7})
-    reports = Reports(open_store("memory:"), ["offers"])
+    reports = Reports(open_store("memory:"), {"offers": {"blue"}})
     reports["offers"].gauges = Gauges(
         reward={"bandit": 0.3, "holdout": 0.2},
         lift={"estimate": 0.5, "low": 0.1, "high": 0.9},
@@ -239,6 +239,7 @@ def test_what_it_earns(samples: dict[tuple[str, tuple[str, ...]], float]) -> Non
     assert samples["belated_reward_per_decision", ("offers", "holdout")] == 0.2
     assert samples["belated_lift_ratio", ("offers", "low")] == 0.1
     assert samples["belated_action_share", ("blue", "offers")] == 0.75
+    assert samples["belated_action_share", ("others", "offers")] == 0.25  # a stranger's word
     assert samples["belated_predicted_ratio", ("offers",)] == 1.1
     assert samples["belated_attention", ("offers", "slowed")] == 1
     assert samples["belated_attention", ("offers", "silence")] == 0

@@ -44,7 +44,7 @@ def run(options: argparse.Namespace) -> int:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda number, frame: told.append(number))
     learners = learners_of(config.bandits, config.store, lease=config.server.lease)
-    reports = Reports(config.store, [one.name for one in config.bandits])
+    reports = Reports(config.store, {one.name: one.actions for one in config.bandits})
     stop_metrics = None
     if options.metrics is not None:
         stop_metrics = _tell_metrics(options.metrics, learners, reports)

@@ -6,7 +6,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from urllib.parse import quote
 
 import msgspec
@@ -34,6 +34,8 @@ class BanditReport:
     Args:
         store: of the journal.
         bandit: its name.
+        actions: those that the configuration names. Others are named by callers, who may be
+            strangers: metrics must not have their words.
 
     Attributes:
         page: the last report as JSON; None before the first.
@@ -44,7 +46,8 @@ class BanditReport:
         took: seconds that took.
     """
 
-    def __init__(self, store: Store, bandit: str) -> None:
+    def __init__(self, store: Store, bandit: str, actions: Collection[str] = ()) -> None:
+        self.actions = actions
         self._address = journal_address(store, bandit)
         self._due = 0.0
         self._locked = threading.Lock()
@@ -110,11 +113,13 @@ class Reports(dict[str, BanditReport]):
 
     Args:
         store: of the journals.
-        bandits: their names.
+        bandits: their names, each with the actions that the configuration names.
     """
 
-    def __init__(self, store: Store, bandits: Collection[str]) -> None:
-        super().__init__((name, BanditReport(store, name)) for name in bandits)
+    def __init__(self, store: Store, bandits: Mapping[str, Collection[str]]) -> None:
+        super().__init__(
+            (name, BanditReport(store, name, actions)) for name, actions in bandits.items()
+        )
 
     def watch(self, bandits: Collection[str]) -> None:
         """Have the oldest of these made anew, if all of them together may take the time for it.

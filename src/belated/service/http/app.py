@@ -146,7 +146,7 @@ class Service:
         self.requests: Counter[tuple[str, str, int]] = Counter()
 
         #: Of all bandits, for the console and the metrics.
-        self.reports = Reports(store, [one.name for one in bandits])
+        self.reports = Reports(store, {one.name: one.actions for one in bandits})
 
         from belated.service.operating.metrics import Metrics  # needs prometheus-client
 

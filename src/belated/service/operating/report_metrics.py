@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
 
 from prometheus_client.core import GaugeMetricFamily, Metric
 
 from belated.report.data import KINDS
 from belated.service.console.reports import BanditReport, Reports
 from belated.service.learning.learners import Learners
+
+#: For actions that only callers name.
+OTHERS = "others"
 
 
 def report_metrics(reports: Reports | None, learners: Learners) -> Iterator[Metric]:
@@ -38,7 +41,7 @@ def report_metrics(reports: Reports | None, learners: Learners) -> Iterator[Metr
         for family, values in (
             (reward, gauges.reward),
             (lift, gauges.lift),
-            (share, gauges.share),
+            (share, _named(gauges.share, report.actions)),
             (attention, {kind: float(kind in gauges.attention) for kind in KINDS}),
         ):
             for label, value in values.items():
@@ -46,6 +49,13 @@ def report_metrics(reports: Reports | None, learners: Learners) -> Iterator[Metr
         if gauges.predicted is not None:
             predicted.add_metric([name], gauges.predicted)
     yield from (age, reward, lift, share, predicted, attention)
+
+
+def _named(shares: Mapping[str, float], actions: Collection[str]) -> dict[str, float]:
+    """The shares of actions that the configuration names, and of all others together."""
+    found = {name: share for name, share in shares.items() if name in actions}
+    rest = sum(share for name, share in shares.items() if name not in actions)
+    return found | {OTHERS: rest} if rest else found
 
 
 def _gauge(name: str, help: str, label: str = "") -> GaugeMetricFamily:

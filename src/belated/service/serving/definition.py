@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from belated.decider import UNIFORM, Holdout
-from belated.features import Features
+from belated.features import Features, PerArm
 from belated.ledger.requests import Keep
 from belated.policies import Policy
 from belated.rewards import Rewards
@@ -48,3 +48,9 @@ class Definition:
     keep_requests: Keep = "auto"
     holdout: Holdout | None = None
     learners: LearnerCount = "one"
+
+    @property
+    def actions(self) -> frozenset[str]:
+        """Those that its features name; none where requests bring their own."""
+        known = self.features.actions if isinstance(self.features, PerArm) else ()
+        return frozenset(map(str, known))
