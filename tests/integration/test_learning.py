@@ -104,7 +104,7 @@ def test_a_learner_that_is_far_behind_folds_all_at_once(
 ) -> None:
     """After some full pages; it comes to the same."""
     monkeypatch.setattr(module, "PAGE", 10)
-    monkeypatch.setattr(module, "FAR", 3)
+    monkeypatch.setattr(module, "FAR", 41)
     play(writer, 200)
     learner = learning_service(definition(bandit), store)
     steps = [learner.step() for _ in range(5)]

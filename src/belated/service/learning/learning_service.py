@@ -48,8 +48,9 @@ PUBLISH, ALIVE, SNAPSHOT = 0.1, 5.0, 30.0
 HEAD = 3600.0
 #: Seconds between two looks for what may hurt users.
 ADVISE = 10.0
-#: Full pages in a row after which a learner is far behind, and folds all that is there at once.
-FAR = 10
+#: Records in full pages, one after the other, after which a learner is far behind: it folds all
+#: that is there at once.
+FAR = 20_000
 #: Seconds for which a learner that has nothing to do need not be called, at most.
 REST = 10.0
 #: Seconds by which each bandit of a process puts off the others' models: those that differ, and
@@ -120,7 +121,7 @@ class LearningService:
         #: That stamps records: the one of this machine may be wrong, and jump.
         self.clock = JournalClock(journal, runtime)
         self._publish_at = self._save_at = 0.0
-        self._full_pages = 0
+        self._in_full_pages = 0
         #: Folds the journal again beside it, and compares.
         self.refold = Refold(journal, runtime.monotonic, bandits * PAUSE)
         self._publish_seconds = max(PUBLISH, bandits * PUBLISH_SHARE)
@@ -262,7 +263,7 @@ class LearningService:
         self.epoch = 0
 
     def _fold_some(self, fold: Fold) -> int:
-        if self._full_pages >= FAR:
+        if self._in_full_pages >= FAR:
             return self._catch_up(fold)
         count, size = 0, min(PAGE, fold.tuning.page)
         full = False
@@ -277,7 +278,7 @@ class LearningService:
                 self.lag = (now - page[-1].recorded) / 1e6
                 self.lags.add((now - page[0].recorded) / 1e6)
             count += len(page)
-        self._full_pages = self._full_pages + 1 if full else 0
+        self._in_full_pages = self._in_full_pages + count if full else 0
         return count
 
     def _catch_up(self, fold: Fold) -> int:
@@ -285,7 +286,7 @@ class LearningService:
         if self._fit is not None:  # the fit at the end is of more
             self._fit.cancel()
             self._fit = None
-        self._full_pages = 0
+        self._in_full_pages = 0
         count = fold.catch_up(self.journal)
         stamps = map(self.journal.last_stamp, range(self.journal.partitions))
         self.clock.last_stamp = max(self.clock.last_stamp, *stamps)
