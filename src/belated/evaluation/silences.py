@@ -87,7 +87,7 @@ def silence(table: DecisionTable) -> Silence:
     table = table.live()
     came = _came(table)
     last = int(came[-1])
-    before = replace(table.select(table.made <= last), as_of=last)
+    before = _known(table, last)
     curve = delay_curve(before)
     quiet = float(table.as_of - last)
     expected = _expected(table, before, curve, last)

@@ -21,8 +21,7 @@ from belated.learner.adapter import LearnerAdapter
 from belated.learner.learner import Learner
 from belated.ledger import Ledger
 from belated.ledger.entries import LONG, State, crc_of
-from belated.ledger.table import NONE
-from belated.models import not_finite
+from belated.ledger.table import NONE, handle_at
 
 _DOUBLE = np.dtype(np.float64)
 _PENDING, _REWARDED = int(State.PENDING), int(State.REWARDED)
@@ -61,18 +60,7 @@ class PlainFolder:
         weight = self._entered(record)
         if weight is None:
             return ""
-        # As Learner.add_pending.
-        learner, x = self.learner, record.event.x.astype(_DOUBLE)  # type: ignore[union-attr]
-        model, asked = learner.model, learner._waiting.asked
-        q = model._kernels.count(model.decided, x, weight)
-        if q != q:
-            raise not_finite(x)
-        model.pending += 1
-        model.decisions += 1
-        asked[0].append(x)
-        asked[1].append(1.0 if learner._unscaled else weight)
-        if len(asked[0]) == learner._limit:
-            learner._renew()
+        self.learner.add_pending(record.event.x.astype(_DOUBLE), weight)  # type: ignore[union-attr]
         return "decided"
 
     def decided_all(self, records: Sequence[Record], first: int) -> int:
@@ -174,26 +162,6 @@ class PlainFolder:
         ledger.counts[_PENDING] -= 1
         ledger.counts[_REWARDED] += 1
         ledger.counters["rewarded"] += 1
-        # As Learner.learn.
-        model, partition = learner.model, adapter.partition
-        learned = model._kernels.learn(
-            model.observed, model.theta, x, y, model._family, model.dispersion
-        )
-        if learned != learned:
-            raise not_finite(x)
-        model.n += 1
-        model.pending -= 1
-        came, rewards, before, after = learner._waiting.came[partition]
-        came.append(x)
-        rewards.append(y)
-        before.append(1.0 if learner._unscaled else weight)
-        after.append(learned)
-        handle = learner._given[partition]
-        learner._given[partition] = handle + 1
-        table.where[i] = -2 - handle  # as handle_at
+        table.where[i] = handle_at(learner.learn(x, y, weight, adapter.partition))
         rows.free(where)
-        if model.n >= learner._next_fit and not learner.defers:
-            learner.fit()
-        elif len(came) == learner._limit:
-            learner._renew()
         return "rewarded"

@@ -49,7 +49,6 @@ class BanditReport:
     def __init__(self, store: Store, bandit: str, actions: Collection[str] = ()) -> None:
         self.actions = actions
         self._address = journal_address(store, bandit)
-        self._due = 0.0
         self._locked = threading.Lock()
         self._thread: threading.Thread | None = None
         self._process: subprocess.Popen[bytes] | None = None
@@ -68,7 +67,8 @@ class BanditReport:
     def look(self) -> bytes | None:
         """Return the last report, and have a newer one made if it is time for that."""
         with self._locked:
-            if self._address is not None and not self.busy and time.monotonic() >= self._due:
+            due = self.tried_at + max(EVERY, SHARE * self.took) if self.tried_at else 0.0
+            if self._address is not None and not self.busy and time.monotonic() >= due:
                 self._thread = threading.Thread(
                     target=self._make, name="belated report", daemon=True
                 )
@@ -105,7 +105,6 @@ class BanditReport:
             self.error = lines[-1] if lines else "the process that makes it has ended"
         self.tried_at = time.monotonic()
         self.took = self.tried_at - start
-        self._due = self.tried_at + max(EVERY, SHARE * self.took)
 
 
 class Reports(dict[str, BanditReport]):
