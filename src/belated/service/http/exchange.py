@@ -74,12 +74,14 @@ class Exchange:
 
     def ask(self) -> None:
         """Have it answered: now, or later."""
-        service = self._connection.service
+        if self.error is not None:
+            # Raised here it would keep this frame, and that the error: and all that was received,
+            # in the frames that called, until the collector of cycles looks.
+            self.refuse(self.error)
+            return
         body, self.body = self.body, b""  # nothing of it need be kept while a commit is awaited
         try:
-            if self.error is not None:
-                raise self.error
-            service.ask(self, body)
+            self._connection.service.ask(self, body)
         except Exception as error:
             self.refuse(error)
 
