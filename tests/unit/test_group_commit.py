@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from collections.abc import Sequence
 from functools import partial
 
@@ -26,6 +27,7 @@ class Gated(MemoryJournal):
         super().__init__()
         self.gate = threading.Semaphore(0)
         self.sizes: list[int] = []
+        self.begun = 0
         self.fails = False
 
     def append(
@@ -36,6 +38,7 @@ class Gated(MemoryJournal):
         requests: Requests | None = None,
     ) -> list[int]:
         """After the gate."""
+        self.begun += 1
         self.gate.acquire()
         if self.fails:
             raise JournalUnavailable("it is away")
@@ -91,6 +94,57 @@ def test_what_gathers_goes_together() -> None:
         assert journal.sizes == [1, 10]
         assert told == [1, 2, 2, 2, 2, 2]
         assert (commits.commits, commits.events) == (2, 11)
+        commits.close()
+
+    asyncio.run(story())
+
+
+def test_whoever_asks_again_at_once_is_in_the_next_commit() -> None:
+    """Commits do not alternate between two halves of the callers."""
+
+    async def story() -> None:
+        journal = Gated()
+        commits = GroupCommit(Together(), asyncio.get_running_loop(), ThreadRuntime())
+        told: list[int] = []
+
+        async def ask_twice(first: int) -> None:
+            await appended(commits, journal, events(first, 1), told)
+            await appended(commits, journal, events(first + 1, 1), told)
+
+        early = asyncio.ensure_future(ask_twice(0))
+        await asyncio.sleep(0.05)  # it is in its commit now
+        late = [asyncio.ensure_future(ask_twice(10 * n)) for n in (1, 2)]
+        await asyncio.sleep(0)
+        journal.gate.release(10)
+        await asyncio.gather(early, *late)
+        assert journal.sizes == [1, 3, 2]
+        commits.close()
+
+    asyncio.run(story())
+
+
+def test_a_crowd_that_is_large_enough_waits_for_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its commit is under way while those of the one before are answered."""
+    monkeypatch.setattr(group_commit, "ENOUGH", 2)
+
+    async def story() -> None:
+        journal = Gated()
+        commits = GroupCommit(Together(), asyncio.get_running_loop(), ThreadRuntime())
+        told: list[int] = []
+        begun: list[int] = []
+
+        def answer(found: Sequence[int] | Exception) -> None:
+            time.sleep(0.2)  # the loop is busy with answers
+            begun.append(journal.begun)
+
+        commits.append(journal, events(0, 1), told.append, answer)
+        await asyncio.sleep(0.05)
+        others = [appended(commits, journal, events(10 * n, 1), told) for n in (1, 2)]
+        await asyncio.sleep(0)
+        journal.gate.release(10)
+        await asyncio.gather(*others)
+        assert begun == [2]
+        assert journal.sizes == [1, 2]
         commits.close()
 
     asyncio.run(story())

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import islice
 
 import msgspec
 import numpy as np
@@ -122,15 +123,12 @@ class UnappliedDecisions:
             return
         oldest: dict[int, list[Unapplied]] = {}
         excess = len(self._recent) - self._most
-        for one in list(self._recent.values())[:excess]:
+        for one in list(islice(self._recent.values(), excess)):
             if one.position > 0:
                 oldest.setdefault(one.partition, []).append(one)
                 del self._recent[one.decision.id]
         for partition, ones in oldest.items():
-            live = [one for one in ones if one.decision.activated]
-            rows = np.array([one.decision.x for one in live], dtype=np.float64)
-            weights = [self._share(one.weight) for one in live]
-            information = Information.of(rows.reshape(-1, self._dim), weights)
+            information = Information.of(*self._live(ones))
             last = max(one.position for one in ones)
             self._blocks.setdefault(partition, []).append(_Block(last, information))
         # What waits in a spool stays: look again only after a further block.
@@ -138,11 +136,17 @@ class UnappliedDecisions:
 
     def pending(self) -> tuple[Matrix, Vector, Information]:
         """Return the pending ones: rows and shares of the recent ones, the sum of the others."""
-        live = [one for one in self._recent.values() if one.decision.activated]
-        rows = np.array([one.decision.x for one in live], dtype=np.float64)
-        shares = np.array([self._share(one.weight) for one in live], dtype=np.float64)
+        rows, shares = self._live(self._recent.values())
         summed = Information.zero(self._dim)
         for blocks in self._blocks.values():
             for block in blocks:
                 summed = summed + block.information
-        return rows.reshape(-1, self._dim), shares, summed
+        return rows, shares, summed
+
+    def _live(self, ones: Iterable[Unapplied]) -> tuple[Matrix, Vector]:
+        """Rows and shares of those that count."""
+        live = [one for one in ones if one.decision.activated]
+        rows = np.empty((len(live), self._dim))
+        if live:
+            np.concatenate([one.decision.x for one in live], out=rows.reshape(-1))
+        return rows, np.array([self._share(one.weight) for one in live], dtype=np.float64)

@@ -24,6 +24,11 @@ T = TypeVar("T")
 Done = Callable[[T | Exception], None]
 #: Events in one commit: larger ones only make everyone in it wait.
 MAX_COMMIT = 1_000
+#: Turns of the event loop without anything new, after which whoever was answered is not waited for
+#: any longer. What is read in one turn is chosen for, and then appended, in the next.
+QUIET_TURNS = 2
+#: Callers for whom a commit begins at once: more would not make it much cheaper for each.
+ENOUGH = 64
 
 
 class Append(Protocol):
@@ -55,8 +60,10 @@ class Append(Protocol):
 class GroupCommit:
     """A worker that appends for all bandits, so that the event loop never waits for a disk.
 
-    There is nothing to tune: a commit begins when the one before it has ended, with all that has
-    come meanwhile. Alone a caller waits for one commit, in a crowd for two at most.
+    There is nothing to tune: a commit begins when the one before it has ended and its callers are
+    answered, with all that has come meanwhile. Alone a caller waits for one commit, in a crowd for
+    two at most. Whoever asks again at once when answered is in the next commit, not in the one
+    after: commits are as large, and as few, as they can be without waiting for anyone by the clock.
 
     Args:
         log: for events; used by this worker alone.
@@ -80,6 +87,7 @@ class GroupCommit:
         self._waiting: list[Append] = []
         self._since = 0.0  # when the first of them came
         self._noticed = False
+        self._answering = False  # the next commit begins when that is done
         self._lock = threading.Lock()
         self._closing = False
         #: For metrics: how long commits took, how many events each had, and how many failed, by
@@ -133,7 +141,8 @@ class GroupCommit:
 
     def _notice(self) -> None:
         self._noticed = False
-        self._worker.wake()
+        if not self._answering or len(self._waiting) >= ENOUGH:
+            self._worker.wake()
 
     def close(self) -> None:
         """Commit all that waits; nothing more is taken."""
@@ -145,6 +154,8 @@ class GroupCommit:
 
     def _step(self) -> float | None:
         with self._lock:
+            if self._answering and len(self._waiting) < ENOUGH and not self._closing:
+                return None
             if self._waiting and not self._closing:
                 early = self._since + self._wait - self._monotonic()
                 if early > 0.0:
@@ -178,11 +189,28 @@ class GroupCommit:
             self.sizes.add(sum(len(batch.events) for batch in batches))
         told = list(zip(groups.values(), found, strict=True))
         large = [some for some, one in told if isinstance(one, CommitTooLarge) and len(some) > 1]
-        self._loop.call_soon_threadsafe(_answer, [one for one in told if one[0] not in large])
+        self._answering = True
+        self._loop.call_soon_threadsafe(self._answer, [one for one in told if one[0] not in large])
         for some in large:  # what each of them sent may well fit
             half = len(some) // 2
             self._commit(some[:half])
             self._commit(some[half:])
+
+    def _answer(self, told: Iterable[tuple[Sequence[Append], Appended | Exception]]) -> None:
+        try:
+            _tell(told)
+        finally:
+            self._gather(0, QUIET_TURNS)
+
+    def _gather(self, count: int, turns: int) -> None:
+        """Have the next commit begin once nothing new has come for some turns of the loop."""
+        if len(self._waiting) > count:
+            turns = QUIET_TURNS
+        if turns and len(self._waiting) < ENOUGH:
+            self._loop.call_soon(self._gather, len(self._waiting), turns - 1)
+        else:
+            self._answering = False
+            self._worker.wake()
 
     def _append(self, batches: list[Batch]) -> list[Appended | Exception]:
         try:
@@ -230,7 +258,7 @@ class _Append:
         self._done(error)
 
 
-def _answer(told: Iterable[tuple[Sequence[Append], Appended | Exception]]) -> None:
+def _tell(told: Iterable[tuple[Sequence[Append], Appended | Exception]]) -> None:
     calls: list[Callable[[], None]] = []
     for appends, found in told:
         if isinstance(found, Exception):
