@@ -2,9 +2,10 @@
 
 A decider with so many bandits, a learner of all of them, PostgreSQL that syncs; wrk asks a bandit
 drawn at random each time. The numbers follow each other in rounds, so that a busy machine is busy
-for all of them. Idle CPU is that of the decider and of the learner together, while nobody asks.
+for all of them. Idle CPU is that of the decider and of the learner together while nobody asks, once
+the windows of all decisions have ended: until then a learner has something to do.
 
-Run: python benchmarks/bandits.py [--rounds 3] [--seconds 3] [--idle 10]
+Run: python benchmarks/bandits.py [--rounds 3] [--seconds 3] [--settle 75] [--idle 30]
 """
 
 from __future__ import annotations
@@ -50,12 +51,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seconds", type=int, default=3)
-    parser.add_argument("--idle", type=float, default=10)
+    parser.add_argument("--settle", type=float, default=75)
+    parser.add_argument("--idle", type=float, default=30)
     arguments = parser.parse_args()
     body = json.dumps({"rows": rows()[0]}, separators=(",", ":"))
     rates: dict[int, list[float]] = {number: [] for number in NUMBERS}
     cpus: dict[int, list[float]] = {number: [] for number in NUMBERS}
-    rests: dict[int, list[float]] = {number: [] for number in NUMBERS}
+    rests: dict[int, float] = {}
     held: dict[int, str] = {}
     with tempfile.TemporaryDirectory() as name, database() as dsn:
         port = int(conninfo_to_dict(dsn)["port"])
@@ -66,17 +68,18 @@ def main() -> None:
                 with Server(f"many {number}", dsn) as decider:
                     load.run(decider, CONNECTIONS, 1)
                     rate, cpu = load.run(decider, CONNECTIONS, arguments.seconds)
+                    if round_:  # the first one warms up
+                        rates[number].append(rate)
+                        cpus[number].append(1e6 * cpu)
+                    if round_ < arguments.rounds:
+                        continue
                     with Server(f"learners {number}", dsn) as learner:
-                        time.sleep(5)  # until all is folded
-                        rest = idle([decider, learner], arguments.idle)
+                        time.sleep(arguments.settle)
+                        rests[number] = 100 * idle([decider, learner], arguments.idle)
                         held[number] = " + ".join(
                             f"{one.connections(port)}, {one.threads()}"
                             for one in (decider, learner)
                         )
-                if round_:  # the first one warms up
-                    rates[number].append(rate)
-                    cpus[number].append(1e6 * cpu)
-                    rests[number].append(100 * rest)
     print("| bandits | requests/s | of one | CPU, µs | idle CPU, % | connections, threads |")
     print("|--:|--:|--:|--:|--:|---|")
     alone = statistics.median(rates[1])
@@ -84,7 +87,7 @@ def main() -> None:
         ratio = quartiles([rate / alone for rate in rates[number]])
         print(
             f"| {number} | {statistics.median(rates[number]):,.0f} | {ratio} "
-            f"| {statistics.median(cpus[number]):.0f} | {quartiles(rests[number])} "
+            f"| {statistics.median(cpus[number]):.0f} | {rests[number]:.1f} "
             f"| {held[number]} |"
         )
     print(

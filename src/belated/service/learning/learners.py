@@ -92,8 +92,8 @@ class Learners:
             if busy:
                 pause = IDLE
                 continue
-            soonest = min(one.due for one in self._kept) - time.monotonic()
-            self._stopped.wait(min(pause, max(IDLE, soonest)))
+            # Not when the first is due: of a hundred learners there is always one.
+            self._stopped.wait(IDLE if self._sessions is None else pause)
             pause = min(2 * pause, MAX_IDLE)
         for one in self._kept:
             self._end(one)
