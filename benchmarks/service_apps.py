@@ -56,8 +56,9 @@ def serve_echo(port: int) -> int:
 
 
 def many(count: int) -> list[Definition]:
-    """Bandits that differ in their names only."""
-    return [replace(OFFERS, name=f"b{n}", keep_requests=0.0) for n in range(count)]
+    """Bandits that differ in their names only; what they hold soon stays as it is."""
+    some = replace(OFFERS, keep_requests=0.0, retention=120_000_000)
+    return [replace(some, name=f"b{n}") for n in range(count)]
 
 
 def main() -> int:
