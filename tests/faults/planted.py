@@ -268,7 +268,7 @@ def answer_before_the_commit(patch: pytest.MonkeyPatch) -> None:
 
     def eager(self: GroupCommit, taken: list[Append]) -> None:
         positions = Appended([0] * sum(len(one.events) for one in taken), {})
-        self._loop.call_soon_threadsafe(group_commit._answer, [(taken, positions)])
+        self._loop.call_soon_threadsafe(group_commit._tell, [(taken, positions)])
         commit(self, taken)
 
     patch.setattr(GroupCommit, "_commit", eager)

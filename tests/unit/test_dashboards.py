@@ -11,7 +11,9 @@ import pytest
 
 from belated.decider import MODES
 from belated.service.learning.learners import Learners
-from belated.service.operating.metrics import OF_BANDITS, OF_LEARNERS, Metrics
+from belated.service.operating.bandit_metrics import OF_BANDITS
+from belated.service.operating.learner_metrics import OF_LEARNERS
+from belated.service.operating.metrics import Metrics
 from belated.service.serving.spools import LIMIT
 
 yaml = pytest.importorskip("yaml")

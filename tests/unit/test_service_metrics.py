@@ -26,7 +26,9 @@ from belated.service.learning.journal_clock import JournalClock
 from belated.service.learning.learners import Learners
 from belated.service.learning.learning_service import SAMPLED, LearningService
 from belated.service.learning.refold import Refold
-from belated.service.operating.metrics import OF_BANDITS, OF_LEARNERS, Metrics
+from belated.service.operating.bandit_metrics import OF_BANDITS
+from belated.service.operating.learner_metrics import OF_LEARNERS
+from belated.service.operating.metrics import Metrics
 from belated.service.runtime import ThreadRuntime
 from belated.service.serving.served_bandit import RequestStats
 from belated.service.serving.spool_recovery import LeftSpools
