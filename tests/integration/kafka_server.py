@@ -148,6 +148,8 @@ class KafkaCluster:
             "transaction.state.log.min.isr": max(1, copies - 1),
             "transaction.state.log.num.partitions": 4,
             "group.initial.rebalance.delay.ms": 0,
+            "group.consumer.min.session.timeout.ms": 1_000,
+            "group.consumer.min.heartbeat.interval.ms": 100,
             "log.index.size.max.bytes": 1 << 20,
         }
         lines = [f"{name}={value}\n" for name, value in settings.items()]

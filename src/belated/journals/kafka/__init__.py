@@ -3,5 +3,6 @@
 * ``commits``: what one record of Kafka holds.
 * ``topic``: the topic of a bandit, and the settings without which it is refused.
 * ``writer``, ``reader``: the producer and the consumer.
+* ``group``, ``coordination``: how workers share the partitions.
 * ``log``, ``journal``, ``store``: what the library uses.
 """

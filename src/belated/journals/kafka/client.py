@@ -28,7 +28,10 @@ _OURS = frozenset(
         "enable.idempotence",
         "enable.partition.eof",
         "group.id",
+        "group.instance.id",  # brokers fence a worker that starts again under the same one
+        "group.protocol",
         "isolation.level",
+        "max.poll.interval.ms",
         "message.max.bytes",
         "message.timeout.ms",
         "request.required.acks",

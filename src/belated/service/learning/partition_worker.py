@@ -30,7 +30,7 @@ from belated.learner.saving import Saving
 from belated.published import PublishedModel
 from belated.service.histogram import SECONDS, Histogram
 from belated.service.learning.journal_clock import JournalClock
-from belated.service.learning.membership import Membership
+from belated.service.learning.membership import join
 from belated.service.runtime import Runtime, ThreadRuntime
 
 #: Seconds between two looks for a model, between sums that differ and sums that do not, and
@@ -99,7 +99,7 @@ class PartitionWorker:
         self.journal, self.shelf = journal, shelf or journal
         self.coordination = coordination
         self.name = name
-        self.membership = Membership(coordination, name, session, runtime)
+        self.membership = join(coordination, name, session, runtime)
         self.clock = JournalClock(journal, runtime)
         self.owned: dict[int, Owned] = {}
         self.lost = 0
@@ -199,7 +199,7 @@ class PartitionWorker:
         """Another owns it: what is known of it is dropped, and nothing of it saved."""
         self.lost += 1
         self._drop(partition)
-        self.membership.doubt()
+        self.membership.doubt([partition])
         self._tell(logging.WARNING, "another worker owns a partition", partition)
 
     def _drop(self, partition: int) -> None:
