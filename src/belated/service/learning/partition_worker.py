@@ -24,6 +24,7 @@ from belated.exceptions import (
 )
 from belated.journals import CoordinationStore, Journal, SentSums
 from belated.journals.columns import ColumnLog
+from belated.journals.log import WatchedLog
 from belated.learner.columns import kernels_for
 from belated.learner.partitioned import PartitionFold
 from belated.learner.saving import Saving
@@ -122,9 +123,10 @@ class PartitionWorker:
         self.clock.look()
         self._look_for_model()
         count, failed = self._hold_claimed()
+        grown = self._grown()
         for partition in list(self.owned):
             try:
-                count += self._work(partition)
+                count += self._work(partition, partition in grown)
             except JournalUnavailable:
                 raise
             except OwnerFenced:
@@ -212,9 +214,17 @@ class PartitionWorker:
 
     # --- what is due -----------------------------------------------------------------------------
 
-    def _work(self, partition: int) -> int:
+    def _grown(self) -> Collection[int]:
+        """Return the partitions that are to be read."""
+        if not isinstance(self.journal, WatchedLog):
+            return self.owned
+        behind = {partition for partition, one in self.owned.items() if one.is_behind}
+        others = {p: one.fold.position for p, one in self.owned.items() if p not in behind}
+        return behind | self.journal.grown(others) if others else behind
+
+    def _work(self, partition: int, has_grown: bool) -> int:
         one = self.owned[partition]
-        return self._fold_some(one) + self._settle(one)
+        return (self._fold_some(one) if has_grown else 0) + self._settle(one)
 
     def _fold_some(self, one: Owned) -> int:
         fold, journal, partition = one.fold, self.journal, one.fold.partition
