@@ -289,11 +289,12 @@ class KafkaTown:
 
     def waits(self, since: float, until: float) -> list[float]:
         """Seconds from the acknowledgement of each commit of a time to a model that knows it."""
-        return [
-            max(self.watch.learned(p, n) for p, n in ends.items()) - at
-            for at, ends in self.acknowledged().values()
-            if since <= at < until
-        ]
+        found = []
+        for at, ends in self.acknowledged().values():
+            if since <= at < until:
+                learned = max(self.watch.learned(p, n) for p, n in ends.items())
+                found.append(learned - at - self.standstill.within(at, learned))
+        return found
 
     def check(self) -> str:
         """All that was acknowledged is found, and counts once; ends the generator."""

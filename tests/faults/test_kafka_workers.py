@@ -6,6 +6,7 @@ import random
 import time
 from collections.abc import Callable, Iterator
 from functools import partial
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
@@ -15,8 +16,10 @@ from tests.faults.kafka_town import KafkaTown
 from tests.integration.kafka_server import require_jars
 from tests.integration.postgres_server import require_programs
 
-#: Seconds in which all must be folded again, once a learner has died.
-AGAIN = 10.0
+#: Seconds in which all is folded again once one of these has died, and in which 99 % of commits are
+#: learned while nothing fails.
+AGAIN, LEARNED = 10.0, 0.5
+DEATHS = ("worker", "merger", "producer", "stopped worker")
 
 
 @pytest.fixture
@@ -42,26 +45,32 @@ def test_nothing_is_lost_and_nothing_counts_twice(town: KafkaTown, full: bool) -
         "stopped worker": town.stop_worker,
         "two owners": town.two_owners,
         "all brokers": town.kill_brokers,
-        "database": partial(town.kill_database, 60.0 if full else 2.0),
-        "cut link": partial(town.cut_link, 20.0 if full else 2.0),
     }
     if full:
         faults["broker"] = town.kill_broker
-    names = list(faults) * (10 if full else 1)
-    town.rng.shuffle(names)
+        faults["database"] = partial(town.kill_database, 60.0)
+        faults["cut link"] = partial(town.cut_link, 20.0)
     print(f"\nseed {town.seed}")
-    waits = calm(town, 60.0 if full else 3.0)
-    print(f"nothing fails: learned after p50 {waits[0]:.3f} s, p99 {waits[1]:.3f} s")
-    for name in names:
-        town.generate()
-        time.sleep(town.rng.uniform(0.5, 3.0))
-        since = faults[name]()
-        took = town.recovery(since)
-        took -= town.standstill.within(since, since + took)
-        print(f"{name}: learned again after {took:.1f} s; {town.check()}", flush=True)
-        if name in ("worker", "merger", "stopped worker", "producer"):
-            assert took <= AGAIN
+    took: dict[str, list[float]] = {name: [] for name in faults}
+    _, worst = calm(town, 60.0 if full else 3.0)
+    for _ in range(10 if full else 1):
+        for name in town.rng.sample(list(faults), len(faults)):
+            time.sleep(town.rng.uniform(0.5, 3.0))
+            since = faults[name]()
+            again = town.recovery(since)
+            took[name].append(again - town.standstill.within(since, since + again))
+            print(f"{name}: learned again after {took[name][-1]:.1f} s", flush=True)
+            if full:
+                print(f"  {town.check()}", flush=True)
+                town.generate()
+    print(town.check())
+    for name, some in took.items():
+        print(f"{name}: {min(some):.1f} to {max(some):.1f} s, {len(some)} times")
+    print(f"{town.lost()} times a partition was found to be another's")
     assert town.lost() > 0  # or nobody was ever fenced
+    assert max(chain(*(took[name] for name in DEATHS))) <= AGAIN
+    if full:  # a few commits beside other tests say little of the slowest in a hundred
+        assert worst <= LEARNED
 
 
 def calm(town: KafkaTown, seconds: float) -> tuple[float, float]:
@@ -70,7 +79,7 @@ def calm(town: KafkaTown, seconds: float) -> tuple[float, float]:
     time.sleep(3.0)
     since = time.monotonic()
     time.sleep(seconds)
-    until = time.monotonic()
-    print(town.check())
-    waits = town.waits(since, until)
-    return float(np.median(waits)), float(np.quantile(waits, 0.99))
+    waits = town.waits(since, time.monotonic() - 1.0)
+    median, worst = float(np.median(waits)), float(np.quantile(waits, 0.99))
+    print(f"nothing fails: learned after {median:.3f} s, p99 {worst:.3f} s, {len(waits)} commits")
+    return median, worst
