@@ -54,9 +54,17 @@ class KafkaCluster:
         brokers: How many; each is a controller too.
         compiled: Whether the brokers compile all they can, as for a measurement. Without, they
             start faster.
+        way: Given the port of a broker, the port by which clients reach it; itself if None. Brokers
+            reach each other by ports of their own.
     """
 
-    def __init__(self, brokers: int = 1, *, compiled: bool = False) -> None:
+    def __init__(
+        self,
+        brokers: int = 1,
+        *,
+        compiled: bool = False,
+        way: Callable[[int], int] | None = None,
+    ) -> None:
         jars = find_jars()
         if jars is None:
             raise FileNotFoundError(_MISSING)
@@ -67,8 +75,10 @@ class KafkaCluster:
         self._java += ["-Dorg.slf4j.simpleLogger.defaultLogLevel=warn", "-cp", f"{jars}/*"]
         self._folder = Path(tempfile.mkdtemp(prefix="belated-kafka-"))
         self._starter = os.getpid()
-        ports = _free_ports(2 * brokers)
-        self._ports, self._controllers = ports[:brokers], ports[brokers:]
+        ports = _free_ports(3 * brokers)
+        self._ports, self._controllers = ports[:brokers], ports[brokers : 2 * brokers]
+        self._inner = ports[2 * brokers :]
+        self._ways = [port if way is None else way(port) for port in self._ports]
         self._id = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
         self._processes: dict[int, subprocess.Popen[bytes]] = {}
         atexit.register(self.stop)
@@ -86,17 +96,19 @@ class KafkaCluster:
     @property
     def address(self) -> str:
         """Where to find the brokers: ``host:port`` of each, with commas between."""
-        return ",".join(f"127.0.0.1:{port}" for port in self._ports)
+        return ",".join(f"127.0.0.1:{port}" for port in self._ways)
 
     @property
     def pids(self) -> list[int]:
         """The processes of the brokers that run."""
         return [one.pid for one in self._processes.values() if one.poll() is None]
 
-    def start(self, broker: int) -> None:
-        """Start a broker that was killed, and wait until it answers."""
-        self._launch(broker)
-        self._wait(broker)
+    def start(self, *brokers: int) -> None:
+        """Start brokers that were killed, and wait until they answer."""
+        for broker in brokers:
+            self._launch(broker)
+        for broker in brokers:
+            self._wait(broker)
 
     def kill(self, broker: int) -> None:
         """End a broker without warning."""
@@ -129,15 +141,18 @@ class KafkaCluster:
         home.mkdir()
         copies = min(3, len(self._ports))
         voters = ",".join(f"{n}@127.0.0.1:{port}" for n, port in enumerate(self._controllers))
-        listeners = f"PLAINTEXT://127.0.0.1:{self._ports[broker]}"
+        inner = f"INNER://127.0.0.1:{self._inner[broker]}"
+        protocols = [f"{name}:PLAINTEXT" for name in ("CONTROLLER", "INNER", "PLAINTEXT")]
         settings = {
             "process.roles": "broker,controller",
             "node.id": broker,
             "controller.quorum.voters": voters,
-            "listeners": f"{listeners},CONTROLLER://127.0.0.1:{self._controllers[broker]}",
-            "advertised.listeners": listeners,
+            "listeners": f"PLAINTEXT://127.0.0.1:{self._ports[broker]},{inner},"
+            f"CONTROLLER://127.0.0.1:{self._controllers[broker]}",
+            "advertised.listeners": f"PLAINTEXT://127.0.0.1:{self._ways[broker]},{inner}",
             "controller.listener.names": "CONTROLLER",
-            "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT",
+            "inter.broker.listener.name": "INNER",
+            "listener.security.protocol.map": ",".join(protocols),
             "log.dirs": home / "data",
             "auto.create.topics.enable": "false",
             "default.replication.factor": copies,
@@ -148,6 +163,8 @@ class KafkaCluster:
             "transaction.state.log.min.isr": max(1, copies - 1),
             "transaction.state.log.num.partitions": 4,
             "group.initial.rebalance.delay.ms": 0,
+            "group.consumer.min.session.timeout.ms": 1_000,
+            "group.consumer.min.heartbeat.interval.ms": 100,
             "log.index.size.max.bytes": 1 << 20,
         }
         lines = [f"{name}={value}\n" for name, value in settings.items()]

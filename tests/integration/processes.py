@@ -33,6 +33,11 @@ class Process:
                 env=os.environ | environment,
             )
 
+    @property
+    def pid(self) -> int:
+        """The number of the process."""
+        return self._process.pid
+
     def said(self, message: str) -> dict[str, Any] | None:
         """The first line of its log with this message; every line must be JSON."""
         whole, _, _ = self.log.rpartition("\n")

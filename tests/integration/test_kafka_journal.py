@@ -48,7 +48,7 @@ from belated.exceptions import (
     JournalUnavailable,
     NotIndexed,
 )
-from belated.ids import key_of
+from belated.ids import key_of, new_id
 from belated.journals import KafkaJournal, PostgresJournal, Snapshot
 from belated.journals.kafka.commits import pack
 from belated.testing import LogContract, ManualClock, ShelfContract
@@ -406,3 +406,15 @@ def test_a_bandit_goes_on_where_it_was(kafka: KafkaCluster, dsn: str, bandit: st
         assert found is not None
         assert found.value == 1.0
         np.testing.assert_allclose(second.estimate.theta, theta, rtol=1e-9)
+
+
+def test_partitions_that_have_grown_are_told_in_one_question(opened: KafkaJournal) -> None:
+    """Those that end elsewhere than at the positions given, also where an end was lost."""
+    assert opened.grown(dict.fromkeys(range(4), 0)) == set()
+    ids = [new_id(1_700_000_000_000_000, slot) for slot in (0, 0, 2)]
+    *_, behind, other = opened.append([Reward(id, 1, 1.0) for id in ids])
+    assert opened.grown(dict.fromkeys(range(4), 0)) == {0, 2}
+    assert opened.grown({0: behind, 1: 0, 2: other, 3: 0}) == set()
+    opened.append([Reward(ids[2], 1, 1.0)])
+    assert opened.grown({0: behind, 2: other}) == {2}
+    assert opened.grown({0: behind + (1 << 16)}) == {0}

@@ -133,9 +133,9 @@ def test_learners_that_share_a_bandit_on_kafka_agree_with_a_replay(
     with store.journal(bandit) as journal:
         fold = folded(journal, policy)
         # The first is never called again: neither does it give back, nor save.
-        for thread in (first.worker.membership._worker, first.merger.lease._worker):
-            if thread is not None:
-                thread.stop()
+        first.worker.membership.close()
+        if first.merger.lease._worker is not None:
+            first.merger.lease._worker.stop()
         model = None
         while (model is None or model.n < fold.model.n) and time.monotonic() < until:
             second.step()

@@ -10,9 +10,12 @@ from belated.exceptions import CorruptJournal, InvalidInput
 from belated.journals import open_store
 from belated.journals.kafka.client import Cluster
 from belated.journals.kafka.commits import MAX_EVENTS, Place, pack, unpack
+from belated.journals.kafka.offsets import Offsets
 from belated.journals.kafka.reader import Reader
 
 EVENTS = st.lists(st.binary(min_size=1, max_size=40), min_size=1, max_size=20)
+
+NOWHERE = Cluster("nowhere:1", {}, 1.0)
 
 
 @given(EVENTS, st.booleans(), st.data())
@@ -57,14 +60,15 @@ def test_a_position_is_a_place(offset: int, number: int) -> None:
     assert position >= 1
 
 
-class _Brokers(Reader):
-    """A partition whose records have these stamps."""
+class _Brokers(Offsets):
+    """Those of a partition whose records have these stamps."""
 
-    def __init__(self, stamps: list[int], floor: int) -> None:
-        super().__init__(Cluster("nowhere:1", {}, 1.0), "topic", lambda partition: floor)
+    def __init__(self, stamps: list[int]) -> None:
+        super().__init__(NOWHERE, "topic")
         self._stamps = stamps
 
-    def _first_from(self, partition: int, stamp: int) -> int:
+    def first_from(self, partition: int, stamp: int) -> int:
+        """Return its offset."""
         found = [n for n, one in enumerate(self._stamps) if one >= stamp]
         return found[0] if found else 1 << 62
 
@@ -72,7 +76,7 @@ class _Brokers(Reader):
 @given(st.lists(st.integers(0, 1 << 42), min_size=1, max_size=12), st.integers(0, 1 << 42))
 def test_a_stamp_is_held_wherever_reading_begins(stamps: list[int], floor: int) -> None:
     """As reading from the first record holds it, also behind records that were deleted."""
-    reader = _Brokers(stamps, floor)
+    reader = Reader(NOWHERE, "topic", _Brokers(stamps), lambda partition: floor)
     for offset, stamp in enumerate(stamps):
         held = max(floor, *stamps[: offset + 1])
         assert reader._greatest_before(0, offset, stamp) == held

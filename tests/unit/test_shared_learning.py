@@ -16,6 +16,7 @@ from belated.learner import Fold
 from belated.learner.partitioned import PartitionFold
 from belated.published import PublishedModel
 from belated.rewards import Rewards
+from belated.service.learning.membership import Membership
 from belated.service.learning.shared_learner import SharedLearner
 from belated.service.runtime import Step
 from belated.testing import ManualClock
@@ -187,11 +188,13 @@ def test_a_learner_that_slept_drops_what_it_had() -> None:
     town.events(50)
     town.run(two, seconds=12)
     asleep = {p: held.epoch for p, held in one.worker.owned.items()}
-    ends = one.worker.membership._ends
-    one.worker.membership._ends = town.clock.now  # it believes that its session goes on
+    membership = one.worker.membership
+    assert isinstance(membership, Membership)
+    ends = membership._ends
+    membership._ends = town.clock.now  # it believes that its session goes on
     before = [saved.position for p in range(PARTITIONS) if (saved := town.journal.load(p))]
     one.step()
-    one.worker.membership._ends = ends
+    membership._ends = ends
     assert one.worker.lost == len(asleep) == 2
     after = [saved.position for p in range(PARTITIONS) if (saved := town.journal.load(p))]
     assert before == after

@@ -36,9 +36,10 @@ from belated.journals.sqlite.journal import SQLiteJournal
 from belated.journals.sqlite.keys import SQLiteKeyStore
 from belated.journals.sqlite.store import SQLiteStore
 from belated.journals.store import Store, StoredBandit, StoredSnapshot
-from belated.journals.workers import Claim, SentSums
+from belated.journals.workers import Assignment, Claim, GroupStore, SentSums
 
 if TYPE_CHECKING:
+    from belated.journals.kafka.coordination import KafkaCoordinationStore
     from belated.journals.kafka.journal import KafkaJournal
     from belated.journals.kafka.store import KafkaStore
     from belated.journals.postgres.coordination import PostgresCoordinationStore
@@ -50,6 +51,7 @@ if TYPE_CHECKING:
 else:
     #: What most programs do not use is imported when it is asked for.
     _LATER = {
+        "KafkaCoordinationStore": "kafka.coordination",
         "KafkaJournal": "kafka.journal",
         "KafkaStore": "kafka.store",
         "PostgresCoordinationStore": "postgres.coordination",
@@ -71,11 +73,14 @@ else:
 
 
 __all__ = [
+    "Assignment",
     "Batch",
     "Claim",
     "CoordinationStore",
     "Glance",
+    "GroupStore",
     "Journal",
+    "KafkaCoordinationStore",
     "KafkaJournal",
     "KafkaStore",
     "KeyHistory",

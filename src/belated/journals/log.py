@@ -202,6 +202,18 @@ class FollowedLog(Protocol):
 
 
 @runtime_checkable
+class WatchedLog(Protocol):
+    """A log that is asked about many partitions at once, where a question for each is dear."""
+
+    def grown(self, positions: Mapping[int, int]) -> set[int]:
+        """Return the partitions that may hold other records than those up to a position.
+
+        Args:
+            positions: by partition, that of the last record of a commit; 0 if there is none.
+        """
+
+
+@runtime_checkable
 class UniqueLog(Log, Protocol):
     """A log that also answers by id: which decision stands under it, and what was told of it.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from typing import Protocol, runtime_checkable
 
 import msgspec
 
@@ -17,6 +18,34 @@ class Claim(msgspec.Struct, frozen=True):
 
     partitions: tuple[int, ...]
     surplus: tuple[int, ...] = ()
+
+
+class Assignment(Protocol):
+    """The place of one worker among those that share the partitions of a bandit."""
+
+    def claim(self) -> Claim:
+        """Return what the worker holds now; join the others first if it has not.
+
+        Raises:
+            JournalUnavailable: nobody can tell.
+        """
+
+    def give_back(self, partitions: Collection[int]) -> None:
+        """Leave partitions to others."""
+
+    def doubt(self, partitions: Collection[int]) -> None:
+        """Another has acquired what this worker believed to hold: ask before it is claimed."""
+
+    def close(self) -> None:
+        """Leave all partitions to others, so that they need not wait."""
+
+
+@runtime_checkable
+class GroupStore(Protocol):
+    """A store whose servers assign partitions themselves, and notice who is gone."""
+
+    def join_group(self, seconds: float) -> Assignment:
+        """Be one of the workers; one that says nothing for so many seconds is replaced."""
 
 
 class SentSums(msgspec.Struct, frozen=True):

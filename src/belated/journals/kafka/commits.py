@@ -51,6 +51,15 @@ class Place(NamedTuple):
         return (self.offset << INDEX_BITS) + self.number + 1
 
     @classmethod
+    def last(cls, position: int) -> Self:
+        """Return the place of the event at a position; before the first one for 0.
+
+        >>> Place.last(131078), Place.last(0).offset
+        (Place(offset=2, number=5), -1)
+        """
+        return cls(position - 1 >> INDEX_BITS, position - 1 & (MAX_EVENTS - 1))
+
+    @classmethod
     def behind(cls, position: int) -> Self:
         """Return the first place that can be beyond a position.
 

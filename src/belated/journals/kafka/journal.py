@@ -14,6 +14,7 @@ from belated.journals.kafka.acts import ShelvedActs
 from belated.journals.kafka.client import Cluster
 from belated.journals.kafka.commits import Place, pack
 from belated.journals.kafka.log import KafkaLog
+from belated.journals.kafka.offsets import Offsets
 from belated.journals.kafka.reader import Reader
 from belated.journals.kafka.topic import Topics, new_name
 from belated.journals.kafka.writer import Writer
@@ -83,8 +84,9 @@ class KafkaJournal(ShelvedActs, KafkaLog, PostgresShelf):
             self._session.close()
             raise
         self._writer = Writer(cluster, self._topic, limit)
-        self._reader = Reader(cluster, self._topic, self._floor)
-        self._finder = Reader(cluster, self._topic, self._floor)
+        self._offsets = Offsets(cluster, self._topic)
+        self._reader = Reader(cluster, self._topic, self._offsets, self._floor)
+        self._finder = Reader(cluster, self._topic, self._offsets, self._floor)
 
     def _open(self, topics: Topics, wanted: int | None) -> None:
         """Find the bandit; make a topic first if there may be none."""
@@ -200,6 +202,7 @@ class KafkaJournal(ShelvedActs, KafkaLog, PostgresShelf):
             self._writer.close()
             self._reader.close()
             self._finder.close()
+            self._offsets.close()
         self._session.close()
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
 
 import numpy as np
@@ -26,6 +26,7 @@ from belated.journals.arrivals import (
 )
 from belated.journals.columns import ColumnPage
 from belated.journals.kafka.commits import MAX_EVENTS, Commit, Place, pack
+from belated.journals.kafka.offsets import Offsets
 from belated.journals.kafka.reader import Reader
 from belated.journals.kafka.writer import Writer
 from belated.journals.log import Requests, Tail
@@ -38,6 +39,7 @@ class KafkaLog(NamedJournal):
     """What is appended, and read back by position; see :class:`KafkaJournal`."""
 
     _writer: Writer
+    _offsets: Offsets
     #: Follows the log; the other one looks single records up, so that neither loses its place.
     _reader: Reader
     _finder: Reader
@@ -210,6 +212,13 @@ class KafkaLog(NamedJournal):
             where = self._where(partition, Place(offset, 0).position)
             message = f"{where} was deleted in Kafka, and nothing holds what it came to"
             raise CorruptJournal(f"{message}: restore the topic, and let only `belated` trim it")
+
+    def grown(self, positions: Mapping[int, int]) -> set[int]:
+        """Return the partitions that may end elsewhere; see :class:`WatchedLog`."""
+        self._check_open()
+        ends = self._offsets.ends(positions)
+        # A position is in the record before the end, unless something has come or is gone.
+        return {one for one, at in positions.items() if ends[one] != Place.last(at).offset + 1}
 
     def requests(self, partition: int, positions: Sequence[int]) -> dict[int, bytes]:
         """Return what decisions were chosen from, by position, where it was kept."""

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import os
-import secrets
 import threading
 import time
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-import msgspec
-
 from belated.exceptions import HistoryChanged
 from belated.journals.kafka.client import Cluster, KafkaError
 from belated.journals.kafka.commits import Commit, Place, unpack
+from belated.journals.kafka.offsets import Offsets, Span, reading
 
 from confluent_kafka import Consumer, Message, TopicPartition  # isort: skip
 
@@ -29,18 +27,6 @@ _ENDS = (
     KafkaError._AUTO_OFFSET_RESET,
     KafkaError.OFFSET_OUT_OF_RANGE,
 )
-
-
-class Span(msgspec.Struct, frozen=True):
-    """The offsets that a partition has.
-
-    Attributes:
-        first: The first that was not deleted.
-        end: Beyond the last that readers see: what a transaction under way has sent they do not.
-    """
-
-    first: int
-    end: int
 
 
 @dataclass
@@ -63,12 +49,16 @@ class Reader:
     Args:
         cluster: The brokers.
         topic: Name of the topic.
+        offsets: Asks where its partitions begin and end.
         floor: Gives the stamp of the last record of a partition that was deleted, in milliseconds.
     """
 
-    def __init__(self, cluster: Cluster, topic: str, floor: Callable[[int], int]) -> None:
+    def __init__(
+        self, cluster: Cluster, topic: str, offsets: Offsets, floor: Callable[[int], int]
+    ) -> None:
         self._cluster = cluster
         self._topic = topic
+        self._offsets = offsets
         self._floor = floor
         self._lock = threading.RLock()
         self._pid = 0
@@ -77,15 +67,7 @@ class Reader:
 
     def span(self, partition: int) -> Span:
         """Return the offsets that a partition has now."""
-        with self._lock, self._cluster.translated():
-            where = TopicPartition(self._topic, partition)
-            consumer, wait = self._connected(), self._cluster.wait
-            found = self._cluster.repeated(
-                lambda: consumer.get_watermark_offsets(where, timeout=wait)
-            )
-        if found is None:
-            raise self._cluster.silent()
-        return Span(*found)
+        return self._offsets.span(partition)
 
     def wait_for(self, partition: int, offset: int) -> None:
         """Return once readers see a record that was sent.
@@ -93,7 +75,7 @@ class Reader:
         A transaction is committed before all partitions know of it.
         """
         deadline = time.monotonic() + self._cluster.wait
-        while self.span(partition).end <= offset:
+        while self._offsets.end(partition) <= offset:
             if time.monotonic() > deadline:
                 raise self._cluster.silent()
             time.sleep(0.005)
@@ -136,13 +118,9 @@ class Reader:
             self._consumer = None
         if self._consumer is None:
             self._consumer = Consumer(
-                self._cluster.settings(
-                    group_id=f"belated.{secrets.token_hex(8)}",  # of nobody else: none assigns here
-                    enable_auto_commit=False,
-                    enable_auto_offset_store=False,
+                reading(
+                    self._cluster,
                     enable_partition_eof=True,
-                    auto_offset_reset="error",
-                    isolation_level="read_committed",
                     check_crcs=True,
                     fetch_wait_max_ms=_PATIENCE,
                     fetch_error_backoff_ms=50,
@@ -183,7 +161,11 @@ class Reader:
 
     def _take(self) -> bool:
         """Take what has come of any partition; returns whether anything has."""
-        found = self._connected().consume(500, timeout=0.05)
+        consumer = self._connected()
+        found = consumer.consume(500, timeout=0.0)  # it would wait until there are as many
+        if not found:
+            first = consumer.poll(0.05)
+            found = [] if first is None else [first, *consumer.consume(500, timeout=0.0)]
         try:
             for message in found:
                 self._sort(message)
@@ -228,19 +210,12 @@ class Reader:
         """
         low = max(stamp, self._floor(partition))
         high = low + 1
-        while self._first_from(partition, high) < offset:
+        while self._offsets.first_from(partition, high) < offset:
             low, high = high, high + 2 * (high - stamp + 1)
         while high - low > 1:
             middle = (low + high) // 2
-            if self._first_from(partition, middle) < offset:
+            if self._offsets.first_from(partition, middle) < offset:
                 low = middle
             else:
                 high = middle
         return low
-
-    def _first_from(self, partition: int, stamp: int) -> int:
-        """Return the offset of the first record that is not older than a time."""
-        asked = TopicPartition(self._topic, partition, stamp)
-        consumer, wait = self._connected(), self._cluster.wait
-        (found,) = self._cluster.repeated(lambda: consumer.offsets_for_times([asked], timeout=wait))
-        return found.offset if found.offset >= 0 else 1 << 62

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from belated.journals.postgres.coordination import PostgresCoordinationStore
+from belated.journals.kafka.coordination import KafkaCoordinationStore
 from belated.journals.postgres.keys import PostgresKeyStore
 from belated.journals.postgres.store import PostgresStore
 from belated.journals.sessions import LoopedSession
@@ -73,9 +73,11 @@ class KafkaStore:
 
     def coordination(
         self, bandit: str = "default", *, wait: float = 10.0
-    ) -> PostgresCoordinationStore:
-        """Open the lease and the published model of a bandit whose journal exists."""
-        return self._database.coordination(bandit, wait=wait)
+    ) -> KafkaCoordinationStore:
+        """Open the lease, the published model and the workers of a bandit whose journal exists."""
+        return KafkaCoordinationStore(
+            self._brokers, shelf=self._shelf, bandit=bandit, wait=wait, settings=self._settings
+        )
 
     def keys(self, *, wait: float = 10.0) -> PostgresKeyStore:
         """Open the API keys."""

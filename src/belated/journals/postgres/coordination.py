@@ -28,13 +28,17 @@ class PostgresCoordinationStore:
         wait: how many seconds to wait for the server.
     """
 
+    _number: int
+    #: Of Kafka, if the records are there.
+    _topic: str | None
+
     def __init__(self, dsn: str | PostgresSession, *, bandit: str, wait: float = 10.0) -> None:
         self._session = open_session(dsn, wait)
         try:
             found = self._session.run_query("find", name=check_id(bandit, "the bandit's name"))
             if not found:
                 raise no_such_bandit(bandit, self._session.place)
-            self._number = found[0][0]
+            self._number, _, self._topic = found[0]
         except BaseException:
             self._session.close()
             raise

@@ -102,10 +102,12 @@ class Learners:
 
     def _look(self) -> Mapping[str, Glance] | None:
         """Return how the bandits stand; None while the journal is away."""
-        if self._sessions is None:
+        # Those that share a bandit look themselves, several times as often as a rest lasts.
+        names = [one.name for one in self._kept if not isinstance(one.learner, SharedLearner)]
+        if self._sessions is None or not names:
             return {}
         try:
-            found = self._sessions.glance(self.names)
+            found = self._sessions.glance(names)
         except JournalUnavailable as error:
             if not self._away:
                 _tell(logging.WARNING, "the journal is away", "*", error=str(error))

@@ -8,13 +8,29 @@ from collections.abc import Collection
 from contextlib import suppress
 
 from belated.exceptions import JournalError
-from belated.journals import Claim, CoordinationStore
+from belated.journals import Assignment, Claim, CoordinationStore, GroupStore
 from belated.service.learning.lease import DRIFT, PATIENCE
 from belated.service.runtime import Runtime, Worker
 
 
+def join(
+    coordination: CoordinationStore, worker: str, seconds: float, runtime: Runtime
+) -> Assignment:
+    """Make a worker one of those of a bandit: by the store's own groups, or by a session in it.
+
+    Args:
+        coordination: of the bandit.
+        worker: its name.
+        seconds: for which it holds partitions without a sign of life.
+        runtime: time and threads.
+    """
+    if isinstance(coordination, GroupStore):
+        return coordination.join_group(seconds)
+    return Membership(coordination, worker, seconds, runtime)
+
+
 class Membership:
-    """Claims partitions, and renews the session of a worker beside all else.
+    """Claims partitions by a session in the store, and renews it beside all else.
 
     Args:
         coordination: of the bandit.
@@ -54,9 +70,9 @@ class Membership:
     def give_back(self, partitions: Collection[int]) -> None:
         """Leave partitions to others; what is held is asked for anew."""
         self._coordination.give_back(self._name, partitions)
-        self.doubt()
+        self.doubt(partitions)
 
-    def doubt(self) -> None:
+    def doubt(self, partitions: Collection[int]) -> None:
         """Another seems to hold what this worker believed to hold: ask before anything else."""
         with self._lock:
             self._ends = -math.inf
@@ -67,7 +83,7 @@ class Membership:
             self._worker.stop()
         with suppress(JournalError):  # then the session ends by itself
             self._coordination.leave(self._name)
-        self.doubt()
+        self.doubt(self._claim.partitions)
 
     def _renew(self) -> None:
         asked = self._clock()

@@ -24,13 +24,14 @@ from belated.exceptions import (
 )
 from belated.journals import CoordinationStore, Journal, SentSums
 from belated.journals.columns import ColumnLog
+from belated.journals.log import WatchedLog
 from belated.learner.columns import kernels_for
 from belated.learner.partitioned import PartitionFold
 from belated.learner.saving import Saving
 from belated.published import PublishedModel
 from belated.service.histogram import SECONDS, Histogram
 from belated.service.learning.journal_clock import JournalClock
-from belated.service.learning.membership import Membership
+from belated.service.learning.membership import join
 from belated.service.runtime import Runtime, ThreadRuntime
 
 #: Seconds between two looks for a model, between sums that differ and sums that do not, and
@@ -99,7 +100,7 @@ class PartitionWorker:
         self.journal, self.shelf = journal, shelf or journal
         self.coordination = coordination
         self.name = name
-        self.membership = Membership(coordination, name, session, runtime)
+        self.membership = join(coordination, name, session, runtime)
         self.clock = JournalClock(journal, runtime)
         self.owned: dict[int, Owned] = {}
         self.lost = 0
@@ -122,9 +123,10 @@ class PartitionWorker:
         self.clock.look()
         self._look_for_model()
         count, failed = self._hold_claimed()
+        grown = self._grown()
         for partition in list(self.owned):
             try:
-                count += self._work(partition)
+                count += self._work(partition, partition in grown)
             except JournalUnavailable:
                 raise
             except OwnerFenced:
@@ -199,7 +201,7 @@ class PartitionWorker:
         """Another owns it: what is known of it is dropped, and nothing of it saved."""
         self.lost += 1
         self._drop(partition)
-        self.membership.doubt()
+        self.membership.doubt([partition])
         self._tell(logging.WARNING, "another worker owns a partition", partition)
 
     def _drop(self, partition: int) -> None:
@@ -212,9 +214,17 @@ class PartitionWorker:
 
     # --- what is due -----------------------------------------------------------------------------
 
-    def _work(self, partition: int) -> int:
+    def _grown(self) -> Collection[int]:
+        """Return the partitions that are to be read."""
+        if not isinstance(self.journal, WatchedLog):
+            return self.owned
+        behind = {partition for partition, one in self.owned.items() if one.is_behind}
+        others = {p: one.fold.position for p, one in self.owned.items() if p not in behind}
+        return behind | self.journal.grown(others) if others else behind
+
+    def _work(self, partition: int, has_grown: bool) -> int:
         one = self.owned[partition]
-        return self._fold_some(one) + self._settle(one)
+        return (self._fold_some(one) if has_grown else 0) + self._settle(one)
 
     def _fold_some(self, one: Owned) -> int:
         fold, journal, partition = one.fold, self.journal, one.fold.partition

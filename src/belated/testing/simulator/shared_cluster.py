@@ -95,7 +95,7 @@ class SharedCluster(ServiceCluster):
         for _ in range(steps):
             world.schedule.run(until=world.schedule.now + SECOND)
             for worker in workers:  # nothing renews what they hold by now
-                worker.service.worker.membership.doubt()
+                worker.membership.doubt([])
                 worker.service.merger.lease._ends = -math.inf
             busy = sum([worker.step() for worker in workers])
             ends = [store.end(p) for p in range(world.knobs.partitions)]

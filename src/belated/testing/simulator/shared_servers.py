@@ -38,9 +38,9 @@ class WorkerServer(Server):
         )
         #: What this worker was told that it holds.
         self.told: tuple[int, ...] = ()
-        membership = _ToldMembership(coordination, holder, lease, host)
-        membership.server = self
-        self.service.worker.membership = membership
+        self.membership = _ToldMembership(coordination, holder, lease, host)
+        self.membership.server = self
+        self.service.worker.membership = self.membership
         self._published = -math.inf
         host.after(self.pause() / SECOND, self._tick)
 
@@ -80,10 +80,10 @@ class WorkerServer(Server):
     def step(self, slept: bool = False) -> int:
         """Do a step, maybe one that believes to hold what it held before; returns its work."""
         worker, merger = self.service.worker, self.service.merger
-        ends = worker.membership._ends, merger.lease._ends
+        ends = self.membership._ends, merger.lease._ends
         lost = worker.lost
         if slept and ends[0] > -math.inf:  # it slept after it had looked
-            worker.membership._ends = math.inf
+            self.membership._ends = math.inf
             merger.lease._ends = math.inf if merger.leads() else ends[1]
         count = 0
         try:
@@ -91,8 +91,8 @@ class WorkerServer(Server):
         except TROUBLE as error:
             self.world.trace_event(self.name, error)
         finally:
-            if worker.membership._ends == math.inf:
-                worker.membership._ends = ends[0]
+            if self.membership._ends == math.inf:
+                self.membership._ends = ends[0]
             if merger.lease._ends == math.inf:
                 merger.lease._ends = ends[1]
         self.world.faults.see("partition lost", worker.lost - lost)

@@ -1,0 +1,130 @@
+"""Decisions and rewards that are functions of a seed, so that nobody has to believe a journal.
+
+Run as a script it appends commit after commit, from a number on, until SIGTERM:
+``python -m tests.faults.kafka_generator ADDRESS SEED FIRST FILE``. For each commit that was
+acknowledged it adds a line to the file. Started again at the first number that has none, it sends
+again what may have been sent.
+"""
+
+from __future__ import annotations
+
+import json
+import signal
+import sys
+import time
+from hashlib import blake2b
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from belated.events import Decision, Event, Reward
+from belated.exceptions import JournalUnavailable
+from belated.ids import key_of, partition_of
+from belated.journals import open_store
+
+DIM, SIZE = 2, 10
+#: Seconds between two commits; how many commits later a reward comes at most.
+PAUSE, LATE = 0.1, 12
+#: Of the decisions, those that have a reward; of the rewards, those that are reported twice.
+REWARDED, TWICE = 0.7, 0.2
+_START = 1_700_000_000_000_000
+
+
+class Outcome(NamedTuple):
+    """A decision, and the reward that is reported of it: in which commits, none if it is never."""
+
+    decision: Decision
+    value: float
+    reported: tuple[int, ...]
+
+
+def outcomes(seed: int, number: int) -> list[Outcome]:
+    """Return the decisions of a commit, all of one partition, with what becomes of them."""
+    rng = np.random.default_rng([seed, number])
+    found = []
+    for n in range(SIZE):
+        tail = blake2b(f"{seed} {number} {n}".encode(), digest_size=8).hexdigest()
+        at = _START + 1000 * number
+        id = f"{at // 1000:012x}7{number % 4096:03x}8{tail[1:]}"
+        x = rng.normal(size=DIM).astype(np.float32)
+        decision = Decision(id, at, n, n, x, 0.5, 1.0, 0)
+        # One commit before its decision is early.
+        commits = [max(0, number + by) for by in rng.integers(-1, LATE, size=2).tolist()]
+        reports = int(rng.random() < REWARDED) + int(rng.random() < REWARDED * TWICE)
+        found.append(Outcome(decision, float(rng.random() < 0.5), tuple(commits[:reports])))
+    return found
+
+
+def commit(seed: int, number: int) -> list[Event]:
+    """Return the events of a commit: decisions, and rewards of others."""
+    near = range(max(0, number - LATE), number + 2)
+    told = [one for other in near for one in outcomes(seed, other)]
+    rewards = [
+        Reward(one.decision.id, _START + 1000 * number, one.value)
+        for one in told
+        for at in one.reported
+        if at == number
+    ]
+    return [*(one.decision for one in outcomes(seed, number)), *rewards]
+
+
+class Truth(NamedTuple):
+    """What a number of commits comes to, without a journal and without the library's sums."""
+
+    ids: set[str]
+    rewarded: int
+    gram: np.ndarray
+    cross: np.ndarray
+
+
+def truth(seed: int, commits: int) -> Truth:
+    """Return it for the commits before a number."""
+    all_of = [one for number in range(commits) for one in outcomes(seed, number)]
+    arrived = [one for one in all_of if any(at < commits for at in one.reported)]
+    rows = np.array([one.decision.x for one in arrived], dtype=np.float64).reshape(-1, DIM)
+    values = np.array([one.value for one in arrived])
+    ids = {one.decision.id for one in all_of}
+    return Truth(ids, len(arrived), rows.T @ rows, values @ rows)
+
+
+class Acknowledged(NamedTuple):
+    """A commit that was: when, and the last position in each partition it touched."""
+
+    number: int
+    at: float
+    positions: dict[int, int]
+
+
+def read_acknowledged(file: Path) -> list[Acknowledged]:
+    """Return what was, but for a line that its writer was killed in."""
+    lines = file.read_text(encoding="utf-8").split("\n")[:-1] if file.exists() else []
+    found = [json.loads(line) for line in lines]
+    return [Acknowledged(n, at, {int(p): end for p, end in ends.items()}) for n, at, ends in found]
+
+
+def main(address: str, seed: int, first: int, file: Path) -> None:
+    """Append until told to stop; what is refused is sent again."""
+    stopped = []
+    signal.signal(signal.SIGTERM, lambda *_: stopped.append(True))
+    with open_store(address).journal("offers") as journal, file.open("a", encoding="utf-8") as log:
+        number = first
+        while not stopped:
+            events = commit(seed, number)
+            try:
+                positions = journal.append(events)
+            except JournalUnavailable:
+                continue
+            ends: dict[int, int] = {}
+            for event, position in zip(events, positions, strict=True):
+                assert isinstance(event, Decision | Reward)
+                home = partition_of(key_of(event.id), journal.partitions)
+                ends[home] = max(position, ends.get(home, 0))
+            log.write(json.dumps([number, time.monotonic(), ends]) + "\n")
+            log.flush()
+            number += 1
+            time.sleep(PAUSE)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), Path(sys.argv[4]))

@@ -1,0 +1,331 @@
+"""Brokers, a database, learners that share a bandit and a generator, all in their own processes."""
+
+from __future__ import annotations
+
+import random
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+from typing import NamedTuple
+from urllib.parse import quote
+
+import numpy as np
+
+from belated import Bernoulli, DelayedUCB, Explicit
+from belated.events import Decision
+from belated.exceptions import JournalError
+from belated.journals import Claim, KafkaStore, PostgresJournal, open_store
+from belated.learner.partitioned import PartitionSums
+from belated.published import PublishedModel
+from belated.service import Definition
+from belated.service.learning.learners import shared_learner
+from tests.faults.gates import Between, between
+from tests.faults.kafka_generator import DIM, read_acknowledged, truth
+from tests.faults.standstill import Standstill
+from tests.integration.kafka_server import KafkaCluster
+from tests.integration.postgres_server import PostgresServer
+from tests.integration.processes import Process, later
+
+PARTITIONS = 8
+POLICY = DelayedUCB(DIM, Bernoulli())
+OFFERS = Definition("offers", POLICY, Explicit(), partitions=PARTITIONS, learners="many")
+
+
+class Seen(NamedTuple):
+    """A model that was published, and when it was seen."""
+
+    at: float
+    positions: list[int]
+
+
+class Watch:
+    """Looks for models, as a decider does."""
+
+    def __init__(self, store: KafkaStore) -> None:
+        self.seen: list[Seen] = []
+        self._store = store
+        self._stopped = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="watch")
+        self._thread.start()
+
+    def close(self) -> None:
+        """Look no longer."""
+        self._stopped.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        number = 0
+        with closing(self._store.coordination("offers", wait=1.0)) as coordination:
+            while not self._stopped.wait(0.01):
+                try:
+                    found = coordination.published(number)
+                except JournalError:
+                    continue
+                if found is not None:
+                    number, data = found
+                    self.seen.append(Seen(time.monotonic(), PublishedModel.read(data).positions))
+
+    def learned(self, partition: int, position: int) -> float:
+        """When a model was first seen that knows a record; infinite if none was."""
+        return next((s.at for s in self.seen if s.positions[partition] >= position), np.inf)
+
+
+class _Everything:
+    """The claim of one who believes that all partitions are his."""
+
+    def claim(self) -> Claim:
+        return Claim(tuple(range(PARTITIONS)))
+
+    def give_back(self, partitions: object) -> None:
+        """He does not."""
+
+    def doubt(self, partitions: object) -> None:
+        """Nor this."""
+
+    def close(self) -> None:
+        """Nor this."""
+
+
+class KafkaTown:
+    """It is there once all partitions are folded.
+
+    Args:
+        folder: for the files.
+        brokers: how many.
+        session: seconds after which a learner that says nothing is replaced.
+        full: whether links are cut by the real Toxiproxy.
+        seed: of the events, and of who dies when.
+    """
+
+    def __init__(
+        self, folder: Path, *, brokers: int, session: float, full: bool, seed: int, learners: int
+    ) -> None:
+        self._folder, self.seed, self._session = folder, seed, session
+        self.rng = random.Random(seed)
+        self._gates: list[Between] = []
+        self._started: list[Process] = []
+        self._closing: list[Callable[[], object]] = []
+        self._acknowledged = folder / "acknowledged"
+        try:
+            self.database = PostgresServer()
+            self._closing.append(self.database.stop)
+            PostgresJournal.create_tables(self.database.dsn)
+
+            def way(port: int) -> int:
+                self._gates.append(between(port, folder, full))
+                return self._gates[-1].port
+
+            self.kafka = KafkaCluster(brokers, way=way)
+            self._closing.append(self.kafka.stop)
+            self.brokers = brokers
+            shelf = quote(self.database.dsn, safe="")
+            address = f"kafka://{self.kafka.address}?shelf={shelf}&copies={brokers}"
+            self._address = address
+            store = open_store(address)
+            assert isinstance(store, KafkaStore)
+            self.store = store
+            self.journal = store.journal("offers", partitions=PARTITIONS, wait=60.0)
+            self._closing.append(self.journal.close)
+            lines = (
+                "[store]", f'address = "{address}"',
+                "[server]", "learn = false", f'lease_ttl = "{session:g}s"',
+                "[bandits.offers]", f'policy = "DelayedUCB(dim={DIM}, family=Bernoulli())"',
+                'rewards = "Explicit()"', f"partitions = {PARTITIONS}", 'learners = "many"',
+            )  # fmt: skip
+            (folder / "belated.toml").write_text("\n".join(lines), encoding="utf-8")
+            self.learners = [self._start() for _ in range(learners)]
+            self.watch = Watch(store)
+            self._closing.append(self.watch.close)
+            self.standstill = Standstill()
+            self.standstill.__enter__()
+            self._closing.append(self.standstill.__exit__)
+            self.generator: subprocess.Popen[bytes] | None = None
+            later(lambda: bool(self.watch.seen))
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """End all that still runs."""
+        if getattr(self, "generator", None) is not None:
+            assert self.generator is not None
+            self.generator.kill()
+            self.generator.wait(30)
+        for process in self._started:
+            process.kill()
+        for gate in self._gates:
+            gate.close()
+        while self._closing:
+            self._closing.pop()()
+
+    # --- events ----------------------------------------------------------------------------------
+
+    def generate(self) -> None:
+        """Go on with the first commit that was not acknowledged."""
+        first = len(self.acknowledged())
+        command = [sys.executable, "-m", "tests.faults.kafka_generator", self._address,
+                   str(self.seed), str(first), str(self._acknowledged)]  # fmt: skip
+        self.generator = subprocess.Popen(command)
+        later(lambda: len(self.acknowledged()) > first, "nothing is acknowledged")
+
+    def end_generating(self) -> None:
+        """Once what was begun is acknowledged."""
+        assert self.generator is not None
+        self.generator.send_signal(signal.SIGTERM)
+        assert self.generator.wait(120) == 0
+        self.generator = None
+
+    def acknowledged(self) -> dict[int, tuple[float, dict[int, int]]]:
+        """By the number of each commit, when it was, and where it is."""
+        return {one.number: one[1:] for one in read_acknowledged(self._acknowledged)}
+
+    # --- faults: each returns the moment from which all should be well again ---------------------
+
+    def kill_worker(self, *, merger: bool = False) -> float:
+        """End a learner, one that merges or one that does not; another is started."""
+        with closing(self.store.coordination("offers")) as coordination:
+            leader = coordination.leader()
+        pid = None if leader is None else int(leader.holder.split("/")[-2])
+        ranked = sorted(self.learners, key=lambda one: (one.pid == pid) != merger)
+        ranked[0].kill()
+        at = time.monotonic()
+        self.learners.remove(ranked[0])
+        self.learners.append(self._start())
+        return at
+
+    def kill_merger(self) -> float:
+        """End the learner that merges."""
+        return self.kill_worker(merger=True)
+
+    def kill_producer(self) -> float:
+        """End the generator in the midst of a commit; it sends again what may be lost."""
+        assert self.generator is not None
+        self.generator.kill()
+        self.generator.wait(30)
+        at = time.monotonic()
+        self.generate()
+        return at
+
+    def stop_worker(self) -> float:
+        """Have a learner sleep for longer than its session, in the midst of work."""
+        sleeper = self.rng.choice(self.learners)
+        sleeper.send(signal.SIGSTOP)
+        at = time.monotonic()
+        time.sleep(2 * self._session)
+        sleeper.send(signal.SIGCONT)
+        return at
+
+    def two_owners(self) -> float:
+        """One more worker believes for a while that all partitions are its own."""
+        learner = shared_learner(OFFERS, self.store, lease=self._session)
+        learner.worker.membership = _Everything()
+        until = time.monotonic() + self._session
+        while time.monotonic() < until:
+            learner.worker.step()
+            time.sleep(0.02)
+        taken = len(learner.worker.owned)
+        assert taken or learner.worker.lost
+        learner.worker.journal.close()  # and then nobody hears of it: it neither saves nor leaves
+        learner.worker.shelf.close()
+        learner.coordination.close()
+        return time.monotonic()
+
+    def kill_broker(self) -> float:
+        """End one broker; it comes back."""
+        broker = self.rng.randrange(self.brokers)
+        self.kafka.kill(broker)
+        at = time.monotonic()
+        time.sleep(12.0 if self.brokers > 1 else 1.0)  # in which others lead, if there are any
+        self.kafka.start(broker)
+        return at if self.brokers > 1 else time.monotonic()
+
+    def kill_brokers(self) -> float:
+        """End all brokers; they come back."""
+        for broker in range(self.brokers):
+            self.kafka.kill(broker)
+        time.sleep(1.0)
+        self.kafka.start(*range(self.brokers))
+        return time.monotonic()
+
+    def kill_database(self, seconds: float) -> float:
+        """End PostgreSQL; it comes back after a while."""
+        self.database.kill()
+        time.sleep(seconds)
+        self.database.start()
+        return time.monotonic()
+
+    def cut_link(self, seconds: float) -> float:
+        """Cut one broker off from all its clients for a while."""
+        gate = self.rng.choice(self._gates)
+        gate.cut()
+        time.sleep(seconds)
+        gate.open()
+        return time.monotonic()
+
+    # --- what must be so -------------------------------------------------------------------------
+
+    def recovery(self, since: float) -> float:
+        """Seconds until a model knows of every partition what was committed since a moment."""
+
+        def first() -> dict[int, int]:
+            found: dict[int, int] = {}
+            for at, ends in self.acknowledged().values():
+                if at >= since:
+                    for partition, position in ends.items():
+                        found[partition] = min(position, found.get(partition, position))
+            return found
+
+        later(lambda: len(first()) == PARTITIONS, "nothing is acknowledged any more")
+        later(
+            lambda: all(self.watch.learned(p, n) < np.inf for p, n in first().items()),
+            "nothing is learned any more",
+        )
+        return max(self.watch.learned(p, n) for p, n in first().items()) - since
+
+    def waits(self, since: float, until: float) -> list[float]:
+        """Seconds from the acknowledgement of each commit of a time to a model that knows it."""
+        found = []
+        for at, ends in self.acknowledged().values():
+            if since <= at < until:
+                learned = max(self.watch.learned(p, n) for p, n in ends.items())
+                found.append(learned - at - self.standstill.within(at, learned))
+        return found
+
+    def check(self) -> str:
+        """All that was acknowledged is found, and counts once; ends the generator."""
+        self.end_generating()
+        commits = len(self.acknowledged())
+        wanted = truth(self.seed, commits)
+        ends = [self.journal.end(partition) for partition in range(PARTITIONS)]
+        later(lambda: self.watch.seen[-1].positions == ends, "the model does not know all")
+        records = [one for p in range(PARTITIONS) for one in self.journal.read(p, 0, 10**7)]
+        decisions = [one.event.id for one in records if isinstance(one.event, Decision)]
+        assert set(decisions) == wanted.ids
+        with closing(self.store.coordination("offers")) as coordination:
+            sums = [PartitionSums.read(one.data) for one in coordination.sent({})]
+        assert [one.position for one in sorted(sums, key=lambda one: one.partition)] == ends
+        assert sum(one.decisions for one in sums) == len(wanted.ids)
+        moments = [one.arrived().moments for one in sums]
+        assert sum(one.n for one in moments) == wanted.rewarded
+        gram, cross = sum(one.gram for one in moments), sum(one.cross for one in moments)
+        np.testing.assert_allclose(gram, wanted.gram, rtol=1e-9)
+        np.testing.assert_allclose(cross, wanted.cross, rtol=1e-9)
+        return (
+            f"{len(wanted.ids)} decisions and {wanted.rewarded} rewards once, "
+            f"{len(decisions) - len(wanted.ids)} decisions sent twice"
+        )
+
+    def lost(self) -> int:
+        """How often a learner found that a partition was another's."""
+        return sum(one.log.count("another worker owns a partition") for one in self._started)
+
+    def _start(self) -> Process:
+        log = self._folder / f"log {len(self._started)}"
+        process = Process(log, "learn", str(self._folder / "belated.toml"))
+        self._started.append(process)
+        return process

@@ -1,0 +1,97 @@
+"""Which partitions a worker has, as the brokers of a real Kafka assign them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, closing
+from itertools import chain
+
+import pytest
+
+from belated.exceptions import InvalidInput, JournalError
+from belated.journals import Claim
+from belated.journals.kafka.client import Cluster
+from belated.journals.kafka.group import WorkerGroup
+from belated.journals.kafka.topic import Topics, new_name
+from tests.integration.kafka_server import KafkaCluster
+from tests.waiting import eventually
+
+PARTITIONS, SESSION = 4, 1.5
+ALL = tuple(range(PARTITIONS))
+
+
+@pytest.fixture
+def workers(kafka: KafkaCluster) -> Iterator[list[WorkerGroup]]:
+    """Three that share a topic, none of which has joined yet."""
+    cluster = Cluster(kafka.address, {}, 10.0)
+    topic = new_name("shared")
+    Topics(cluster, 1).make(topic, PARTITIONS)
+    with ExitStack() as opened:
+        yield [
+            opened.enter_context(closing(WorkerGroup(cluster, topic, SESSION))) for _ in range(3)
+        ]
+
+
+def share(*workers: WorkerGroup) -> list[int]:
+    """Let them give back what the brokers want; returns how many partitions each has."""
+    claims = [worker.claim() for worker in workers]
+    for worker, claim in zip(workers, claims, strict=True):
+        if claim.surplus:
+            worker.give_back(claim.surplus)
+    held = list(chain.from_iterable(claim.partitions for claim in claims))
+    assert len(held) == len(set(held)), claims
+    return [len(claim.partitions) for claim in claims]
+
+
+def test_partitions_are_shared_and_come_back(workers: list[WorkerGroup]) -> None:
+    """Never has a partition two workers; whoever leaves is replaced at once."""
+    one, two, three = workers
+    eventually(lambda: share(one) == [4])
+    eventually(lambda: share(one, two) == [2, 2])
+    eventually(lambda: sorted(share(one, two, three)) == [1, 1, 2])
+    three.close()
+    eventually(lambda: share(one, two) == [2, 2])
+    one.close()
+    eventually(lambda: share(two) == [4])
+
+
+def test_what_the_brokers_want_back_is_held_until_it_is_given_back(
+    workers: list[WorkerGroup],
+) -> None:
+    """For longer than a session, too: it is saved meanwhile."""
+    one, two, _ = workers
+    eventually(lambda: one.claim() == Claim(ALL))
+    two.claim()
+    eventually(lambda: len(one.claim().surplus) == 2)
+    time.sleep(1.5 * SESSION)
+    assert one.claim().partitions == ALL
+    assert two.claim() == Claim(())
+    wanted = one.claim().surplus
+    one.give_back(wanted)
+    eventually(lambda: two.claim().partitions == wanted)
+    assert one.claim() == Claim(tuple(sorted({*ALL} - {*wanted})))
+
+
+def test_a_partition_that_another_has_acquired_is_claimed_again_later(
+    workers: list[WorkerGroup],
+) -> None:
+    """By then the brokers have told whose it is."""
+    one, *_ = workers
+    eventually(lambda: one.claim() == Claim(ALL))
+    one.doubt([1])
+    assert one.claim() == Claim((0, 2, 3))
+    eventually(lambda: one.claim() == Claim(ALL))
+
+
+def test_a_session_that_the_brokers_do_not_allow_is_refused(kafka: KafkaCluster) -> None:
+    """With the limit that they have, and what to do."""
+    worker = WorkerGroup(Cluster(kafka.address, {}, 10.0), "belated.none", 0.7)
+    with pytest.raises(JournalError, match=r"session of 0\.7 s: .*min.*lease_ttl"):
+        worker.claim()
+
+
+def test_the_protocol_of_groups_is_fixed() -> None:
+    """With a name of its own, a worker that starts again would be fenced by the brokers."""
+    with pytest.raises(InvalidInput, match=r"group\.instance\.id"):
+        Cluster("k:9092", {"group.instance.id": "a"}, 10.0)
