@@ -278,12 +278,12 @@ def test_batches_are_found() -> None:
     """From the second delivery on; ages count up to the last one."""
     shop = Shop()
     shop.run(99, period=50)
-    assert not learner_of(shop.bandit)._batches
+    assert not learner_of(shop.bandit)._clock.in_batches
     shop.run(60, period=50)
     learner = learner_of(shop.bandit)
-    assert learner._batches
-    assert learner._until % (50 * SECOND) == 0
-    assert learner.now - learner._until == 9 * SECOND
+    assert learner._clock.in_batches
+    assert learner._clock.until % (50 * SECOND) == 0
+    assert learner.now - learner._clock.until == 9 * SECOND
     same(shop.bandit, shop.opened())
 
 
@@ -292,7 +292,7 @@ def test_one_by_one_is_no_batch() -> None:
     for rate in (0.6, 0.05):
         shop = Shop()
         shop.run(400, rate=rate)
-        assert not learner_of(shop.bandit)._batches
+        assert not learner_of(shop.bandit)._clock.in_batches
 
 
 def test_half_a_delivery_is_not_learned() -> None:

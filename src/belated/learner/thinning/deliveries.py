@@ -7,10 +7,14 @@ happened at some time since the one before.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+
+from belated.learner.thinning.times import SILENT
+
+Delivery = Literal["auto", "batches", "single"]
 
 #: Shares of the window. A longer pause divides two deliveries; after a shorter one a delivery is
 #: complete.
@@ -64,3 +68,64 @@ def deliveries(told: NDArray[np.int64], window: int) -> Deliveries:
     cuts = np.flatnonzero(np.diff(told) > PAUSE * window) + 1
     first, stop = np.append(0, cuts), np.append(cuts, len(told))
     return Deliveries(told[first], told[stop - 1], stop - first)
+
+
+class AgeClock:
+    """Up to when ages are measured: up to now, or to the last complete delivery of a batch.
+
+    Args:
+        window: in microseconds.
+        delivery: whether conversions come in batches; "auto" finds out.
+
+    Attributes:
+        now: the stamp of the latest record.
+        in_batches: whether conversions come in batches, as far as is known.
+
+    >>> clock = AgeClock(1_000, "batches")
+    >>> clock.now = 250
+    >>> found = clock.look(np.repeat([100, 200], 20))
+    >>> clock.until
+    200
+    """
+
+    def __init__(self, window: int, delivery: Delivery) -> None:
+        self.now = 0
+        self.in_batches = delivery == "batches"
+        self._window, self._delivery = window, delivery
+        self._delivered = 0
+        self._last_told = SILENT
+
+    @property
+    def until(self) -> int:
+        """Ages are measured up to here."""
+        return self._delivered if self.in_batches else self.now
+
+    @property
+    def has_delivered(self) -> bool:
+        """Whether a delivery is complete that does not count yet."""
+        return self.in_batches and self._last_told > self._delivered and self._is_quiet
+
+    @property
+    def _is_quiet(self) -> bool:
+        return self.now - self._last_told > QUIET * self._window
+
+    def told(self, at: int) -> None:
+        """A conversion was reported."""
+        self._last_told = max(self._last_told, at)
+
+    def look(self, told: NDArray[np.int64]) -> Deliveries | None:
+        """Find out when conversions are delivered; returns the deliveries if in batches.
+
+        Args:
+            told: when each conversion was reported, in order.
+        """
+        found = deliveries(told, self._window)
+        if self._delivery == "auto":
+            self.in_batches = found.are_batches
+        if not self.in_batches:
+            return None
+        ends = found.ends.tolist()
+        self._last_told = ends[-1] if ends else SILENT
+        complete = ends if self._is_quiet else ends[:-1]
+        self._delivered = complete[-1] if complete else 0
+        return found
