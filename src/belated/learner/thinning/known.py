@@ -38,10 +38,15 @@ class Fading(NamedTuple):
         return self.now - REACH * self.half_life
 
 
-def told_in(times: Sequence[ConversionTimes]) -> NDArray[np.int64]:
-    """Return when conversions were reported, in order."""
+def told_in(
+    times: Sequence[ConversionTimes],
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return when conversions were reported, in order, and when their decisions took effect."""
     told = np.concatenate([one.told for one in times])
-    return np.sort(told[told != SILENT])
+    began = np.concatenate([one.began for one in times])
+    told, began = told[told != SILENT], began[told != SILENT]
+    order = np.lexsort((began, told))
+    return told[order], began[order]
 
 
 def decided(

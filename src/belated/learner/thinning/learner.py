@@ -379,7 +379,7 @@ class ThinnedLearner(Learner):
     def _data(self) -> AgedDecisions:
         """All decisions as they are known."""
         self._fold()
-        batches = self._clock.look(told_in(self.times))
+        batches = self._clock.look(*told_in(self.times))
         learned = list(zip(self.observations, self.times, strict=True))
         fading = None if self.half_life is None else Fading(self.now, self.half_life)
         until = self._clock.until
