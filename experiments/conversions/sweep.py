@@ -3,9 +3,8 @@
 Parts, in the order of what they are to show: the price of not knowing the law (``law``), what
 counting pending decisions in full is worth (``weight``), deliveries in batches (``batches``), zeros
 at once (``flip``), the best window of ``DefaultAfter`` (``default``), predictions over time
-(``predictions``), and longer windows, or both outcomes at their end (``windows``). Finished runs
-are kept (``runs.jsonl``), from which an interrupted sweep goes on; the table goes to ``table.csv``.
-Then run analysis.py.
+(``predictions``), and longer windows, or both outcomes at their end (``windows``). All runs are in
+``table.csv``, written after each seed: an interrupted sweep goes on from it. Then run analysis.py.
 
 Run: python -m experiments.conversions.sweep [--seeds 40] [--parts law weight ...] [--minutes M]
 """
@@ -17,10 +16,9 @@ import os
 os.environ["OPENBLAS_NUM_THREADS"] = "1"
 
 import argparse
-import json
 import time
 import warnings
-from collections.abc import Iterator
+from collections.abc import Hashable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +32,7 @@ from belated.inputs import Matrix, Vector
 from belated.learner import Learner
 from experiments.conversions.problems import HORIZON, POLICIES, PROBLEMS, WAYS, policy_of
 
-HERE = Path(__file__).parent
+TABLE = Path(__file__).parent / "table.csv"
 FIRST = 70_000
 #: The last rounds, whose chosen rows are predicted.
 LATEST = 500
@@ -92,8 +90,8 @@ def main() -> None:
     parser.add_argument("--minutes", type=float, default=float("inf"), help="stop after so long")
     arguments = parser.parse_args()
     warnings.simplefilter("ignore", AdviceWarning)
-    file, start = HERE / "runs.jsonl", time.monotonic()
-    done = list(_read(file))
+    start, table = time.monotonic(), pd.read_csv(TABLE) if TABLE.exists() else pd.DataFrame()
+    done: list[Mapping[Hashable, Any]] = [*table.to_dict("records")]
     known = {_key(run) for run in done}
     for seed in range(FIRST, FIRST + arguments.seeds):
         for cell in [cell for part in arguments.parts for cell in PARTS[part]]:
@@ -101,14 +99,12 @@ def main() -> None:
                 continue
             known.add((*cell, seed))
             done.append(run(*cell, seed))
-            with file.open("a", encoding="utf-8") as out:
-                out.write(json.dumps(done[-1]) + "\n")
-    table = pd.DataFrame(done).sort_values(["problem", "way", "policy", "rounds", "seed"])
-    table.to_csv(HERE / "table.csv", index=False, float_format="%.4g")
-    print(f"{len(table)} runs -> table.csv")
+        table = pd.DataFrame(done).sort_values(["problem", "way", "policy", "rounds", "seed"])
+        table.to_csv(TABLE, index=False, float_format="%.4g")
+    print(f"{len(done)} runs in table.csv")
 
 
-def run(problem: str, way: str, policy: str, rounds: int, seed: int) -> dict[str, Any]:
+def run(problem: str, way: str, policy: str, rounds: int, seed: int) -> dict[Hashable, Any]:
     """One run: its regret, what the last model predicts for the rows chosen last, and coverage."""
     it, start = PROBLEMS[problem], time.process_time()
     world = it.world(seed)
@@ -145,14 +141,8 @@ def covered(learner: Learner, rows: Matrix, theta: Vector) -> float:
     return float((np.abs(rows @ (estimate.mean - theta)) <= Z * deviation).mean())
 
 
-def _key(run: dict[str, Any]) -> tuple[str, str, str, int, int]:
+def _key(run: Mapping[Hashable, Any]) -> tuple[str, str, str, int, int]:
     return run["problem"], run["way"], run["policy"], run["rounds"], run["seed"]
-
-
-def _read(file: Path) -> Iterator[dict[str, Any]]:
-    if file.exists():
-        for line in file.read_text(encoding="utf-8").splitlines():
-            yield json.loads(line)
 
 
 if __name__ == "__main__":

@@ -90,7 +90,7 @@ def test_semantics_are_one_of_ours() -> None:
 @pytest.mark.parametrize(
     ("policy", "match"),
     [
-        (DelayedUCB(2, Bernoulli(), half_life="7d"), "combined with a half_life"),
+        (DelayedUCB(2, Bernoulli(), half_life="auto"), r"half_life='auto', .*such as '30d'"),
         (DelayedUCB(2, Bernoulli(), metric="gram"), "combined with metric='gram'"),
         (DelayedUCB(2, Bernoulli(), spectral=True), "combined with spectral=True"),
         (WaitForWindow(2, Bernoulli()), "combined with WaitForWindow"),

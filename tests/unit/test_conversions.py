@@ -275,15 +275,34 @@ def test_values_of_conversions() -> None:
 
 
 def test_batches_are_found() -> None:
-    """From the second delivery on; ages count up to the last one."""
+    """From the first delivery on; ages count up to the last one."""
     shop = Shop()
-    shop.run(99, period=50)
-    assert not learner_of(shop.bandit)._batches
-    shop.run(60, period=50)
+    shop.run(99, period=100)
+    assert learner_of(shop.bandit).converted == 0
+    assert not learner_of(shop.bandit)._clock.in_batches
+    shop.run(2, period=100)
+    assert learner_of(shop.bandit)._clock.in_batches
+    same(shop.bandit, shop.opened())
+    shop.run(58, period=50)
     learner = learner_of(shop.bandit)
-    assert learner._batches
-    assert learner._until % (50 * SECOND) == 0
-    assert learner.now - learner._until == 9 * SECOND
+    assert learner._clock.in_batches
+    assert learner._clock.until % (50 * SECOND) == 0
+    assert learner.now - learner._clock.until == 9 * SECOND
+    same(shop.bandit, shop.opened())
+
+
+def test_many_at_once_are_no_batch_if_no_other_comes() -> None:
+    """A backlog that was reported once: ages go on as if it had come one by one."""
+    shop = Shop()
+    shop.run(100, rate=0.0)
+    for id in shop.ids[:30]:
+        shop.bandit.observe(id, 1.0)
+    shop.run(40, rate=0.0)
+    assert learner_of(shop.bandit)._clock.in_batches
+    shop.run(40, rate=0.0)
+    learner = learner_of(shop.bandit)
+    assert not learner._clock.in_batches
+    assert learner._clock.until == learner.now
     same(shop.bandit, shop.opened())
 
 
@@ -292,7 +311,7 @@ def test_one_by_one_is_no_batch() -> None:
     for rate in (0.6, 0.05):
         shop = Shop()
         shop.run(400, rate=rate)
-        assert not learner_of(shop.bandit)._batches
+        assert not learner_of(shop.bandit)._clock.in_batches
 
 
 def test_half_a_delivery_is_not_learned() -> None:

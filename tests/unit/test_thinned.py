@@ -131,7 +131,7 @@ def shop(family: Family, n: int = 1_500, seed: int = 7) -> tuple[AgedDecisions, 
 
 def solved(data: AgedDecisions, share: Vector) -> tuple[Vector, Matrix, Matrix, Vector]:
     """θ of Bernoulli rewards by plain steps, with A, B and Σ g ∂F/∂η x: ridge 1."""
-    rows, y, _ = data.parts[0]
+    rows, y, *_ = data.parts[0]
     x, theta = rows.astype(np.float64), np.zeros(3)
     for _ in range(100):
         g = 1.0 / (1.0 + np.exp(-x @ theta))

@@ -44,11 +44,23 @@ class Conversions(NamedTuple):
         after: each came later than this after its decision,
         within: by at most this much; 0 if its delay is known exactly.
         age: of its decision now, at most 1.
+        weight: what each counts for; None: all count in full.
     """
 
     after: Vector
     within: Vector
     age: Vector
+    weight: Vector | None = None
+
+    @classmethod
+    def none(cls) -> Self:
+        """Return no conversions."""
+        return cls(np.empty(0), np.empty(0), np.empty(0))
+
+    @property
+    def counts(self) -> Vector:
+        """What each counts for."""
+        return np.ones(len(self.age)) if self.weight is None else self.weight
 
 
 @dataclass(frozen=True, eq=False)
@@ -134,7 +146,7 @@ def fitted_law(
     high = np.minimum(_cell(seen.after + seen.within, "left"), old)
     low = np.where(seen.within > 0.0, _cell(seen.after, "right") - 1, np.maximum(low, 0))
     tells = high > low
-    low, high, old = low[tells], high[tells], old[tells]
+    low, high, old, counts = low[tells], high[tells], old[tells], seen.counts[tells]
     if not len(low):
         return law
     base = law.shares
@@ -142,7 +154,7 @@ def fitted_law(
     hazard[1:] = shrinkage * (base[1:] - base[:-1]) / base[1:]
     shares, several = base, bool((high - low > 1).any())
     for _ in range(PASSES if several else 1):
-        came, known = _expected(shares, low, high, old)
+        came, known = _expected(shares, low, high, old, counts)
         reverse = (came + hazard) / (known + shrinkage)
         left = np.append(np.cumprod(1.0 - reverse[:0:-1])[::-1], 1.0)
         before, shares = shares, np.maximum(left, 0.0)
@@ -159,20 +171,24 @@ def _cell(time: Vector, side: str) -> NDArray[np.int64]:
 
 
 def _expected(
-    shares: Vector, low: NDArray[np.int64], high: NDArray[np.int64], old: NDArray[np.int64]
+    shares: Vector,
+    low: NDArray[np.int64],
+    high: NDArray[np.int64],
+    old: NDArray[np.int64],
+    counts: Vector,
 ) -> tuple[Vector, Vector]:
     """Conversions expected in each cell, and by its end, of decisions that have reached its end.
 
     Each lies somewhere between its edges ``low`` and ``high``, by the law as it is now.
     """
     count = len(shares)
-    weight = 1.0 / np.maximum(shares[high] - shares[low], 1e-300)
+    weight = counts / np.maximum(shares[high] - shares[low], 1e-300)
     # Sums over all conversions whose interval covers a cell: differences, then added up.
     covering = _spread(low + 1, high + 1, weight, count)
     before = _spread(low + 1, high + 1, weight * shares[low], count)
     density = np.diff(shares, prepend=0.0)
     came = density * covering
-    known = shares * covering - before + _spread(high + 1, old + 1, np.ones(len(low)), count)
+    known = shares * covering - before + _spread(high + 1, old + 1, counts, count)
     return came, known
 
 
@@ -190,16 +206,19 @@ def _exponential(age: Vector, rate: float) -> Vector:
 def _fitted_rate(seen: Conversions, rate: float, spread: float) -> tuple[float, float]:
     """The most likely rate given that each conversion was seen, and the variance of its log."""
     ended = (seen.age >= 1.0) & (seen.within == 0.0)
-    n, total = int(ended.sum()), float(seen.after[ended].sum())
-    after, within, age = (column[~ended] for column in seen)
-    waited, centre, precision = total + float(after.sum()), math.log(rate), spread**-2
+    n, total = float(seen.counts[ended].sum()), float((seen.counts * seen.after)[ended].sum())
+    after, within, age, counts = (
+        column[~ended] for column in (seen.after, seen.within, seen.age, seen.counts)
+    )
+    waited = total + float((counts * after).sum())
+    centre, precision = math.log(rate), spread**-2
 
     def score(eta: float) -> tuple[float, float]:
         r = math.exp(eta)
         inner, outer = _held(r * within), _held(r * age)
         end = _held(np.array([r]))
-        first = -r * waited + n * (1.0 - end[0][0]) + float((inner[0] - outer[0]).sum())
-        second = -r * waited - n * end[1][0] + float((inner[1] - outer[1]).sum())
+        first = -r * waited + n * (1.0 - end[0][0]) + float((counts * (inner[0] - outer[0])).sum())
+        second = -r * waited - n * end[1][0] + float((counts * (inner[1] - outer[1])).sum())
         return first - precision * (eta - centre), precision - second
 
     low, high = math.log(SLOWEST), math.log(FASTEST)

@@ -41,11 +41,17 @@ class DecidedRows(NamedTuple):
         rows: one each.
         y: the value of the conversion that was seen; 0 if none was.
         age: in windows.
+        weight: what each counts for; None: all count in full.
     """
 
     rows: Row
     y: Vector
     age: Vector
+    weight: Vector | None = None
+
+    def counted(self, each: Vector) -> Vector:
+        """Return a number of each decision, times what that counts for."""
+        return each if self.weight is None else self.weight * each
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,7 +89,8 @@ class Thinned:
     age can be summed. The covariance is a sandwich, for the variance of what is seen is F g (1 - F
     g) and not F g'; and it has what is not known of F. With Gaussian and Poisson rewards a
     conversion has a value. When it comes says how fast conversions are, what it brings enters the
-    mean; the spread of both is in the dispersion.
+    mean; the spread of both is in the dispersion. Weights are those of a likelihood: a decision of
+    weight ½ is half a decision, in the covariance too.
 
     Args:
         rate: of conversions per window, expected before any was seen.
@@ -156,9 +163,15 @@ class Thinned:
             prior=found.prior,
             dispersion=found.dispersion,
             doubt=found.doubt,
-            effective_n=float(sum(one.sum() for one in seen)),
+            effective_n=_known(data, seen),
             law=law,
         )
+
+
+def _known(data: AgedDecisions, seen: Sequence[Vector]) -> float:
+    """Σ F: how many decisions are known by now."""
+    both = zip(data.parts, seen, strict=True)
+    return float(sum(part.counted(share).sum() for part, share in both))
 
 
 def _weighted(
@@ -168,7 +181,7 @@ def _weighted(
     parts = []
     for part, share in zip(data.parts, seen, strict=True):
         held = np.maximum(share, LEAST)
-        parts.append(WeightedRows(part.rows, part.y / (held * unit), held / scale))
+        parts.append(WeightedRows(part.rows, part.y / (held * unit), part.counted(held) / scale))
     return Weighted(data.dim, parts)
 
 
@@ -183,19 +196,23 @@ def _fitted(
     scale = 1.0
     if family.dispersion == 1.0 and not isinstance(family, Bernoulli):
         # The mean is rate times value, and so much more is the mean square of what comes.
-        square = 1.0 + sum(float(part.y @ part.y) for part in data.parts)
-        scale = square / (1.0 + sum(float(part.y.sum()) for part in data.parts))
+        square = 1.0 + _square(data)
+        scale = square / (1.0 + sum(float(part.counted(part.y).sum()) for part in data.parts))
     weighted = _weighted(data, seen, scale)
     found = Laplace().fit(weighted, family=family, prior=prior, start=start, polish=polish)
     return replace(found, dispersion=scale * found.dispersion)
+
+
+def _square(data: AgedDecisions) -> float:
+    """Σ y²."""
+    return sum(float(part.counted(part.y) @ part.y) for part in data.parts)
 
 
 def _fitted_variance(
     data: AgedDecisions, seen: Sequence[Vector], prior: Prior, polish: bool
 ) -> Estimate:
     """Gaussian rewards of an unknown variance: in units of it, until it does not move."""
-    known = sum(float(share.sum()) for share in seen)
-    total = sum(float(part.y @ part.y) for part in data.parts)
+    known, total = _known(data, seen), _square(data)
     variance = total / known if total and known else 1.0
     for _ in range(VARIANCES):
         unit = math.sqrt(variance)
@@ -205,7 +222,7 @@ def _fitted_variance(
         theta, before = unit * found.theta, variance
         if total:
             residual = sum(
-                float(np.square(part.y - share * (part.rows @ theta)).sum())
+                float(part.counted(np.square(part.y - share * (part.rows @ theta))).sum())
                 for part, share in zip(data.parts, seen, strict=True)
             )
             variance = max(residual / known, 1e-9 * total / known)
@@ -244,9 +261,9 @@ def _covariance(
             variance = np.square(part.y - expected)
         else:
             variance = np.maximum(phi * expected - np.square(expected), 1e-3 * expected)
-        bread += gram(rows, share * slope / phi)
-        filling += gram(rows, variance / phi**2)
-        moved += (mean * law.slope(part.age) / phi) @ rows
+        bread += gram(rows, part.counted(share * slope / phi))
+        filling += gram(rows, part.counted(variance / phi**2))
+        moved += part.counted(mean * law.slope(part.age) / phi) @ rows
     root = root_of(bread)
     inverse = root @ root.T
     direction = inverse @ moved

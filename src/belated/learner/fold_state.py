@@ -36,7 +36,7 @@ from belated.ledger.packing import VERSION, pack_head, unpack
 from belated.ledger.undone import Undone
 from belated.policies import Policy
 from belated.published import PublishedModel
-from belated.rewards import Rewards
+from belated.rewards import ConversionsOnly, Rewards
 from belated.times import as_datetime
 from belated.tuning import USUAL, Tuning
 
@@ -193,7 +193,8 @@ class FoldState:
         what: tuple[object, ...] = VERSION, self.rewards, self.retention, policy.family, policy.dim
         if policy.learns_after is not None:  # what is held back until then is in the snapshot too
             what += (policy.learns_after, *(["late"] if policy.learns_late else []))
-        if policy.half_life is not None:  # then all rows are kept, with their times
+        # All rows are kept then, with their times; as those of conversions always are.
+        if policy.half_life is not None and not isinstance(self.rewards, ConversionsOnly):
             what += ("auto" if policy.half_life == "auto" else "half-life",)
         return blake2b(repr(what).encode(), digest_size=16).hexdigest()
 

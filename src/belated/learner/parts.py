@@ -28,7 +28,9 @@ def check_learnable(policy: Policy, rewards: Rewards) -> None:
             raise InvalidInput(f"{message} WaitForWindow: use learn='on arrival'", rewards)
         return
     reasons = {
-        "a half_life": policy.half_life is not None,
+        "half_life='auto', which judges predictions by outcomes (give one, such as '30d')": (
+            policy.half_life == "auto"
+        ),
         "metric='gram'": policy.metric == "gram",
         "spectral=True": policy.needs_counted,
         "WaitForWindow": policy.learns_after is not None,

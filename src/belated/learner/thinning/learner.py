@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Literal
 
@@ -14,10 +15,11 @@ from belated.estimators.thinned import AgedDecisions, Thinned, ThinnedEstimate, 
 from belated.inputs import Matrix, Vector
 from belated.kernels import Kernels
 from belated.kernels.lapack import dposv
+from belated.learner.forgetting.tracks import USED
 from belated.learner.learner import Learner
 from belated.learner.thinning.blocks import AgeBlocks
-from belated.learner.thinning.deliveries import QUIET, deliveries
-from belated.learner.thinning.known import Outstanding, decided, told_in
+from belated.learner.thinning.deliveries import AgeClock, Delivery
+from belated.learner.thinning.known import Fading, Outstanding, decided, told_in
 from belated.learner.thinning.times import REMOVED, SILENT, ConversionTimes
 from belated.models import root_of
 from belated.policies.policy import Policy
@@ -29,8 +31,9 @@ LONGEST = 2.0
 #: Growth in decisions after which θ̂ makes a step though nothing was reported, and after which it
 #: is fitted anew; and the least number of decisions between two fits.
 STEP, GROWTH, SOONEST = 0.01, 0.05, 20
+#: What has faded is fitted anew by its growth from so many conversions on, however few still count.
+MANY = 30
 
-Delivery = Literal["auto", "batches", "single"]
 #: A piece of a snapshot.
 _NOW = "thinned at"
 
@@ -41,7 +44,8 @@ class ThinnedLearner(Learner):
     Whoever tells it of a decision says before when that took effect, see :meth:`tell`; one that is
     told without a time counts as explored, until it is told to leave. Ages are measured up to the
     latest record that :meth:`see` was told, or up to the last delivery where conversions come in
-    batches. The model moves when a record is folded: see :meth:`finish`.
+    batches. With a half-life a decision, its conversion and what that says of delays count for
+    2^(-age/h) by that record. The model moves when a record is folded: see :meth:`finish`.
 
     Args:
         policy: whose model is learned.
@@ -52,7 +56,7 @@ class ThinnedLearner(Learner):
         tuning: sizes.
 
     Attributes:
-        now: the stamp of the latest record.
+        half_life: of the policy, in microseconds, if it has one.
         outstanding: gives all pending decisions, by partition.
 
     >>> from belated import Bernoulli, DelayedUCB
@@ -84,8 +88,7 @@ class ThinnedLearner(Learner):
         tuning: Tuning = USUAL,
     ) -> None:
         self.window = window
-        self.delivery = delivery
-        self.now = 0
+        self.half_life = policy.half_life_us
         self.outstanding: Callable[[], Sequence[Outstanding]] = tuple
         self.times = [ConversionTimes() for _ in range(partitions)]
         #: Conversions that were learned.
@@ -96,27 +99,32 @@ class ThinnedLearner(Learner):
         self._began: int | None = None
         self._asked_at: list[int] = []
         self._held = Information.zero(policy.dim)
-        self._total = np.zeros(policy.dim)  # Σ y x
-        self._law = self._estimator.law(_NONE)
-        self._batches = delivery == "batches"
-        self._until = 0  # ages are measured up to here, if conversions come in batches
-        self._last_told = SILENT
+        self._law = self._estimator.law(Conversions.none())
+        self._clock = AgeClock(window, delivery)
         self._work: Literal["", "step", "fit"] = ""
         self._is_fitting = False  # beside the fold
-        self._stepped = self._fitted_decisions = 0
-        self._blocks = AgeBlocks(window, policy.family, policy.start.mean)
+        # With so many decisions θ̂ makes its next step, and is fitted anew.
+        self._step_due, self._fit_due = 1.0, float(SOONEST)
+        self._fitted_at = 0
+        self._blocks = AgeBlocks(window, policy.family, policy.start.mean, self.half_life)
         super().__init__(policy, partitions=partitions, kernels=kernels, tuning=tuning)
         self.model.effective_n = 0.0
+
+    @property
+    def now(self) -> int:
+        """The stamp of the latest record."""
+        return self._clock.now
 
     # --- what it is told -----------------------------------------------------------------------
 
     def see(self, recorded: int) -> None:
         """A record is about to be folded; called before anything that it changes."""
         self._stamp = recorded
-        if recorded > self.now:
-            self.now = recorded
-        if self._batches and self._last_told > self._until and self._is_quiet:
-            self._work = "fit"  # a delivery is complete
+        clock = self._clock
+        if recorded > clock.now:
+            clock.now = recorded
+        if clock.has_delivered or self._has_faded:
+            self._work = "fit"
 
     def tell(self, began: int) -> None:
         """What is told next is of a decision that took effect then."""
@@ -137,9 +145,9 @@ class ThinnedLearner(Learner):
             return
         self._ask(began, x)
         decisions = self.model.decisions
-        if decisions >= self._fitted_decisions + max(SOONEST, GROWTH * self._fitted_decisions):
+        if decisions >= self._fit_due:
             self._work = "fit"
-        elif decisions >= (1.0 + STEP) * self._stepped + 1 and not self._work:
+        elif decisions >= self._step_due and not self._work:
             self._work = "step"
 
     def _ask(self, began: int, x: Vector) -> None:
@@ -185,21 +193,24 @@ class ThinnedLearner(Learner):
         waiting.rewards.append(y)
         self.times[partition].append(began, self._stamp if y else SILENT)
         if y:
-            self._convert(y * x, 1)
+            self._convert(began, x, y, 1)
         handle = self._given[partition]
         self._given[partition] = handle + 1
         if len(waiting.rows) == self._limit:
             self._fold()
         return handle
 
-    def _convert(self, change: Vector, count: int) -> None:
-        """Conversions have changed by this much of Σ y x, and by so many."""
-        self._total += change
+    def _convert(self, began: int, x: Vector, change: float, count: int) -> None:
+        """The value of a decision has changed, and the number of conversions."""
+        if not self._bulk:
+            self._blocks.fade(self.now)
+            self._blocks.convert(np.array([began]), x[None, :], np.array([change]))
         self.converted += count
-        self._last_told = max(self._last_told, self._stamp)
-        if count < 0 or (self.converted >= self._next_fit and not self._batches):
+        self._clock.told(self._stamp)
+        in_batches = self._clock.in_batches
+        if count < 0 or (self.converted >= self._next_fit and not in_batches):
             self._work = "fit"
-        elif not self._work and not self._batches:
+        elif not self._work and not in_batches:
             self._work = "step"
 
     def revise(self, handle: int, y: float, partition: int = 0) -> None:
@@ -210,7 +221,8 @@ class ThinnedLearner(Learner):
         before = store.revise(handle, y)
         if bool(y) != bool(before):
             times.told[handle] = self._stamp if y else SILENT
-        self._convert((y - before) * row.astype(np.float64), bool(y) - bool(before))
+        began, count = int(times.began[handle]), bool(y) - bool(before)
+        self._convert(began, row.astype(np.float64), y - before, count)
 
     def retract(self, handle: int, partition: int = 0) -> Vector:
         """The reward under a handle never came, and nor is it waited for; returns its row."""
@@ -219,16 +231,17 @@ class ThinnedLearner(Learner):
         row, y = store.get(handle)
         x = row.astype(np.float64)
         store.remove(handle)
-        self._drop(int(times.began[handle]), x)
+        began = int(times.began[handle])
+        self._drop(began, x)
         times.began[handle], times.told[handle] = REMOVED, SILENT
         self.model.n -= 1
         if y:
-            self._convert(-y * x, -1)
+            self._convert(began, x, -y, -1)
         return x
 
     def restart(self, handle: int, began: int, partition: int) -> None:
         """A decision that was learned took effect at another time."""
-        self.times[partition].began[handle] = began
+        self.times[partition].restart(handle, began)
         self._work = "fit"
 
     def forget(self, handle: int, partition: int = 0) -> None:
@@ -267,7 +280,7 @@ class ThinnedLearner(Learner):
     def begin_fit(self) -> Callable[[], Estimate]:
         """Start a fit of what is known by now, as :meth:`Learner.begin_fit`."""
         data, self._work = self._data(), ""
-        self._is_fitting = True
+        self._is_fitting, self._fitted_at = True, self.now
         return partial(
             self._estimator.fit,
             data,
@@ -287,7 +300,7 @@ class ThinnedLearner(Learner):
         return True
 
     def _estimate(self, polish: bool) -> Estimate:
-        return self._fit_of(self._data(), polish)
+        return replace(self._fit_of(self._data(), polish), half_life_us=self.half_life)
 
     def _fit_of(self, data: AgedDecisions, polish: bool) -> ThinnedEstimate:
         prior = self.policy.start if polish else self._prior
@@ -298,31 +311,31 @@ class ThinnedLearner(Learner):
         """Go on from an estimate, all sums taken at it."""
         self._prior, self._law = estimate.prior, estimate.law
         self.model.restart(estimate.mean, estimate.dispersion)
-        self._blocks = AgeBlocks(self.window, self.policy.family, self.model.theta.copy())
-        self._total = np.zeros(self.policy.dim)
-        until = self._reference
-        for part in data.parts:
-            began = until - np.rint(part.age * self.window).astype(np.int64)
-            self._blocks.add(began, part.rows, until)
-            self._total += part.y @ part.rows.astype(np.float64)
+        self._blocks = AgeBlocks(
+            self.window, self.policy.family, self.model.theta.copy(), self.half_life
+        )
+        self._blocks.fade(self.now)
+        self._blocks.add_all(data, self._clock.until)
         self._waiting.asked[0].clear()
         self._asked_at.clear()
         self._work = ""
-        self._fitted_decisions = self.model.decisions
-        self._next_fit = self._estimator.next_fit(self.converted, self.policy.dim)
+        self._fitted_at = self.now
         self.model.observed = root_of(estimate.precision)
-        self._step(moves=False)
+        self._fit_due = self.model.decisions + max(SOONEST, GROWTH * self._step(moves=False))
+        known = self.converted
+        if self.half_life is not None:  # what has faded need not grow
+            known = min(known, max(round(data.conversions.counts.sum()), MANY))
+        self._next_fit = self.converted - known + self._estimator.next_fit(known, self.policy.dim)
 
-    def _step(self, moves: bool = True) -> None:
-        """Make θ̂ and the root that counts every decision anew from the sums by age."""
+    def _step(self, moves: bool = True) -> float:
+        """Make θ̂ and the root of all decisions anew from the sums; returns how many count."""
         self._fold()
-        self._stepped = self.model.decisions
         family, phi = self.policy.family, self.model.dispersion
-        sums = self._blocks.sums(self._law, self._reference)
-        if moves and not self._batches:
+        sums = self._blocks.sums(self._law, self._clock.until)
+        if moves and not self._clock.in_batches:
             prior = prior_precision(self._prior, family, phi)
             away = self._blocks.theta - self._prior.mean
-            gradient = (self._total - sums.mean) / phi - prior @ away
+            gradient = (self._blocks.converted - sums.mean) / phi - prior @ away
             _, step, failed = dposv(prior + sums.seen / phi, gradient)
             if not failed:
                 length = float(np.linalg.norm(step))
@@ -332,6 +345,9 @@ class ThinnedLearner(Learner):
         own = prior_precision(self.policy.start, family, phi)
         self.model.decided = root_of(own + counted + share * self._held.matrix)
         self.model.effective_n = sums.n
+        count = float(self.model.decisions) if self.half_life is None else sums.decisions
+        self._step_due = self.model.decisions + STEP * count + 1
+        return count
 
     def _renew(self) -> None:
         self._step()
@@ -342,8 +358,9 @@ class ThinnedLearner(Learner):
     def _fold(self, *, refit: bool = False) -> None:
         """Put what waits into the stores and the sums by age."""
         rows = self._waiting.asked[0]
+        self._blocks.fade(self.now)
         if rows:
-            self._blocks.add(np.array(self._asked_at), np.array(rows), self._reference)
+            self._blocks.add(np.array(self._asked_at), np.array(rows), self._clock.until)
         rows.clear()
         self._asked_at.clear()
         for store, one in zip(self.observations, self._waiting.came, strict=True):
@@ -355,28 +372,18 @@ class ThinnedLearner(Learner):
     # --- what a fit is of ----------------------------------------------------------------------
 
     @property
-    def _is_quiet(self) -> bool:
-        return self.now - self._last_told > QUIET * self.window
-
-    @property
-    def _reference(self) -> int:
-        """Up to when ages are measured."""
-        return self._until if self._batches else self.now
+    def _has_faded(self) -> bool:
+        """Whether decisions count for noticeably less than they did in the last fit."""
+        return self.half_life is not None and self.now - self._fitted_at >= USED * self.half_life
 
     def _data(self) -> AgedDecisions:
         """All decisions as they are known."""
         self._fold()
-        found = deliveries(told_in(self.times), self.window)
-        auto = self.delivery == "auto"
-        self._batches = found.are_batches if auto else self.delivery == "batches"
-        if self._batches:
-            ends = found.ends.tolist()
-            self._last_told = ends[-1] if ends else SILENT
-            complete = ends if self._is_quiet else ends[:-1]
-            self._until = complete[-1] if complete else 0
-        batches = found if self._batches else None
+        batches = self._clock.look(*told_in(self.times))
         learned = list(zip(self.observations, self.times, strict=True))
-        return decided(learned, self.outstanding(), self.window, self._reference, batches)
+        fading = None if self.half_life is None else Fading(self.now, self.half_life)
+        until = self._clock.until
+        return decided(learned, self.outstanding(), self.window, until, batches, fading)
 
     # --- snapshots -----------------------------------------------------------------------------
 
@@ -389,8 +396,5 @@ class ThinnedLearner(Learner):
         self.times[partition].unpack(pieces)
         told = self.times[partition].told
         self.converted += int((told != SILENT).sum())
-        self._last_told = max(self._last_told, int(told.max(initial=SILENT)))
-        self.now = max(self.now, int.from_bytes(pieces[_NOW]))
-
-
-_NONE = Conversions(np.empty(0), np.empty(0), np.empty(0))
+        self._clock.told(int(told.max(initial=SILENT)))
+        self._clock.now = max(self.now, int.from_bytes(pieces[_NOW]))

@@ -30,6 +30,7 @@ class ConversionTimes:
 
     def __init__(self) -> None:
         self.used = 0
+        self._first = 0
         self._lines = np.empty((2, 64), dtype=np.int64)
 
     @property
@@ -49,6 +50,20 @@ class ConversionTimes:
             self._lines = np.concatenate([self._lines, np.empty_like(self._lines)], axis=1)
         self.used = i + 1
         self._lines[0, i], self._lines[1, i] = began, told
+
+    def restart(self, handle: int, began: int) -> None:
+        """A decision took effect at another time."""
+        self._lines[0, handle] = began
+        self._first = min(self._first, handle)
+
+    def first_after(self, time: int) -> int:
+        """Return a line before which all decisions took effect by a time.
+
+        It is looked for from the last that was returned on: times come in order.
+        """
+        later = self.began[self._first :] > time
+        self._first += int(later.argmax()) if later.any() else len(later)
+        return self._first
 
     def pack(self) -> dict[str, bytes]:
         """As bytes, by pieces."""

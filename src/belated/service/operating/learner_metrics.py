@@ -43,10 +43,12 @@ def _counted(learner: LearningService, *, unmatched: bool) -> dict[str, float]:
 
 def _half_life(learner: LearningService) -> tuple[float, float] | None:
     """The half-life in use and since when, in seconds; None if the policy has none."""
-    if learner.fold is None or not isinstance(learner.fold.learner, ForgettingLearner):
+    if learner.fold is None or learner.fold.policy.half_life is None:
         return None
-    used = learner.fold.learner.half_life
-    return math.inf if used is None else used / 1e6, learner.fold.learner.since / 1e6
+    fitted = learner.fold.learner
+    if not isinstance(fitted, ForgettingLearner):  # it has one, and no others to compare with
+        return (fitted.policy.half_life_us or 0) / 1e6, 0.0
+    return math.inf if fitted.half_life is None else fitted.half_life / 1e6, fitted.since / 1e6
 
 
 #: What a process that learns can tell.

@@ -1,0 +1,280 @@
+"""Conversions by a half-life: what a decision and its conversion count for fades with its age."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from belated import (
+    Bernoulli,
+    DelayedThompson,
+    DelayedUCB,
+    Gaussian,
+    Poisson,
+    delays,
+    environments,
+    simulate,
+)
+from belated.estimators import Thinned
+from belated.estimators.conversion_law import Conversions, fitted_law
+from belated.estimators.thinned import AgedDecisions, DecidedRows, ThinnedEstimate
+from belated.events import Decision, Reward
+from belated.families import Family
+from belated.journals import MemoryJournal, SQLiteJournal
+from belated.learner import Fold
+from belated.policies import Policy
+from belated.priors import Prior
+from belated.rewards import ConversionsOnly
+from belated.testing import ManualClock
+from tests.unit.test_conversions import DIM, SECOND, WINDOW, Shop, learner_of, same
+from tests.unit.test_thinned import shop as decisions
+
+LENGTH = 150
+UCB = DelayedUCB(DIM, Bernoulli(), ridge=1.0, half_life=f"{LENGTH}s")
+
+
+def by_the_journal(shop: Shop) -> AgedDecisions:
+    """All decisions with their weights, by what the journal and the entries say."""
+    rows, y, age, weight, delay = [], [], [], [], []
+    now, records = shop.journal.last_stamp(0), shop.journal.read(0, 0, 100_000)
+    came_at = {one.event.id: one.recorded for one in records if isinstance(one.event, Reward)}
+    for record in records:
+        if not isinstance(record.event, Decision):
+            continue
+        entry = shop.bandit.entry(record.event.id)
+        if entry.state == "voided":
+            continue
+        rows.append(record.event.x)
+        y.append(entry.value if entry.state == "rewarded" and entry.value else 0.0)
+        age.append((now - record.recorded) / (WINDOW.total_seconds() * SECOND))
+        weight.append(2.0 ** ((record.recorded - now) / (LENGTH * SECOND)))
+        told = came_at.get(record.event.id, 0)
+        delay.append((told - record.recorded) / (WINDOW.total_seconds() * SECOND))
+    columns = [np.array(one) for one in (y, age, weight, delay)]
+    came = (columns[0] > 0.0) & (columns[3] <= 1.0)
+    seen = Conversions(
+        columns[3][came],
+        np.zeros(int(came.sum())),
+        np.minimum(columns[1][came], 1.0),
+        columns[2][came],
+    )
+    return AgedDecisions(DIM, [DecidedRows(np.array(rows), *columns[:3])], seen)
+
+
+def test_a_weight_of_two_is_two_decisions() -> None:
+    """In the law of delays, in θ and in its covariance."""
+    for family in (Bernoulli(), Gaussian(), Gaussian(50.0), Poisson()):
+        data, _ = decisions(family, n=400)
+        twice = np.where(np.arange(400) % 3 == 0, 2.0, 1.0)
+        part = data.parts[0]._replace(weight=twice)
+        came = twice[part.y > 0.0]
+        weighted = AgedDecisions(3, [part], data.conversions._replace(weight=came))
+        again = np.repeat(np.arange(400), twice.astype(int))
+        repeated = AgedDecisions(
+            3,
+            [DecidedRows(part.rows[again], part.y[again], part.age[again])],
+            Conversions(*(np.repeat(one, came.astype(int)) for one in data.conversions[:3])),
+        )
+        assert_alike(weighted, repeated, family)
+
+
+def assert_alike(one: AgedDecisions, other: AgedDecisions, family: Family) -> None:
+    """Both give one estimate."""
+    first, second = (
+        Thinned().fit(data, family=family, prior=Prior.ridge(3)) for data in (one, other)
+    )
+    np.testing.assert_allclose(first.law.shares, second.law.shares, atol=1e-9)
+    assert first.law.variance == pytest.approx(second.law.variance)
+    np.testing.assert_allclose(first.theta, second.theta, atol=1e-6)
+    np.testing.assert_allclose(first.covariance, second.covariance, rtol=1e-6)
+    assert first.effective_n == pytest.approx(second.effective_n)
+
+
+def test_deliveries_fade_as_well() -> None:
+    """Conversions that are known to an interval only, counted twice."""
+    rng = np.random.default_rng(1)
+    after, within = 0.4 * rng.random(50), 0.2 * rng.random(50)
+    age, twice = np.ones(50), np.where(np.arange(50) % 2 == 0, 2.0, 1.0)
+    weighted = fitted_law(Conversions(after, within, age, twice))
+    times = twice.astype(int)
+    repeated = fitted_law(Conversions(*(np.repeat(one, times) for one in (after, within, age))))
+    np.testing.assert_allclose(weighted.shares, repeated.shares, atol=1e-9)
+
+
+def test_decisions_count_by_their_age() -> None:
+    """The estimate is that of all decisions with weights of 2^(-age/h), their delays too."""
+    shop = Shop(UCB)
+    shop.run(420)
+    shop.bandit.void(shop.ids[300])
+    found = shop.bandit.estimate
+    data = by_the_journal(shop)
+    expected = Thinned().fit(data, family=Bernoulli(), prior=Prior.ridge(DIM))
+    assert isinstance(found, ThinnedEstimate)
+    np.testing.assert_allclose(found.theta, expected.theta, atol=1e-6)
+    np.testing.assert_allclose(found.covariance, expected.covariance, rtol=1e-5)
+    np.testing.assert_allclose(found.law.shares, expected.law.shares, atol=1e-9)
+    assert found.effective_n == pytest.approx(expected.effective_n)
+    assert found.half_life is not None
+    assert found.half_life.total_seconds() == LENGTH
+    full = Thinned().fit(
+        AgedDecisions(DIM, [data.parts[0]._replace(weight=None)], data.conversions),
+        family=Bernoulli(),
+        prior=Prior.ridge(DIM),
+    )
+    assert not np.allclose(found.theta, full.theta, atol=0.01)
+
+
+def test_steps_by_age_are_nearly_exact() -> None:
+    """Sums that fade: within a quarter of a deviation of the step by all rows, as without."""
+    shop, off = Shop(UCB), []
+    shop.run(300)
+    for _ in range(40):
+        shop.run(7)
+        learner = learner_of(shop.bandit)
+        learner._step()
+        theta, law, data = learner._blocks.theta, learner._law, learner._data()
+        score, bread = -theta.copy(), np.eye(DIM)
+        for part in data.parts:
+            assert part.weight is not None
+            x, share = part.rows.astype(np.float64), law.at(part.age)
+            g = 1.0 / (1.0 + np.exp(-x @ theta))
+            score += (part.weight * (part.y - share * g)) @ x
+            bread += (x * (part.weight * share * g * (1.0 - g))[:, None]).T @ x
+        away = learner.model.theta - theta - np.linalg.solve(bread, score)
+        off.append(float(np.sqrt(away @ bread @ away)))
+        total = sum(float(part.weight.sum()) for part in data.parts if part.weight is not None)
+        assert float(learner._blocks._n.sum()) == pytest.approx(total, rel=1e-6)
+    assert max(off) < 0.25
+    assert float(np.mean(off)) < 0.1
+
+
+@pytest.mark.parametrize("policy", [UCB, DelayedThompson(DIM, Bernoulli(), half_life="60s")])
+def test_live_is_replay(policy: Policy, tmp_path: Path) -> None:
+    """From the first record, from a snapshot, and on another store."""
+    clock = ManualClock()
+    journal = SQLiteJournal(tmp_path / "shop.db", bandit="shop", clock=clock)
+    shop = Shop(policy, journal=journal, clock=clock)
+    shop.run(230)
+    shop.bandit.void(shop.ids[225])
+    rewarded = [one for one in shop.ids if shop.bandit.entry(one).state == "rewarded"]
+    shop.bandit.observe(rewarded[-1], 0.0, revision=1)
+    shop.bandit.save()
+    shop.run(20)
+    live = shop.bandit
+    same(live, shop.opened())
+    shop.journal = MemoryJournal(clock=clock)
+    shop.journal.import_records(journal.read(0, 0, 10_000))
+    same(live, shop.opened())
+    journal.close()
+
+
+def test_partitions_know_the_same() -> None:
+    """However the decisions are split: live, replayed, and all in one."""
+    shop = Shop(UCB, partitions=4)
+    shop.run(260)
+    same(shop.bandit, shop.opened())
+    data = learner_of(shop.bandit)._data()
+    assert sum(len(part.y) for part in data.parts) == 260
+
+
+def test_records_one_by_one_are_records_in_bulk() -> None:
+    """The estimate is a function of the records, whatever way they were read."""
+    shop = Shop(UCB)
+    shop.run(300)
+    fold = Fold(UCB, shop.bandit.rewards)
+    for record in shop.journal.read(0, 0, 100_000):
+        fold.take(record)
+    live, again = shop.bandit.estimate, fold.learner.estimate
+    np.testing.assert_allclose(live.theta, again.theta, atol=1e-7)
+    assert live.effective_n == pytest.approx(again.effective_n, rel=1e-12)
+    np.testing.assert_allclose(
+        shop.bandit._fold.model.theta, fold.model.theta, atol=1e-9
+    )  # the same steps and fits, too
+
+
+def test_batches_fade_by_the_last_record() -> None:
+    """Ages count up to the last delivery, weights up to now."""
+    shop = Shop(UCB, delivery="batches")
+    shop.run(330, period=50)
+    learner = learner_of(shop.bandit)
+    data = learner._data()
+    newest = max(float(part.weight.max()) for part in data.parts if part.weight is not None)
+    assert newest == pytest.approx(1.0)
+    assert learner._clock.until < learner.now
+    same(shop.bandit, shop.opened())
+
+
+def test_what_is_long_ago_is_left_out() -> None:
+    """After twelve half-lives; in the sums too, and nothing breaks after a thousand."""
+    shop = Shop(replace(UCB, half_life="20s"))
+    shop.run(400)
+    data = learner_of(shop.bandit)._data()
+    assert sum(len(part.y) for part in data.parts) == 240
+    shop.clock.now += 20_000 * SECOND
+    shop.run(2, rate=0.0)
+    estimate = shop.bandit.estimate
+    assert np.abs(estimate.theta).max() < 0.1
+    assert np.isfinite(shop.bandit._fold.model.decided).all()
+    same(shop.bandit, shop.opened())
+
+
+def test_an_activation_starts_its_weight() -> None:
+    """A mail that waits in a queue does not fade there, pending or learned."""
+    shop = Shop(UCB)
+    shop.run(50, rate=0.0, activated=False)
+    first = shop.bandit.decide(np.eye(DIM, dtype=np.float32), activated=False)
+    shop.clock.now += 3_000 * SECOND
+    for id in (*shop.ids, first.id):
+        shop.bandit.activate(id)
+    shop.clock.now += LENGTH * SECOND
+    shop.bandit.observe(first.id, 1.0)
+    data = learner_of(shop.bandit)._data()
+    weights = np.concatenate([part.weight for part in data.parts if part.weight is not None])
+    np.testing.assert_allclose(weights, 0.5)
+    assert len(weights) == 51
+    same(shop.bandit, shop.opened())
+
+
+def test_it_follows_a_change() -> None:
+    """Conversions stop: after some half-lives they are not expected any longer."""
+    told = {}
+    for policy in (UCB, replace(UCB, half_life=None)):
+        shop = Shop(policy)
+        shop.run(600, rate=0.6)
+        shop.run(700, rate=0.02)
+        told[policy.half_life is None] = float(shop.bandit.estimate.theta[0])
+    assert told[False] < -2.0 < -1.5 < told[True]
+
+
+def test_a_very_long_half_life_forgets_nothing() -> None:
+    """The same choices as without one."""
+    world = environments.fresh(seed=2)
+    runs = [
+        simulate(
+            DelayedUCB(10, Bernoulli(), half_life=one),
+            world,
+            delays.Geometric(mean=20),
+            horizon=400,
+            rewards=ConversionsOnly("400s"),
+        )
+        for one in (None, "100000d")
+    ]
+    np.testing.assert_array_equal(runs[0].actions, runs[1].actions)
+
+
+def test_a_half_life_can_be_given_later() -> None:
+    """All rows and times are in any snapshot of conversions, and in the base of what is trimmed."""
+    plain = replace(UCB, half_life=None)
+    shop = Shop(plain)
+    shop.run(300)
+    shop.bandit.save()
+    fold = Fold(UCB, shop.bandit.rewards)
+    fold.load(shop.journal)
+    assert fold.positions == [shop.journal.end(0)]
+    shop.policy = UCB
+    opened = shop.opened()
+    assert fold.learner.estimate.effective_n == pytest.approx(opened.estimate.effective_n)
+    assert Fold(plain, shop.bandit.rewards).base(0).fingerprint == fold.base(0).fingerprint
