@@ -18,6 +18,7 @@ class Made(NamedTuple):
 
     key: str
     id: str
+    name: str
 
     @property
     def header(self) -> dict[str, str]:
@@ -31,9 +32,10 @@ def make(
     """A key under a name of its own."""
     keys = store.keys()
     key, id = new_key()
-    assert keys.create(id, f"test {next(_numbers)}", bandits, scopes, rate, hash_of(key))
+    name = f"test {next(_numbers)}"
+    assert keys.create(id, name, bandits, scopes, rate, hash_of(key))
     keys.close()
-    return Made(key, id)
+    return Made(key, id, name)
 
 
 def known(store: Store, url: str) -> Made:

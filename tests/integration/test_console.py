@@ -114,7 +114,7 @@ def test_all_pages(browser: Chromium, serving: Serving, store: Store) -> None:
 
 
 def test_a_mode_is_changed_with_a_reason(browser: Chromium, serving: Serving, store: Store) -> None:
-    """By a key that may; the journal has the reason."""
+    """By a key that may; the journal has the reason and the name of the key."""
     key, reader = make(store, "read", "admin"), make(store, "read")
     eventually(lambda: {_status(serving, one.header) for one in (key, reader)} == {200})
     page = Page(browser, serving.url)
@@ -132,7 +132,7 @@ def test_a_mode_is_changed_with_a_reason(browser: Chromium, serving: Serving, st
     with store.journal("offers") as journal:
         mode = journal.mode()
     assert isinstance(mode, ModeChanged)
-    assert (mode.mode, mode.reason) == ("freeze", "prices are wrong")
+    assert (mode.mode, mode.reason, mode.actor) == ("freeze", "prices are wrong", key.name)
 
 
 def test_a_wrong_key_shows_nothing(browser: Chromium, serving: Serving) -> None:

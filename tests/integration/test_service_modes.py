@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from belated import Bernoulli, DelayedUCB, Explicit
+from belated.cli.actor import actor
 from belated.cli.main import main
 from belated.decider.unapplied import UnappliedDecisions
 from belated.events import Decision, ModeChanged
@@ -201,7 +202,7 @@ def test_the_command(
     assert main(["mode", made.name, str(file)]) == 0
     shown = capsys.readouterr().out
     assert shown.startswith(f"{made.name}: baseline: decides without the model (since 20")
-    assert shown.endswith("; reason: a test)\n")
+    assert shown.endswith(f"; by {actor()}; reason: a test)\n")
     assert main(["mode", "nobody", "off", str(file)]) == 2
     assert "there is no bandit 'nobody'" in capsys.readouterr().err
 

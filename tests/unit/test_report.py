@@ -138,7 +138,8 @@ def test_counts_are_those_of_the_journal(bandit: Bandit, data: dict[str, Any]) -
     assert care["late"] == bandit.event_counts["late"]
     assert care["voided"] == 1
     assert data["health"]["mode"] == "freeze"
-    assert data["modes"] == [{"t": int(table.as_of) // 1000, "mode": "freeze", "reason": "a test"}]
+    frozen = {"t": int(table.as_of) // 1000, "mode": "freeze", "reason": "a test", "actor": ""}
+    assert data["modes"] == [frozen]
     assert [one["kind"] for one in data["attention"]].count("mode") == 1
 
 

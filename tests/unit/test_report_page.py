@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from belated import Bandit, Bernoulli, DefaultAfter, DelayedUCB, MemoryJournal
+from belated.events import ModeChanged
 from belated.exceptions import InvalidInput
 from belated.report import Report
 from belated.report.charts import DARK, LIGHT
@@ -39,7 +40,7 @@ def hostile_report() -> Report:
         bandit.decide([[1.0, 0.0], [0.0, 1.0]], [HOSTILE, "plain"], id=f"d{n}")
         if n % 3 == 0:
             bandit.observe(f"d{n}", 1.0)
-    bandit.change_mode("baseline", HOSTILE)
+    bandit.journal.append([ModeChanged(now[0], "baseline", HOSTILE, f"Ada {HOSTILE}")])
     bandit.sync()
     return bandit.report()
 
@@ -70,6 +71,7 @@ def test_names_are_escaped(report: Report) -> None:
     assert len(re.findall(r"<script>.*?</script>", page, flags=re.DOTALL)) == 2
     assert "&lt;img src=x" in page
     assert "offers &amp; more" in page
+    assert " by Ada &lt;/script&gt;" in page  # who changed the mode
 
 
 def tags_of(page: str) -> list[str]:

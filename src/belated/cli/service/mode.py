@@ -52,7 +52,7 @@ def run(options: argparse.Namespace) -> int:
         before = journal.mode()
         was = "learn" if before is None else before.mode
         if options.mode is None:
-            since = "" if before is None else f" (since {moment(before.at_us)}{_reason(before)})"
+            since = "" if before is None else f" (since {moment(before.at_us)}{_by_whom(before)})"
             print(f"{options.bandit}: {was}: {_MEANING.get(was, 'as a newer release says')}{since}")
             return 0
         change = ModeChanged(time.time_ns() // 1000, options.mode, options.reason, actor())
@@ -61,5 +61,6 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-def _reason(event: ModeChanged) -> str:
-    return f"; reason: {event.reason}" if event.reason else ""
+def _by_whom(event: ModeChanged) -> str:
+    by = f"; by {event.actor}" if event.actor else ""
+    return f"{by}; reason: {event.reason}" if event.reason else by

@@ -69,7 +69,8 @@ class Watched:
         elif isinstance(event, Void):
             self.care.setdefault("voided", []).append(record.recorded)
         elif isinstance(event, ModeChanged):
-            said = {"t": record.recorded // 1000, "mode": event.mode, "reason": event.reason}
+            who, why = event.actor, event.reason
+            said = {"t": record.recorded // 1000, "mode": event.mode, "reason": why, "actor": who}
             self.modes.append(said)
 
     def _keep(self, record: Record, decision: Decision) -> None:

@@ -124,11 +124,7 @@ def quality(data: Data) -> str:
 def health(data: Data) -> str:
     """What whoever is on call looks at first."""
     found, modes = data["health"], data["modes"]
-    switched = (
-        "never changed"
-        if not modes
-        else f"since {_when(data, modes[-1]['t'])}: {modes[-1]['reason'] or 'no reason given'}"
-    )
+    switched = "never changed" if not modes else _switched(data, modes[-1])
     items = [(found["mode"] == "learn", "Mode", found["mode"], switched)]
     if "last_decision" in found:
         items.append(
@@ -184,6 +180,11 @@ def health(data: Data) -> str:
         )
         cells += around("div", f"{mark}<div>{inner}</div>", cls="hl" if fine else "hl warn")
     return around("div", cells, cls="health", id="health")
+
+
+def _switched(data: Data, change: dict[str, Any]) -> str:
+    by = f" by {change['actor']}" if change["actor"] else ""
+    return f"since {_when(data, change['t'])}{by}: {change['reason'] or 'no reason given'}"
 
 
 def _ago(minutes: float) -> str:

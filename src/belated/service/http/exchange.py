@@ -68,7 +68,7 @@ class Exchange:
         self.more: Mapping[str, str] = NO_HEADERS
 
     @property
-    def reporter(self) -> str:
+    def key_name(self) -> str:
         """The name of the key it came with, empty without one."""
         return "" if self.key is None else self.key.name
 

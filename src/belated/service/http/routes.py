@@ -119,7 +119,7 @@ def _many_decided(call: Exchange, made: Sequence[Decision]) -> ManyDecided:
 
 
 def _reward(call: Exchange, body: RewardBody) -> None:
-    rewards = parse_rewards([(call.id, body)], call.bandit, call.reporter)
+    rewards = parse_rewards([(call.id, body)], call.bandit, call.key_name)
     call.bandit.report(rewards, call.settle)
 
 
@@ -133,7 +133,7 @@ def _accepted(call: Exchange, _: Any) -> Accepted:
 
 
 def _reward_many(call: Exchange, body: RewardsBody) -> None:
-    rewards = parse_rewards(rewards_in(call.id, body), call.bandit, call.reporter)
+    rewards = parse_rewards(rewards_in(call.id, body), call.bandit, call.key_name)
     call.bandit.report(rewards, call.settle)
 
 
@@ -175,7 +175,7 @@ def _state_of(call: Exchange, bandit: ServedBandit) -> BanditState:
 
 
 def _switch(call: Exchange, body: ModeBody) -> None:
-    call.bandit.change_mode(body.mode, body.reason, call.settle)
+    call.bandit.change_mode(body.mode, body.reason, call.key_name, call.settle)
 
 
 def _switched(call: Exchange, event: ModeChanged) -> Switch:

@@ -266,9 +266,9 @@ class ServedBandit:
             retention=self.definition.retention,
         )
 
-    def change_mode(self, mode: Mode, reason: str, done: Done[ModeChanged]) -> None:
-        """Decide in another way, at all deciders, within a second."""
-        event = ModeChanged(self._runtime.clock(), mode, reason)
+    def change_mode(self, mode: Mode, reason: str, actor: str, done: Done[ModeChanged]) -> None:
+        """Decide in another way, at all deciders, within a second; the journal says who and why."""
+        event = ModeChanged(self._runtime.clock(), mode, reason, actor)
 
         def append(journal: Journal) -> ModeChanged:
             journal.append([event])
