@@ -28,14 +28,9 @@ from belated.ledger.receipts import Receipt
 from belated.service import AsyncClient, Client
 from belated.service.client.transport import AsyncNetwork, BlockingNetwork, Transport
 from belated.service.client.verbs import Verbs
+from belated.service.wire.answers import Decided, ManyDecided
 from belated.service.wire.problem import Problem
-from belated.service.wire.schemas import (
-    MAX_BODY_BYTES,
-    Decided,
-    DecisionRequest,
-    DecisionRequests,
-    ManyDecided,
-)
+from belated.service.wire.requests import MAX_BODY_BYTES, DecisionRequest, DecisionRequests
 from belated.times import Moment
 
 Answer = httpx.Response | Exception

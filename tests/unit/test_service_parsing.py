@@ -9,7 +9,7 @@ from belated.exceptions import InvalidInput
 from belated.features import Features
 from belated.service.http.parsing import parse_request
 from belated.service.serving.definition import Definition
-from belated.service.wire.schemas import DecisionRequest
+from belated.service.wire.requests import DecisionRequest
 
 
 def defined(features: Features) -> Definition:

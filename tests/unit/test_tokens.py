@@ -14,7 +14,7 @@ from belated.events import Decision
 from belated.exceptions import AccessDenied, InvalidInput
 from belated.service.access.tokens import LIFETIME, NOBODY, RewardTokens, TokenMode, TokenSecrets
 from belated.service.http.problems import headers_of, problem_of
-from belated.service.wire.schemas import RewardBody
+from belated.service.wire.requests import RewardBody
 
 NOW = 1_700_000_000_000_000
 SECOND = 1_000_000

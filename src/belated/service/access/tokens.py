@@ -19,7 +19,7 @@ from typing import Literal
 from belated.events import Decision
 from belated.exceptions import Forbidden, InvalidInput, RateLimited, Unauthenticated
 from belated.journals.steady_clock import system_clock
-from belated.service.wire.schemas import RewardBody
+from belated.service.wire.requests import RewardBody
 
 #: What is done with tokens: none are made; they are counted; they are asked for.
 TokenMode = Literal["off", "report", "enforce"]

@@ -18,7 +18,7 @@ from belated.ids import check_id, new_id
 from belated.inputs import as_numbers, as_reward, as_rows
 from belated.journals.steady_clock import system_clock
 from belated.rewards import check_part
-from belated.service.wire.schemas import (
+from belated.service.wire.requests import (
     MAX_BATCH,
     MAX_BODY_BYTES,
     DecisionRequest,

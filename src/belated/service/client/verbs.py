@@ -22,16 +22,15 @@ from belated.service.client.requests import (
     reward_body,
     sent_again,
 )
-from belated.service.wire.schemas import (
+from belated.service.wire.answers import (
     Accepted,
     BanditState,
     Decided,
     DecisionDetails,
-    DecisionRequests,
     ManyAccepted,
     ManyDecided,
-    RewardsBody,
 )
+from belated.service.wire.requests import DecisionRequests, RewardsBody
 from belated.times import Moment
 
 if TYPE_CHECKING:  # it needs httpx

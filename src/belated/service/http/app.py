@@ -39,14 +39,9 @@ from belated.service.serving.group_commit import GroupCommit
 from belated.service.serving.served_bandit import MAX_MODEL_AGE, ServedBandit
 from belated.service.serving.served_bandits import ServedBandits
 from belated.service.serving.spools import Spools
+from belated.service.wire.answers import Alive, Ready
 from belated.service.wire.problem import Problem
-from belated.service.wire.schemas import (
-    MAX_BODY_BYTES,
-    Alive,
-    DecisionRequests,
-    Ready,
-    RewardsBody,
-)
+from belated.service.wire.requests import MAX_BODY_BYTES, DecisionRequests, RewardsBody
 
 #: Seconds between two log lines about a store that refuses.
 TROUBLE_LOG_SECONDS = 60.0

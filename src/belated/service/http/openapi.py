@@ -12,8 +12,9 @@ import msgspec
 from belated import __version__
 from belated.service.access.keys import SCOPES
 from belated.service.http.routes import Route
+from belated.service.wire.answers import ManyDecided
 from belated.service.wire.problem import Problem
-from belated.service.wire.schemas import Id, ManyDecided
+from belated.service.wire.requests import Id
 
 _REF = "#/components/schemas/{name}"
 #: By status, what kind of problem it is and why it is answered.

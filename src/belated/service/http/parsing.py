@@ -19,7 +19,7 @@ from belated.ledger.requests import pack_context
 from belated.rewards import reported_reward
 from belated.service.serving.definition import Definition
 from belated.service.serving.served_bandit import ServedBandit
-from belated.service.wire.schemas import MAX_ACTIONS, DecisionRequest, RewardBody, RewardsBody
+from belated.service.wire.requests import MAX_ACTIONS, DecisionRequest, RewardBody, RewardsBody
 from belated.times import MIN_MICROSECONDS, as_datetime, as_microseconds
 
 _DAY = 86_400_000_000

@@ -18,7 +18,7 @@ from belated.exceptions import (
     UnknownBandit,
 )
 from belated.service.wire.problem import Problem
-from belated.service.wire.schemas import TIME_HINT
+from belated.service.wire.requests import TIME_HINT
 
 #: The longest detail, in characters.
 LONGEST = 300

@@ -23,21 +23,23 @@ from belated.service.http import console
 from belated.service.http.parsing import event_time, parse_request, parse_rewards, rewards_in
 from belated.service.http.problems import ProblemError
 from belated.service.serving.served_bandit import ServedBandit
-from belated.service.wire.schemas import (
-    TIME_HINT,
+from belated.service.wire.answers import (
     Accepted,
     BanditState,
     Decided,
     DecisionDetails,
+    ManyAccepted,
+    ManyDecided,
+    Switch,
+)
+from belated.service.wire.requests import (
+    TIME_HINT,
     DecisionRequest,
     DecisionRequests,
     EventTime,
-    ManyAccepted,
-    ManyDecided,
     ModeBody,
     RewardBody,
     RewardsBody,
-    Switch,
 )
 
 if TYPE_CHECKING:

@@ -35,7 +35,7 @@ from belated.service.learning.lease import SECONDS
 from belated.service.operating.toml_tables import ConfigErrors, TomlTable
 from belated.service.serving.definition import Definition, LearnerCount
 from belated.service.serving.spools import LIMIT, SpoolFolder
-from belated.service.wire.schemas import MAX_BODY_BYTES
+from belated.service.wire.requests import MAX_BODY_BYTES
 from belated.times import parse_duration
 
 T = TypeVar("T")
