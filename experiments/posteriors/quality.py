@@ -19,7 +19,7 @@ import numpy as np
 from belated import Bernoulli
 from belated.estimators import Laplace, Online
 from belated.inputs import Matrix, Vector
-from belated.models import root_of
+from belated.kernels.roots import root_of
 from belated.priors import Prior
 from experiments.parallel import Rows
 from experiments.posteriors.cases import CASES

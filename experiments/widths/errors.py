@@ -27,7 +27,7 @@ from belated.estimators import Laplace
 from belated.exceptions import DelayWarning
 from belated.families import Family
 from belated.inputs import Matrix, Vector
-from belated.models import root_of
+from belated.kernels.roots import root_of
 from belated.simulation import Trace
 from belated.simulation.environments import GLM
 from belated.statistics import Observations

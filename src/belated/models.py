@@ -21,8 +21,8 @@ from belated.exceptions import InvalidInput
 from belated.families import Family, Gaussian
 from belated.inputs import MAX_REWARD, Matrix, Row, Vector, as_reward
 from belated.kernels import LEFT, MAX_WEIGHT, Kernels, best, finite, plain
-from belated.kernels.blocks import diagonal_blocks
-from belated.kernels.lapack import ddot, dpotrf, dtrtri
+from belated.kernels.lapack import ddot
+from belated.kernels.roots import root_of
 from belated.priors import Prior
 from belated.statistics import Information
 
@@ -32,36 +32,6 @@ HEAVY = 1e8
 LEAST_SHARE = 1e-9
 #: How far one step may move a linear predictor when a reward is taken back.
 STEP = 3.0
-
-
-def root_of(precision: Matrix) -> Matrix:
-    """A root S of the inverse: S Sᵀ = H⁻¹, in C order.
-
-    >>> root_of(np.array([[4.0]]))
-    array([[0.5]])
-    """
-    blocks = diagonal_blocks(precision)
-    if len(blocks) == 1:
-        return _root(precision)
-    root = np.zeros_like(precision)
-    for block in blocks:
-        root[block, block] = _root(precision[block, block])
-    return root
-
-
-def _root(precision: Matrix) -> Matrix:
-    factor, failed = dpotrf(precision, lower=1, clean=1)
-    if not failed:
-        inverse, failed = dtrtri(factor, lower=1)
-    if not failed:
-        return np.ascontiguousarray(inverse.T)
-    # Rounding has made a direction of H vanish. Equal scales first, then the spectrum's floor.
-    floor = np.finfo(float).eps * len(precision)
-    diagonal = np.diag(precision)
-    scale = 1.0 / np.sqrt(np.maximum(diagonal, floor * diagonal.max()))
-    values, vectors = np.linalg.eigh(precision * scale[:, None] * scale)
-    values = np.maximum(values, floor * values[-1])
-    return np.ascontiguousarray(scale[:, None] * vectors / np.sqrt(values))
 
 
 class Model:

@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 from belated import Bernoulli, Gaussian, kernels
 from belated.families import Family
 from belated.inputs import Matrix, Vector
-from belated.models import Model, root_of
+from belated.kernels.roots import root_of
+from belated.models import Model
 from belated.priors import Prior
 from tests.statistical.problems import sphere
 

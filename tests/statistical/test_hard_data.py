@@ -17,7 +17,7 @@ from belated.estimators import Estimate, Estimator, Laplace, Online, Ridge
 from belated.exceptions import BelatedWarning, ConvergenceWarning
 from belated.families import Family
 from belated.inputs import Matrix, Vector
-from belated.models import root_of
+from belated.kernels.roots import root_of
 from belated.priors import AUTO_RANGE, Prior
 from belated.statistics import Observations
 from tests.statistical.problems import observed, sphere

@@ -24,7 +24,7 @@ import pytest
 from belated import Bernoulli
 from belated.estimators import Laplace
 from belated.inputs import Matrix, Vector
-from belated.models import root_of
+from belated.kernels.roots import root_of
 from belated.priors import Prior
 from tests.statistical.polya_gamma import posterior_draws
 from tests.statistical.problems import ARMS, bandit_like, sphere

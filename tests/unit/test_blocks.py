@@ -6,7 +6,7 @@ from numpy.typing import NDArray
 
 from belated import kernels
 from belated.kernels.blocks import WIDE, diagonal_blocks, gram
-from belated.models import root_of
+from belated.kernels.roots import root_of
 from belated.simulation.environments import in_blocks
 
 

@@ -8,7 +8,8 @@ import pytest
 from belated import Bernoulli, Gaussian, Poisson, kernels
 from belated.families import Family
 from belated.inputs import Matrix, Vector
-from belated.models import Model, root_of
+from belated.kernels.roots import root_of
+from belated.models import Model
 from belated.priors import Prior
 from belated.statistics import Information
 

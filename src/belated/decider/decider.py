@@ -6,13 +6,14 @@ import math
 from collections import Counter
 from collections.abc import Callable, Sequence
 from copy import copy
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import numpy as np
 from msgspec.structs import replace
 
 from belated.decider.baselines import UNIFORM, choose_baseline
 from belated.decider.holdouts import Holdout, Marks
+from belated.decider.model_source import ModelSource
 from belated.decider.modes import Mode
 from belated.decider.plain import PlainChooser
 from belated.decider.requests import ParsedRequest
@@ -28,30 +29,6 @@ from belated.models import Model
 from belated.policies import Policy
 from belated.policies.policy import Choice
 from belated.tuning import USUAL, Tuning
-
-
-class ModelSource(Protocol):
-    """Where a decider has its model from: a live learner, or one that was loaded."""
-
-    @property
-    def model(self) -> Model:
-        """What chooses now."""
-
-    @property
-    def version(self) -> int:
-        """Records that were folded into it."""
-
-    def add_pending(self, x: Vector, weight: float) -> None:
-        """Count a decision that the model has not read as pending."""
-
-    def remove_pending(self, x: Vector, weight: float) -> None:
-        """Count it no longer."""
-
-    def change_mode(self, mode: Mode, unapplied: UnappliedDecisions) -> None:
-        """Choose as the mode says from now on."""
-
-    def repair(self, unapplied: UnappliedDecisions) -> None:
-        """The model could not choose: make it anew."""
 
 
 class Made(NamedTuple):

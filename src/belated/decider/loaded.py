@@ -8,7 +8,8 @@ from belated.decider.modes import Mode
 from belated.decider.unapplied import UnappliedDecisions
 from belated.inputs import Vector
 from belated.kernels import Kernels
-from belated.models import Model, root_of
+from belated.kernels.roots import root_of
+from belated.models import Model
 from belated.policies import Policy
 from belated.published import PublishedModel
 from belated.statistics import Information

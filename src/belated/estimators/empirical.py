@@ -17,7 +17,7 @@ import numpy as np
 
 from belated.inputs import Matrix, Vector
 from belated.kernels.blocks import diagonal_blocks
-from belated.models import root_of
+from belated.kernels.roots import root_of
 from belated.priors import AUTO_RANGE, AUTO_START
 
 #: How many coefficients the belief in λ₀ is worth.

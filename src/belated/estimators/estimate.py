@@ -12,7 +12,8 @@ import numpy as np
 from belated.estimators.integrated import Mixed
 from belated.families import Family
 from belated.inputs import Matrix, Vector
-from belated.models import Model, root_of
+from belated.kernels.roots import root_of
+from belated.models import Model
 from belated.priors import Prior
 from belated.results import Result, frame_of, html_table
 from belated.statistics import Information, Seen

@@ -20,7 +20,7 @@ from typing import NamedTuple
 import numpy as np
 
 from belated.inputs import Matrix, Vector
-from belated.models import root_of
+from belated.kernels.roots import root_of
 from belated.priors import AUTO_RANGE
 
 #: The distance of neighbouring precisions, in logarithms, at most.

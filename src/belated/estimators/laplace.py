@@ -18,7 +18,7 @@ from belated.families import Family, Gaussian
 from belated.inputs import Matrix, Vector
 from belated.kernels.blocks import add_gram, diagonal_blocks
 from belated.kernels.lapack import dposv
-from belated.models import root_of
+from belated.kernels.roots import root_of
 from belated.priors import Prior
 from belated.statistics import Quadratic, Seen
 from belated.statistics.observations import CHUNK

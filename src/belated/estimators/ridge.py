@@ -15,7 +15,7 @@ from belated.exceptions import ConvergenceWarning, InvalidInput
 from belated.families import Family, Gaussian
 from belated.inputs import Matrix, Vector
 from belated.kernels.lapack import dposv
-from belated.models import root_of
+from belated.kernels.roots import root_of
 from belated.priors import Prior
 from belated.statistics import Moments, Seen
 

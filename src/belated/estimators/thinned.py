@@ -23,7 +23,7 @@ from belated.exceptions import InvalidInput
 from belated.families import Bernoulli, Family, Gaussian
 from belated.inputs import Matrix, Row, Vector
 from belated.kernels.blocks import gram
-from belated.models import root_of
+from belated.kernels.roots import root_of
 from belated.priors import Prior
 
 #: Conversions up to which each calls for a fit.
@@ -108,7 +108,7 @@ class Thinned:
     """
 
     rate: float = 3.0
-    spread: float = 1.0
+    spread: float = 2.0
     shrinkage: float = 30.0
     growth: float = 1.05
 

@@ -20,9 +20,9 @@ from belated.families import Gaussian
 from belated.inputs import Matrix, Row, Vector
 from belated.kernels import Kernels
 from belated.kernels.lapack import dpotrf
+from belated.kernels.roots import root_of
 from belated.learner.kept_rewards import KeptRewards
 from belated.learner.refit import Refit
-from belated.models import root_of
 from belated.policies.policy import Policy
 from belated.priors import Prior
 from belated.statistics import Information, Joined, Observations

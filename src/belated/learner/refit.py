@@ -11,7 +11,7 @@ from belated.estimators import Estimate
 from belated.families import Family
 from belated.inputs import Row, Vector
 from belated.kernels import MAX_WEIGHT
-from belated.models import root_of
+from belated.kernels.roots import root_of
 from belated.statistics import Information, Joined
 
 

@@ -20,6 +20,7 @@ from belated.exceptions import (
     UnsupportedFormat,
 )
 from belated.journals.sqlite.end import EndFile, LastRecord
+from belated.journals.sqlite.errors import translated
 from belated.journals.sqlite.rows import split_place
 
 #: Says in the file's header that it is a journal: "blat" in ASCII.
@@ -176,7 +177,7 @@ class SQLiteFile:
         try:
             yield
         except sqlite3.DatabaseError as error:
-            raise _translation(error, verb, self.path) from error
+            raise translated(error, verb, self.path) from error
 
 
 class BorrowedFile(SQLiteFile):
@@ -341,41 +342,6 @@ def _patiently(wait: float, attempt: Callable[[], object]) -> object:
                 raise
             time.sleep(0.005)
 
-
-def _translation(error: sqlite3.DatabaseError, verb: str, path: Path) -> Exception:
-    code = getattr(error, "sqlite_errorcode", 0) & 0xFF
-    if code == sqlite3.SQLITE_NOTADB:
-        return NotAJournal(f"{str(path)!r} is no database of SQLite: choose another file")
-    if code == sqlite3.SQLITE_CORRUPT:
-        message = (
-            f"{str(path)!r} is damaged ({error}): restore a backup, or save what can be read "
-            "with the `.recover` command of sqlite3"
-        )
-        return CorruptJournal(message)
-    if code in _NOT_ALLOWED:
-        message = (
-            f"could not {verb} {str(path)!r}: {error}; see that its folder is there, and that "
-            "folder and file may be written to"
-        )
-        return JournalUnavailable(message)
-    if code in _PASSING:
-        message = (
-            f"could not {verb} {str(path)!r}: {error}; nothing was acknowledged, and trying "
-            "again is safe"
-        )
-        return JournalUnavailable(message)
-    return error
-
-
-_PASSING = {
-    sqlite3.SQLITE_BUSY,
-    sqlite3.SQLITE_LOCKED,
-    sqlite3.SQLITE_FULL,
-    sqlite3.SQLITE_IOERR,
-    sqlite3.SQLITE_NOMEM,
-    sqlite3.SQLITE_PROTOCOL,
-}
-_NOT_ALLOWED = {sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM}
 
 # SQLite keeps what it knows of its locks in the process. A child that inherits this believes to
 # hold locks that only its parent has, even on a connection of its own, and a file can lose commits.

@@ -15,13 +15,13 @@ from belated.estimators.thinned import AgedDecisions, Thinned, ThinnedEstimate, 
 from belated.inputs import Matrix, Vector
 from belated.kernels import Kernels
 from belated.kernels.lapack import dposv
+from belated.kernels.roots import root_of
 from belated.learner.forgetting.tracks import USED
 from belated.learner.learner import Learner
 from belated.learner.thinning.blocks import AgeBlocks
 from belated.learner.thinning.deliveries import AgeClock, Delivery
 from belated.learner.thinning.known import Fading, Outstanding, decided, told_in
 from belated.learner.thinning.times import REMOVED, SILENT, ConversionTimes
-from belated.models import root_of
 from belated.policies.policy import Policy
 from belated.statistics import Information
 from belated.tuning import USUAL, Tuning
