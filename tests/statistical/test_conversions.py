@@ -6,8 +6,10 @@ import numpy as np
 import pytest
 
 from belated import simulate
+from belated.estimators.thinned import Thinned
 from experiments.conversions import buckets
 from experiments.conversions.coverage import covered
+from experiments.conversions.early import predicted
 from experiments.conversions.problems import PROBLEMS, WAYS, policy_of
 from experiments.conversions.sweep import run
 
@@ -42,3 +44,11 @@ def test_steps_by_age(full: bool) -> None:
         policy = policy_of("ucb", world.dim, more)
         trace = simulate(policy, world, problem.delay, horizon=1_511, seed=seed, rewards=rewards)
         assert buckets.off(trace.learner) <= buckets.MOST  # type: ignore[arg-type]
+
+
+def test_a_window_may_be_long() -> None:
+    """A hundred mean delays: after three of them the law is known well enough."""
+    found = [predicted(Thinned().spread, 100.0, 3.0, 100.0, seed) for seed in range(20)]
+    assert 0.8 < np.median(found) < 1.3
+    narrow = [predicted(1.0, 100.0, 3.0, 100.0, seed) for seed in range(20)]
+    assert np.median(narrow) > 5.0  # it would take everyone for a customer

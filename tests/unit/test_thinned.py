@@ -36,7 +36,7 @@ def test_the_rate_is_the_most_likely_one() -> None:
     def value(eta: float) -> float:
         r = math.exp(eta)
         each = eta - r * seen.after - np.log(-np.expm1(-r * seen.age))
-        return float(each.sum()) - 0.5 * (eta - math.log(3.0)) ** 2
+        return float(each.sum()) - 0.5 * ((eta - math.log(3.0)) / 2.0) ** 2
 
     law = fitted_law(seen)
     eta, step = math.log(law.rate), 1e-3
@@ -86,7 +86,7 @@ def test_without_conversions_it_is_the_prior() -> None:
     none = Conversions(np.empty(0), np.empty(0), np.empty(0))
     law = fitted_law(none)
     assert law.rate == pytest.approx(3.0)
-    assert law.variance == pytest.approx(1.0)
+    assert law.variance == pytest.approx(4.0)
 
 
 def test_what_a_delivery_brings_has_happened_since_the_one_before() -> None:

@@ -118,7 +118,7 @@ class ConversionLaw:
 
 
 def fitted_law(
-    seen: Conversions, *, rate: float = 3.0, spread: float = 1.0, shrinkage: float = 30.0
+    seen: Conversions, *, rate: float = 3.0, spread: float = 2.0, shrinkage: float = 30.0
 ) -> ConversionLaw:
     """Return the law of conversions: reverse hazards, shrunk to those of an exponential law.
 
