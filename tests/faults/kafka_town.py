@@ -124,8 +124,9 @@ class KafkaTown:
             self._closing.append(self.kafka.stop)
             self.brokers = brokers
             shelf = quote(self.database.dsn, safe="")
-            address = f"kafka://{self.kafka.address}?shelf={shelf}&copies={brokers}"
-            self._address = address
+            files = quote(str(folder / "snapshots"), safe="")
+            options = f"shelf={shelf}&copies={brokers}&snapshots={files}"
+            self._address = address = f"kafka://{self.kafka.address}?{options}"
             store = open_store(address)
             assert isinstance(store, KafkaStore)
             self.store = store
@@ -309,6 +310,8 @@ class KafkaTown:
         with closing(self.store.coordination("offers")) as coordination:
             sums = [PartitionSums.read(one.data) for one in coordination.sent({})]
         assert [one.position for one in sorted(sums, key=lambda one: one.partition)] == ends
+        snapshots = [self.journal.load(partition) for partition in range(PARTITIONS)]
+        assert all(one is None or one.position <= ends[one.partition] for one in snapshots)
         assert sum(one.decisions for one in sums) == len(wanted.ids)
         moments = [one.arrived().moments for one in sums]
         assert sum(one.n for one in moments) == wanted.rewarded

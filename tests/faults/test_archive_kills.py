@@ -16,7 +16,7 @@ import pytest
 
 from belated.journals import open_journal
 from belated.journals.archive.archive import Archive
-from belated.journals.archive.folders import open_folder
+from belated.journals.folders import open_folder
 from tests.faults import archivers
 from tests.integration.archived import assert_same, begin, fill, live, rebuilt
 from tests.integration.object_store import object_store

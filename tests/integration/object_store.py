@@ -28,6 +28,7 @@ def object_store(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
         s3fs.S3FileSystem.clear_instance_cache()
         s3fs.S3FileSystem().mkdir("belated")
         yield "s3://belated"
+        s3fs.S3FileSystem().rm("belated", recursive=True)  # the next server would have it
     finally:
         s3fs.S3FileSystem.clear_instance_cache()
         server.stop()

@@ -16,7 +16,7 @@ from belated.exceptions import CorruptJournal, InvalidInput
 from belated.journals import Journal, Store, open_journal
 from belated.journals.archive import Archive, WholeJournal
 from belated.journals.archive.days import name_of_day
-from belated.journals.archive.folders import open_folder
+from belated.journals.folders import open_folder
 from belated.ledger import State
 from tests.integration.archived import (
     DAY,

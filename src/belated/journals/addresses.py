@@ -157,7 +157,10 @@ def _kafka(address: str, rest: str) -> Store:
     copies = settings.pop("copies", "3")
     if not (copies.isdecimal() and int(copies)):
         raise InvalidInput(f"copies is {copies!r}: how many brokers have each record", copies)
-    return KafkaStore(brokers, shelf=shelf, copies=int(copies), settings=settings)
+    snapshots = settings.pop("snapshots", None)
+    return KafkaStore(
+        brokers, shelf=shelf, copies=int(copies), settings=settings, snapshots=snapshots
+    )
 
 
 _EXAMPLES = "'memory:', 'sqlite:///offers.db' or 'postgresql://user@host/name'"

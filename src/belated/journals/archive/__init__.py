@@ -1,6 +1,6 @@
 """Old days of a journal as Parquet, in a folder or an object store.
 
-``folders`` is where files lie, ``days`` what a day holds, ``archive`` writes and reads days, and
+``days`` is what a day holds, ``archive`` writes and reads days, and
 ``whole`` is a journal together with its archive, as if nothing had ever been trimmed.
 """
 

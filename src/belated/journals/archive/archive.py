@@ -25,7 +25,7 @@ from belated.journals.archive.days import (
     write_decisions,
     write_others,
 )
-from belated.journals.archive.folders import open_folder
+from belated.journals.folders import open_folder
 
 
 class Archive:

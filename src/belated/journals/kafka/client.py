@@ -132,14 +132,14 @@ _PASSING = frozenset(
         KafkaError._TRANSPORT,
         KafkaError._TIMED_OUT,
         KafkaError._ALL_BROKERS_DOWN,
-        KafkaError._UNKNOWN_PARTITION,  # a broker that has just started knows of none
+        KafkaError._UNKNOWN_PARTITION,  # a broker that has just started knows none, or none leads
+        KafkaError._DESTROY_BROKER,
     }
 )
 _MISSING = frozenset(
     {
         KafkaError.UNKNOWN_TOPIC_OR_PART,
         KafkaError._UNKNOWN_TOPIC,
-        KafkaError._UNKNOWN_PARTITION,
     }
 )
 

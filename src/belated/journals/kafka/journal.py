@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from belated.events import Decision, Event, Record, Trimmed, encode
-from belated.exceptions import JournalError, NotIndexed
+from belated.exceptions import JournalError, JournalMismatch, NotIndexed
 from belated.ids import check_id, check_partitions
 from belated.journals.arrivals import check_partition
 from belated.journals.kafka.acts import ShelvedActs
@@ -15,12 +15,14 @@ from belated.journals.kafka.client import Cluster
 from belated.journals.kafka.commits import Place, pack
 from belated.journals.kafka.log import KafkaLog
 from belated.journals.kafka.offsets import Offsets
+from belated.journals.kafka.piece_files import PieceFiles
 from belated.journals.kafka.reader import Reader
 from belated.journals.kafka.topic import Topics, new_name
 from belated.journals.kafka.writer import Writer
 from belated.journals.log import EMPTY, Appended, Requests, Tail
 from belated.journals.postgres import open_session
 from belated.journals.postgres.shelf import PostgresShelf
+from belated.journals.snapshots import Snapshot, checksum
 
 if TYPE_CHECKING:
     from belated.journals.postgres.session import Talk
@@ -52,6 +54,8 @@ class KafkaJournal(ShelvedActs, KafkaLog, PostgresShelf):
         copies: Brokers that must have a copy of each record. With 1, losing a disk loses the
             journal: for tests.
         settings: Of librdkafka, such as ``{"security.protocol": "SSL"}``.
+        snapshots: Where pieces of snapshots are: a folder that all processes reach, or an address
+            that fsspec knows, as in ``s3://…``. In PostgreSQL if None.
     """
 
     #: Nothing is: a service then takes an id that its client has just made to be new.
@@ -67,6 +71,7 @@ class KafkaJournal(ShelvedActs, KafkaLog, PostgresShelf):
         wait: float = 10.0,
         copies: int = 3,
         settings: Mapping[str, str] | None = None,
+        snapshots: str | None = None,
     ) -> None:
         self._bandit = check_id(bandit, "the bandit's name")
         wanted = None if partitions is None else check_partitions(partitions)
@@ -84,6 +89,7 @@ class KafkaJournal(ShelvedActs, KafkaLog, PostgresShelf):
             self._session.close()
             raise
         self._writer = Writer(cluster, self._topic, limit)
+        self._files = None if snapshots is None else PieceFiles(snapshots, self._topic)
         self._offsets = Offsets(cluster, self._topic)
         self._reader = Reader(cluster, self._topic, self._offsets, self._floor)
         self._finder = Reader(cluster, self._topic, self._offsets, self._floor)
@@ -141,6 +147,47 @@ class KafkaJournal(ShelvedActs, KafkaLog, PostgresShelf):
 
     def _not_indexed(self, id: str) -> NotIndexed:
         return NotIndexed(f"{self._place} finds nothing by the id {id!r}: {_ASK_OWNER}")
+
+    # --- snapshots -------------------------------------------------------------------------------
+
+    def save(self, snapshot: Snapshot) -> None:
+        """Store a snapshot, its pieces as files first; see :meth:`Shelf.save`."""
+        if self._files is None:
+            super().save(snapshot)
+            return
+        partition = snapshot.partition
+        check_partition(partition, self._partitions)
+        # What is listed before it is saved, no later owner can have written: it begins with this.
+        before = self._files.names(partition) if self._epoch(partition) else []
+        self._files.write(partition, snapshot.pieces.values())
+        super().save(snapshot)
+        if before:
+            stored = self._session.run_query("checksums", **self._whose(partition))
+            self._files.sweep(partition, before, [named for _, named in stored])
+
+    def _piece_row(self, data: bytes) -> bytes:
+        return data if self._files is None else b""
+
+    def _snapshot_rows(self, partition: int) -> list[tuple[Any, ...]]:
+        rows = super()._snapshot_rows(partition)
+        for _ in range(2):
+            filled = [self._with_piece(partition, row) for row in rows]
+            again = super()._snapshot_rows(partition) if None in filled else rows
+            if again == rows:  # else another has saved since, and removed the files
+                break
+            rows = again
+        return [row if found is None else found for row, found in zip(rows, filled, strict=True)]
+
+    def _with_piece(self, partition: int, row: tuple[Any, ...]) -> tuple[Any, ...] | None:
+        """Return the row of a piece with its bytes; None if the file is gone."""
+        *place, named, data = row
+        if data or named is None or named == _NOTHING:
+            return row
+        if self._files is None:
+            message = f"the snapshots of bandit {self._bandit!r} in {self._place} are in files"
+            raise JournalMismatch(f"{message}: open it with the same snapshots= as the others")
+        found = self._files.read(partition, named)
+        return None if found is None else (*place, named, found)
 
     # --- old records -----------------------------------------------------------------------------
 
@@ -206,6 +253,7 @@ class KafkaJournal(ShelvedActs, KafkaLog, PostgresShelf):
         self._session.close()
 
 
+_NOTHING = checksum(b"")
 _ASK_OWNER = (
     "ask the bandit or the learner that owns the partition, or use ids made here, under which no "
     "second decision is made"

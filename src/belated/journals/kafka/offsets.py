@@ -18,6 +18,10 @@ from belated.journals.kafka.client import Cluster, KafkaException
 from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, Consumer, TopicPartition  # isort: skip
 
 
+#: Seconds after which a question is asked anew, for a broker that has just died does not answer.
+_PATIENCE = 1.0
+
+
 class Span(msgspec.Struct, frozen=True):
     """The offsets that a partition has.
 
@@ -68,17 +72,31 @@ class Offsets:
         The client has a call for both ends of a partition, which takes ten times as long.
         """
         asked = [TopicPartition(self._topic, one, time) for one, time in times.items()]
-        consumer, wait = self._consumer(), self._cluster.wait
+        wait = min(_PATIENCE, self._cluster.wait)
 
         def ask() -> dict[int, int]:
-            found = consumer.offsets_for_times(asked, timeout=wait)
-            for one in found:
-                if one.error is not None:
-                    raise KafkaException(one.error)
+            consumer = self._consumer()
+            try:
+                found = consumer.offsets_for_times(asked, timeout=wait)
+                for one in found:
+                    if one.error is not None:
+                        raise KafkaException(one.error)
+            except KafkaException:
+                self._forget(consumer)
+                raise
             return {one.partition: one.offset for one in found}
 
         with self._cluster.translated():
             return self._cluster.repeated(ask)
+
+    def _forget(self, consumer: Consumer) -> None:
+        """Have the next question asked by another client.
+
+        One that reads nothing goes on asking the broker that led a partition when it began.
+        """
+        with self._lock:
+            if self._consumers.get(os.getpid()) is consumer:
+                del self._consumers[os.getpid()]
 
     def close(self) -> None:
         """Let go of the connections."""

@@ -24,6 +24,7 @@ class KafkaStore:
         shelf: Address of the database: ``postgresql://user@host/name``.
         copies: Brokers that must have a copy of each record.
         settings: Of librdkafka.
+        snapshots: Where pieces of snapshots are, a folder or ``s3://…``; in PostgreSQL if None.
 
     >>> KafkaStore("k1:9092,k2:9092", shelf="postgresql://shop:secret@db.example/belated").place
     "Kafka at k1:9092,k2:9092 and database 'belated' on db.example"
@@ -40,11 +41,13 @@ class KafkaStore:
         shelf: str,
         copies: int = 3,
         settings: Mapping[str, str] | None = None,
+        snapshots: str | None = None,
     ) -> None:
         self._brokers = brokers
         self._shelf = shelf
         self._copies = copies
         self._settings = dict(settings or {})
+        self._snapshots = snapshots
         self._database = PostgresStore(shelf)
 
     def __repr__(self) -> str:
@@ -69,6 +72,7 @@ class KafkaStore:
             wait=wait,
             copies=self._copies,
             settings=self._settings,
+            snapshots=self._snapshots,
         )
 
     def coordination(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from belated.events import Trimmed
 from belated.exceptions import JournalMismatch, OwnerFenced
@@ -67,13 +67,17 @@ class PostgresShelf(NamedJournal):
         self._epochs[os.getpid(), partition] = epoch
         return int(epoch)
 
+    def _epoch(self, partition: int) -> int | None:
+        """Return the epoch in which this process owns a partition; None if it never did."""
+        return self._epochs.get((os.getpid(), partition))
+
     def save(self, snapshot: Snapshot) -> None:
         """Store a snapshot; see :meth:`Shelf.save`."""
         partition = snapshot.partition
         check_partition(partition, self._partitions)
         checksums = checksums_of(snapshot, self._known.get(partition, {}))
         check_position(snapshot, self.end(partition))
-        mine = self._epochs.get((os.getpid(), partition))
+        mine = self._epoch(partition)
         whose = self._whose(partition)
 
         def work(talk: Talk) -> None:
@@ -86,7 +90,10 @@ class PostgresShelf(NamedJournal):
             check_kept(snapshot, checksums, dict(stored))
             talk.run_query("drop_pieces", **whose, kept=list(snapshot.kept))
             for name, data in snapshot.pieces.items():
-                talk.run_query("add_piece", **whose, name=name, checksum=checksums[name], data=data)
+                talk.run_query(
+                    "add_piece", **whose, name=name, checksum=checksums[name],
+                    data=self._piece_row(data),
+                )  # fmt: skip
             talk.run_query(
                 "save", **whose, position=snapshot.position, fingerprint=snapshot.fingerprint,
                 seal=seal(snapshot, checksums),
@@ -101,8 +108,7 @@ class PostgresShelf(NamedJournal):
         check_partition(partition, self._partitions)
         whose = self._whose(partition)
         self._known.pop(partition, None)
-        # One statement: no other can save in between.
-        rows = self._session.run_query("load", **whose)
+        rows = self._snapshot_rows(partition)
         if not rows:
             return None
         snapshot, checksums, sealed = as_stored(partition, rows)
@@ -119,6 +125,15 @@ class PostgresShelf(NamedJournal):
         self._session.transact(work)
         warn_discarded(partition, reason)
         return None
+
+    def _piece_row(self, data: bytes) -> bytes:
+        """Return what is stored here of a piece."""
+        return data
+
+    def _snapshot_rows(self, partition: int) -> list[tuple[Any, ...]]:
+        """Return a snapshot with its pieces, as :func:`as_stored` takes it."""
+        # One statement: no other can save in between.
+        return self._session.run_query("load", **self._whose(partition))
 
     def base(self, partition: int) -> Snapshot | None:
         """Return what the records that were dropped came to; see :meth:`Shelf.base`."""

@@ -147,8 +147,12 @@ class PartitionWorker:
         """Save, leave the partitions to others, and let go of everything."""
         self._end_saving()
         for one in self.owned.values():
-            with suppress(JournalError):
+            try:
                 one.fold.save(self.shelf)
+            except JournalUnavailable:  # as it will be for the others: each would wait as long
+                break
+            except JournalError:
+                continue
         self.owned.clear()
         self.membership.close()
         self._saver.stop()

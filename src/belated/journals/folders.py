@@ -1,4 +1,4 @@
-"""Where archived files lie: a folder of this machine, or of an object store.
+"""Where files lie: a folder of this machine, or of an object store.
 
 A file is there as a whole or not at all, whenever its writer dies.
 """
@@ -9,7 +9,7 @@ import os
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import Any, Protocol
 from uuid import uuid4
@@ -31,6 +31,9 @@ class Folder(Protocol):
 
     def new(self, name: str) -> AbstractContextManager[Path]:
         """Return a path to write to; the file is there under its name once this has ended."""
+
+    def remove(self, name: str) -> None:
+        """Remove a file, if it is there."""
 
 
 def open_folder(address: str | Path) -> Folder:
@@ -82,6 +85,10 @@ class LocalFolder:
         finally:
             part.unlink(missing_ok=True)
 
+    def remove(self, name: str) -> None:
+        """Remove a file, if it is there."""
+        (self._path / name).unlink(missing_ok=True)
+
 
 def _remove_stale(parts: Path) -> None:
     for one in parts.iterdir():
@@ -107,7 +114,7 @@ class ObjectFolder:
         try:
             from fsspec.core import url_to_fs
         except ImportError:
-            raise MissingExtra("an archive in an object store", "archive") from None
+            raise MissingExtra("a folder in an object store", "archive") from None
         try:
             self._files: Any
             self._files, self._path = url_to_fs(address)
@@ -134,3 +141,8 @@ class ObjectFolder:
             part = Path(folder) / "part"
             yield part
             self._files.put_file(str(part), f"{self._path}/{name}")
+
+    def remove(self, name: str) -> None:
+        """Remove a file, if it is there."""
+        with suppress(FileNotFoundError):
+            self._files.rm_file(f"{self._path}/{name}")

@@ -1,0 +1,135 @@
+"""Snapshots of a journal in Kafka as files: in a folder, and in an object store."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from belated.events import Settled
+from belated.exceptions import JournalMismatch, JournalUnavailable, OwnerFenced, SnapshotWarning
+from belated.journals import KafkaJournal, Snapshot
+from belated.journals.snapshots import checksum
+from belated.testing import ManualClock, ShelfContract
+from tests.integration.kafka_server import KafkaCluster
+from tests.integration.object_store import object_store
+
+
+class TestFiles(ShelfContract):
+    """It behaves as every shelf does."""
+
+    @pytest.fixture(autouse=True)
+    def _names(self, kafka: KafkaCluster, dsn: str, bandit: str, tmp_path: Path) -> None:
+        self.brokers, self.dsn, self.folder = kafka.address, dsn, tmp_path
+        self.names = (f"{bandit}.{n}" for n in count())
+
+    def open_journal(self, partitions: int, clock: ManualClock) -> Any:
+        """Under a name of its own."""
+        return self._open(next(self.names), partitions, clock)
+
+    def reopen(self, journal: KafkaJournal, clock: ManualClock) -> Any:
+        """With connections of its own."""
+        return self._open(journal.bandit, None, clock)
+
+    def _open(self, bandit: str, partitions: int | None, clock: ManualClock) -> KafkaJournal:
+        journal = KafkaJournal(
+            self.brokers, shelf=self.dsn, bandit=bandit, partitions=partitions, copies=1,
+            snapshots=str(self.folder),
+        )  # fmt: skip
+        journal._clock = clock
+        return journal
+
+    def spoil(self, journal: KafkaJournal, partition: int, piece: str) -> None:
+        """Behind its back."""
+        named = journal._known[partition][piece].hex()
+        (path,) = self.folder.rglob(named)
+        path.write_bytes(path.read_bytes() + b"\0")
+
+
+@pytest.fixture(params=["folder", "object store"])
+def place(
+    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[str]:
+    """Where files go."""
+    if request.param == "folder":
+        yield str(tmp_path)
+        return
+    with object_store(monkeypatch) as bucket:
+        yield f"{bucket}/snapshots"
+
+
+def opened(kafka: KafkaCluster, dsn: str, bandit: str, place: str | None) -> KafkaJournal:
+    """A journal with its snapshots in a place, PostgreSQL if None."""
+    return KafkaJournal(kafka.address, shelf=dsn, bandit=bandit, copies=1, snapshots=place)
+
+
+def test_the_owner_saves_files_and_removes_old_ones(
+    kafka: KafkaCluster, dsn: str, bandit: str, place: str
+) -> None:
+    """One who was fenced can write files, but takes none away, and no snapshot of his counts."""
+    with opened(kafka, dsn, bandit, place) as one, opened(kafka, dsn, bandit, place) as two:
+        (position,) = one.append([Settled(0, 1)])
+        one.acquire(0)
+        one.save(Snapshot(0, position, "v1", {"block": b"long", "ledger": b"one"}))
+        one.save(Snapshot(0, position, "v1", {"ledger": b"two"}, kept=frozenset({"block"})))
+        assert one._files is not None
+        assert len(one._files.names(0)) == 2
+        two.acquire(0)
+        assert two.load(0) == Snapshot(0, position, "v1", {"block": b"long", "ledger": b"two"})
+        with pytest.raises(OwnerFenced):
+            one.save(Snapshot(0, position, "v1", {"ledger": b"three"}, kept=frozenset({"block"})))
+        assert len(one._files.names(0)) == 3
+        assert two.load(0) == Snapshot(0, position, "v1", {"block": b"long", "ledger": b"two"})
+        two.save(Snapshot(0, position, "v1", {"ledger": b"four"}, kept=frozenset({"block"})))
+        assert len(one._files.names(0)) == 2
+    with pytest.raises(JournalMismatch, match="snapshots="), opened(kafka, dsn, bandit, None) as no:
+        no.load(0)
+
+
+def test_a_file_that_is_gone_is_a_snapshot_that_is_discarded(
+    kafka: KafkaCluster, dsn: str, bandit: str, place: str
+) -> None:
+    """It was a shortcut: the partition is read from its beginning."""
+    with opened(kafka, dsn, bandit, place) as journal:
+        (position,) = journal.append([Settled(0, 1)])
+        journal.save(Snapshot(0, position, "v1", {"ledger": b"one"}))
+        assert journal._files is not None
+        journal._files.sweep(0, journal._files.names(0), [])
+        with pytest.warns(SnapshotWarning, match="ledger"):
+            assert journal.load(0) is None
+
+
+def test_an_owner_who_loads_while_another_saves_gets_the_later_one(
+    kafka: KafkaCluster, dsn: str, bandit: str, place: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The files of the earlier one are gone when it asks for them."""
+    with opened(kafka, dsn, bandit, place) as one, opened(kafka, dsn, bandit, place) as two:
+        (position,) = one.append([Settled(0, 1)])
+        one.acquire(0)
+        one.save(Snapshot(0, position, "v1", {"ledger": b"one"}))
+        files = two._files
+        assert files is not None
+        read = files.read
+
+        def late(partition: int, named: bytes) -> bytes | None:
+            if named == checksum(b"one"):
+                one.save(Snapshot(0, position, "v1", {"ledger": b"two"}))
+            return read(partition, named)
+
+        monkeypatch.setattr(files, "read", late)
+        assert two.load(0) == Snapshot(0, position, "v1", {"ledger": b"two"})
+
+
+def test_a_place_that_cannot_be_written_to_is_unavailable(
+    kafka: KafkaCluster, dsn: str, bandit: str, tmp_path: Path
+) -> None:
+    """Then nothing is said to be saved."""
+    (tmp_path / "file").write_bytes(b"")
+    with opened(kafka, dsn, bandit, str(tmp_path / "file")) as journal:
+        (position,) = journal.append([Settled(0, 1)])
+        with pytest.raises(JournalUnavailable, match="file"):
+            journal.save(Snapshot(0, position, "v1", {"ledger": b"one"}))
+        assert journal.load(0) is None
