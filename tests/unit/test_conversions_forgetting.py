@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -28,6 +30,7 @@ from belated.learner import Fold
 from belated.policies import Policy
 from belated.priors import Prior
 from belated.rewards import ConversionsOnly
+from belated.service.operating.learner_metrics import OF_LEARNERS
 from belated.testing import ManualClock
 from tests.unit.test_conversions import DIM, SECOND, WINDOW, Shop, learner_of, same
 from tests.unit.test_thinned import shop as decisions
@@ -278,3 +281,31 @@ def test_a_half_life_can_be_given_later() -> None:
     opened = shop.opened()
     assert fold.learner.estimate.effective_n == pytest.approx(opened.estimate.effective_n)
     assert Fold(plain, shop.bandit.rewards).base(0).fingerprint == fold.base(0).fingerprint
+
+
+def test_a_fit_beside_the_fold() -> None:
+    """It is due after a twentieth of a half-life, and ends where one at once does."""
+    shop = Shop(UCB)
+    shop.run(200)
+    learner = learner_of(shop.bandit)
+    learner.defers = True
+    learner.fit()
+    assert not learner.fit_is_due()
+    shop.run(LENGTH // 20 + 1, rate=0.0)
+    assert learner.fit_is_due()
+    fit = learner.begin_fit()
+    assert not learner.fit_is_due()
+    shop.run(10)
+    assert learner.finish_fit(fit())
+    away = learner.model.theta - shop.bandit.estimate.theta
+    assert float(away @ shop.bandit.estimate.precision @ away) < 0.25**2
+
+
+def test_metrics_tell_the_half_life() -> None:
+    """As those of other rewards do; there is no other to change to."""
+    read: dict[str, Any] = {measure.name: measure.read for measure in OF_LEARNERS}
+    served: Any = SimpleNamespace(fold=Fold(UCB, ConversionsOnly(WINDOW)))
+    assert read["belated_half_life_seconds"](served) == LENGTH
+    assert read["belated_half_life_since_seconds"](served) == 0.0
+    plain: Any = SimpleNamespace(fold=Fold(replace(UCB, half_life=None), ConversionsOnly(WINDOW)))
+    assert read["belated_half_life_seconds"](plain) is None

@@ -1,7 +1,8 @@
-"""``belated plan``: say what a rate of decisions takes, from costs measured on this machine.
+"""``belated plan``: say what a bandit takes: machines for a rate, or time and rewards to learn.
 
-It needs the extra ``service``. It measures for about half a minute: decisions, commits, learning
-and HTTP on SQLite in a temporary folder, and on the stores whose addresses are given.
+``belated plan`` measures for about half a minute what decisions, commits, learning and HTTP cost on
+SQLite in a temporary folder, and on the stores whose addresses are given; it needs the extra
+``service``. ``belated plan learning`` simulates.
 """
 
 from __future__ import annotations
@@ -15,12 +16,15 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from belated.cli.options import add_json, count, duration
+from belated.cli.service import plan_learning
 from belated.cli.text import pairs, percent, several, size, span, table, wrapped
+from belated.exceptions import InvalidInput
 
 if TYPE_CHECKING:
     from belated.planning import Costs, Demand, Linear, LogCosts, Plan
 
-EXAMPLE = "belated plan --rate 500 --reward-share 0.1 --dim 20 --window 7d"
+EXAMPLE = """belated plan --rate 500 --reward-share 0.1 --dim 20 --window 7d
+  belated plan learning --rate 1000/d --delay 2d --window 7d --lift 0.2"""
 
 #: Decisions a second that are planned for beside the one that is asked for.
 RATES = (1e3, 1e4, 1e5, 1e6)
@@ -37,26 +41,34 @@ REMEDIES = {
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """What the command takes."""
-    parser.add_argument("--rate", type=_positive, required=True, help="decisions a second")
+    parser.add_argument(
+        "what",
+        nargs="?",
+        choices=("machines", "learning"),
+        default="machines",
+        help="what is planned; default: machines",
+    )
+    parser.add_argument(
+        "--rate", type=rate, metavar="RATE", help="decisions a second, or as 1000/d or 50/h"
+    )
     parser.add_argument(
         "--reward-share",
         type=_positive,
-        default=0.1,
         metavar="SHARE",
         help="rewards for each decision; default: 0.1",
     )
     parser.add_argument("--dim", type=count, default=20, help="features of a row; default: 20")
-    parser.add_argument(
-        "--actions", type=count, default=10, help="to choose from; default: 10", metavar="N"
-    )
+    parser.add_argument("--actions", type=count, help="to choose from; default: 10", metavar="N")
     parser.add_argument(
         "--window",
         type=duration,
-        default=timedelta(days=7),
         metavar="TIME",
-        help="for which decisions are remembered: the retention if it is longer; default: 7d",
+        help="of the rewards; for machines the retention, if it is longer; default: 7d",
     )
-    parser.add_argument(
+    add_json(parser)
+    plan_learning.add_arguments(parser.add_argument_group("learning"), _positive)
+    machines = parser.add_argument_group("machines")
+    machines.add_argument(
         "--store",
         action="append",
         default=[],
@@ -64,7 +76,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="a PostgreSQL or Kafka for tests, to be measured too: journals named belated-plan "
         "are left in it (repeatable)",
     )
-    parser.add_argument(
+    machines.add_argument(
         "--server-pid",
         action="append",
         default=[],
@@ -73,23 +85,36 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="a broker, or PostgreSQL's postmaster, on this machine: its CPU is measured, too "
         "(repeatable)",
     )
-    add_json(parser)
 
 
 def run(options: argparse.Namespace) -> int:
     """Run the command."""
+    if options.what == "learning":
+        if options.store or options.server_pid:
+            message = "--store and --server-pid are for machines: leave them out"
+            raise InvalidInput(message, options.store)
+        return plan_learning.run(options)
+    plan_learning.refuse_given(options)
+    if options.rate is None:
+        raise InvalidInput("--rate is needed: decisions a second, such as 500 or 1000/d", None)
+    return _run_machines(options)
+
+
+def _run_machines(options: argparse.Namespace) -> int:
     from belated.planning import Demand, measure, plan
 
+    share = options.reward_share or 0.1
+    window = options.window or timedelta(days=7)
     costs = measure(
         dim=options.dim,
-        reward_share=options.reward_share,
-        actions=options.actions,
+        reward_share=share,
+        actions=options.actions or 10,
         stores=options.store,
         server_pids=options.server_pid,
         progress=_progress,
     )
     _progress("")
-    asked = Demand(options.rate, options.reward_share, options.dim, options.window.total_seconds())
+    asked = Demand(options.rate, share, options.dim, window.total_seconds())
     plans = [plan(costs, replace(asked, rate=rate)) for rate in (asked.rate, *RATES)]
     if options.json:
         told = {"costs": asdict(costs), "plans": [_told(one) for one in plans]}
@@ -97,6 +122,19 @@ def run(options: argparse.Namespace) -> int:
     else:
         print(_text(costs, asked, plans))
     return 0
+
+
+def rate(text: str) -> float:
+    """Decisions a second.
+
+    >>> rate("500"), rate("36/h"), round(rate("1000/d"), 4)
+    (500.0, 0.01, 0.0116)
+    """
+    number, _, unit = text.partition("/")
+    seconds = {"": 1.0, "s": 1.0, "min": 60.0, "h": 3_600.0, "d": 86_400.0}.get(unit)
+    if seconds is None:
+        raise argparse.ArgumentTypeError(f"{text!r}: a number, or one as 1000/d, 50/h or 5/min")
+    return _positive(number) / seconds
 
 
 def _positive(text: str) -> float:

@@ -1,0 +1,301 @@
+"""``belated plan learning``: say what a delay costs, and which holdout to take."""
+
+from __future__ import annotations
+
+import argparse
+import math
+from collections.abc import Callable
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from belated.cli.evaluation.source import evaluation_of
+from belated.cli.options import count, duration
+from belated.cli.progress import Progress
+from belated.cli.text import percent, several, table, wrapped
+from belated.delays import Exponential
+from belated.exceptions import InvalidInput
+from belated.expressions import as_delay, as_policy, load_modules
+from belated.times import parse_duration
+
+if TYPE_CHECKING:
+    from belated.planning.holdouts import HoldoutTimes
+    from belated.planning.learning import Case, Interval, Learning, LearningPlan
+    from belated.planning.timed_delays import SecondsDelay
+
+#: What is assumed if neither an option nor a journal says it.
+DEFAULTS: dict[str, Any] = {
+    "reward_share": 0.1,
+    "window": 7 * 86_400.0,
+    "actions": 10,
+    "rewards": "ConversionsOnly",
+}
+#: Options that say nothing of machines, with what they are if they are not given.
+LEARNING: dict[str, Any] = {
+    "delay": None,
+    "journal": None,
+    "lift": 0.2,
+    "period": timedelta(days=30),
+    "rewards": None,
+    "policy": "DelayedUCB",
+    "module": [],
+    "seeds": 10,
+    "rounds": 4_000,
+}
+
+
+def add_arguments(group: Any, positive: Callable[[str], float]) -> None:
+    """What it takes beside what a plan for machines takes."""
+    group.add_argument(
+        "--delay",
+        metavar="DELAY",
+        help="of rewards: a mean such as 2d, or a law in seconds as in 'Lomax(shape=1.5, "
+        "scale=3600)'",
+    )
+    group.add_argument(
+        "--journal",
+        metavar="ADDRESS",
+        help="take delays, rate, reward share, window and actions from a journal; what is given "
+        "as an option comes first",
+    )
+    group.add_argument(
+        "--lift",
+        type=positive,
+        default=LEARNING["lift"],
+        metavar="SHARE",
+        help="by how much more the best choice brings than one by lot, and the least lift worth "
+        "knowing; default: 0.2",
+    )
+    group.add_argument(
+        "--period",
+        type=duration,
+        default=LEARNING["period"],
+        metavar="TIME",
+        help="that is planned; default: 30d",
+    )
+    group.add_argument(
+        "--rewards",
+        choices=("ConversionsOnly", "DefaultAfter", "Explicit"),
+        help="what a missing reward means; default: ConversionsOnly",
+    )
+    group.add_argument(
+        "--policy",
+        default=LEARNING["policy"],
+        metavar="POLICY",
+        help="what learns, as in 'DelayedThompson(scale=0.5)'; default: DelayedUCB",
+    )
+    group.add_argument(
+        "--module",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="import a Python module that registers policies of your own; its code runs",
+    )
+    group.add_argument(
+        "--seeds", type=count, default=LEARNING["seeds"], metavar="N", help="problems; default: 10"
+    )
+    group.add_argument(
+        "--rounds",
+        type=count,
+        default=LEARNING["rounds"],
+        metavar="N",
+        help="of a simulation, at most; default: 4000",
+    )
+
+
+def refuse_given(options: argparse.Namespace) -> None:
+    """Refuse what says nothing of machines."""
+    for name, default in LEARNING.items():
+        if getattr(options, name) != default:
+            message = f"--{name} is for `belated plan learning`"
+            raise InvalidInput(f"{message}: say that, or leave it out", getattr(options, name))
+
+
+def run(options: argparse.Namespace) -> int:
+    """Run the command."""
+    from belated.planning.learning import plan_learning, runs_of
+
+    load_modules(options.module)
+    policy = as_policy(options.policy)
+    asked = _asked(options)
+    with Progress("simulated", runs_of(asked, options.seeds, options.rounds)) as progress:
+        made = plan_learning(
+            asked,
+            policy=policy,
+            policy_name=options.policy,
+            seeds=options.seeds,
+            rounds=options.rounds,
+            progress=progress.step,
+        )
+    if options.json:
+        print(msgspec.json.format(msgspec.json.encode(made.to_dict())).decode())
+    else:
+        print(_text(made))
+    return 0
+
+
+def _asked(options: argparse.Namespace) -> Learning:
+    from belated.planning.learning import Learning
+    from belated.planning.seen import seen_in
+
+    given: dict[str, Any] = {
+        "rate": options.rate,
+        "delay": None if options.delay is None else _delay(options.delay),
+        "reward_share": options.reward_share,
+        "window": None if options.window is None else options.window.total_seconds(),
+        "actions": options.actions,
+        "rewards": options.rewards,
+    }
+    if options.journal is not None:
+        with evaluation_of(options.journal) as evaluation:
+            seen = seen_in(evaluation)
+        given = {name: getattr(seen, name) if one is None else one for name, one in given.items()}
+    for name, example in (("delay", "2d"), ("rate", "1000/d")):
+        if given[name] is None:
+            message = f"--{name} is needed, such as {example}"
+            raise InvalidInput(f"{message}; or a --journal that tells it", None)
+    given = {name: DEFAULTS.get(name) if one is None else one for name, one in given.items()}
+    period = options.period.total_seconds()
+    return Learning(**given, lift=options.lift, period=period, dim=options.dim)
+
+
+def _delay(text: str) -> SecondsDelay:
+    """A mean, or a law."""
+    if "(" in text:
+        return as_delay(text)
+    mean = parse_duration(text).total_seconds()
+    if mean <= 0.0:
+        raise InvalidInput(f"--delay is {text}: a time above 0 was expected", text)
+    return Exponential(mean=mean)
+
+
+# --- text ---------------------------------------------------------------------------------------
+
+
+def _text(made: LearningPlan) -> str:
+    parts = [*_head(made), "", *_cases(made), "", *_holdouts(made)]
+    return "\n".join(parts)
+
+
+def _head(made: LearningPlan) -> list[str]:
+    from belated.planning.learning import lasting
+
+    asked = made.asked
+    each = made.decisions_a_round
+    stands = f", each for {each:,.3g} decisions" if each > 1.05 else ""
+    planned = (
+        f"planned: {_rate(asked.rate)} for {lasting(asked.period)}, "
+        f"{several(asked.actions, 'action')}, {several(asked.dim, 'feature')}; "
+        f"{percent(asked.reward_share)} rewards if chosen by lot, {percent(asked.lift)} more if "
+        f"chosen best; {asked.rewards}, window {lasting(asked.window)}"
+    )
+    simulated = (
+        f"simulated: {made.policy}, {several(made.seeds, 'problem')} of "
+        f"{several(made.rounds, 'round')}{stands}; 95% intervals"
+    )
+    return [wrapped(planned, indent="  "), wrapped(simulated, indent="  ")]
+
+
+def _cases(made: LearningPlan) -> list[str]:
+    asked = made.asked
+    rows = [
+        [
+            one.name,
+            percent(round(one.kept.mean, 3)),
+            _interval(one.kept),
+            _change(one),
+            f"{one.lost:,.0f}",
+        ]
+        for one in made.cases
+    ]
+    head = ["", ">kept", ">", ">against the plan", ">rewards lost"]
+    notes = [
+        f"Of the {percent(asked.lift)} that the best choices would bring, the bandit brings "
+        f"{percent(round(made.cases[1].kept.mean, 2))}. {_cost_of_delay(made)}"
+    ]
+    if made.decisions_a_round > 1.05:
+        notes.append(
+            "A round stands for several decisions: a real bandit learns from more, and loses less; "
+            "more --rounds show that."
+        )
+    return [
+        f"what is kept of the {percent(asked.lift)}, over the whole period",
+        table(head, rows, indent="  "),
+        *map(wrapped, notes),
+    ]
+
+
+def _cost_of_delay(made: LearningPlan) -> str:
+    at_once, planned = made.cases[0], made.cases[1]
+    assert at_once.change is not None
+    change = at_once.change
+    ends = f"{100 * change.low:.0f} to {100 * change.high:.0f}"
+    if change.low <= 0.0:
+        return f"What the delay costs is less than chance here ({ends} points): more --seeds tell."
+    lost = planned.lost - at_once.lost
+    return f"The delay costs {100 * change.mean:.0f} points ({ends}) of it, or {lost:,.0f} rewards."
+
+
+def _holdouts(made: LearningPlan) -> list[str]:
+    from belated.planning.learning import lasting
+
+    asked = made.asked
+    rows = [
+        [percent(one.share), _wait(one.seconds), _wait(one.seconds_always), _cost(one)]
+        for one in made.holdouts
+    ]
+    head = [">holdout", ">one look", ">looking every day", ">rewards it costs"]
+    if made.take is not None:
+        told = (
+            f"Hold out {percent(made.take.share)}: the smallest of these shares by which the lift "
+            f"is known within {lasting(asked.period)}. Compare with `belated lift ADDRESS --limit "
+            f"{_option(asked.window)}`."
+        )
+    else:
+        told = (
+            f"No share tells within {lasting(asked.period)}: plan for a longer time, or for a "
+            "larger lift."
+        )
+    return [
+        f"until a lift of {percent(asked.lift)} is known, four times in five",
+        table(head, rows, indent="  "),
+        wrapped(told),
+    ]
+
+
+def _interval(one: Interval) -> str:
+    return f"{100 * one.low:.0f} to {100 * one.high:.0f}%"
+
+
+def _change(one: Case) -> str:
+    if one.change is None:
+        return ""
+    change = one.change
+    return f"{100 * change.mean:+.0f} ({100 * change.low:+.0f} to {100 * change.high:+.0f}) points"
+
+
+def _rate(rate: float) -> str:
+    if rate >= 1.0:
+        return f"{rate:,.3g} decisions a second"
+    return f"{86_400 * rate:,.0f} decisions a day"
+
+
+def _wait(seconds: float) -> str:
+    from belated.planning.learning import DAY
+
+    if math.isinf(seconds) or seconds > 3_650 * DAY:
+        return "over 10 years"
+    return f"{max(1, math.ceil(seconds / DAY - 0.02)):,} d"
+
+
+def _cost(one: HoldoutTimes) -> str:
+    return f"{one.rewards:,.0f}" if math.isfinite(one.seconds) else ""
+
+
+def _option(seconds: float) -> str:
+    whole = round(seconds)
+    for size, unit in ((86_400, "d"), (3_600, "h"), (60, "m")):
+        if whole % size == 0:
+            return f"{whole // size}{unit}"
+    return f"{whole}s"
