@@ -52,6 +52,26 @@ def tests(session: nox.Session) -> None:
     session.run("pytest", *session.posargs)
 
 
+@nox.session(python=PYTHONS[0])
+def coverage(session: nox.Session) -> None:
+    """Measure which lines and branches of the library the tests run; fails below 97 %."""
+    install(session)
+    session.run("coverage", "erase")
+    loaded = "tests/unit/test_packaging.py::test_importing_belated_loads_what_deciding_needs"
+    unmeasured = ("--deselect", loaded)  # what is measured loads more: coverage itself
+    session.run("coverage", "run", "-m", "pytest", *unmeasured, *session.posargs)
+    session.run("coverage", "combine", "--quiet")
+    session.run("coverage", "report")
+
+
+@nox.session(python=PYTHONS[0])
+def mutation(session: nox.Session) -> None:
+    """See whether tests notice small changes of the code; fails if a tenth goes unnoticed."""
+    install(session)
+    session.install("--require-hashes", "-r", "requirements/mutation.txt")
+    session.run("python", "-m", "tests.mutation", *session.posargs)
+
+
 def tier(session: nox.Session) -> None:
     """Run the tests of one tier."""
     install(session)
@@ -160,6 +180,7 @@ def pins(session: nox.Session) -> None:
         ],
         "build": ["--group", "build", *as_in_dev],
         "release": ["--group", "release", *as_in_dev],
+        "mutation": ["--group", "mutation", *as_in_dev],
     }.items():
         session.run(
             "uv", "pip", "compile", *source, "--output-file", f"requirements/{name}.txt",

@@ -20,7 +20,7 @@ from belated.service.learning.partition_worker import PartitionWorker
 from belated.statistics import FrozenSums, RunningSums
 from belated.testing.simulator import sweep
 from belated.testing.simulator.session import SimulatedJournal
-from tests.faults.planted import Plant
+from tests.faults.planted_service import Plant
 
 
 def saved_without_epoch(patch: pytest.MonkeyPatch) -> None:

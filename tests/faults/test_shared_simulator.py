@@ -6,7 +6,7 @@ import pytest
 
 from belated.testing.simulator import run, sweep
 from belated.testing.simulator.__main__ import main
-from tests.faults.planted import Plant
+from tests.faults.planted_service import Plant
 from tests.faults.planted_workers import FOUND_BY, WORKER_PLANTS
 
 #: Within so many seeds a bug must be found.

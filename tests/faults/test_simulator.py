@@ -17,7 +17,8 @@ from belated.testing.simulator.__main__ import main
 from belated.testing.simulator.faults import Faults
 from belated.testing.simulator.session import SimulatedJournal
 from belated.testing.simulator.store import Store
-from tests.faults.planted import FOUND_BY, PLANTS, Plant
+from tests.faults.planted import FOUND_BY, PLANTS
+from tests.faults.planted_service import Plant
 
 KEPT = Path(__file__).with_name("seeds.txt")
 #: Within so many seeds a bug must be found.

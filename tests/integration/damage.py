@@ -1,14 +1,41 @@
-"""What happens to tables past the journal."""
+"""What happens to tables and files past the journal."""
 
 from __future__ import annotations
 
+import sqlite3
+from pathlib import Path
+from typing import Any
+
 import psycopg
 
+from belated.events import Reward
+from belated.journals import PostgresJournal
 
-def meddle(dsn: str, statement: str, *values: object) -> None:
-    """Past the journal."""
+
+def meddle(dsn: str, statement: str, *values: object) -> list[tuple[Any, ...]]:
+    """Run one statement behind the journal's back, in PostgreSQL."""
     with psycopg.connect(dsn, autocommit=True) as connection:
-        connection.execute(statement, values)
+        cursor = connection.execute(statement.encode(), values or None)
+        return cursor.fetchall() if cursor.description else []
+
+
+def meddle_file(
+    path: Path, statement: str, values: tuple[object, ...] = ()
+) -> list[tuple[Any, ...]]:
+    """The same in a file of SQLite."""
+    connection = sqlite3.connect(path)
+    try:
+        with connection:
+            return connection.execute(statement, values).fetchall()
+    finally:
+        connection.close()
+
+
+def filled(dsn: str, bandit: str, events: int = 3) -> PostgresJournal:
+    """A journal with some events."""
+    journal = PostgresJournal(dsn, bandit=bandit)
+    journal.append([Reward(f"order-{n}", n, 0.5) for n in range(events)])
+    return journal
 
 
 def flip(dsn: str, column: str, where: str, *values: object) -> None:

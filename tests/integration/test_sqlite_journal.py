@@ -19,6 +19,7 @@ from belated.exceptions import (
 )
 from belated.journals import Journal, Snapshot, SQLiteJournal
 from belated.testing import JournalContract, ManualClock
+from tests.integration.damage import meddle_file
 from tests.integration.sharing import assert_threads_may_share
 
 
@@ -41,7 +42,7 @@ class TestSQLiteJournal(JournalContract):
     def spoil(self, journal: Journal, partition: int, piece: str) -> None:
         """Through a connection that knows nothing of checksums."""
         assert isinstance(journal, SQLiteJournal)
-        meddle(
+        meddle_file(
             journal._file.path,
             "UPDATE piece SET data = data || x'00' WHERE partition = ? AND name = ?",
             (partition, piece),
@@ -52,16 +53,6 @@ class TestSQLiteJournal(JournalContract):
 def path(tmp_path: Path) -> Path:
     """A file that is not there yet."""
     return tmp_path / "offers.db"
-
-
-def meddle(path: Path, statement: str, values: tuple[object, ...] = ()) -> list[tuple[object, ...]]:
-    """Run one statement behind the journal's back."""
-    connection = sqlite3.connect(path)
-    try:
-        with connection:
-            return connection.execute(statement, values).fetchall()
-    finally:
-        connection.close()
 
 
 def filled(path: Path, events: int = 3) -> None:
@@ -119,7 +110,7 @@ def test_a_folder_that_is_not_there_is_said(tmp_path: Path) -> None:
 def test_a_newer_format_is_refused_and_left_alone(path: Path) -> None:
     """The file is the same to the byte; the error names both numbers."""
     filled(path)
-    meddle(path, "PRAGMA user_version = 99")
+    meddle_file(path, "PRAGMA user_version = 99")
     before = path.read_bytes()
     with pytest.raises(UnsupportedFormat, match=r"99.*upgrade"):
         SQLiteJournal(path, bandit="offers")
@@ -131,15 +122,15 @@ def _text(path: Path) -> None:
 
 
 def _other_database(path: Path) -> None:
-    meddle(path, "CREATE TABLE invoice (number INTEGER)")
+    meddle_file(path, "CREATE TABLE invoice (number INTEGER)")
 
 
 def _marked_database(path: Path) -> None:
-    meddle(path, "PRAGMA application_id = 77")
+    meddle_file(path, "PRAGMA application_id = 77")
 
 
 def _numbered_database(path: Path) -> None:
-    meddle(path, "PRAGMA user_version = 1")
+    meddle_file(path, "PRAGMA user_version = 1")
 
 
 @pytest.mark.parametrize("make", [_text, _other_database, _marked_database, _numbered_database])
@@ -201,7 +192,7 @@ def test_a_bandit_needs_a_name(path: Path, bandit: str) -> None:
 def test_people_can_read_the_file(path: Path) -> None:
     """A view shows bandit, partition, position and time, for the shell of sqlite3."""
     filled(path)
-    rows = meddle(path, "SELECT * FROM records")
+    rows = meddle_file(path, "SELECT * FROM records")
     assert rows[1] == ("offers", 0, 2, "2023-11-14 22:13:20", encode(Reward("order-1", 1, 0.5)))
 
 
@@ -214,7 +205,7 @@ def test_a_changed_bit_in_an_event_is_noticed(path: Path) -> None:
     original = encode(Reward("order-1", 1, 0.5))
     for bit in range(8 * len(original)):
         changed = (int.from_bytes(original) ^ 1 << bit).to_bytes(len(original))
-        meddle(path, "UPDATE record SET event = ? WHERE place & 255 = 2", (changed,))
+        meddle_file(path, "UPDATE record SET event = ? WHERE place & 255 = 2", (changed,))
         with SQLiteJournal(path, bandit="offers") as journal:
             for read in (journal.read, journal.read_columns):
                 with pytest.raises(CorruptEvent, match="partition 0, position 2"):
@@ -227,7 +218,7 @@ def test_a_changed_bit_in_an_event_is_noticed(path: Path) -> None:
 def test_a_changed_stamp_is_noticed(path: Path, change: str) -> None:
     """The stamp is under the same check as the event."""
     filled(path)
-    meddle(path, f"UPDATE record SET recorded = {change} WHERE place & 255 = 2")
+    meddle_file(path, f"UPDATE record SET recorded = {change} WHERE place & 255 = 2")
     with SQLiteJournal(path, bandit="offers") as journal:
         for read in (journal.read, journal.read_columns):
             assert len(read(0, 0, 1)) == 1
@@ -239,7 +230,7 @@ def test_an_event_of_another_type_is_noticed(path: Path) -> None:
     """Text that is not even UTF-8, or a number, where bytes should be."""
     filled(path)
     for value in ("CAST(x'ff' AS TEXT)", "'text'", "7", "1.5", "x''"):
-        meddle(path, f"UPDATE record SET event = {value} WHERE place & 255 = 2")
+        meddle_file(path, f"UPDATE record SET event = {value} WHERE place & 255 = 2")
         with SQLiteJournal(path, bandit="offers") as journal:
             for read in (journal.read, journal.read_columns):
                 with pytest.raises(CorruptEvent, match="partition 0, position 2"):
@@ -249,7 +240,7 @@ def test_an_event_of_another_type_is_noticed(path: Path) -> None:
 def test_a_missing_record_is_noticed(path: Path) -> None:
     """Positions have no gaps, so a gap is a loss; the error names the first that is missing."""
     filled(path, 5)
-    meddle(path, "DELETE FROM record WHERE place & 255 IN (3, 4)")
+    meddle_file(path, "DELETE FROM record WHERE place & 255 IN (3, 4)")
     with SQLiteJournal(path, bandit="offers") as journal:
         assert len(journal.read(0, 0, 2)) == 2
         for after in (0, 2):
@@ -306,11 +297,11 @@ def test_a_snapshot_that_is_not_whole_is_discarded(path: Path, statement: str) -
     filled(path)
     with SQLiteJournal(path, bandit="offers") as journal:
         journal.save(Snapshot(0, 3, "v1", {"block 0": b"00", "ledger": b"3"}))
-    meddle(path, statement)
+    meddle_file(path, statement)
     with SQLiteJournal(path, bandit="offers") as journal:
         with pytest.warns(SnapshotWarning, match="partition 0"):
             assert journal.load(0) is None
-        assert meddle(path, "SELECT count(*) FROM piece") == [(0,)]
+        assert meddle_file(path, "SELECT count(*) FROM piece") == [(0,)]
         journal.save(Snapshot(0, 1, "v1", {"ledger": b"1"}))
         assert journal.load(0) == Snapshot(0, 1, "v1", {"ledger": b"1"})
 

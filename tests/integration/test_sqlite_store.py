@@ -20,7 +20,7 @@ from belated.journals import (
     SQLiteStore,
 )
 from belated.testing import CoordinationContract, KeyStoreContract, ManualClock, StoreContract
-from tests.integration.test_sqlite_journal import meddle
+from tests.integration.damage import meddle_file
 
 
 class TestSQLiteStore(StoreContract):
@@ -137,7 +137,7 @@ def test_a_changed_mark_is_noticed(path: Path) -> None:
     """By which a record would no longer be found under its id."""
     with SQLiteJournal(path, bandit="offers") as journal:
         journal.append([Reward("a", 5, 1.0), Reward("b", 6, 1.0)])
-    meddle(path, "UPDATE record SET mark = mark + 1 WHERE place & 255 = 2")
+    meddle_file(path, "UPDATE record SET mark = mark + 1 WHERE place & 255 = 2")
     with SQLiteJournal(path, bandit="offers") as journal:
         assert len(journal.records_of(["a"])) == 1
         with pytest.raises(CorruptEvent, match="position 2"):

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from datetime import timedelta
 from hashlib import blake2b
 from itertools import count
 from typing import Any
 
 import numpy as np
-from hypothesis import given, note, settings
+from hypothesis import note, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
     RuleBasedStateMachine,
@@ -23,97 +22,37 @@ from hypothesis.stateful import (
 from belated import (
     Bandit,
     Bernoulli,
-    DefaultAfter,
     DelayedThompson,
     DelayedUCB,
-    Explicit,
     Gaussian,
-    PerArm,
     Poisson,
     Uniform,
 )
-from belated.events import Activation, Decision, Record, Reward, Void
+from belated.events import Activation, Decision, Reward, Void
 from belated.exceptions import RewardConflict
-from belated.families import Family
 from belated.ids import key_of
-from belated.inputs import Matrix, Vector
-from belated.journals import Journal, MemoryJournal
-from belated.learner import Fold, same_sums
+from belated.inputs import Vector
+from belated.journals import MemoryJournal
+from belated.learner import Fold
 from belated.policies import Policy
-from belated.rewards import Rewards, retention_us
+from belated.rewards import Rewards
 from belated.statistics import Observations
 from belated.testing import ManualClock
 from belated.testing.oracle import Oracle
 from belated.times import as_datetime
-from belated.tuning import USUAL, Tuning
-
-DIM = 3
-#: Names of callers, some of which end up in each partition.
-NAMES = [f"order-{n}" for n in range(8)]
-
-
-def span(microseconds: int) -> timedelta:
-    """A time span on the scale of these tests."""
-    return timedelta(microseconds=microseconds)
-
-
-@dataclass(frozen=True)
-class Settings:
-    """How a bandit is opened."""
-
-    policy: Policy
-    rewards: Rewards
-    retention: timedelta | None
-
-    def open(self, journal: Journal, clock: ManualClock, tuning: Tuning = USUAL) -> Bandit:
-        """On a journal."""
-        return Bandit(
-            policy=self.policy,
-            rewards=self.rewards,
-            retention=self.retention,
-            journal=journal,
-            clock=clock,
-            seed=1,
-            tuning=tuning,
-        )
-
-    def fold(self, journal: Journal, until: int | None = None) -> Fold:
-        """The records of a journal folded one by one: no snapshot, no bulk."""
-        retention = retention_us(self.retention, self.rewards)
-        fold = Fold(self.policy, self.rewards, partitions=journal.partitions, retention=retention)
-        for record in records_of(journal, until):
-            fold.take(record)
-        return fold
-
-    def oracles(self, journal: Journal, fold: Fold, until: int | None = None) -> list[Oracle]:
-        """The rules as they are written, on the same records."""
-        records = records_of(journal, until)
-        return [
-            Oracle(
-                [record for record in records if record.partition == partition],
-                rewards=self.rewards,
-                min_reward=fold.min_reward,
-                max_reward=fold.max_reward,
-                retention=fold.retention,
-            )
-            for partition in range(journal.partitions)
-        ]
-
-
-def records_of(journal: Journal, until: int | None = None) -> list[Record]:
-    """All records of all partitions that were stamped by then."""
-    return [
-        record
-        for partition in range(journal.partitions)
-        for record in journal.read(partition, 0, 100_000)
-        if until is None or record.recorded <= until
-    ]
-
-
-def rows_of(name: str) -> Matrix:
-    """What is offered under a name: always the same, as a retry needs it."""
-    seed = int.from_bytes(key_of(name))
-    return np.random.default_rng(seed).normal(size=(3, DIM)).astype(np.float32)
+from belated.tuning import Tuning
+from tests.laws.bandit_settings import (
+    DIM,
+    NAMES,
+    REWARDS,
+    VALUES,
+    Settings,
+    assert_same,
+    names,
+    records_of,
+    rows_of,
+    span,
+)
 
 
 def theta_of(policy: Policy, oracles: Sequence[Oracle]) -> Vector:
@@ -132,25 +71,6 @@ def theta_of(policy: Policy, oracles: Sequence[Oracle]) -> Vector:
 
 def _ends(support: Any) -> tuple[float, float]:
     return support.lower, support.upper
-
-
-def assert_same(one: Fold, other: Fold) -> None:
-    """Ledgers exactly, sums to rounding, estimates to what is promised."""
-    assert one.digest == other.digest
-    assert one.counts == other.counts
-    assert one.counters == other.counters
-    assert one.positions == other.positions
-    assert one.version == other.version
-    for fold in (one, other):
-        model = fold.model
-        assert model.pending == fold.counts["pending"]
-        assert model.n == fold.counts["rewarded"] + fold.counts["defaulted"]
-    assert one.model.decisions == other.model.decisions
-    assert same_sums(one, other)
-    close = 1e-12 if isinstance(one.learner.policy.family, Gaussian) else 1e-8
-    np.testing.assert_allclose(
-        one.learner.estimate.theta, other.learner.estimate.theta, rtol=close, atol=close
-    )
 
 
 def assert_as_the_oracle_says(fold: Fold, oracles: Sequence[Oracle]) -> None:
@@ -176,19 +96,8 @@ POLICIES = st.sampled_from(
         Uniform(DIM, Bernoulli()),
     ]
 )
-REWARDS: st.SearchStrategy[Rewards] = st.sampled_from(
-    [
-        Explicit(),
-        Explicit(span(20)),
-        Explicit(span(20), reduce="sum"),
-        DefaultAfter(span(20)),
-        DefaultAfter(span(20), value=1.0, reduce="max"),
-    ]
-)
 RETENTIONS = st.sampled_from([None, span(20), span(45)])
 SETTINGS = st.builds(Settings, POLICIES, REWARDS, RETENTIONS)
-VALUES = st.sampled_from([0.0, 0.25, 0.5, 1.0])
-names = st.sampled_from(NAMES)
 
 
 class Lives(RuleBasedStateMachine):
@@ -353,120 +262,3 @@ def test_replay_equals_live(full: bool) -> None:
     """Restarts, snapshots, other processes, the past and other settings, in any order."""
     size = settings(max_examples=1000 if full else 60, stateful_step_count=60 if full else 25)
     run_state_machine_as_test(Lives, settings=size)
-
-
-# --- the number of partitions ------------------------------------------------------------------
-
-STEPS = st.lists(
-    st.tuples(
-        st.sampled_from(["decide", "observe", "observe", "activate", "void", "settle"]),
-        names,
-        VALUES,
-        st.integers(0, 12),
-    ),
-    max_size=40,
-)
-
-
-@given(STEPS, REWARDS)
-@settings(max_examples=100)
-def test_the_number_of_partitions_does_not_show(
-    steps: list[tuple[str, str, float, int]], rewards: Rewards
-) -> None:
-    """The same calls at 1, 2 and 16 partitions: same digest, states and estimate."""
-    made = []
-    for partitions in (1, 2, 16):
-        clock = ManualClock()
-        journal = MemoryJournal(partitions=partitions, clock=clock)
-        # Uniform choices do not depend on the order in which rounding errors were made.
-        uniform = Settings(Uniform(DIM, Bernoulli()), rewards, None)
-        bandit = uniform.open(journal, clock)
-        bandit._rng = np.random.default_rng(5)
-        for what, name, value, wait in steps:
-            clock.now += wait
-            if what == "decide":
-                bandit.decide(rows_of(name), id=name, activated=wait % 4 > 0)
-            elif what == "observe":
-                try:
-                    bandit.observe(name, value)
-                except RewardConflict:
-                    bandit.observe(name, value, revision=wait + 1)
-            elif what == "activate":
-                bandit.activate(name)
-            elif what == "void":
-                bandit.void(name)
-            else:
-                bandit.settle()
-        clock.now += 1000
-        bandit.settle()
-        made.append(bandit)
-    first = made[0]
-    for other in made[1:]:
-        assert other.digest == first.digest
-        assert other.decision_counts == first.decision_counts
-        assert [other.entry(name).state for name in NAMES] == [
-            first.entry(name).state for name in NAMES
-        ]
-        np.testing.assert_allclose(other.estimate.theta, first.estimate.theta, atol=1e-8)
-
-
-# --- features that grow ------------------------------------------------------------------------
-
-
-@given(
-    st.lists(
-        st.sampled_from(["decide", "decide", "observe", "observe", "void", "grow", "save", "open"]),
-        max_size=40,
-    ),
-    st.sampled_from([Gaussian(), Bernoulli()]),
-    st.sampled_from([1, 4]),
-    st.randoms(use_true_random=False),
-)
-@settings(max_examples=100)
-def test_features_may_grow_at_any_time(
-    steps: list[str], family: Family, partitions: int, random: Any
-) -> None:
-    """Older rows get zeros after them; a snapshot of before is of no use, and does no harm."""
-    clock = ManualClock()
-    journal = MemoryJournal(partitions=partitions, clock=clock)
-    features = PerArm(["arm 0"], context=1)
-    how = Settings(DelayedUCB(features.dim, family), Explicit(span(60)), span(90))
-
-    def opened() -> Bandit:
-        return Bandit(
-            policy=how.policy,
-            rewards=how.rewards,
-            retention=how.retention,
-            journal=journal,
-            features=features,
-            clock=clock,
-            seed=1,
-        )
-
-    bandit, ids = opened(), [*NAMES[:2]]
-    for step in steps:
-        clock.now += random.randrange(12)
-        if step == "decide":
-            ids.append(bandit.decide([random.random()], features.actions).id)
-        elif step == "observe":
-            try:
-                bandit.observe(random.choice(ids), float(random.random() < 0.5))
-            except RewardConflict as error:
-                note(f"refused: {error}")
-        elif step == "void":
-            bandit.void(random.choice(ids))
-        elif step == "save":
-            bandit.save()
-        else:
-            if step == "grow":
-                features = features.grown([f"arm {len(features.actions)}"])
-                how = replace(how, policy=DelayedUCB(features.dim, family))
-            before, bandit = bandit, opened()
-            assert bandit.digest == before.digest
-            assert bandit.decision_counts == before.decision_counts
-            width = before.policy.dim
-            np.testing.assert_allclose(
-                bandit.estimate.theta[:width], before.estimate.theta, atol=1e-8
-            )
-            np.testing.assert_allclose(bandit.estimate.theta[width:], 0.0, atol=1e-12)
-        assert_same(bandit._fold, how.fold(journal))

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import math
 import sqlite3
-from collections.abc import Callable
-from datetime import datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 from belated import (
@@ -29,48 +26,13 @@ from belated.estimators import Online, Thinned
 from belated.exceptions import (
     CorruptEvent,
     InvalidInput,
-    JournalClosed,
     JournalMismatch,
     NotAJournal,
-    ReadOnly,
-    RewardConflict,
     UnsupportedFormat,
 )
 from belated.journals import MemoryJournal, SQLiteJournal
 from belated.policies import Policy
-from belated.testing import ManualClock
-
-ROWS = [[1.0, 0.0], [0.0, 1.0]]
-DAY = timedelta(days=1)
-UCB = DelayedUCB(2, Bernoulli())
-
-
-@pytest.fixture
-def bandit() -> Bandit:
-    """One with a decision named "a" that is pending and one named "b" that was rewarded."""
-    clock = ManualClock()
-    journal = MemoryJournal(clock=clock)
-    made = Bandit(policy=UCB, rewards=Explicit(DAY), journal=journal, seed=1, clock=clock)
-    made.decide(ROWS, id="a")
-    made.decide(ROWS, id="b")
-    made.observe("b", 1.0)
-    return made
-
-
-def assert_refused(bandit: Bandit, call: Callable[[], object], match: str) -> None:
-    """The call raises, and neither the journal nor the state has changed."""
-    model = bandit._fold.model
-    before = (
-        bandit.journal.end(0), bandit.digest, bandit.event_counts, model.pending, model.decisions,
-    )  # fmt: skip
-    roots = model.decided.copy()
-    with pytest.raises(InvalidInput, match=match):
-        call()
-    assert before == (
-        bandit.journal.end(0), bandit.digest, bandit.event_counts, model.pending, model.decisions,
-    )  # fmt: skip
-    np.testing.assert_allclose(model.decided, roots, rtol=1e-12)
-
+from tests.unit.small_bandits import DAY, ROWS, UCB, begun
 
 # --- what a bandit is made of ------------------------------------------------------------------
 
@@ -159,8 +121,9 @@ def test_a_bandit_that_was_refused_leaves_no_identity() -> None:
         (DelayedUCB(3, Bernoulli()), "rows of 2 numbers, not 3: open it as it was made"),
     ],
 )
-def test_a_journal_keeps_its_family_and_width(bandit: Bandit, policy: Policy, match: str) -> None:
+def test_a_journal_keeps_its_family_and_width(policy: Policy, match: str) -> None:
     """Another family or width is refused, and the first goes on."""
+    bandit = begun()
     with pytest.raises(JournalMismatch, match=match):
         Bandit(policy=policy, rewards=Explicit(DAY), journal=bandit.journal)
     assert Bandit(policy=UCB, rewards=Explicit(DAY), journal=bandit.journal).digest == bandit.digest
@@ -242,237 +205,3 @@ def _meddle(path: Path, statement: str) -> None:
     with connection:
         connection.execute(statement)
     connection.close()
-
-
-# --- decisions ---------------------------------------------------------------------------------
-
-BAD_ROWS: list[tuple[Any, str]] = [
-    ([[1.0, 2.0, 3.0]], r"3 features; expected 2"),
-    ([1.0, 2.0], "2 numbers"),
-    (1.0, "2 numbers"),
-    ([[[1.0, 0.0]]], "2 numbers"),
-    ([], "2 numbers"),
-    (np.empty((0, 2)), "at least one row"),
-    ([[math.nan, 0.0], [0.0, 1.0]], "finite"),
-    ([[0.0, 1.0], [math.inf, 0.0]], "finite"),
-    ([[1e30, 0.0]], "at most 1e\\+08"),
-    ([[1.0, 0.0], [1.0]], "regular array"),
-    ([["1.0", "0.0"]], "real numbers"),
-    (np.array([["1.0", "0.0"]]), "real numbers"),
-    ([[1j, 0.0]], "real numbers"),
-    (None, "rows is None: pass one row"),
-    ({"age": 3}, "no features to read a context"),
-]
-
-
-@pytest.mark.parametrize(("rows", "match"), BAD_ROWS)
-def test_rows_that_are_none(bandit: Bandit, rows: Any, match: str) -> None:
-    """Another width, no numbers, or none at all: nothing is decided."""
-    assert_refused(bandit, lambda: bandit.decide(rows), match)
-    assert_refused(bandit, lambda: bandit.decide_many([ROWS, rows, ROWS]), match)
-
-
-@pytest.mark.parametrize(
-    ("actions", "match"),
-    [(["blue"], "1 actions for 2 rows"), (["blue", "blue"], "twice"), ([1.5, 2.5], "not an id")],
-)
-def test_actions_are_one_for_each_row(bandit: Bandit, actions: Any, match: str) -> None:
-    """Too few, the same twice, or no ids."""
-    assert_refused(bandit, lambda: bandit.decide(ROWS, actions), match)
-
-
-def test_features_need_actions() -> None:
-    """Which are offered must be said, in a retry too; unless the features know all of them."""
-    made = Bandit(policy=UCB, rewards=Explicit(), features=Shared(action=["price"]))
-    made.decide(None, {"blue": [1.0], "red": [2.0]}, id="a")
-    assert_refused(made, lambda: made.decide(None), "which ones are offered")
-    assert_refused(made, lambda: made.decide(None, id="a"), "which ones are offered")
-    made = Bandit(policy=UCB, rewards=Explicit(), features=PerArm(["blue", "red"]))
-    decision = made.decide(None, id="a")
-    assert decision == made.decide(None, ["blue", "red"], id="a")
-    assert_refused(made, lambda: made.decide(None, ["green"]), "has no block")
-
-
-def test_a_decision_without_rows(bandit: Bandit) -> None:
-    """Rows are needed without features, and the error says what else would do."""
-    assert_refused(bandit, bandit.decide, "one row per action.*features")
-
-
-BAD_IDS: list[tuple[Any, str]] = [
-    ("", "empty"),
-    ("x" * 129, "at most 128"),
-    ("é" * 65, "at most 128"),
-    (17, "text was expected, such as decision.id, or '17'"),
-    (b"order-17", "text was expected"),
-    ("a\0b", "NUL"),
-    ("\ud800", "lone surrogate"),
-]
-
-
-@pytest.mark.parametrize(("id", "match"), BAD_IDS)
-def test_ids_that_are_none(bandit: Bandit, id: Any, match: str) -> None:
-    """Empty, too long, or not text: in every call."""
-    calls: list[Callable[[], object]] = [
-        lambda: bandit.decide(ROWS, id=id),
-        lambda: bandit.observe(id, 1.0),
-        lambda: bandit.activate(id),
-        lambda: bandit.void(id),
-        lambda: bandit.entry(id),
-    ]
-    for call in calls:
-        assert_refused(bandit, call, match)
-
-
-def test_an_id_names_one_decision(bandit: Bandit) -> None:
-    """The same id with other rows is refused; with the same rows the decision comes back."""
-    other = [[0.5, 0.5], [0.5, 0.5]]
-    assert_refused(bandit, lambda: bandit.decide(other, id="a"), "ids name one decision each")
-    before = bandit.journal.end(0)
-    again = bandit.decide(ROWS, id="a")
-    assert again == bandit.entry("a").decision
-    assert bandit.journal.end(0) == before
-
-
-@pytest.mark.parametrize("activated", [1, None, "yes"])
-def test_activated_is_a_boolean(bandit: Bandit, activated: Any) -> None:
-    """Anything else could not be read back from a file."""
-    assert_refused(bandit, lambda: bandit.decide(ROWS, activated=activated), "True or False")
-
-
-# --- rewards -----------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("value", "match"),
-    [
-        (math.nan, "nan"),
-        (math.inf, "inf"),
-        (-math.inf, "inf"),
-        (1.5, r"outside \[0, 1\]"),
-        (-0.1, r"outside \[0, 1\]"),
-        (1e10, "1e\\+09"),
-        (10**400, "a number was expected"),
-        ("1", "the reward is '1'"),
-        (None, "a number was expected"),
-        ([1.0, 0.0], "a number was expected"),
-    ],
-)
-def test_rewards_that_are_none(bandit: Bandit, value: Any, match: str) -> None:
-    """Not finite, outside the family's support, or no number."""
-    assert_refused(bandit, lambda: bandit.observe("a", value), match)
-
-
-def test_rewards_are_within_their_bounds() -> None:
-    """As declared, within what the family allows."""
-    made = Bandit(policy=DelayedUCB(2, Gaussian()), rewards=Explicit(bounds=(-1.0, 4.0)))
-    made.decide(ROWS, id="a")
-    assert_refused(made, lambda: made.observe("a", 4.5), r"outside \[-1, 4\]")
-    assert made.observe("a", 4.0).status == "rewarded"
-
-
-@pytest.mark.parametrize("revision", [-1, 1.0, True, False, None, "1", 1 << 63, 0.0])
-def test_revisions_are_whole_numbers(bandit: Bandit, revision: Any) -> None:
-    """Anything else could not be read back from a file."""
-    call = lambda: bandit.observe("a", 1.0, revision=revision)  # noqa: E731
-    assert_refused(bandit, call, "revision is .*: a whole number of at least 0")
-
-
-@pytest.mark.parametrize("part", [None, 0, b"", b"click", "x" * 129, [], "a\0"])
-def test_parts_are_text(bandit: Bandit, part: Any) -> None:
-    """Anything else could not be read back from a file."""
-    assert_refused(bandit, lambda: bandit.observe("a", 1.0, part=part), "the part")
-
-
-@pytest.mark.parametrize("at", [1.5, True, "now", datetime(2026, 1, 1), 5, 1 << 63, b"", [0]])
-def test_times_have_a_zone(bandit: Bandit, at: Any) -> None:
-    """What could mean two moments is refused before anything is written."""
-    for call in (
-        lambda: bandit.observe("a", 1.0, at=at),
-        lambda: bandit.activate("a", at=at),
-        lambda: bandit.void("a", at=at),
-    ):
-        assert_refused(bandit, call, "^at is ")
-
-
-def test_another_value_needs_a_higher_revision(bandit: Bandit) -> None:
-    """The error says so, nothing is written; the higher revision goes through."""
-    before = bandit.journal.end(0)
-    with pytest.raises(RewardConflict, match="send a higher revision") as caught:
-        bandit.observe("b", 0.0)
-    assert (caught.value.id, caught.value.value) == ("b", 0.0)
-    assert bandit.journal.end(0) == before
-    assert bandit.observe("b", 1.0).status == "duplicate"
-    assert bandit.journal.end(0) == before
-    assert bandit.observe("b", 0.0, revision=1).status == "revised"
-    assert bandit.entry("b").value == 0.0
-    bandit.observe("b", 0.5, part="click")
-    with pytest.raises(RewardConflict, match="part 'click'"):
-        bandit.observe("b", 0.6, part="click")
-
-
-def test_what_is_refused_before_the_journal_is_counted(bandit: Bandit) -> None:
-    """Beside the events, which still add up to those that are in the journal."""
-    assert bandit.refused_counts == {"duplicate": 0, "conflict": 0}
-    bandit.observe("b", 1.0)
-    bandit.observe("b", 1.0)
-    with pytest.raises(RewardConflict):
-        bandit.observe("b", 0.0)
-    assert bandit.refused_counts == {"duplicate": 2, "conflict": 1}
-    assert sum(bandit.event_counts.values()) == bandit.journal.end(0)
-
-
-# --- the past, and the end ---------------------------------------------------------------------
-
-
-def _commands(bandit: Bandit) -> list[Callable[[], object]]:
-    return [
-        lambda: bandit.decide(ROWS),
-        lambda: bandit.decide(ROWS, id="a"),
-        lambda: bandit.decide_many([ROWS]),
-        lambda: bandit.decide_many([]),
-        lambda: bandit.observe("a", 1.0),
-        lambda: bandit.activate("a"),
-        lambda: bandit.void("a"),
-        bandit.settle,
-        bandit.sync,
-        bandit.save,
-    ]
-
-
-def test_a_closed_bandit_takes_nothing(bandit: Bandit) -> None:
-    """Every command raises; closing twice is no error."""
-    bandit.close()
-    bandit.close()
-    for command in _commands(bandit):
-        with pytest.raises(ReadOnly, match="closed"):
-            command()
-    with pytest.raises(JournalClosed):
-        bandit.as_of("1970-01-01T00:00Z")
-
-
-def test_the_past_takes_nothing(bandit: Bandit) -> None:
-    """Every command raises, and closing a view leaves the bandit open."""
-    past = bandit.as_of("9999-12-31T00:00Z")
-    for command in _commands(past):
-        with pytest.raises(ReadOnly, match="a view of the past"):
-            command()
-    with past:
-        pass
-    assert bandit.observe("a", 0.0).status == "rewarded"
-    assert past.pending.count == 1
-
-
-@pytest.mark.parametrize(
-    ("when", "match"),
-    [
-        (datetime(2026, 1, 1), "has no time zone: pass one in UTC"),
-        ("2026-01-01", "has no time zone"),
-        (1.5, "when is 1.5: a datetime with its time zone"),
-        (None, "a datetime with its time zone"),
-        (True, "a datetime with its time zone"),
-    ],
-)
-def test_moments_have_a_zone(bandit: Bandit, when: Any, match: str) -> None:
-    """A naive datetime could be any of 38 moments."""
-    with pytest.raises(InvalidInput, match=match):
-        bandit.as_of(when)

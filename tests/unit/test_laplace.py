@@ -15,6 +15,7 @@ from belated.families import Family
 from belated.inputs import Matrix, Vector
 from belated.priors import AUTO_RANGE, AUTO_START, Prior
 from belated.statistics import Observations
+from tests.unit.regressions import seen_of, some_prior
 
 FAMILIES: list[Family] = [Bernoulli(), Poisson()]
 every_family = pytest.mark.parametrize("family", FAMILIES, ids=repr)
@@ -24,18 +25,6 @@ def _data(family: Family, n: int, dim: int, seed: int = 0) -> tuple[Matrix, Vect
     rng = np.random.default_rng(seed)
     rows = (rng.normal(size=(n, dim)) / math.sqrt(dim)).astype(np.float32).astype(np.float64)
     return rows, family.sample(rows @ rng.normal(size=dim), rng)
-
-
-def _seen(rows: Matrix, y: Vector) -> Observations:
-    seen = Observations(rows.shape[1])
-    seen.extend(rows, y)
-    return seen
-
-
-def _prior(dim: int) -> Prior:
-    rng = np.random.default_rng(9)
-    data = rng.normal(size=(dim, dim))
-    return Prior.normal(rng.normal(size=dim), np.eye(dim) + data @ data.T)
 
 
 def _reference(family: Family, rows: Matrix, y: Vector, prior: Prior) -> tuple[Vector, Matrix]:
@@ -70,8 +59,8 @@ def _reference(family: Family, rows: Matrix, y: Vector, prior: Prior) -> tuple[V
 def test_the_estimate_maximises_the_penalised_likelihood(family: Family, n: int, dim: int) -> None:
     """θ and H equal those of SciPy's optimiser, with a prior of any mean and precision."""
     rows, y = _data(family, n, dim)
-    for prior in (Prior.ridge(dim), _prior(dim)):
-        estimate = Laplace().fit(_seen(rows, y), family=family, prior=prior)
+    for prior in (Prior.ridge(dim), some_prior(dim)):
+        estimate = Laplace().fit(seen_of(rows, y), family=family, prior=prior)
         theta, precision = _reference(family, rows, y, prior)
         np.testing.assert_allclose(estimate.theta, theta, atol=1e-7)
         np.testing.assert_allclose(estimate.precision, precision, rtol=1e-6, atol=1e-6)
@@ -85,7 +74,7 @@ def test_the_estimate_ends_where_the_gradient_does(family: Family, full: bool) -
     for seed in range(300 if full else 30):
         rows, y = _data(family, 100, 5, seed)
         start = np.random.default_rng(seed).normal(size=5)
-        estimate = Laplace().fit(_seen(rows, y), family=family, prior=Prior.ridge(5), start=start)
+        estimate = Laplace().fit(seen_of(rows, y), family=family, prior=Prior.ridge(5), start=start)
         eta = rows @ estimate.theta
         mean = expit(eta) if isinstance(family, Bernoulli) else np.exp(eta)
         gradient = (y - mean) @ rows - estimate.theta
@@ -97,9 +86,9 @@ def test_the_estimate_ends_where_the_gradient_does(family: Family, full: bool) -
 def test_a_start_far_off_does_not_matter(family: Family, distance: float) -> None:
     """The estimate is a function of the observations, wherever the search begins."""
     rows, y = _data(family, 100, 2)
-    near = Laplace().fit(_seen(rows, y), family=family, prior=Prior.ridge(2))
+    near = Laplace().fit(seen_of(rows, y), family=family, prior=Prior.ridge(2))
     start = np.array([distance, -distance])
-    far = Laplace().fit(_seen(rows, y), family=family, prior=Prior.ridge(2), start=start)
+    far = Laplace().fit(seen_of(rows, y), family=family, prior=Prior.ridge(2), start=start)
     assert far.converged
     np.testing.assert_allclose(far.theta, near.theta, atol=1e-7)
 
@@ -114,7 +103,7 @@ def test_removed_rows_do_not_count(family: Family) -> None:
         seen.remove(handle)
     prior, estimator = Prior.ridge(3), Laplace(mean_correction=True)
     estimate = estimator.fit(seen, family=family, prior=prior)
-    alone = estimator.fit(_seen(rows[1::2], y[1::2]), family=family, prior=prior)
+    alone = estimator.fit(seen_of(rows[1::2], y[1::2]), family=family, prior=prior)
     np.testing.assert_allclose(estimate.theta, alone.theta, atol=1e-8)
     np.testing.assert_allclose(estimate.mean, alone.mean, atol=1e-8)
     np.testing.assert_allclose(estimate.precision, alone.precision, rtol=1e-6)
@@ -126,12 +115,12 @@ def test_removed_rows_do_not_count(family: Family) -> None:
 def test_a_removed_row_of_absurd_size_leaves_no_trace(family: Family, correction: bool) -> None:
     """It warns of nothing and changes nothing: not θ, not the mean, not the scale."""
     rows, y = _data(family, 40, 2)
-    seen = _seen(rows, y)
+    seen = seen_of(rows, y)
     seen.remove(seen.add([1e7, -1e7], 1.0))
     seen.remove(seen.add([1e7, 1e7], 1.0))
     prior, estimator = Prior.ridge(2), Laplace(mean_correction=correction)
     estimate = estimator.fit(seen, family=family, prior=prior)
-    alone = estimator.fit(_seen(rows, y), family=family, prior=prior)
+    alone = estimator.fit(seen_of(rows, y), family=family, prior=prior)
     np.testing.assert_allclose(estimate.theta, alone.theta, atol=1e-8)
     np.testing.assert_allclose(estimate.mean, alone.mean, atol=1e-8)
 
@@ -144,7 +133,7 @@ def test_an_automatic_ridge_solves_its_equation(
     """λ = (d + 4)/(‖θ‖² + tr H⁻¹ + 4), unless λ is at an end of its range."""
     for seed in range(20 if full else 3):
         rows, y = _data(family, n, dim, seed)
-        estimate = Laplace().fit(_seen(rows, y), family=family, prior=Prior.ridge(dim, "auto"))
+        estimate = Laplace().fit(seen_of(rows, y), family=family, prior=Prior.ridge(dim, "auto"))
         ridge = float(estimate.prior.precision[0, 0])
         trace = float(np.linalg.inv(estimate.precision).trace())
         wanted = (dim + 4) / (float(estimate.theta @ estimate.theta) + trace + 4)
@@ -159,9 +148,9 @@ def test_an_automatic_ridge_clips_and_waits(family: Family) -> None:
     rows = np.tile(np.eye(2) * 0.03, (2_000, 1))
     y = np.tile([1.0, 0.0], 2_000) if isinstance(family, Bernoulli) else np.full(4_000, 5.0)
     prior = Prior.ridge(2, "auto")
-    clipped = Laplace().fit(_seen(rows, y), family=family, prior=prior)
+    clipped = Laplace().fit(seen_of(rows, y), family=family, prior=prior)
     assert clipped.prior.precision[0, 0] == AUTO_RANGE[0]
-    few = Laplace().fit(_seen(rows[:4], y[:4]), family=family, prior=prior)
+    few = Laplace().fit(seen_of(rows[:4], y[:4]), family=family, prior=prior)
     assert few.prior.precision[0, 0] == AUTO_START
 
 
@@ -179,15 +168,15 @@ def test_fits_become_rarer() -> None:
     assert [Laplace(growth=1.0).next_fit(n, 20) for n in (0, 7, 5000)] == [1, 8, 5001]
 
 
-@pytest.mark.parametrize("prior", [Prior.ridge(4, 2.0), Prior.ridge(4, "auto"), _prior(4)])
+@pytest.mark.parametrize("prior", [Prior.ridge(4, 2.0), Prior.ridge(4, "auto"), some_prior(4)])
 @pytest.mark.parametrize("family", [Gaussian(0.5), Gaussian("estimate")], ids=repr)
 def test_gaussian_rewards_go_to_ridge(family: Gaussian, prior: Prior) -> None:
     """The estimate is Ridge's, bit for bit, whatever the start."""
     rows, y = _data(Gaussian(), 50, 4)
     through: Estimate = Laplace(mean_correction=True).fit(
-        _seen(rows, y), family=family, prior=prior, start=np.full(4, 7.0)
+        seen_of(rows, y), family=family, prior=prior, start=np.full(4, 7.0)
     )
-    direct = Ridge().fit(_seen(rows, y), family=family, prior=prior)
+    direct = Ridge().fit(seen_of(rows, y), family=family, prior=prior)
     assert through.theta.tobytes() == direct.theta.tobytes()
     assert through.precision.tobytes() == direct.precision.tobytes()
     assert through.dispersion == direct.dispersion
@@ -198,7 +187,7 @@ def test_the_corrected_mean_is_closer_to_the_posterior_mean(family: Family) -> N
     """With one coefficient, integration gives the exact mean: the correction takes most of it."""
     y = np.array([1.0, 1.0, 1.0, 0.0] if isinstance(family, Bernoulli) else [0.0, 1.0, 0.0, 1.0])
     rows, prior = np.full((4, 1), 1.5), Prior.ridge(1)
-    estimate = Laplace(mean_correction=True).fit(_seen(rows, y), family=family, prior=prior)
+    estimate = Laplace(mean_correction=True).fit(seen_of(rows, y), family=family, prior=prior)
 
     def weight(theta: float) -> float:
         eta = np.full(4, 1.5 * theta)
@@ -215,7 +204,7 @@ def test_giving_up_is_warned_of_and_stays_finite(family: Family) -> None:
     rows, y = _data(family, 50, 3)
     with pytest.warns(ConvergenceWarning):
         estimate = Laplace(max_iterations=1).fit(
-            _seen(8.0 * rows, y), family=family, prior=Prior.ridge(3)
+            seen_of(8.0 * rows, y), family=family, prior=Prior.ridge(3)
         )
     assert not estimate.converged
     assert np.isfinite(estimate.theta).all()
@@ -233,7 +222,7 @@ def test_an_unpolished_fit_is_good_enough_to_choose_by(family: Family) -> None:
     """θ is nearly the same, the precision that of a point within 1e-2 posterior deviations."""
     rows, y = _data(family, 60, 3)
     polished, rough = (
-        Laplace().fit(_seen(rows, y), family=family, prior=Prior.ridge(3), polish=polish)
+        Laplace().fit(seen_of(rows, y), family=family, prior=Prior.ridge(3), polish=polish)
         for polish in (True, False)
     )
     deviations = np.sqrt(np.diag(polished.covariance))

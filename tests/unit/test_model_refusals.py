@@ -116,3 +116,28 @@ def test_a_weight_that_is_not_finite_changes_nothing(busy: Busy, verb: str, weig
     with pytest.raises(InvalidInput):
         getattr(model, verb)([0.1, 0.2, 0.3], *numbers, weight)
     assert _state(model) == _state(twin)
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, 1e200])
+def test_every_other_verb_refuses_it_too(busy: Busy, value: float) -> None:
+    """Predicting, counting one or many, learning a share; the model stays as it was."""
+    model, twin = busy(Bernoulli()), busy(Bernoulli())
+    good, bad = np.array([0.1, 0.2, 0.3]), np.array([0.1, value, 0.3])
+    calls: list[Callable[[], object]] = [
+        lambda: model.predict(np.array([0.1, math.nan, 0.3])),
+        lambda: model.count(bad, 1.0),
+        lambda: model.note(np.array([0.1, math.inf, 0.3])),
+        lambda: model.learn_share(bad, 1.0, 0.5),
+        lambda: model.add_all_pending(np.array([good, bad]), np.ones(2)),
+    ]
+    for call in calls:
+        with pytest.raises(InvalidInput):
+            call()
+    assert _state(model) == _state(twin)
+
+
+def test_a_share_of_nothing_teaches_nothing(busy: Busy) -> None:
+    """Its weight is 0."""
+    model, twin = busy(Bernoulli()), busy(Bernoulli())
+    assert model.learn_share(np.array([0.1, 0.2, 0.3]), 1.0, 0.0) == 0.0
+    assert _state(model) == _state(twin)

@@ -2,6 +2,8 @@
 
 import json
 import math
+from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +14,7 @@ from belated import Bernoulli, DefaultAfter, Explicit
 from belated.evaluation import NEVER, DecisionTable, Offers, arrival_weights, off_policy_value
 from belated.evaluation.sequences import betting_interval, is_rejected
 from belated.evaluation.values import interval
-from belated.exceptions import NotEvaluable
+from belated.exceptions import InvalidInput, NotEvaluable
 
 DAY = 86_400_000_000
 START = 1_700_000_000_000_000
@@ -128,6 +130,35 @@ def test_a_log_that_hardly_tried_it_is_refused_whatever_was_drawn() -> None:
     table, offers = _log(floor=1e-6)
     with pytest.raises(NotEvaluable, match=r"as \d\.\d of its own"):
         off_policy_value(table, offers, np.full(800, 0.5), Bernoulli())
+
+
+def test_few_rewards_are_no_evidence() -> None:
+    """Of conversions that hardly came, no value is told."""
+    table, offers = _log(pending=0.3, rewards=DefaultAfter("30d"), count=2_000)
+    few = np.cumsum(table.arrived) <= 19
+    hardly = replace(
+        table,
+        rewarded=np.where(few, table.rewarded, NEVER),
+        value=np.where(few, table.value, np.nan),
+    )
+    with pytest.raises(NotEvaluable, match="19 rewards have come, and at least 20 are needed"):
+        off_policy_value(hardly, offers, np.full(4_000, 0.5), Bernoulli())
+
+
+@pytest.mark.parametrize("limit", ["0s", timedelta(0)])
+def test_a_limit_is_above_zero(limit: str | timedelta) -> None:
+    """Or nothing would count."""
+    table, offers = _log()
+    with pytest.raises(InvalidInput, match="limit is"):
+        off_policy_value(table, offers, np.full(800, 0.5), Bernoulli(), limit=limit)
+
+
+def test_a_value_is_shown_with_its_interval() -> None:
+    """To four digits."""
+    table, offers = _log()
+    found = off_policy_value(table, offers, np.full(800, 0.5), Bernoulli())
+    shown = f"Value({found.value:.4g}, low={found.low:.4g}, high={found.high:.4g})"
+    assert repr(found) == shown
 
 
 def test_a_weak_log_is_noted() -> None:

@@ -11,6 +11,7 @@ from belated.families import Family
 from belated.inputs import Matrix, Vector
 from belated.priors import AUTO_START, Prior
 from belated.statistics import Observations
+from tests.unit.regressions import seen_of, some_prior
 
 FAMILIES: list[Family] = [Gaussian(0.25), Bernoulli(), Poisson()]
 every_family = pytest.mark.parametrize("family", FAMILIES, ids=repr)
@@ -22,18 +23,6 @@ def _data(family: Family, n: int, dim: int, seed: int = 0) -> tuple[Matrix, Vect
     return rows, family.sample(rows @ rng.normal(size=dim), rng, family.dispersion or 1.0)
 
 
-def _seen(rows: Matrix, y: Vector) -> Observations:
-    seen = Observations(rows.shape[1])
-    seen.extend(rows, y)
-    return seen
-
-
-def _prior(dim: int) -> Prior:
-    rng = np.random.default_rng(9)
-    data = rng.normal(size=(dim, dim))
-    return Prior.normal(rng.normal(size=dim), np.eye(dim) + data @ data.T)
-
-
 @every_family
 @pytest.mark.parametrize("y", [0.0, 1.0])
 @pytest.mark.parametrize("size", [1.0, 3.0, 30.0])
@@ -41,7 +30,7 @@ def test_one_reward_gives_the_maximum_of_its_posterior(
     family: Family, y: float, size: float
 ) -> None:
     """The first step solves the penalised likelihood as SciPy's optimiser does."""
-    prior, x = _prior(3), size * np.array([0.6, -0.64, 0.48])
+    prior, x = some_prior(3), size * np.array([0.6, -0.64, 0.48])
     phi = family.dispersion or 1.0
 
     def loss(theta: Vector) -> float:
@@ -49,7 +38,7 @@ def test_one_reward_gives_the_maximum_of_its_posterior(
         fit = family.log_likelihood(np.array([y]), np.array([x @ theta]), phi)
         return 0.5 * float(away @ prior.precision @ away) - float(fit[0])
 
-    estimate = Online().fit(_seen(x[None], np.array([y])), family=family, prior=prior)
+    estimate = Online().fit(seen_of(x[None], np.array([y])), family=family, prior=prior)
     x[:] = x.astype(np.float32)
     best = minimize(loss, prior.mean, method="Nelder-Mead", options={"xatol": 1e-9, "fatol": 1e-15})
     # A step below .05 is one Newton step, off by at most a thousandth.
@@ -61,7 +50,7 @@ def test_one_reward_gives_the_maximum_of_its_posterior(
 def test_gaussian_steps_end_where_ridge_does(variance: float) -> None:
     """Closed form and rank-one steps agree to 1e-10."""
     rows, y = _data(Gaussian(variance), 300, 5)
-    family, prior, seen = Gaussian(variance), _prior(5), _seen(rows, y)
+    family, prior, seen = Gaussian(variance), some_prior(5), seen_of(rows, y)
     online, ridge = (way.fit(seen, family=family, prior=prior) for way in (Online(), Ridge()))
     np.testing.assert_allclose(online.theta, ridge.theta, atol=1e-10)
     np.testing.assert_allclose(online.precision, ridge.precision, rtol=1e-10, atol=1e-10)
@@ -74,7 +63,7 @@ def test_other_steps_end_near_the_maximum(family: Family, dim: int, full: bool) 
     """With ridge 1 and 100 rewards, θ is off by .3 posterior deviations or less, on average."""
     away = []
     for seed in range(200 if full else 20):
-        seen, prior = _seen(*_data(family, 100, dim, seed)), Prior.ridge(dim)
+        seen, prior = seen_of(*_data(family, 100, dim, seed)), Prior.ridge(dim)
         online, best = (way.fit(seen, family=family, prior=prior) for way in (Online(), Laplace()))
         delta = online.theta - best.theta
         away.append(math.sqrt(delta @ best.precision @ delta / dim))
@@ -90,7 +79,7 @@ def test_removed_rows_do_not_count(family: Family) -> None:
     for handle in handles[::2]:
         seen.remove(handle)
     estimate = Online().fit(seen, family=family, prior=Prior.ridge(3))
-    alone = Online().fit(_seen(rows[1::2], y[1::2]), family=family, prior=Prior.ridge(3))
+    alone = Online().fit(seen_of(rows[1::2], y[1::2]), family=family, prior=Prior.ridge(3))
     assert estimate.theta.tolist() == alone.theta.tolist()
     assert estimate.precision.tolist() == alone.precision.tolist()
     assert estimate.n == 20
@@ -99,7 +88,7 @@ def test_removed_rows_do_not_count(family: Family) -> None:
 @every_family
 def test_nothing_gives_the_prior(family: Family) -> None:
     """Without rewards the estimate is the prior, and says it has not converged."""
-    prior = _prior(3)
+    prior = some_prior(3)
     estimate = Online().fit(Observations(3), family=family, prior=prior)
     assert estimate.theta.tolist() == estimate.mean.tolist() == prior.mean.tolist()
     assert estimate.precision.tolist() == prior.precision.tolist()
@@ -108,9 +97,9 @@ def test_nothing_gives_the_prior(family: Family) -> None:
 
 def test_the_prior_is_left_as_it_was() -> None:
     """A fit steps on its own copy of the mean."""
-    prior = _prior(3)
+    prior = some_prior(3)
     mean, precision = prior.mean.copy(), prior.precision.copy()
-    Online().fit(_seen(*_data(Bernoulli(), 50, 3)), family=Bernoulli(), prior=prior)
+    Online().fit(seen_of(*_data(Bernoulli(), 50, 3)), family=Bernoulli(), prior=prior)
     assert prior.mean.tolist() == mean.tolist()
     assert prior.precision.tolist() == precision.tolist()
 
@@ -122,7 +111,7 @@ def test_a_fit_is_never_due() -> None:
 
 def test_an_automatic_ridge_stays_where_it_starts() -> None:
     """Steps alone do not estimate a prior."""
-    seen = _seen(*_data(Bernoulli(), 50, 3))
+    seen = seen_of(*_data(Bernoulli(), 50, 3))
     automatic, fixed = (
         Online().fit(seen, family=Bernoulli(), prior=Prior.ridge(3, ridge))
         for ridge in ("auto", AUTO_START)
@@ -134,7 +123,7 @@ def test_an_automatic_ridge_stays_where_it_starts() -> None:
 @pytest.mark.parametrize("dim", [2, 4])
 def test_a_prior_of_another_width_is_refused(dim: int) -> None:
     """Rows and prior have the same width, wider or narrower."""
-    seen = _seen(*_data(Bernoulli(), 5, 3))
+    seen = seen_of(*_data(Bernoulli(), 5, 3))
     with pytest.raises(InvalidInput):
         Online().fit(seen, family=Bernoulli(), prior=Prior.ridge(dim))
 
@@ -143,5 +132,5 @@ def test_rewards_outside_the_support_are_refused() -> None:
     """A reward of 2 is none of Bernoulli's."""
     with pytest.raises(InvalidInput, match="outside"):
         Online().fit(
-            _seen(np.ones((1, 1)), np.array([2.0])), family=Bernoulli(), prior=Prior.ridge(1)
+            seen_of(np.ones((1, 1)), np.array([2.0])), family=Bernoulli(), prior=Prior.ridge(1)
         )

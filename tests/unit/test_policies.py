@@ -5,16 +5,13 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable
-from dataclasses import FrozenInstanceError, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
-from scipy.special import ndtri
 
 from belated import (
-    Bernoulli,
-    BlindThompson,
     BlindUCB,
     DelayedThompson,
     DelayedUCB,
@@ -25,9 +22,6 @@ from belated import (
     Uniform,
     WaitForWindow,
     kernels,
-    paper_dts,
-    paper_dts_lcb,
-    paper_ducb,
 )
 from belated.exceptions import InvalidInput
 from belated.families import Family
@@ -43,196 +37,13 @@ from belated.policies.delayed_ucb import (
     spectral_inflation,
 )
 from belated.priors import Prior
-
-B = Bernoulli()
-MAKE: dict[str, Callable[[], Policy]] = {
-    "ucb": lambda: DelayedUCB(3, B),
-    "ucb-floor": lambda: DelayedUCB(3, B, floor=0.1),
-    "ucb-gram": lambda: DelayedUCB(3, B, metric="gram", missing_weight=1.0),
-    "ucb-spectral": lambda: DelayedUCB(3, B, spectral=True),
-    "randomized": lambda: DelayedUCB(3, B, randomized=True),
-    "randomized-floor": lambda: DelayedUCB(3, B, randomized=True, floor=0.1),
-    "thompson": lambda: DelayedThompson(3, B),
-    "thompson-floor": lambda: DelayedThompson(3, B, floor=0.1),
-    "blind-ucb": lambda: BlindUCB(3, B),
-    "blind-thompson": lambda: BlindThompson(3, B),
-    "waiting": lambda: WaitForWindow(3, B, window=5),
-    "greedy": lambda: Greedy(3, B),
-    "epsilon-greedy": lambda: EpsilonGreedy(3, B),
-    "uniform": lambda: Uniform(3, B),
-    "ducb": lambda: paper_ducb(3, B, 1.0, warmup=0, ridge=1.0),
-    "dts": lambda: paper_dts(3, B),
-    "dts-lcb": lambda: paper_dts_lcb(3),
-    "warming": lambda: paper_dts(3, B, warmup=1000),
-}
-every_policy = pytest.mark.parametrize("name", MAKE)
-
-
-def rng(seed: int = 0) -> np.random.Generator:
-    """A generator."""
-    return np.random.default_rng(seed)
-
-
-def busy(policy: Policy, decisions: int = 40, using: Kernels | None = None) -> Learner:
-    """A learner after so many decisions on random rows, and three quarters of their rewards."""
-    source = rng(3)
-    learner = Learner(policy, kernels=using)
-    rows = source.normal(size=(decisions, policy.dim)).astype(np.float32).astype(np.float64) / 2.0
-    for number, x in enumerate(rows):
-        weight = learner.model.predict(x)[1]
-        learner.add_pending(x, weight)
-        if number % 4:
-            learner.learn(x, float(source.random() < 0.3 + 0.4 * (x[0] > 0)), weight)
-    return learner
+from tests.unit.policy_examples import MAKE, B, busy, every_policy, rng
 
 
 def state(model: Model) -> list[Any]:
     """All that is learned, bit for bit."""
     parts = (model.theta, model.observed, model.decided)
     return [*(part.tobytes() for part in parts), model.n, model.pending, model.dispersion]
-
-
-# --- made of ------------------------------------------------------------------------------------
-
-WRONG: list[tuple[Callable[[], Policy], str]] = [
-    (lambda: DelayedUCB(0, B), "dim is 0"),
-    (lambda: DelayedUCB(2.5, B), r"dim is 2\.5"),  # type: ignore[arg-type]
-    (lambda: Uniform(-3, B), "dim is -3"),
-    (lambda: DelayedUCB(2, B, ridge=0.0), r"ridge is 0\.0"),
-    (lambda: DelayedUCB(2, B, ridge=-1.0), r"ridge is -1\.0"),
-    (lambda: DelayedUCB(2, B, ridge="some"), "ridge is 'some'"),  # type: ignore[arg-type]
-    (lambda: DelayedUCB(2, B, prior=Prior.ridge(3)), "prior of 3 numbers for rows of 2"),
-    (lambda: DelayedUCB(2, B, pending_weight=-0.1), r"pending_weight is -0\.1"),
-    (lambda: DelayedUCB(2, B, pending_weight=1.5), r"pending_weight is 1\.5"),
-    (lambda: DelayedThompson(2, B, pending_weight=math.nan), "pending_weight is nan"),
-    (lambda: Greedy(2, B, floor=-0.5), r"floor is -0\.5"),
-    (lambda: EpsilonGreedy(2, B, floor=1.01), r"floor is 1\.01"),
-    (lambda: DelayedUCB(2, B, floor=math.nan), "floor is nan"),
-    (lambda: DelayedUCB(2, B, metric="other"), "metric is 'other'"),  # type: ignore[arg-type]
-    (lambda: DelayedUCB(2, B, alpha=-0.2), r"alpha is -0\.2"),
-    (lambda: DelayedUCB(2, B, alpha=math.nan), "alpha is nan"),
-    (lambda: DelayedUCB(2, B, missing_weight=-0.7), r"missing_weight is -0\.7"),
-    (lambda: BlindUCB(2, B, missing_weight=math.nan), "missing_weight is nan"),
-    (lambda: DelayedThompson(2, B, scale=-0.3), r"scale=-0\.3"),
-    (lambda: DelayedThompson(2, B, scale=math.nan), "scale=nan"),
-    (lambda: DelayedThompson(2, B, draws=1), "draws=1"),
-    (lambda: BlindThompson(2, B, refresh=-0.4), r"refresh=-0\.4"),
-    (lambda: WaitForWindow(2, B, window=-7), "window is -7"),
-    (lambda: DelayedUCB(2, B, learn_after=-1), "learn_after is -1"),
-    (lambda: WaitForWindow(2, B, learn_after=5), "learns after its window"),
-    (lambda: WaitForWindow(2, B, window=2.5), r"2\.5"),  # type: ignore[arg-type]
-    (lambda: DelayedThompson(2, B, draws=2.5), r"2\.5"),  # type: ignore[arg-type]
-    (lambda: paper_ducb(2, B, 0.0), r"norm_bound is 0\.0"),
-    (lambda: paper_ducb(2, B, 1.0, ridge=0.0), r"ridge is 0\.0"),
-    (lambda: paper_ducb(2, B, 1.0, delta=0.0), r"delta is 0\.0"),
-    (lambda: paper_ducb(2, B, 1.0, delta=1.5), r"delta is 1\.5"),
-    (lambda: paper_ducb(2, B, 1.0, delta=1.5, warmup=10), r"delta is 1\.5"),
-    (lambda: paper_dts(2, B, ridge=-2.0), r"ridge is -2\.0"),
-    (lambda: paper_dts_lcb(2, noise=0.0), r"noise is 0\.0"),
-    (lambda: paper_dts_lcb(2, noise=-1.0), r"noise is -1\.0"),
-    (lambda: paper_dts_lcb(2, a=0.0), r"0\.0"),
-]
-
-
-@pytest.mark.parametrize(("make", "message"), WRONG, ids=[message for _, message in WRONG])
-def test_what_makes_no_sense_is_refused_by_its_name(
-    make: Callable[[], Policy], message: str
-) -> None:
-    """InvalidInput names the argument and its value."""
-    with pytest.raises(InvalidInput, match=message):
-        make()
-
-
-def test_defaults_are_the_ones_that_work() -> None:
-    """α .95, or .85 if randomized; scale .7; ridge 1; pending counted, no floor."""
-    ucb, thompson = DelayedUCB(2, B), DelayedThompson(2, B)
-    assert (ucb.alpha, ucb.missing_weight, ucb.spectral, ucb.metric) == (
-        0.95,
-        0.0,
-        False,
-        "hessian",
-    )
-    assert DelayedUCB(2, B, randomized=True).alpha == 0.85
-    assert DelayedUCB(2, B, randomized=True, alpha=0.3).alpha == 0.3
-    assert (thompson.scale, thompson.pending_weight, thompson.floor) == (0.7, 1.0, 0.0)
-    assert ucb.start.precision.tolist() == np.eye(2).tolist()
-    assert BlindUCB(2, B).pending_weight == BlindThompson(2, B).pending_weight == 0.0
-    assert WaitForWindow(2, B).pending_weight == 0.0
-    assert EpsilonGreedy(2, B).floor == 0.05
-
-
-MEANINGLESS: list[tuple[type[Policy], str, Any]] = [
-    (Greedy, "alpha", 3.0),
-    (Greedy, "randomized", True),
-    (Greedy, "missing_weight", 1.0),
-    (Greedy, "pending_weight", 0.5),
-    (EpsilonGreedy, "spectral", True),
-    (EpsilonGreedy, "metric", "gram"),
-    (BlindUCB, "pending_weight", 1.0),
-    (BlindUCB, "spectral", True),
-    (BlindThompson, "pending_weight", 1.0),
-    (WaitForWindow, "pending_weight", 1.0),
-    (Uniform, "floor", 0.1),
-    (Uniform, "pending_weight", 1.0),
-    (Uniform, "metric", "gram"),
-    (Warmup, "floor", 0.1),
-]
-
-
-@pytest.mark.parametrize(("kind", "name", "value"), MEANINGLESS)
-def test_what_would_mean_nothing_cannot_be_given(
-    kind: type[Policy], name: str, value: object
-) -> None:
-    """A policy takes the arguments that it heeds, and says which one it does not know."""
-    with pytest.raises(TypeError, match=f"unexpected keyword argument '{name}'"):
-        kind(2, B, **{name: value})  # type: ignore[arg-type]
-
-
-def test_options_have_names() -> None:
-    """Only the width of a row and the family go by place."""
-    with pytest.raises(TypeError):
-        DelayedUCB(2, B, 1.0)  # type: ignore[call-arg]
-
-
-@every_policy
-def test_a_policy_cannot_be_changed(name: str) -> None:
-    """It is a frozen value."""
-    with pytest.raises(FrozenInstanceError):
-        MAKE[name]().floor = 0.5  # type: ignore[misc]
-
-
-def test_the_same_arguments_make_equal_policies() -> None:
-    """A policy is what it is, not which object."""
-    assert all(make() == make() for make in MAKE.values())
-
-
-def test_a_changed_ridge_changes_the_prior() -> None:
-    """dataclasses.replace(policy, ridge=4) starts from precision 4."""
-    changed = replace(DelayedUCB(2, B), ridge=4.0)
-    assert changed.start.precision.tolist() == (4.0 * np.eye(2)).tolist()
-
-
-def test_a_prior_takes_the_place_of_the_ridge() -> None:
-    """θ̂ starts at its mean, and both roots at its precision."""
-    prior = Prior.normal([0.5, -1.0], [[4.0, 1.0], [1.0, 2.0]])
-    learner = Learner(Greedy(2, B, prior=prior))
-    model = learner.model
-    assert model.theta.tolist() == [0.5, -1.0]
-    for root in (model.observed, model.decided):
-        np.testing.assert_allclose(root @ root.T @ prior.precision, np.eye(2), atol=1e-12)
-    choice = learner.policy.choose(model, -np.eye(2), rng())
-    assert choice.index == 1
-    assert choice.mean == pytest.approx(1.0 / (1.0 + math.exp(-1.0)))
-
-
-def test_an_estimated_ridge_starts_at_one() -> None:
-    """ridge="auto" is adaptive, and so are the fits it starts."""
-    start = DelayedUCB(2, B, ridge="auto").start
-    assert start.adaptive
-    assert start.precision.tolist() == np.eye(2).tolist()
-
-
-# --- choose -------------------------------------------------------------------------------------
 
 
 @every_policy
@@ -555,143 +366,3 @@ def test_one_draw_of_the_width_goes_for_all_rows() -> None:
     median = math.sqrt(2.0 * math.log(2.0))
     shares = rayleigh_shares(np.array([median, 0.0]), np.array([1.0, 2.0]))
     np.testing.assert_allclose(shares, 0.5, atol=1e-12)
-
-
-# --- Thompson's pool ----------------------------------------------------------------------------
-
-
-def pool_of(model: Model) -> Any:
-    """The only thing that was derived from the model: the deviations it is sampled with."""
-    ((pool, _),) = model.derived.values()
-    return pool
-
-
-def test_a_pool_is_kept_until_decisions_have_grown_by_a_tenth() -> None:
-    """Drawn at 100 decisions it serves until 111, and a new one is drawn at 112."""
-    policy = DelayedThompson(3, Gaussian(1.0))
-    learner = busy(policy, decisions=100)
-    model, rows = learner.model, rng(1).normal(size=(5, 3))
-    policy.choose(model, rows, rng(2))
-    pool = pool_of(model)
-    for _ in range(11):
-        learner.add_pending(rows[0], 1.0)
-        policy.choose(model, rows, rng(3))
-        assert pool_of(model) is pool
-    learner.add_pending(rows[0], 1.0)
-    policy.choose(model, rows, rng(3))
-    assert pool_of(model) is not pool
-
-
-def test_rewards_do_not_make_a_pool_older() -> None:
-    """A reward moves θ̂, and decisions are as many as before: the deviations stay."""
-    policy = DelayedThompson(3, Gaussian(1.0), ridge=1.0)
-    learner = Learner(policy)
-    rows = rng(1).normal(size=(5, 3))
-    for _ in range(50):
-        learner.add_pending(rows[0], 1.0)
-    policy.choose(learner.model, rows, rng(2))
-    pool = pool_of(learner.model)
-    for _ in range(50):
-        learner.learn(rows[0], 1.0, 1.0)
-        policy.choose(learner.model, rows, rng(3))
-        assert pool_of(learner.model) is pool
-
-
-def test_a_fit_throws_the_pool_away() -> None:
-    """The deviations were of other roots."""
-    policy = DelayedThompson(3, B)
-    learner = busy(policy)
-    policy.choose(learner.model, np.eye(3), rng())
-    learner.fit()
-    assert learner.model.derived == {}
-
-
-def test_two_policies_that_read_one_model_keep_apart_what_they_derive() -> None:
-    """Each has a pool with draws of its own scale and number."""
-    model = busy(DelayedThompson(3, B)).model
-    few, many = DelayedThompson(3, B, draws=4), DelayedThompson(3, B, draws=256)
-    few.choose(model, np.eye(3), rng())
-    many.choose(model, np.eye(3), rng())
-    assert few.pool(model, 3, rng()).shape[1] == 4
-    assert many.pool(model, 3, rng()).shape[1] == 256
-
-
-def test_a_choice_is_that_of_the_current_theta() -> None:
-    """With the pool kept, a θ̂ far in one direction decides alone."""
-    policy = DelayedThompson(3, Gaussian(1.0))
-    model = busy(policy).model
-    policy.choose(model, np.eye(3), rng())
-    pool = pool_of(model)
-    for index in range(3):
-        model.theta[:] = 100.0 * np.eye(3)[index]
-        choice = policy.choose(model, np.eye(3), rng(index))
-        assert (choice.index, choice.propensity) == (index, 1.0)
-    assert pool_of(model) is pool
-
-
-@pytest.mark.parametrize("pending", [0, 30])
-def test_a_pool_has_the_deviations_of_the_posterior(pending: int) -> None:
-    """Scaled, and with pending decisions counted: the covariance of 40,000 draws, to 5 %."""
-    policy = DelayedThompson(3, Gaussian(1.0), scale=0.7, draws=40_000)
-    learner = busy(policy, decisions=20)
-    for x in rng(7).normal(size=(pending, 3)):
-        learner.add_pending(x, 1.0)
-    policy.choose(learner.model, np.eye(3), rng())
-    pool = np.asarray(pool_of(learner.model), dtype=np.float64)
-    assert pool.shape == (4, 40_000)
-    assert (pool[3] == 1.0).all()  # by which the means enter
-    expected = 0.49 * learner.model.decided @ learner.model.decided.T
-    np.testing.assert_allclose(np.cov(pool[:3]), expected, rtol=0.05, atol=0.02 * expected.max())
-
-
-def test_without_refresh_every_choice_has_a_pool_of_its_own() -> None:
-    """refresh=0 draws anew at every choice, though nothing was decided in between."""
-    policy = BlindThompson(3, Gaussian(1.0), refresh=0.0)
-    model = busy(policy).model
-    pools = []
-    source = rng()
-    for _ in range(5):
-        policy.choose(model, np.eye(3), source)
-        pools.append(pool_of(model).tobytes())
-    assert len(set(pools)) == 5
-
-
-def test_without_refresh_lapsed_decisions_keep_no_pool() -> None:
-    """refresh=0 draws anew also where fewer decisions count than at the last choice."""
-    policy = BlindThompson(3, Gaussian(1.0), refresh=0.0)
-    learner = busy(policy)
-    policy.choose(learner.model, np.eye(3), rng())
-    pool = pool_of(learner.model)
-    for x in np.eye(3):
-        learner.add_pending(x, 1.0)
-        learner.remove_pending(x, 1.0)
-        learner.remove_pending(x, 1.0)
-    policy.choose(learner.model, np.eye(3), rng(1))
-    assert pool_of(learner.model) is not pool
-
-
-def test_many_rows_are_scored_with_half_the_draws() -> None:
-    """Above 32 rows 32 of 64 draws choose: propensities are multiples of 1/32."""
-    policy = DelayedThompson(3, B, scale=2.0)
-    for count, draws in ((32, 64), (33, 32)):
-        model = busy(policy).model
-        choice = policy.choose(model, rng(1).normal(size=(count, 3)), rng())
-        assert pool_of(model).shape == (4, draws)
-        assert (choice.propensity * draws) % 1.0 == 0.0
-
-
-def test_thompson_likes_what_is_uncertain() -> None:
-    """Of two rows with equal means the one with the larger deviation wins half of the time.
-
-    Of m - δ against m, with deviations s and 0, it is the normal quantile: P(N > δ/s).
-    """
-    policy = DelayedThompson(2, Gaussian(1.0), scale=1.0, draws=20_000)
-    model = Model(Prior.normal([1.0, 0.0], np.diag([1e12, 1.0])), Gaussian(1.0))
-    gap = float(-ndtri(0.2))
-    rows = np.array([[gap, 0.0], [0.0, 1.0]])
-    found = {}
-    source = rng()
-    for _ in range(50):
-        choice = policy.choose(model, rows, source)
-        found[choice.index] = choice.propensity
-    assert found[1] == pytest.approx(0.2, abs=0.02)

@@ -108,3 +108,18 @@ def test_an_estimated_ridge_replaces_the_precision_only() -> None:
     assert fitted.precision.tolist() == [[0.3, 0.0], [0.0, 0.3]]
     assert fitted.mean.tolist() == prior.mean.tolist()
     assert prior.precision[0, 0] == AUTO_START
+
+
+def test_priors_are_equal_by_their_numbers() -> None:
+    """Mean, precision and whether it is estimated; equal ones have one hash."""
+    prior = Prior.normal([0.5, 0.0], [[2.0, 0.1], [0.1, 3.0]])
+    same = Prior.normal([0.5, 0.0], [[2.0, 0.1], [0.1, 3.0]])
+    others = [
+        Prior.normal([0.4, 0.0], [[2.0, 0.1], [0.1, 3.0]]),
+        Prior.normal([0.5, 0.0], [[2.0, 0.2], [0.2, 3.0]]),
+        Prior.ridge(2),
+        Prior.ridge(2, "auto"),  # the same numbers, to begin with
+    ]
+    assert (prior, hash(prior)) == (same, hash(same))
+    assert len({prior, same, *others}) == 5
+    assert prior != "a prior"

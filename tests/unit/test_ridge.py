@@ -12,6 +12,7 @@ from belated.families import Family
 from belated.inputs import Matrix, Vector
 from belated.priors import AUTO_RANGE, AUTO_START, Prior
 from belated.statistics import Moments, Observations
+from tests.unit.regressions import seen_of, some_prior
 
 
 def _data(n: int, dim: int, noise: float = 0.5, seed: int = 0) -> tuple[Matrix, Vector]:
@@ -20,28 +21,16 @@ def _data(n: int, dim: int, noise: float = 0.5, seed: int = 0) -> tuple[Matrix, 
     return rows, rows @ rng.normal(size=dim) + noise * rng.normal(size=n)
 
 
-def _seen(rows: Matrix, y: Vector) -> Observations:
-    seen = Observations(rows.shape[1])
-    seen.extend(rows, y)
-    return seen
-
-
-def _prior(dim: int) -> Prior:
-    rng = np.random.default_rng(9)
-    data = rng.normal(size=(dim, dim))
-    return Prior.normal(rng.normal(size=dim), np.eye(dim) + data @ data.T)
-
-
 @pytest.mark.parametrize("dim", [1, 3, 10])
 @pytest.mark.parametrize("n", [0, 1, 40])
 @pytest.mark.parametrize("variance", [1.0, 0.25])
 def test_the_estimate_is_the_textbook_posterior(dim: int, n: int, variance: float) -> None:
     """θ and H equal their closed form, from moments as from observations."""
     rows, y = _data(n, dim)
-    prior = _prior(dim)
+    prior = some_prior(dim)
     precision = prior.precision + rows.T @ rows / variance
     theta = np.linalg.inv(precision) @ (prior.precision @ prior.mean + rows.T @ y / variance)
-    for data in (Moments.of(rows, y), _seen(rows, y)):
+    for data in (Moments.of(rows, y), seen_of(rows, y)):
         estimate = Ridge().fit(data, family=Gaussian(variance), prior=prior)
         np.testing.assert_allclose(estimate.theta, theta, rtol=1e-10, atol=1e-12)
         np.testing.assert_allclose(estimate.precision, precision, rtol=1e-12, atol=1e-13)
@@ -53,13 +42,13 @@ def test_the_estimate_is_the_textbook_posterior(dim: int, n: int, variance: floa
 def test_the_estimate_maximises_the_posterior() -> None:
     """No numeric optimiser finds a better θ, or another."""
     rows, y = _data(60, 4)
-    prior = _prior(4)
+    prior = some_prior(4)
 
     def loss(theta: Vector) -> float:
         away = theta - prior.mean
         return float(np.sum((y - rows @ theta) ** 2) / 0.5 + away @ prior.precision @ away) / 2
 
-    estimate = Ridge().fit(_seen(rows, y), family=Gaussian(0.5), prior=prior)
+    estimate = Ridge().fit(seen_of(rows, y), family=Gaussian(0.5), prior=prior)
     found = minimize(loss, np.zeros(4), method="BFGS", options={"gtol": 1e-9, "xrtol": 1e-12})
     np.testing.assert_allclose(estimate.theta, found.x, atol=1e-6)
     assert loss(estimate.theta) <= found.fun + 1e-12
@@ -73,7 +62,7 @@ def test_removed_rows_do_not_count() -> None:
     for handle in handles[::2]:
         seen.remove(handle)
     estimate = Ridge().fit(seen, family=Gaussian(1.0), prior=Prior.ridge(3))
-    alone = Ridge().fit(_seen(rows[1::2], y[1::2]), family=Gaussian(1.0), prior=Prior.ridge(3))
+    alone = Ridge().fit(seen_of(rows[1::2], y[1::2]), family=Gaussian(1.0), prior=Prior.ridge(3))
     np.testing.assert_allclose(estimate.theta, alone.theta, rtol=1e-12)
     assert estimate.n == 15
 
@@ -84,7 +73,7 @@ def test_an_automatic_ridge_solves_its_equation(size: float, dim: int) -> None:
     """λ = (d + 4)/(‖θ‖² + tr H⁻¹ + 4), unless λ is at an end of its range."""
     rows, y = _data(80, dim, seed=dim)
     estimate = Ridge().fit(
-        _seen(rows, size * y), family=Gaussian(1.0), prior=Prior.ridge(dim, "auto")
+        seen_of(rows, size * y), family=Gaussian(1.0), prior=Prior.ridge(dim, "auto")
     )
     ridge = float(estimate.prior.precision[0, 0])
     np.testing.assert_allclose(estimate.prior.precision, ridge * np.eye(dim), rtol=1e-15)
@@ -101,7 +90,7 @@ def test_an_automatic_ridge_follows_the_size_of_the_coefficients() -> None:
     rows, y = _data(500, 8, noise=0.1)
     family, prior = Gaussian(0.01), Prior.ridge(8, "auto")
     fitted = [
-        Ridge().fit(_seen(rows, size * y), family=family, prior=prior).prior.precision[0, 0]
+        Ridge().fit(seen_of(rows, size * y), family=family, prior=prior).prior.precision[0, 0]
         for size in (0.01, 3.0, 10.0, 1e3)
     ]
     assert AUTO_RANGE[1] == fitted[0] > fitted[1] > fitted[2] > fitted[3] == AUTO_RANGE[0]
@@ -111,7 +100,9 @@ def test_an_automatic_ridge_follows_the_size_of_the_coefficients() -> None:
 def test_an_automatic_ridge_waits_for_five_rewards(n: int) -> None:
     """Below five the precision stays where it starts."""
     rows, y = _data(n, 2)
-    estimate = Ridge().fit(_seen(rows, 9.0 * y), family=Gaussian(1.0), prior=Prior.ridge(2, "auto"))
+    estimate = Ridge().fit(
+        seen_of(rows, 9.0 * y), family=Gaussian(1.0), prior=Prior.ridge(2, "auto")
+    )
     assert (estimate.prior.precision[0, 0] == AUTO_START) == (n < 5)
 
 
@@ -133,8 +124,8 @@ def _by_hand(rows: Matrix, y: Vector, prior: Prior) -> float:
 def test_an_estimated_variance_is_the_fixed_point(noise: float, n: int, dim: int) -> None:
     """It equals the one found by hand, converges, and θ and H belong to it."""
     rows, y = _data(n, dim, noise, seed=n)
-    prior = _prior(dim)
-    estimate = Ridge().fit(_seen(rows, y), family=Gaussian("estimate"), prior=prior)
+    prior = some_prior(dim)
+    estimate = Ridge().fit(seen_of(rows, y), family=Gaussian("estimate"), prior=prior)
     assert estimate.converged
     assert estimate.dispersion == pytest.approx(_by_hand(rows, y, prior), rel=1e-9)
     precision = prior.precision + rows.T @ rows / estimate.dispersion
@@ -148,7 +139,7 @@ def test_an_estimated_variance_is_close_to_the_true_one(full: bool) -> None:
     n = 200_000 if full else 5_000
     for noise in (0.1, 3.0):
         rows, y = _data(n, 6, noise)
-        estimate = Ridge().fit(_seen(rows, y), family=Gaussian("estimate"), prior=Prior.ridge(6))
+        estimate = Ridge().fit(seen_of(rows, y), family=Gaussian("estimate"), prior=Prior.ridge(6))
         error = noise**2 * math.sqrt(2.0 / (n - 6))
         assert abs(estimate.dispersion - noise**2) <= 5.0 * error
 
@@ -160,8 +151,8 @@ def test_rewards_in_another_unit_give_the_same_estimate(n: int, unit: float, rid
     """θ̂ and √φ are in that unit: a ridge is of θ/√φ."""
     rows, y = _data(n, 4)
     prior = Prior.ridge(4, ridge)
-    one = Ridge().fit(_seen(rows, y), family=Gaussian(), prior=prior)
-    other = Ridge().fit(_seen(rows, unit * y), family=Gaussian(), prior=prior)
+    one = Ridge().fit(seen_of(rows, y), family=Gaussian(), prior=prior)
+    other = Ridge().fit(seen_of(rows, unit * y), family=Gaussian(), prior=prior)
     np.testing.assert_allclose(other.theta, unit * one.theta, rtol=1e-6)
     np.testing.assert_allclose(other.precision * unit**2, one.precision, rtol=1e-6, atol=1e-9)
     assert other.dispersion == pytest.approx(unit**2 * one.dispersion, rel=1e-6)
@@ -171,7 +162,7 @@ def test_rewards_in_another_unit_give_the_same_estimate(n: int, unit: float, rid
 def test_few_rewards_that_are_alike_do_not_make_the_estimate_certain(n: int) -> None:
     """They fit exactly, and a variance of nothing would end the exploration."""
     rows = np.eye(3)[np.arange(n) % 3]
-    estimate = Ridge().fit(_seen(rows, np.full(n, 0.3)), family=Gaussian(), prior=Prior.ridge(3))
+    estimate = Ridge().fit(seen_of(rows, np.full(n, 0.3)), family=Gaussian(), prior=Prior.ridge(3))
     assert estimate.dispersion >= 0.09 * 3 / (n + 3) ** 2
 
 
@@ -180,14 +171,16 @@ def test_where_there_is_nothing_to_go_by_the_variance_is_one() -> None:
     rows, y = _data(3, 3)
     family, prior = Gaussian("estimate"), Prior.ridge(3)
     assert Ridge().fit(Moments.zero(3), family=family, prior=prior).dispersion == 1.0
-    assert Ridge().fit(_seen(rows, 0.0 * y), family=family, prior=prior).dispersion == 1.0
+    assert Ridge().fit(seen_of(rows, 0.0 * y), family=family, prior=prior).dispersion == 1.0
 
 
 def test_rewards_without_noise_leave_the_variance_positive() -> None:
     """It stays above d/n² of their mean square, so that H stays finite."""
     rows, _ = _data(50, 2)
     y = rows @ np.array([1.0, -1.0])
-    estimate = Ridge().fit(_seen(rows, y), family=Gaussian("estimate"), prior=Prior.ridge(2, 1e-3))
+    estimate = Ridge().fit(
+        seen_of(rows, y), family=Gaussian("estimate"), prior=Prior.ridge(2, 1e-3)
+    )
     assert 0.9 * 2 / 50**2 <= estimate.dispersion / np.mean(y**2) <= 1.2 * 2 / 50**2
     np.testing.assert_allclose(estimate.theta, [1.0, -1.0], atol=3e-4)
 
@@ -196,7 +189,7 @@ def test_rewards_without_noise_leave_the_variance_positive() -> None:
 def test_rewards_that_are_all_zero_do_not_make_the_estimate_certain(n: int) -> None:
     """A few zeros say little of the variance: it does not fall to a billionth once n exceeds d."""
     rows, _ = _data(n, 3)
-    seen = _seen(rows, np.zeros(n))
+    seen = seen_of(rows, np.zeros(n))
     estimate = Ridge().fit(seen, family=Gaussian("estimate"), prior=Prior.ridge(3))
     assert estimate.dispersion >= 0.01
 
@@ -205,7 +198,7 @@ def test_variance_and_ridge_are_estimated_together() -> None:
     """Both equations hold at once."""
     rows, y = _data(200, 5, noise=0.3)
     family, prior = Gaussian("estimate"), Prior.ridge(5, "auto")
-    estimate = Ridge().fit(_seen(rows, y), family=family, prior=prior)
+    estimate = Ridge().fit(seen_of(rows, y), family=family, prior=prior)
     covariance = np.linalg.inv(estimate.precision)
     size = float(estimate.theta @ estimate.theta + covariance.trace()) / estimate.dispersion
     assert estimate.prior.precision[0, 0] == pytest.approx(9 / (size + 4), rel=1e-8)

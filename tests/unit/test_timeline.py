@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 
 from belated import (
     Bernoulli,
@@ -17,19 +16,16 @@ from belated import (
     DelayedUCB,
     Gaussian,
     Uniform,
-    WaitForWindow,
     delays,
-    environments,
     simulate,
 )
 from belated.delays import NEVER, DelayProcess
 from belated.exceptions import InvalidInput
-from belated.families import Family
 from belated.inputs import Matrix, Vector
-from belated.models import Model
-from belated.policies import Choice, Policy
+from belated.policies import Policy
 from belated.simulation import Trace
 from belated.simulation.environments import Environment
+from tests.unit.watched_runs import arrived_by, gram, run, world
 
 LAWS: list[DelayProcess] = [
     delays.Constant(0),
@@ -43,33 +39,6 @@ LAWS: list[DelayProcess] = [
     delays.BlockDependent(delays.Geometric(mean=20), length=10),
 ]
 every_law = pytest.mark.parametrize("law", LAWS, ids=repr)
-
-
-class Seen(NamedTuple):
-    """The model as it was when a round's choice was made."""
-
-    n: int
-    pending: int
-    theta: Vector
-    observed: Matrix
-    decided: Matrix
-    x: Vector
-
-
-def watched(policy: Policy) -> list[Seen]:
-    """Keeps what this policy sees at each of its choices from now on."""
-    seen: list[Seen] = []
-    choose = policy.choose
-
-    def watching(model: Model, rows: Any, rng: np.random.Generator) -> Choice:
-        choice = choose(model, rows, rng)
-        W, V = (np.asarray(np.linalg.inv(S @ S.T)) for S in (model.observed, model.decided))
-        x = np.array(rows[choice.index])
-        seen.append(Seen(model.n, model.pending, model.theta.copy(), W, V, x))
-        return choice
-
-    object.__setattr__(policy, "choose", watching)
-    return seen
 
 
 class Recorded:
@@ -91,29 +60,6 @@ class Recorded:
         """That of the world."""
         self.luck.append(u)
         return self.world.reward(mean, u)
-
-
-def world(family: Family | None = None) -> environments.GLM:
-    """Fresh rows of three numbers, four a round."""
-    return environments.fresh(1, dim=3, n_arms=4, norm=1.0, family=family)
-
-
-def run(policy: Policy, law: DelayProcess, horizon: int, **more: Any) -> tuple[Trace, list[Seen]]:
-    """A run, and what the policy saw."""
-    seen = watched(policy)
-    return simulate(policy, world(policy.family), law, horizon=horizon, **more), seen
-
-
-def arrived_by(delay: NDArray[np.int64], t: int) -> NDArray[np.bool_]:
-    """Which rounds s = 1, 2, … before t have s + D_s ≤ t - 1."""
-    rounds = np.arange(1, t)
-    return np.asarray(rounds + delay[: t - 1] <= t - 1)
-
-
-def gram(rows: list[Vector], counted: NDArray[np.bool_]) -> Matrix:
-    """Σ x xᵀ over the counted ones of the first rows."""
-    table = np.array(rows)[: len(counted)].reshape(len(counted), 3)[counted]
-    return np.asarray(table.T @ table)
 
 
 @every_law
@@ -210,86 +156,6 @@ def test_nothing_is_learned_where_no_reward_comes() -> None:
     assert all((state.theta == 0.0).all() and state.n == 0 for state in seen)
 
 
-def test_waiting_for_a_window_learns_at_its_end() -> None:
-    """Θ̂ of round t is of the rounds with D_s ≤ w and s + w ≤ t - 1: none before, none later."""
-    policy = WaitForWindow(3, Gaussian(1.0), window=6, ridge=1.0)
-    trace, seen = run(policy, delays.Geometric(mean=5), 150)
-    rows = np.array([state.x for state in seen])
-    dropped = trace.delay > 6
-    assert 20 < dropped.sum() < 130
-    for t, state in enumerate(seen, start=1):
-        over = np.arange(1, t) + 6 <= t - 1
-        kept = over & ~dropped[: t - 1]
-        X, y = rows[: t - 1][kept], trace.rewards[: t - 1][kept]
-        exact = np.linalg.solve(np.eye(3) + X.T @ X, X.T @ y)
-        np.testing.assert_allclose(state.theta, exact, rtol=0.0, atol=1e-10)
-        assert (state.n, state.pending) == (kept.sum(), (~over).sum())
-
-
-def test_a_window_of_nothing_keeps_what_comes_at_once() -> None:
-    """WaitForWindow(0) learns rewards of delay 0 in the next round and drops all others."""
-    policy = WaitForWindow(3, Bernoulli(), window=0)
-    trace, seen = run(policy, delays.Uniform(1), 100)
-    at_once = trace.delay == 0
-    assert 20 < at_once.sum() < 80
-    assert [state.n for state in seen] == [int(at_once[:t].sum()) for t in range(100)]
-    assert (trace.pending == 0).all()
-
-
-def test_a_lapsed_decision_no_longer_counts_as_explored() -> None:
-    """V of round t holds what arrived and what is pending since at most the window."""
-    trace, seen = run(
-        DelayedUCB(3, Gaussian(1.0), ridge=1.0), delays.Geometric(mean=8), 150, window=5
-    )
-    rows = [state.x for state in seen]
-    assert (trace.delay > 5).sum() > 30
-    for t, state in enumerate(seen, start=1):
-        there = arrived_by(trace.delay, t)
-        waiting = ~there & (np.arange(1, t) + 5 >= t)
-        counted = gram(rows, there | waiting)
-        np.testing.assert_allclose(state.decided, np.eye(3) + counted, rtol=1e-8, atol=1e-8)
-        assert (state.n, state.pending) == (there.sum(), waiting.sum())
-
-
-def test_a_reward_after_the_window_is_learned_all_the_same() -> None:
-    """With window= θ̂ is that of everything that has arrived, however late."""
-    law = delays.Geometric(mean=8)
-    trace, seen = run(DelayedUCB(3, Gaussian(1.0), ridge=1.0), law, 150, window=5)
-    rows = np.array([state.x for state in seen])
-    for t, state in enumerate(seen, start=1):
-        there = arrived_by(trace.delay, t)
-        X, y = rows[: t - 1][there], trace.rewards[: t - 1][there]
-        exact = np.linalg.solve(np.eye(3) + X.T @ X, X.T @ y)
-        np.testing.assert_allclose(state.theta, exact, rtol=0.0, atol=1e-10)
-    assert trace.learner.estimate.n == int(arrived_by(trace.delay, 150).sum())
-
-
-def test_a_late_reward_is_of_a_decision_made_before() -> None:
-    """With lapsed decisions whose rewards come later, as many decisions count as rounds."""
-    for window in (None, 5):
-        trace, _ = run(
-            DelayedUCB(3, Gaussian(1.0), ridge=1.0), delays.Geometric(mean=8), 150, window=window
-        )
-        assert trace.learner.model.decisions == 150
-
-
-def test_what_never_comes_lapses_with_its_window() -> None:
-    """G_t counts the lost ones of the last ten rounds only, with a window of ten."""
-    law = delays.Mixture(never=0.5, base=delays.Constant(0))
-    trace, _ = run(DelayedUCB(3, Bernoulli()), law, 200, window=10)
-    lost = trace.delay == NEVER
-    assert trace.pending.tolist() == [int(lost[max(0, t - 10) : t].sum()) for t in range(200)]
-
-
-def test_a_window_longer_than_every_delay_changes_nothing() -> None:
-    """A reward that comes in the last round of its window has not lapsed."""
-    law = delays.Uniform(9)
-    plain, _ = run(DelayedUCB(3, Bernoulli()), law, 200)
-    exact, _ = run(DelayedUCB(3, Bernoulli()), law, 200, window=9)
-    assert exact.actions.tolist() == plain.actions.tolist()
-    assert exact.pending.tolist() == plain.pending.tolist()
-
-
 def test_delays_may_depend_on_the_reward() -> None:
     """RewardDependent: D = 7 exactly where the reward is 1, and G_t follows."""
     law = delays.RewardDependent(zero_law=delays.Constant(0), one_law=delays.Constant(7))
@@ -309,15 +175,6 @@ def test_delays_may_depend_on_the_row() -> None:
     assert (trace.delay[~slow] == 1).all()
     assert (trace.delay[slow] > 200).all()
     assert trace.pending[-1] == slow[:-1].sum() + (not slow[-2])
-
-
-@pytest.mark.filterwarnings("ignore::belated.exceptions.MissingRewardWarning")
-def test_given_delays_have_windows_too() -> None:
-    """Slow rewards of RewardDependent lapse like any other."""
-    law = delays.RewardDependent(zero_law=delays.Constant(0), one_law=delays.Constant(NEVER))
-    trace, _ = run(DelayedUCB(3, Bernoulli()), law, 200, window=10)
-    lost = trace.rewards == 1.0
-    assert trace.pending.tolist() == [int(lost[max(0, t - 10) : t].sum()) for t in range(200)]
 
 
 PLAIN = DelayedUCB(3, Bernoulli())

@@ -2,7 +2,7 @@
 
 Each is refused with a documented problem, and then the journal is as long as before; or, where it
 only looks bad, it is taken and harmless. Neither log nor metrics repeat anything of it. What is
-refused for its shape alone is in test_service_http.py.
+refused for its shape alone is in http/test_service_refusals.py.
 """
 
 from __future__ import annotations

@@ -67,7 +67,7 @@ async function report() {
 async function refresh() {
   clearTimeout(timer);
   try { await state(); await report(); } catch (error) { say(error.message, true); }
-  timer = setTimeout(refresh, document.hidden || !reportOf ? 3000 : 15000);
+  timer = setTimeout(refresh, document.hidden || reportOf ? 15000 : 3000);
 }
 
 async function show(name) {

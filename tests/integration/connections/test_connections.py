@@ -5,34 +5,22 @@ from __future__ import annotations
 import json
 import socket
 import threading
-import time
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack
 from typing import Any
 
 import pytest
 
-from belated import Bernoulli, DelayedUCB, Explicit
-from belated.journals import Store, open_store
-from belated.journals.log import Appended
-from belated.journals.sessions import Batch
-from belated.service import Definition, create_app
+from belated.journals import Store
+from belated.service import create_app
 from belated.service.access.limits import Limits
-from belated.service.http import connection as connection_module
-from belated.service.http import connections as connections_module
 from belated.service.http.app import Service
-from belated.service.http.connection import MAX_PIPELINE, Connection
-from belated.service.http.framing import MAX_HEAD_BYTES, MAX_HEADERS
+from belated.service.http.connection import Connection
+from tests.integration.connections.offers import LIMIT, NAME, OFFERS, SHOP, chunked, slow_down
 from tests.integration.keyrings import Made, known
 from tests.integration.listening import listening
 from tests.integration.raw_http import OFFER, PATH, Raw, get, request, said, statuses
 from tests.integration.serving import Serving, served
 from tests.waiting import eventually
 
-LIMIT = 200_000
-NAME = "raw"
-OFFERS = Definition(NAME, DelayedUCB(2, Bernoulli()), Explicit(), partitions=2)
-SHOP = "https://shop.example"
 NAMED = b'{"rows":[[1,0],[0,1]],"id":"order-1"}'
 BATCH = b'{"requests": [{"rows":[[1,0]]},{"rows":[[0,1]]}]}'
 NONE = b"0\r\n\r\n"  # a body in chunks, which is empty
@@ -42,12 +30,6 @@ ASKING = ("Access-Control-Request-Method: POST", "Access-Control-Request-Headers
 def reward(id: str, body: bytes = b'{"value":1}', *headers: str) -> bytes:
     """One of a decision."""
     return request(body, *headers, start=f"PUT {PATH}/{id}/reward HTTP/1.1")
-
-
-def chunked(*chunks: bytes, end: bytes = b"0\r\n\r\n") -> bytes:
-    """A request whose body comes in chunks."""
-    body = b"".join(b"%x\r\n%b\r\n" % (len(one), one) for one in chunks) + end
-    return request(body, "Transfer-Encoding: chunked", length=False)
 
 
 #: What is sent, and the statuses of all answers before the one to a last request; none if the
@@ -112,33 +94,6 @@ ENDING: dict[str, tuple[bytes, list[int]]] = {
     "a path that is no text": (request(start=f"PUT {PATH}/é/reward HTTP/1.1"), [400]),
     "after two good ones": (request() + get("/livez") + b"\0\0", [201, 200, 400]),
 }
-
-
-@pytest.fixture(scope="module")
-def app(store: Store) -> Service:
-    """As `belated serve` has it."""
-    return create_app([OFFERS], store, max_body_bytes=LIMIT, cors=[SHOP])
-
-
-@pytest.fixture(scope="module")
-def serving(app: Service) -> Iterator[Serving]:
-    """It runs."""
-    with served(app) as found:
-        yield found
-
-
-@pytest.fixture(scope="module")
-def file(tmp_path_factory: pytest.TempPathFactory) -> Store:
-    """A store for what does not depend on it."""
-    return open_store(f"sqlite:///{tmp_path_factory.mktemp('connections')}/belated.db")
-
-
-@pytest.fixture
-def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Deadlines that a test can wait for."""
-    for name in ("HEAD_SECONDS", "BODY_SECONDS", "KEEP_ALIVE_SECONDS", "WRITE_SECONDS"):
-        monkeypatch.setattr(connection_module, name, 0.5)
-    monkeypatch.setattr(connections_module, "LOOK_SECONDS", 0.1)
 
 
 # --- every way to ask ----------------------------------------------------------------------------
@@ -225,22 +180,6 @@ def test_an_error_inside_is_told_as_such(
     assert "inside" in caplog.text
 
 
-def slow_down(
-    app: Service, monkeypatch: pytest.MonkeyPatch, until: threading.Event
-) -> threading.Event:
-    """Have commits wait; gives what is set once one does."""
-    log, begun = app.bandits[NAME].commits._log, threading.Event()
-    append_all = log.append_all
-
-    def patiently(batches: Sequence[Batch]) -> list[Appended]:
-        begun.set()
-        assert until.wait(10)
-        return append_all(batches)
-
-    monkeypatch.setattr(log, "append_all", patiently)
-    return begun
-
-
 def test_what_is_under_way_is_answered_before_it_stops(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -261,197 +200,6 @@ def test_what_is_under_way_is_answered_before_it_stops(
         (answer,) = raw.answers()
         assert answer.status == 201
         assert "connection: close" in answer.head
-
-
-# --- bounds --------------------------------------------------------------------------------------
-
-
-def big(size: int) -> str:
-    """A header with so many bytes."""
-    return f"X-Big: {'x' * (size - 7)}"
-
-
-@pytest.mark.parametrize("pieces", [1, 20])
-@pytest.mark.parametrize(
-    "sent",
-    [
-        get("/livez", big(MAX_HEAD_BYTES)),
-        get("/livez", *[big(MAX_HEAD_BYTES // 20)] * 21),
-        get("/livez", big(10 * MAX_HEAD_BYTES)),
-        get(f"/{'x' * MAX_HEAD_BYTES}"),
-        get("/livez", *["X: 1"] * MAX_HEADERS),
-        chunked(OFFER, end=b"0\r\n" + b"X: 1\r\n" * (MAX_HEADERS + 1) + b"\r\n"),
-        chunked(OFFER, end=b"0\r\nX: " + b"x" * MAX_HEAD_BYTES + b"\r\n\r\n"),
-    ],
-)
-def test_headers_are_bounded(serving: Serving, sent: bytes, pieces: int) -> None:
-    """In all and by their number, in one piece and in many, also after the body: 431."""
-    answers = said(serving.port, sent, pieces)
-    assert [one.status for one in answers] == [431]
-    assert "connection: close" in answers[-1].head
-
-
-def test_as_many_headers_as_there_may_be(serving: Serving) -> None:
-    """Just within both bounds."""
-    most = [big((MAX_HEAD_BYTES - 2000) // 90)] * 90
-    assert statuses(serving.port, get("/livez", *most)) == [200, 200]
-
-
-def test_a_header_without_an_end_is_not_kept(serving: Serving) -> None:
-    """It is refused when there is too much of it, not when it ends."""
-    with Raw(serving.port) as raw:
-        raw.send(b"GET /livez HTTP/1.1\r\nHost: here\r\nX: ")
-        for _ in range(40):
-            raw.send(b"x" * 4096)
-        assert [one.status for one in raw.answers()] == [431]
-
-
-def test_a_body_in_tiny_pieces_takes_no_longer(file: Store) -> None:
-    """Else a request could keep everyone waiting."""
-    sent = request(
-        b"1\r\n \r\n" * 1_000_000 + b"0\r\n\r\n", "Transfer-Encoding: chunked", length=False
-    )
-    with served(create_app([OFFERS], file)) as serving:
-        start = time.process_time()  # of this process, which is the server's too
-        assert statuses(serving.port, sent) == [400, 200]
-        assert time.process_time() - start < 10.0
-
-
-def test_a_pipeline_is_bounded(file: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever waits beyond it is refused, and nothing after that is read."""
-    app = create_app([OFFERS], file)
-    with served(app) as serving, Raw(serving.port) as raw:
-        may_commit = threading.Event()
-        slow_down(app, monkeypatch, may_commit)
-        raw.send(request() + get("/livez") * 500)
-        time.sleep(0.2)
-        may_commit.set()
-        answers = [one.status for one in raw.answers()]
-        assert answers == [201, *[200] * (MAX_PIPELINE - 1), 429]
-        assert statuses(serving.port, get("/livez") * (MAX_PIPELINE - 1)) == [200] * MAX_PIPELINE
-        assert statuses(serving.port, get("/livez") * 500) == [*[200] * MAX_PIPELINE, 429]
-
-
-def stall(raw: Raw, app: Service) -> int:
-    """Ask for much, a few at a time, until nothing more is answered; gives how often it was."""
-    while True:
-        before = sum(app.requests.values())
-        raw.socket.sendall(get("/openapi.json") * (MAX_PIPELINE - 1))
-        deadline = time.monotonic() + 1.0
-        while (found := sum(app.requests.values())) < before + MAX_PIPELINE - 1:
-            if time.monotonic() > deadline:
-                return found
-            time.sleep(0.01)
-
-
-def test_nothing_more_is_read_while_answers_are_not(file: Store) -> None:
-    """Requests whose answers nobody reads cost no memory: they stay with the sender."""
-    app = create_app([OFFERS], file)
-    with served(app) as serving, Raw(serving.port, buffer=4096) as raw:
-        answered = stall(raw, app)
-        raw.socket.settimeout(0.5)
-        with pytest.raises(TimeoutError):
-            raw.socket.sendall(get("/openapi.json") * 200_000)
-        assert sum(app.requests.values()) == answered
-        raw.socket.settimeout(10)
-        assert raw.socket.recv(100).startswith(b"HTTP/1.1 200 ")
-
-
-@pytest.mark.usefixtures("quick")
-@pytest.mark.parametrize(
-    ("sent", "expected"),
-    [
-        (b"", []),
-        (get("/livez"), [200]),
-        (b"\r\n\r\n", []),
-        (b"GET /liv", [408]),
-        (get("/livez")[:-2], [408]),
-        (request()[:-1], [408]),
-        (chunked(OFFER, end=b"0\r\n"), [408]),
-        (get("/livez") + request()[:-1], [200, 408]),
-    ],
-)
-def test_nobody_is_waited_for_for_ever(file: Store, sent: bytes, expected: list[int]) -> None:
-    """Neither for a request that does not end, nor for one that does not begin."""
-    with served(create_app([OFFERS], file)) as serving, Raw(serving.port) as raw:
-        raw.send(sent)
-        assert [one.status for one in raw.answers()] == expected
-
-
-@pytest.mark.usefixtures("quick")
-def test_whoever_comes_after_a_pause_has_all_the_time(file: Store) -> None:
-    """Deadlines count from when it came, not from when somebody came before."""
-    with served(create_app([OFFERS], file)) as serving:
-        assert statuses(serving.port, get("/livez")) == [200, 200]
-        time.sleep(1.0)
-        with Raw(serving.port) as raw:
-            time.sleep(0.2)
-            raw.send(request(OFFER, "Connection: close"), pieces=3)
-            assert [one.status for one in raw.answers()] == [201]
-
-
-@pytest.mark.usefixtures("quick")
-def test_dripping_does_not_help(file: Store) -> None:
-    """A byte now and then is no request either; a body that keeps coming is."""
-    with served(create_app([OFFERS], file)) as serving:
-        with Raw(serving.port) as raw:
-            for byte in get("/livez")[:15]:
-                raw.send(bytes([byte]))
-                time.sleep(0.1)
-            assert [one.status for one in raw.answers()] == [408]
-        body = OFFER + b" " * 400_000
-        with Raw(serving.port) as raw:
-            raw.send(request(body, "Connection: close"), pieces=12)
-            assert [one.status for one in raw.answers()] == [201]
-
-
-@pytest.mark.usefixtures("quick")
-def test_whoever_does_not_read_is_cut(file: Store) -> None:
-    """After a while, and nothing is kept of it."""
-    app = create_app([OFFERS], file)
-    with served(app) as serving, Raw(serving.port, buffer=4096) as raw:
-        stall(raw, app)
-        with pytest.raises(ConnectionError):
-            raw.socket.sendall(get("/openapi.json") * 200_000)
-        eventually(lambda: statuses(serving.port, get("/livez")) == [200, 200])
-
-
-def test_connections_are_counted(file: Store) -> None:
-    """In all, and for each address; when one ends there is room for another."""
-    limits = Limits(connections=5, per_address=3)
-    with (
-        served(create_app([OFFERS], file), limits) as serving,
-        ExitStack() as hands,
-        ExitStack() as others,
-    ):
-        for _ in range(3):
-            hands.enter_context(Raw(serving.port, source="127.0.0.2"))
-        with Raw(serving.port, source="127.0.0.2") as raw:
-            (answer,) = raw.answers()
-            assert answer.status == 503
-            assert "retry-after: 1" in answer.head
-        for _ in range(2):
-            others.enter_context(Raw(serving.port))
-        with Raw(serving.port) as raw:
-            assert [one.status for one in raw.answers()] == [503]
-        hands.close()
-        eventually(lambda: statuses(serving.port, get("/livez")) == [200, 200])
-
-
-def test_what_all_hold_together_is_bounded(file: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever holds most of it is refused, and the others go on."""
-    monkeypatch.setattr(connections_module, "MAX_HELD", 100_000)
-    app = create_app([OFFERS], file, max_body_bytes=25_000)
-    with served(app) as serving, ExitStack() as hands:
-        many = [hands.enter_context(Raw(serving.port)) for _ in range(10)]
-        for one in many:
-            one.send(request(OFFER + b" " * 20_000, "Connection: close")[:-1])
-            time.sleep(0.05)
-        for one in many:
-            one.send(b" ")
-        found = [[answer.status for answer in one.answers()] for one in many]
-        assert sorted(found) == [[201]] * 4 + [[503]] * 6
-        assert statuses(serving.port, request()) == [201, 200]
 
 
 # --- what two programs could read differently, and who may ask -----------------------------------

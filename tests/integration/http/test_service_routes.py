@@ -1,0 +1,213 @@
+"""The service over HTTP: a real server on every store, every route, and what it refuses."""
+
+from __future__ import annotations
+
+import base64
+from datetime import UTC, datetime
+from typing import Any
+
+import httpx
+import msgspec
+import numpy as np
+import pytest
+
+from belated.journals import Store
+from belated.service import Client
+from belated.service.http.app import AROUND
+from belated.service.http.routes import BANDIT_ROUTES
+from tests.integration.http.bandits import DIM, ROWS
+from tests.integration.serving import Serving
+from tests.waiting import eventually
+
+AT = datetime(2023, 11, 14, 22, 13, 20, tzinfo=UTC)
+# --- every route ---------------------------------------------------------------------------------
+
+EXAMPLES: dict[str, Any] = {
+    "DecisionRequest": {"rows": ROWS.tolist(), "actions": ["a", "b", "c"]},
+    "DecisionRequests": {"requests": [{"rows": ROWS.tolist()}, {"rows": ROWS.tolist()}]},
+    "RewardBody": {"value": 1.0},
+    "ModeBody": {"mode": "learn", "reason": "as it was"},
+    "RewardsBody": {"rewards": [{"id": "someone", "value": 0.0}]},
+}
+
+
+def test_every_documented_route_answers_as_documented(http: httpx.Client) -> None:
+    """Each operation of /openapi.json, with its example, has the status and the type it names."""
+    eventually(lambda: http.get("/readyz").is_success)  # a first model has come
+    document = http.get("/openapi.json").json()
+    types = {(r.path, r.method): r for r in (*BANDIT_ROUTES, *AROUND)}
+    asked = 0
+    for path, operations in document["paths"].items():
+        for method, operation in operations.items():
+            body = operation.get("requestBody")
+            content = None
+            if body is not None:
+                name = body["content"]["application/json"]["schema"]["$ref"].rpartition("/")[2]
+                content = EXAMPLES[name]
+            place = path.format(bandit="rows", id="documented")
+            response = http.request(method.upper(), place, json=content)
+            assert str(response.status_code) in operation["responses"], response.text
+            assert response.is_success, response.text
+            media = operation["responses"][str(response.status_code)]["content"]
+            assert response.headers["content-type"].partition(";")[0] in media
+            answer = types[path, method.upper()].answer
+            if answer is not None:
+                msgspec.json.decode(response.content, type=answer)
+            asked += 1
+    assert asked == len(BANDIT_ROUTES) + len(AROUND)
+
+
+def test_the_whole_story_of_a_decision(client: Client) -> None:
+    """Decided, activated, rewarded in two parts, corrected: each record says what it meant."""
+    decision = client.decide(ROWS, ["a", "b", "c"], activated=False)
+    assert client.entry(decision.id).state == "dormant"
+    assert client.activate(decision.id).status == "accepted"
+    assert client.entry(decision.id).state == "pending"
+    assert client.observe(decision.id, 0.0, at=AT).status == "accepted"
+    client.observe(decision.id, 0.0, at=AT)  # a retry, which PostgreSQL stores once
+    client.observe(decision.id, 1.0, revision=1)
+    client.observe(decision.id, 0.0)  # what was corrected, at another time
+    story = client.entry(decision.id)
+    assert (story.state, story.value, story.late, story.conflict) == ("rewarded", 1.0, False, False)
+    kinds = [(one.kind, one.status) for one in story.records]
+    assert kinds.pop() == ("reward", "superseded")
+    assert [one for one in kinds if one != ("reward", "duplicate")] == [
+        ("decision", "decided"),
+        ("activation", "activated"),
+        ("reward", "rewarded"),
+        ("reward", "revised"),
+    ]
+    assert story.records[2].at == AT
+    chosen = story.decision
+    assert chosen is not None
+    assert (chosen.action, chosen.index, chosen.at) == (
+        decision.action,
+        decision.index,
+        decision.at,
+    )
+    assert chosen.x == ROWS.astype(np.float32)[decision.index].tolist()
+    client.void(decision.id)
+    assert client.entry(decision.id).state == "voided"
+
+
+def test_a_decision_shows_what_it_was_chosen_from(serving: Serving, client: Client) -> None:
+    """Rows or the context, and the names; of every decision of a batch its own."""
+    story = client.entry(client.decide(ROWS, ["a", "b", "c"]).id)
+    assert story.request is not None
+    assert (story.request.actions, story.request.share) == (["a", "b", "c"], 1.0)
+    assert story.request.rows == ROWS.astype(np.float32).tolist()
+    for n, one in enumerate(client.decide_many([ROWS[:2], ROWS])):
+        story = client.entry(one.id)
+        assert story.request is not None
+        assert story.request.rows == ROWS.astype(np.float32)[: n + 2].tolist()
+    actions = {"red": {"price": 3.0}, "blue": {"price": 4.0}}
+    with Client(serving.url, bandit="shared") as shared:
+        story = shared.entry(shared.decide({"age": 3.0}, actions, id="named").id)
+        shared.void("named")
+    assert story.request is not None
+    assert (story.request.rows, story.request.context) == (None, {"age": 3.0})
+    assert story.request.actions == ["red", "blue"]
+    assert story.request.records == list(actions.values())
+
+
+def test_a_story_is_settled_as_far_as_the_journal_is(serving: Serving) -> None:
+    """After the window it is censored, after the retention forgotten; a late reward still comes."""
+    with Client(serving.url, bandit="short") as client:
+        on_timeout, late = client.decide(ROWS).id, client.decide(ROWS).id
+        assert client.entry(on_timeout).state == "pending"
+        for id in (on_timeout, late):  # the second is due after the first
+            eventually(lambda id=id: client.entry(id).state == "censored")  # type: ignore[misc]
+        client.observe(late, 2.5)
+        story = client.entry(late)
+        assert (story.state, story.value, story.late) == ("rewarded", 2.5, True)
+        eventually(lambda: client.entry(on_timeout).forgotten)
+        assert client.entry(on_timeout).state == "censored"
+
+
+def test_an_unknown_id_is_no_error(http: httpx.Client, client: Client) -> None:
+    """GET says unknown; a reward for it is accepted like any other, and then it is parked."""
+    response = http.get("/v1/rows/decisions/nobody")
+    assert (response.status_code, response.json()) == (200, {"id": "nobody", "state": "unknown"})
+    known = client.decide(ROWS).id
+    answers = [http.put(f"/v1/rows/decisions/{id}/reward", json={"value": 1}) for id in
+               ("nobody", known)]  # fmt: skip
+    assert [one.status_code for one in answers] == [202, 202]
+    assert [one.json() for one in answers] == [
+        {"id": id, "status": "accepted"} for id in ("nobody", known)
+    ]
+    assert client.entry("nobody").state == "unmatched"
+
+
+@pytest.mark.parametrize(
+    "id",
+    ["a/b", "a%41", "..", ".", "ä ö", "x?y#z", "%FF", "{id}", "batch", "a+b", "\u2028", "é" * 64],
+)
+def test_an_id_may_be_any_text(client: Client, id: str) -> None:
+    """What means something in an address is part of the id all the same."""
+    decision = client.decide(ROWS, id=id)
+    assert decision.id == id
+    assert client.decide(ROWS, id=id) == decision
+    assert client.observe(id, 1.0).id == id
+    story = client.entry(id)
+    assert (story.id, story.state) == (id, "rewarded")
+
+
+def test_what_was_told_is_learned(serving: Serving) -> None:
+    """The model of the decider knows the decisions and rewards of before."""
+    with Client(serving.url, bandit="shared") as client:
+        actions: dict[str, Any] = {"red": {"price": 0.5}, "blue": {"price": np.float32(2.0)}}
+        decisions = [client.decide({"age": 0.3}, actions) for _ in range(5)]
+        decisions += client.decide_many([({"age": np.int64(1)}, actions)] * 3)
+        assert {one.action for one in decisions} <= {"red", "blue"}
+        client.observe_many([(one.id, 1.0) for one in decisions[:6]])
+        eventually(lambda: (client.state().observations, client.state().pending) == (6, 2))
+        assert client.state().bandit == "shared"
+        last = {"id": decisions[6].id, "value": 0.0, "part": "basket"}
+        assert client.observe_many([last])[0].status == "accepted"
+        eventually(lambda: client.state().observations == 7)
+
+
+def test_rows_may_be_numbers_or_bytes(http: httpx.Client) -> None:
+    """JSON numbers and base64 of float32 are the same rows: the second finds the first's id."""
+    numbers = {"rows": ROWS.tolist(), "id": "either"}
+    packed = base64.b64encode(ROWS.astype("<f4").tobytes()).decode()
+    first = http.post("/v1/rows/decisions", json=numbers)
+    second = http.post("/v1/rows/decisions", json={"rows": packed, "dim": DIM, "id": "either"})
+    assert first.status_code == second.status_code == 201
+    assert first.json() == second.json()
+
+
+def test_what_the_store_recognises_is_told(http: httpx.Client, store: Store) -> None:
+    """The very same event again: PostgreSQL writes nothing and says so, others append it."""
+
+    def told() -> float | None:
+        lines = http.get("/metrics").text.splitlines()
+        name = 'belated_store_duplicates_total{bandit="rows"} '
+        return next((float(one.removeprefix(name)) for one in lines if one.startswith(name)), None)
+
+    id = http.post("/v1/rows/decisions", json={"rows": ROWS.tolist()}).json()["id"]
+    before = told()
+    for _ in range(3):
+        assert (
+            http.delete(f"/v1/rows/decisions/{id}", params={"at": AT.isoformat()}).status_code
+            == 202
+        )
+    if store.name == "postgresql":
+        assert before is not None
+        assert told() == before + 2
+    else:
+        assert told() is None
+
+
+def test_readiness_and_metrics(http: httpx.Client) -> None:
+    """Ready once there is a model; metrics name routes and never ids."""
+    eventually(lambda: http.get("/readyz").status_code == 200)
+    http.put("/v1/rows/decisions/secret-id/reward", json={"value": 1})
+    http.patch("/v1/rows/decisions/secret-id")
+    http.get("/secret-path")
+    text = http.get("/metrics").text
+    assert 'route="/v1/{bandit}/decisions/{id}/reward",status="202"' in text
+    assert 'belated_http_requests_total{method="other",route="other",status="405"}' in text
+    assert "secret" not in text
+    assert "PATCH" not in text
+    assert 'belated_learner_is_leader{bandit="rows"} 1.0' in text

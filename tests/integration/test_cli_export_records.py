@@ -1,0 +1,358 @@
+"""`belated journal export` and `import`: the same bytes, the same states, any partitions."""
+
+import json
+import time
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from belated import Bandit, Bernoulli, DelayedUCB, Explicit
+from belated.cli.main import main
+from belated.events import (
+    Activation,
+    Decision,
+    Event,
+    Opaque,
+    Record,
+    Reward,
+    Settled,
+    Void,
+    encode,
+)
+from belated.ids import key_of, partition_of
+from belated.journals import Journal, MemoryJournal, SQLiteJournal
+from belated.journals.chain import Chain
+from belated.testing import ManualClock
+from tests.integration.used_journals import (
+    HOUR,
+    IDENTITY,
+    START,
+    WEEK,
+    argument,
+    complaint,
+    flip,
+    fold_of,
+    place_of,
+    random_journal,
+    records_in,
+    records_of,
+    said,
+    told,
+    used_journal,
+)
+
+
+def moved(path: Path, partitions: int) -> Path:
+    """A journal, exported and imported."""
+    lines, new = path.with_suffix(".jsonl"), path.with_name(f"new-{partitions}.db")
+    assert main(["journal", "export", argument(path), "-o", str(lines)]) == 0
+    options = ["--partitions", str(partitions)]
+    assert main(["journal", "import", str(lines), f"{argument(new)}?bandit=new", *options]) == 0
+    return new
+
+
+class TestExportAndImport:
+    @pytest.mark.parametrize("partitions", [1, 2, 4])
+    def test_gives_back_the_same_bytes(self, partitions: int, tmp_path: Path) -> None:
+        """Into as many partitions: every record with its stamp, place, and bytes."""
+        for seed in range(5):
+            path = random_journal(tmp_path / f"{seed}.db", seed, partitions)
+            odd: list[Event | Opaque] = [
+                Opaque(bytes([99]) + b"\x00\xff from a newer release"),
+                Reward("odd", -(1 << 62), float("nan")),
+                Reward("odd", 1, float("-inf"), "part \u2028\u0000", 5),
+                Decision("odd", 0, 1 << 62, 0, np.array([np.nan, np.inf, 1]).astype("f4"), 0, 1, 1),
+                Decision("odd", 0, "", 0, np.zeros(0, "f4"), 5e-324, -0.0, 1),
+                Decision("odd", 0, 0, 0, np.array([np.inf, -np.inf], "f4"), 0, 1, 1),
+                Decision("odd", 0, 0, 0, np.ones(3, "f4"), 1.7e308, 1.7e308, 1),
+                Decision("odd", 0, 0, 0, np.ones(3, "f4"), 0, 1, 1, means=(0.5, float("nan"))),
+            ]
+            with SQLiteJournal(path, bandit="offers") as journal:
+                for event in odd:
+                    where = 0 if isinstance(event, Opaque) else key_partition(event, partitions)
+                    journal.import_records([Record(where, 0, START + 10**15, event)])
+            new = moved(path, partitions)
+            assert as_bytes(records_in(new, "new")) == as_bytes(records_in(path))
+            new.unlink()
+
+    @pytest.mark.parametrize(("before", "after"), [(2, 2), (1, 4), (4, 1)])
+    def test_requests_stay_with_their_decisions(
+        self, before: int, after: int, tmp_path: Path
+    ) -> None:
+        """Into any number of partitions."""
+        path, x = tmp_path / "offers.db", np.ones(3, np.float32)
+        made = [Decision(f"{n}", START, 0, 0, x, 0.5, 1.0, 0) for n in range(20)]
+        requests = {n: f"of {n}".encode() for n in range(0, 20, 2)}
+        with SQLiteJournal(path, bandit="offers", partitions=before) as journal:
+            journal.append([*made, *(Settled(p, START) for p in range(before))], requests=requests)
+        found = {}
+        with SQLiteJournal(moved(path, after), bandit="new") as journal:
+            for partition in range(after):
+                for one in journal.read(partition, 0, 100):
+                    if isinstance(one.event, Decision):
+                        kept = journal.requests(partition, [one.position])
+                        found[int(one.event.id)] = kept.get(one.position)
+        assert found == {n: requests.get(n) for n in range(20)}
+
+    @pytest.mark.parametrize(("before", "after"), [(1, 2), (1, 4), (2, 4), (2, 1), (4, 1), (4, 2)])
+    def test_gives_back_the_same_states(self, before: int, after: int, tmp_path: Path) -> None:
+        """Into other partitions: what a bandit has settled comes to the same."""
+        path = tmp_path / "offers.db"
+        digest = used_journal(path, before)
+        old, new = records_in(path), records_in(moved(path, after), "new")
+        assert len(new) == after
+        six = Explicit(timedelta(hours=6))
+        assert fold_of(old, six).digest == digest
+        assert fold_of(new, six).digest == digest
+        assert told(new) == told(old)
+
+    @pytest.mark.parametrize(("before", "after"), [(1, 4), (2, 4), (4, 4)])
+    def test_more_partitions_are_the_same_at_any_time(
+        self, before: int, after: int, tmp_path: Path
+    ) -> None:
+        """Random events, settled or not, with and without retention: the same at every moment."""
+        for seed in range(4):
+            path = random_journal(tmp_path / f"{seed}.db", seed, before)
+            old, new = records_in(path), records_in(moved(path, after), "new")
+            path.with_name(f"new-{after}.db").unlink()
+            end = max(record.recorded for records in old for record in records)
+            for until in np.linspace(START, end, 7).astype(int).tolist():
+                for retention in (None, 2 * HOUR):
+                    one, other = (fold_of(them, WEEK, until, retention) for them in (old, new))
+                    assert one.digest == other.digest
+                    assert one.counts == other.counts
+
+    @pytest.mark.parametrize(("before", "after"), [(2, 1), (4, 1), (4, 2), (8, 2)])
+    def test_fewer_partitions_are_settled_as_far_as_the_furthest(
+        self, before: int, after: int, tmp_path: Path
+    ) -> None:
+        """Random events: the states are those of the old journal, settled alike."""
+        for seed in range(4):
+            path = random_journal(tmp_path / f"{seed}.db", seed, before)
+            old, new = records_in(path), records_in(moved(path, after), "new")
+            path.with_name(f"new-{after}.db").unlink()
+            reached = [watermark(records) for records in old]
+            with MemoryJournal(partitions=before) as settled:
+                for records in old:
+                    settled.import_records(records)
+                settled.append(
+                    [Settled(p, max(reached[p % after :: after])) for p in range(before)]
+                )
+                assert fold_of(new).digest == fold_of(records_of(settled)).digest
+
+    def test_fewer_partitions_settle_nothing_early(self, tmp_path: Path) -> None:
+        """Before the end no decision is settled that was not settled in the old journal."""
+        for seed in range(4):
+            path = random_journal(tmp_path / f"{seed}.db", seed, 4)
+            old, new = records_in(path), records_in(moved(path, 1), "new")
+            path.with_name("new-1.db").unlink()
+            end = max(record.recorded for records in old for record in records)
+            seen = 0
+            for until in np.linspace(START, end - 1, 9).astype(int).tolist():
+                were, are = fold_of(old, until=until), fold_of(new, until=until)
+                for record in (one for records in old for one in records):
+                    if isinstance(record.event, Decision):
+                        id = record.event.id
+                        now = are.ledgers[0].entry(id)
+                        then = were.ledgers[partition_of(key_of(id), 4)].entry(id)
+                        if now is not None and now.state in ("censored", "voided"):
+                            assert then is not None
+                            assert then.state == now.state
+                            seen += now.state == "censored"
+            assert seen > 0
+
+    def test_carries_what_the_bandit_is(
+        self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        """Identity, name and partitions are in the first line; a bandit goes on from there."""
+        path = tmp_path / "offers.db"
+        digest = used_journal(path, 2)
+        said(capsys, "export", path, "-o", tmp_path / "lines")
+        first = json.loads((tmp_path / "lines").read_text().splitlines()[0])
+        assert first == {
+            "kind": "journal",
+            "format": 2,
+            "bandit": "offers",
+            "partitions": 2,
+            "identity": IDENTITY,
+        }
+        said(capsys, "import", tmp_path / "lines", tmp_path / "new.db")
+        (one,) = json.loads(said(capsys, "inspect", tmp_path / "new.db", "--json"))["bandits"]
+        assert (one["bandit"], one["partitions"], one["identity"]) == ("offers", 2, IDENTITY)
+        with Bandit(
+            policy=DelayedUCB(3, Bernoulli()),
+            rewards=Explicit(timedelta(hours=6)),
+            journal=SQLiteJournal(tmp_path / "new.db", bandit="offers"),
+            clock=ManualClock(START),
+        ) as bandit:
+            assert bandit.digest == digest
+
+    def test_a_line_says_it_all(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        """The fields of a record, by their names."""
+        path = tmp_path / "offers.db"
+        x = np.array([0.1, -0.0], dtype=np.float32)
+        with SQLiteJournal(path, bandit="offers", clock=ManualClock(START)) as journal:
+            journal.append([Decision("a", 5, "blue", 1, x, 0.1, 0.2, 7), Settled(0, 9)])
+        lines = said(capsys, "export", path).splitlines()
+        assert lines[1] == (
+            '{"kind":"decision","partition":0,"position":1,"recorded":1700000000000000,"id":"a",'
+            '"at":5,"action":"blue","index":1,"x":[0.10000000149011612,-0.0],"mean":0.1,'
+            '"propensity":0.2,"model":7}'
+        )
+        assert json.loads(lines[2]) == {
+            "kind": "settled",
+            "partition": 0,
+            "position": 2,
+            "recorded": START,
+            "until": 9,
+        }
+        end = json.loads(lines[3])
+        head = json.loads(said(capsys, "verify", path, "--json"))["head"]
+        assert end == {"kind": "end", "records": 2, "head": head}
+
+    def test_an_empty_journal(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        """Nothing goes over, and it is a journal."""
+        path = tmp_path / "offers.db"
+        SQLiteJournal(path, bandit="offers", partitions=2).close()
+        said(capsys, "export", path, "-o", tmp_path / "lines")
+        assert "0 records" in said(capsys, "import", tmp_path / "lines", tmp_path / "new.db")
+        assert records_in(tmp_path / "new.db") == [[], []]
+
+    def test_a_wrong_line_is_named_and_nothing_is_left(
+        self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        """Cut off, changed, twice, out of order, beyond what can be: refused as a whole."""
+        path = random_journal(tmp_path / "offers.db", 2, 2, count=40)
+        head, *lines, end = said(capsys, "export", path).splitlines()
+        decision = next(n for n, line in enumerate(lines) if '"decision"' in line)
+        reward = next(n for n, line in enumerate(lines) if '"reward"' in line)
+        void = '{"kind":"void","partition":0,"position":900,"recorded":%s,"id":"a","at":5}'
+
+        def altered(number: int, **fields: object) -> str:
+            return json.dumps(json.loads(lines[number]) | fields)
+
+        wrong: dict[str, list[str]] = {
+            "is cut off": [head, *lines],
+            "39 are here": [head, *lines[1:], end],
+            "line 4": [head, *lines[:2], "{", *lines[2:], end],
+            "is out of order": [head, *lines[:3], *lines[2:], end],
+            "recorded before": [head, *lines, void % 5, end],
+            "behind the end": [head, *lines, end, end],
+            "no partition 2": [head, altered(0, partition=2), *lines[1:], end],
+            "invalid value": [head, altered(0, kind="nonsense"), *lines[1:], end],
+            "too large": [head, altered(decision, x=[1e300]), *lines[decision + 1 :], end],
+            "2**64 - 1": [head, altered(decision, model=1 << 70), *lines[decision + 1 :], end],
+            "`int` <=": [head, *lines, void % (1 << 63), end],
+            "is missing": [head, altered(reward, value=None), *lines[reward + 1 :], end],
+            "unknown field": [head, altered(reward, note=1), *lines[reward + 1 :], end],
+            "upgrade belated": [head.replace('"format":2', '"format":3'), *lines, end],
+            "no exported journal": [*lines, end],
+            "was changed: its records": [
+                head,
+                *lines[:reward],
+                altered(reward, value=0.123),
+                *lines[reward + 1 :],
+                end,
+            ],
+            "power of two": [head.replace('"partitions":2', '"partitions":3'), *lines, end],
+        }
+        for message, text in wrong.items():
+            (tmp_path / "lines").write_text("\n".join(text) + "\n")
+            said_so = complaint(capsys, "import", tmp_path / "lines", tmp_path / "new.db")
+            assert message.lower() in said_so.lower()
+            assert sorted(one.name for one in tmp_path.iterdir()) == ["lines", "offers.db"]
+        (tmp_path / "lines").write_text("\n".join([head, *lines, end]) + "\n")
+        refused = complaint(
+            capsys, "import", tmp_path / "lines", tmp_path / "new.db", "--partitions", 3
+        )
+        assert "power of two" in refused
+        said(capsys, "import", tmp_path / "lines", tmp_path / "new.db")
+
+    def test_a_damaged_journal_is_not_exported(
+        self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        """The damaged record is named, and no half of a file is left."""
+        path = random_journal(tmp_path / "offers.db", 2, 1)
+        flip(path, place_of(0, 5))
+        text = complaint(capsys, "export", path, "-o", tmp_path / "lines")
+        assert "partition 0, position 5" in text
+        assert not (tmp_path / "lines").exists()
+
+    def test_an_unknown_event_is_merged_but_not_split(
+        self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        """Nobody here can tell which of more partitions it belongs to."""
+        path = tmp_path / "offers.db"
+        with SQLiteJournal(path, bandit="offers", partitions=4) as journal:
+            journal.import_records([Record(3, 0, START, Opaque(bytes([99]) + b"?"))])
+        merged = records_in(moved(path, 2), "new")
+        assert [len(records) for records in merged] == [0, 1]
+        lines, new = path.with_suffix(".jsonl"), tmp_path / "more.db"
+        text = complaint(capsys, "import", lines, new, "--partitions", 8)
+        assert "partition 3, position 1" in text
+        assert not new.exists()
+
+    def test_while_a_bandit_goes_on(self, tmp_path: Path) -> None:
+        """What is appended after the export began is not in it."""
+        path = random_journal(tmp_path / "offers.db", 3, 2)
+        with SQLiteJournal(path, bandit="offers") as journal:
+            before = as_bytes(records_of(journal))
+            lines = exported_slowly(journal)
+            first = [next(lines) for _ in range(3)]
+            journal.append([Void("late", 5), Void("later", 5)])
+            rest = list(lines)
+        assert len(first) + len(rest) == sum(map(len, before))
+
+    def test_a_hundred_thousand_events_in_seconds(self, tmp_path: Path) -> None:
+        """Export and import of 10^5 events take less than 30 s, and little memory."""
+        rng = np.random.default_rng(0)
+        x = rng.normal(size=(50_000, 8)).astype(np.float32)
+        path = tmp_path / "offers.db"
+        with SQLiteJournal(path, bandit="offers", clock=ManualClock(START)) as journal:
+            for start in range(0, 50_000, 10_000):
+                events: list[Event] = []
+                for n in range(start, start + 10_000):
+                    events.append(Decision(f"{n}", START + n, n % 9, 0, x[n], 0.5, 0.25, n))
+                    events.append(Reward(f"{n}", START + n, 1.0))
+                journal.append(events)
+        begin = time.monotonic()
+        new = moved(path, 4)
+        assert time.monotonic() - begin < 30
+        assert sum(map(len, records_in(new, "new"))) == 100_000
+
+
+def exported_slowly(journal: Journal) -> Iterator[Record]:
+    """The records an export would write, one by one."""
+    from belated.cli.journal.export import in_order
+
+    ends = [journal.end(p) for p in range(journal.partitions)]
+    return in_order(journal, ends, [Chain() for _ in ends])
+
+
+def key_partition(event: Event, partitions: int) -> int:
+    """Where an event of a decision belongs."""
+    assert isinstance(event, Decision | Activation | Reward | Void)
+    return partition_of(key_of(event.id), partitions)
+
+
+def as_bytes(partitions: list[list[Record]]) -> list[list[tuple[int, int, bytes]]]:
+    """Records as position, stamp and bytes."""
+    return [
+        [(record.position, record.recorded, encode(record.event)) for record in records]
+        for records in partitions
+    ]
+
+
+def watermark(records: list[Record]) -> int:
+    """The time a partition was settled to."""
+    return max(
+        (
+            min(record.event.until, record.recorded)
+            for record in records
+            if isinstance(record.event, Settled)
+        ),
+        default=0,
+    )

@@ -1,0 +1,130 @@
+"""What was changed or lost in the tables is noticed; of two owners the last one saves."""
+
+from __future__ import annotations
+
+import pickle
+
+import pytest
+
+from belated.events import Opaque, Record, Reward, Settled, encode
+from belated.exceptions import (
+    CorruptEvent,
+    CorruptJournal,
+    OwnerFenced,
+    SnapshotWarning,
+)
+from belated.journals import PostgresJournal, Snapshot
+from tests.integration.damage import filled, meddle
+
+
+def meddle_at_two(journal: PostgresJournal, dsn: str, change: str, *values: object) -> None:
+    """Change the second record."""
+    statement = f"UPDATE belated.record SET {change} WHERE bandit = %s AND position = 2"
+    meddle(dsn, statement, *values, journal._number)
+
+
+def test_a_changed_bit_in_an_event_is_noticed(dsn: str, bandit: str) -> None:
+    """Each bit of it, also where the bytes would still be an event: the error names the place."""
+    original = encode(Reward("order-1", 1, 0.5))
+    with filled(dsn, bandit) as journal:
+        for bit in range(8 * len(original)):
+            changed = (int.from_bytes(original) ^ 1 << bit).to_bytes(len(original))
+            meddle_at_two(journal, dsn, "event = %s", changed)
+            for read in (journal.read, journal.read_columns):
+                with pytest.raises(CorruptEvent, match="partition 0, position 2"):
+                    read(0, 0, 10)
+
+
+@pytest.mark.parametrize(
+    "change", ["recorded = recorded + 1", "recorded = recorded - 4294967296", '"check" = 0']
+)
+def test_a_changed_stamp_is_noticed(dsn: str, bandit: str, change: str) -> None:
+    """The stamp is under the same check as the event."""
+    with filled(dsn, bandit) as journal:
+        meddle_at_two(journal, dsn, change)
+        for read in (journal.read, journal.read_columns):
+            assert len(read(0, 0, 1)) == 1
+            with pytest.raises(CorruptEvent, match="partition 0, position 2"):
+                read(0, 1, 10)
+
+
+def test_an_event_that_is_none_is_noticed(dsn: str, bandit: str) -> None:
+    """Bytes with a right check that are no event: written by something else."""
+    with PostgresJournal(dsn, bandit=bandit) as journal:
+        journal.import_records([Record(0, 1, 5, Opaque(b"\x02\x93"))])
+        with pytest.raises(CorruptEvent, match="partition 0, position 1"):
+            journal.read(0, 0, 10)
+        with pytest.raises(CorruptEvent, match="partition 0, position 1"):
+            journal.read_columns(0, 0, 10).records(0)
+
+
+def test_a_missing_record_is_noticed(dsn: str, bandit: str) -> None:
+    """Positions have no gaps, so a gap is a loss; the error names the first that is missing."""
+    with filled(dsn, bandit, 5) as journal:
+        meddle(
+            dsn,
+            "DELETE FROM belated.record WHERE bandit = %s AND position IN (3, 4)",
+            journal._number,
+        )
+        assert len(journal.read(0, 0, 2)) == 2
+        for after in (0, 2):
+            with pytest.raises(CorruptJournal, match="position 3"):
+                journal.read(0, after, 10)
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "DELETE FROM belated.piece WHERE name = 'ledger' AND bandit = %s",
+        "DELETE FROM belated.piece WHERE bandit = %s",
+        "UPDATE belated.piece SET name = 'block 1' WHERE name = 'block 0' AND bandit = %s",
+        "UPDATE belated.piece SET checksum = '' WHERE name = 'block 0' AND bandit = %s",
+        "UPDATE belated.snapshot SET position = 1 WHERE bandit = %s",
+        "UPDATE belated.snapshot SET fingerprint = 'v2' WHERE bandit = %s",
+        "UPDATE belated.snapshot SET seal = '' WHERE bandit = %s",
+        "DELETE FROM belated.record WHERE position = 3 AND bandit = %s",
+    ],
+)
+def test_a_snapshot_that_is_not_whole_is_discarded(dsn: str, bandit: str, statement: str) -> None:
+    """Missing, renamed or moved: none is loaded, nothing is left, and a new one can be saved."""
+    with filled(dsn, bandit) as journal:
+        journal.save(Snapshot(0, 3, "v1", {"block 0": b"00", "ledger": b"3"}))
+        meddle(dsn, statement, journal._number)
+        with pytest.warns(SnapshotWarning, match="partition 0"):
+            assert journal.load(0) is None
+        left = "SELECT count(*) FROM belated.piece WHERE bandit = %s"
+        assert meddle(dsn, left, journal._number) == [(0,)]
+        journal.save(Snapshot(0, 1, "v1", {"ledger": b"1"}))
+        assert journal.load(0) == Snapshot(0, 1, "v1", {"ledger": b"1"})
+
+
+# --- owners ------------------------------------------------------------------------------------
+
+
+def test_of_two_owners_only_the_last_can_save(dsn: str, bandit: str) -> None:
+    """The other's snapshot is refused, also a later one; in other partitions nothing changes."""
+    with (
+        PostgresJournal(dsn, bandit=bandit, partitions=2) as slow,
+        PostgresJournal(dsn, bandit=bandit) as quick,
+        PostgresJournal(dsn, bandit=bandit) as other,
+    ):
+        slow.append([Settled(0, 1), Settled(0, 2), Settled(1, 1)])
+        assert [slow.acquire(0), slow.acquire(1)] == [1, 1]
+        slow.save(Snapshot(0, 1, "v1", {"ledger": b"1"}))
+        assert quick.acquire(0) == 2
+        with pytest.raises(OwnerFenced, match="partition 0"):
+            slow.save(Snapshot(0, 2, "v1", {"ledger": b"slow"}))
+        assert quick.load(0) == Snapshot(0, 1, "v1", {"ledger": b"1"})
+        slow.save(Snapshot(1, 1, "v1", {"ledger": b"1"}))
+        quick.save(Snapshot(0, 2, "v1", {"ledger": b"quick"}))
+        assert slow.load(0) == Snapshot(0, 2, "v1", {"ledger": b"quick"})
+        other.save(Snapshot(0, 2, "v1", {"ledger": b"as with other journals"}))
+        assert slow.acquire(0) == 3
+        slow.save(Snapshot(0, 2, "v1", {"ledger": b"slow"}))
+
+
+def test_an_error_of_owners_can_be_pickled() -> None:
+    """As every error of the library."""
+    error = pickle.loads(pickle.dumps(OwnerFenced(3)))
+    assert isinstance(error, OwnerFenced)
+    assert error.partition == 3

@@ -1,0 +1,131 @@
+"""What the learner holds of a ledger's entries, against the oracle."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from belated import Bernoulli, DelayedUCB, Gaussian
+from belated.estimators import Estimate, Laplace
+from belated.events import (
+    Event,
+    Record,
+    Reward,
+    Void,
+)
+from belated.families import Family
+from belated.inputs import Matrix
+from belated.learner import Learner, LearnerAdapter
+from belated.policies import Policy
+from belated.rewards import Explicit
+from belated.statistics import Observations
+from belated.testing import Oracle, Outcome
+from tests.laws.worlds import START, World, split, worlds
+
+# --- what is learned -----------------------------------------------------------------------------
+
+GAUSSIAN, BERNOULLI = Gaussian(0.25), Bernoulli()
+TOLERANCE = {GAUSSIAN: 1e-9, BERNOULLI: 1e-6}
+every_family = pytest.mark.parametrize("family", [GAUSSIAN, BERNOULLI], ids=repr)
+
+
+@st.composite
+def learnable(draw: st.DrawFn, family: Family) -> World:
+    """Worlds whose rewards the family takes."""
+    if isinstance(family, Gaussian):
+        return draw(worlds(bounds=(-10.0, 10.0)))
+    return draw(worlds(bounds=(0.0, 1.0)))
+
+
+def policy_of(family: Family) -> Policy:
+    """Some policy that learns."""
+    return DelayedUCB(2, family)
+
+
+def fitted(policy: Policy, outcomes: Sequence[Outcome]) -> Estimate:
+    """A fresh fit of what is learned, a sum of parts held at the support."""
+    seen, support = Observations(policy.dim), policy.family.support
+    rows = np.array([one.decision.x for one in outcomes], dtype=np.float32)
+    values = np.array([one.value for one in outcomes], dtype=np.float64)
+    seen.extend(rows.reshape(-1, policy.dim), values.clip(support.lower, support.upper))
+    return Laplace().fit(seen, family=policy.family, prior=policy.start)
+
+
+def pending_of(learner: Learner) -> Matrix:
+    """The information of what is pending, all of it folded in."""
+    learner._fold()
+    return learner._pending.matrix
+
+
+def check_learner(learner: Learner, oracle: Oracle) -> None:
+    """Counts, estimate and pending information are those of what the oracle says."""
+    policy, learned, entries = learner.policy, oracle.learned, oracle.entries
+    assert learner.model.pending == oracle.counts["pending"]
+    assert learner.model.n == learner.observed.n == len(learned)
+    assert len(learned) == oracle.counts["rewarded"] + oracle.counts["defaulted"]
+    expected = fitted(policy, learned)
+    tolerance = TOLERANCE[policy.family]
+    np.testing.assert_allclose(learner.estimate.theta, expected.theta, atol=tolerance)
+    np.testing.assert_allclose(learner.estimate.precision, expected.precision, atol=1e-6)
+    information = np.zeros((2, 2))
+    for id in oracle.pending:
+        x = entries[id].decision.x.astype(np.float64)
+        weight = policy.family.slope_at(entries[id].decision.mean) / learner.model.dispersion
+        information += weight * np.outer(x, x)
+    np.testing.assert_allclose(pending_of(learner), information, atol=1e-9)
+
+
+@every_family
+@given(data=st.data())
+def test_the_learner_holds_what_the_oracle_says(family: Family, data: st.DataObject) -> None:
+    """After any records, one by one or in bulk, in one lane or in several."""
+    world = data.draw(learnable(family))
+    partitions, bulk = data.draw(st.sampled_from([1, 4])), data.draw(st.booleans())
+    learner = Learner(policy_of(family), partitions=partitions)
+    streams = split(world.records, partitions)
+
+    def fold() -> None:
+        for partition, stream in enumerate(streams):
+            world.ledger(LearnerAdapter(learner, partition), stream)
+
+    if bulk:
+        with learner.bulk():
+            fold()
+    else:
+        fold()
+    check_learner(learner, world.oracle())
+
+
+def truth_of(oracle: Oracle) -> list[Record]:
+    """What would have been said if everybody had known the end from the beginning."""
+    events: list[Event] = []
+    for one in (*oracle.forgotten, *oracle.entries.values()):
+        decision = msgspec.structs.replace(
+            one.decision, id=f"truth-{len(events)}", activated=one.state != "dormant"
+        )
+        events.append(decision)
+        if one.value is not None:
+            events.append(Reward(decision.id, 0, one.value))
+        elif one.state in ("censored", "voided"):
+            events.append(Void(decision.id, 0))
+    return [Record(0, position, START, event) for position, event in enumerate(events, 1)]
+
+
+@every_family
+@given(data=st.data())
+def test_to_be_put_right_is_never_to_have_been_wrong(family: Family, data: st.DataObject) -> None:
+    """The estimate is that of a ledger which heard of nothing but the final truth."""
+    world = data.draw(learnable(family))
+    corrected, right = Learner(policy_of(family)), Learner(policy_of(family))
+    world.ledger(LearnerAdapter(corrected))
+    truth = World(Explicit(), truth_of(world.oracle()))
+    truth.ledger(LearnerAdapter(right))
+    one, other = corrected.estimate, right.estimate
+    assert (one.n, corrected.model.pending) == (other.n, right.model.pending)
+    np.testing.assert_allclose(one.theta, other.theta, atol=TOLERANCE[family])
+    np.testing.assert_allclose(pending_of(corrected), pending_of(right), atol=1e-9)

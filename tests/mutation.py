@@ -1,0 +1,109 @@
+"""Do the tests notice a change of the code? A script, not a test file: ``nox -s mutation``.
+
+mutmut changes the functions of the modules that ``pyproject.toml`` names one small thing at a time.
+``python -m tests.mutation --sample 400`` draws that many of its mutants with a fixed seed, runs the
+tests that reach each, and writes docs/contributing/mutation.md: how many fail a test, and those
+that do not. It fails if these are more than a tenth.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+PAGE = Path("docs/contributing/mutation.md")
+SEED = 1
+GOAL = 0.9
+#: mutmut's exit codes: a test failed, or was ended because it took many times as long as usual.
+KILLED, TIMED_OUT = {1, 3}, {24, 36, 152, 255, -24}
+SURVIVED, NO_TESTS = {0}, {5, 33}
+
+
+def main() -> None:
+    """Draw, run, write the page."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--sample", type=int, default=400, help="how many mutants")
+    parser.add_argument("--jobs", type=int, default=2, help="how many at a time")
+    options = parser.parse_args()
+    _mutmut("run", "--max-children", str(options.jobs), "belated.rewards.*__mutmut_1")
+    names = sorted(_verdicts())  # all were made, and a few have run
+    drawn = random.Random(SEED).sample(names, min(options.sample, len(names)))
+    _mutmut("run", "--max-children", str(options.jobs), *drawn)
+    found = {name: verdict for name, verdict in _verdicts().items() if name in {*drawn}}
+    unknown = {*found.values()} - KILLED - TIMED_OUT - SURVIVED - NO_TESTS
+    assert not unknown, f"mutmut ended with {unknown}: see `mutmut results`"
+    share = _write(found, len(names))
+    if share < GOAL:
+        sys.exit(f"only {share:.1%} of the mutants fail a test: see {PAGE}")
+
+
+def _mutmut(*arguments: str) -> None:
+    subprocess.run(["mutmut", *arguments], check=True)
+
+
+def _verdicts() -> dict[str, int | None]:
+    found: dict[str, int | None] = {}
+    for file in Path("mutants").rglob("*.meta"):
+        found |= json.loads(file.read_text(encoding="utf-8"))["exit_code_by_key"]
+    return found
+
+
+def _write(found: dict[str, int | None], of: int) -> float:
+    """Write the page; returns the share that a test noticed."""
+    alive = [name for name, code in found.items() if code in SURVIVED | NO_TESTS]
+    share = 1.0 - len(alive) / len(found)
+    drawn = Counter(map(_module_of, found))
+    left = Counter(map(_module_of, alive))
+    lines = [
+        "# Mutation testing",
+        "",
+        "`nox -s mutation` changes one small thing in the code and runs the tests that reach it"
+        f" (`tests/mutation.py` writes this page). Of {of:,} such mutants {len(found)} were drawn"
+        f" with a fixed seed: **{share:.1%}** fail a test.",
+        "",
+        "| module | mutants | noticed |",
+        "|---|---:|---:|",
+    ]
+    for module, count in sorted(drawn.items()):
+        lines.append(f"| `{module}` | {count} | {count - left[module]} |")
+    lines += [
+        "",
+        "## Survivors",
+        "",
+        "No test notices these. Many say the same in other words, or change a text or a speed.",
+        "",
+    ]
+    for name in sorted(alive):
+        lines += [f"`{_function_of(name)}`", "", "```diff", *_difference(name), "```", ""]
+    PAGE.write_text("\n".join(lines[:-1]) + "\n", encoding="utf-8")
+    print("\n".join(lines[2 : 7 + len(drawn)]))
+    return share
+
+
+def _module_of(mutant: str) -> str:
+    return mutant.rpartition(".")[0]
+
+
+def _function_of(mutant: str) -> str:
+    """Its dotted name: mutmut writes ``belated.rewards.xǁExplicitǁcheck__mutmut_3``."""
+    module, _, mangled = mutant.rpartition(".")
+    function = mangled.rpartition("__mutmut_")[0]
+    if "ǁ" in function:
+        function = ".".join(function.split("ǁ")[1:])
+    return f"{module}.{function.removeprefix('x_')}"
+
+
+def _difference(mutant: str) -> list[str]:
+    command = ["mutmut", "show", mutant]
+    shown = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    changed = [line for line in shown.splitlines() if line[:1] in "+-"]
+    return [line[0] + " " + line[1:].strip() for line in changed if line[:3] not in ("+++", "---")]
+
+
+if __name__ == "__main__":
+    main()

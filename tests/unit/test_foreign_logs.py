@@ -1,0 +1,85 @@
+"""Logs of other systems, read line by line: what they may leave out, and what is refused."""
+
+from __future__ import annotations
+
+import io
+import json
+from typing import Any
+
+import numpy as np
+import pytest
+
+from belated import MemoryJournal
+from belated.evaluation.logs import import_log, read_dsjson, read_obp
+from belated.exceptions import InvalidInput
+
+LINE: dict[str, Any] = {
+    "_label_cost": -1.0,
+    "_label_probability": 0.75,
+    "_label_Action": 2,
+    "_labelIndex": 1,
+    "Timestamp": "2026-01-01T10:00:00Z",
+    "EventId": "e1",
+    "a": [2, 1],
+    "c": {
+        "GUser": {"member": True, "age": None, "_note": "left out"},
+        "_multi": [{"topic": "sport"}, {"topic": "music"}],
+    },
+    "p": [0.75, 0.25],
+}
+FEEDBACK: dict[str, Any] = {
+    "context": np.ones((3, 2)),
+    "action": np.array([0, 1, 1]),
+    "reward": np.array([1.0, 0.0, 1.0]),
+    "pscore": np.array([0.5, 0.5, 0.5]),
+}
+
+
+def test_blank_lines_are_passed_over() -> None:
+    """As other tools write them between lines, and at the end."""
+    text = json.dumps(LINE).encode()
+    found = list(read_dsjson(io.BytesIO(b"\n" + text + b"\n\n" + text + b"\n\n")))
+    assert [one.index for one in found] == [1, 1]
+
+
+def test_what_a_context_may_hold() -> None:
+    """Truth is a number; what is None or begins with an underscore is left out."""
+    [found] = read_dsjson(io.BytesIO(json.dumps(LINE).encode()))
+    assert found.context == {"GUser.member": 1.0}
+
+
+def test_a_log_without_outcomes_is_refused() -> None:
+    """It is probably of another format."""
+    with pytest.raises(InvalidInput, match="no decision with a known outcome"):
+        import_log(MemoryJournal(), [], None)
+
+
+@pytest.mark.parametrize("missing", ["context", "action", "reward", "pscore"])
+def test_what_is_no_feedback_is_refused(missing: str) -> None:
+    """The part that is missing is named."""
+    given = {key: value for key, value in FEEDBACK.items() if key != missing}
+    with pytest.raises(InvalidInput, match=f"not a bandit_feedback .*{missing}"):
+        list(read_obp(given))
+
+
+def test_a_file_that_is_none_is_refused() -> None:
+    """With its name, and how to write one."""
+    with pytest.raises(InvalidInput, match=r"log.npz is not .*: save it with numpy\.savez"):
+        list(read_obp(io.BytesIO(b"no archive"), "log.npz"))
+
+
+def test_probabilities_of_each_position() -> None:
+    """Those of the position that was shown count; the first if there is none."""
+    shares = np.zeros((3, 2, 2))
+    shares[:, :, 0], shares[:, :, 1] = [0.5, 0.5], [0.9, 0.1]
+    given = FEEDBACK | {"pi_b": shares, "position": np.array([0, 1, 1]), "n_actions": 2}
+    assert [one.propensities for one in read_obp(given)] == [[0.5, 0.5], [0.9, 0.1], [0.9, 0.1]]
+    first = [one.propensities for one in read_obp(given | {"position": None})]
+    assert first == [[0.5, 0.5]] * 3
+
+
+def test_uniform_choices_need_no_table() -> None:
+    """Others do: of the actions not chosen nothing is known."""
+    assert [one.propensities for one in read_obp(FEEDBACK)] == [[0.5, 0.5]] * 3
+    with pytest.raises(InvalidInput, match="add that of all of them as pi_b"):
+        list(read_obp(FEEDBACK | {"pscore": np.array([0.5, 0.9, 0.5])}))

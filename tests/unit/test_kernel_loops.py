@@ -1,0 +1,115 @@
+"""The loops that a compiler is given, run as Python: each does what the primitive does by BLAS."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+from scipy.linalg.blas import daxpy, ddot
+
+from belated.inputs import Matrix, Vector
+from belated.kernels.pages import SWAPPED_PAGES, hash_of, place_of, wrapped
+from belated.kernels.source import (
+    SWAPPED,
+    bounds,
+    deflate,
+    held,
+    left,
+    lengths,
+    link,
+    predictors,
+    winners,
+)
+
+State = tuple[Matrix, Vector, Matrix]
+
+
+@pytest.fixture(params=[0.0, 0.8, 1.0], ids=["dense", "one arm's", "zero"])
+def states(request: pytest.FixtureRequest) -> list[State]:
+    """Rows, an estimate and a root; of the rows so large a share is zero, as with other arms."""
+    return [*_states(np.random.default_rng(4), request.param)]
+
+
+def _states(rng: np.random.Generator, zeros: float) -> Iterator[State]:
+    for dim, arms in ((1, 1), (3, 2), (12, 5), (20, 7)):
+        rows = rng.normal(size=(arms, dim))
+        for row in rows:
+            start = int(rng.integers(dim))
+            kept = max(round(dim * (1.0 - zeros)), 0)
+            row[: min(start, dim - kept)] = 0.0
+            row[min(start, dim - kept) + kept :] = 0.0
+        yield rows, rng.normal(size=dim), rng.normal(size=(dim, dim))
+
+
+def test_products(states: list[State]) -> None:
+    """Of rows, estimate and root."""
+    for rows, theta, root in states:
+        for x in rows:
+            np.testing.assert_allclose(SWAPPED[left](x, root), left(x, root), atol=1e-12)
+            assert SWAPPED[ddot](x, theta) == pytest.approx(ddot(x, theta), abs=1e-12)
+        np.testing.assert_allclose(SWAPPED[lengths](rows, root), lengths(rows, root), atol=1e-12)
+        np.testing.assert_allclose(SWAPPED[predictors](rows, theta), predictors(rows, theta))
+        np.testing.assert_allclose(
+            SWAPPED[bounds](rows, theta, root, 0.7), bounds(rows, theta, root, 0.7), atol=1e-12
+        )
+
+
+def test_what_changes_its_arguments(states: list[State]) -> None:
+    """The root loses the same; a vector gains the same."""
+    for rows, theta, root in states:
+        for x in rows:
+            mine, theirs = root.copy(), root.copy()
+            found, expected = SWAPPED[deflate](mine, 0.3, x), deflate(theirs, 0.3, x)
+            np.testing.assert_allclose(found, expected, atol=1e-12)
+            np.testing.assert_allclose(mine, theirs, atol=1e-12)
+            one, other = theta.copy(), theta.copy()
+            SWAPPED[daxpy](x, one, len(x), -0.4)
+            daxpy(x, other, len(x), -0.4)
+            np.testing.assert_allclose(one, other, atol=1e-12)
+
+
+def test_winners(states: list[State]) -> None:
+    """Of each draw, the first of the best."""
+    rng = np.random.default_rng(6)
+    for rows, theta, root in states:
+        pool = np.empty((len(theta) + 1, 50), dtype=np.float32)
+        pool[:-1] = root @ rng.normal(size=(len(theta), 50))
+        pool[-1] = 1.0
+        means = rows @ theta
+        np.testing.assert_array_equal(
+            SWAPPED[winners](rows, means, pool), winners(rows, means, pool)
+        )
+
+
+@pytest.mark.parametrize("spoilt", [None, 1e200, np.inf, np.nan])
+def test_what_is_held(spoilt: float | None) -> None:
+    """As float32 has it; nothing of rows that are too large or not finite."""
+    given = np.random.default_rng(7).normal(size=(3, 4))
+    if spoilt is not None:
+        given[1, 2] = spoilt
+    with np.errstate(over="ignore"):
+        found, expected = SWAPPED[held](given), held(given)
+    np.testing.assert_array_equal(found, expected)
+    assert len(found) == (3 if spoilt is None else 0)
+
+
+@pytest.mark.parametrize("family", [0, 1, 2])
+def test_links(family: int) -> None:
+    """By the number of the family."""
+    for eta in (-40.0, -0.3, 0.0, 2.5, 40.0):
+        assert SWAPPED[link](family, eta) == link(family, eta)
+
+
+def test_whole_numbers_wrap() -> None:
+    """Those of Python are cut to what 64 bits hold of them."""
+    rng = np.random.default_rng(8)
+    least, greatest = np.iinfo(np.int64).min, np.iinfo(np.int64).max
+    for _ in range(200):
+        high, low, by, times = rng.integers(least, greatest, size=4, endpoint=True)
+        with np.errstate(over="ignore"):
+            hashed = SWAPPED_PAGES[hash_of](high, low, by, times)
+        assert hashed == hash_of(high, low, by, times)
+        assert SWAPPED_PAGES[wrapped](hashed) == wrapped(int(hashed)) == hashed
+        shift = int(rng.integers(1, 64))
+        assert SWAPPED_PAGES[place_of](hashed, shift) == place_of(hashed, shift)

@@ -1,0 +1,88 @@
+"""Log-rank sums, against sums written as the definition says them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from belated.statistics.log_rank import STRATA, excess, log_rank, strata_of
+
+Waits = tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.bool_], NDArray[np.int64]]
+
+
+def drawn(seed: int, count: int = 40, groups: int = 3) -> Waits:
+    """Waits that begin at different times, with many that end at the same."""
+    rng = np.random.default_rng(seed)
+    start = rng.integers(0, 6, size=count)
+    return (
+        start,
+        start + rng.integers(0, 8, size=count),
+        rng.random(count) < 0.6,
+        rng.integers(groups, size=count),
+    )
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_sums_are_those_of_the_definition(seed: int) -> None:
+    """At each time at which something came: observed, expected, hypergeometric covariance."""
+    start, end, event, groups = drawn(seed)
+    score, expected, variance = np.zeros(3), np.zeros(3), np.zeros((3, 3))
+    for time in sorted({*end[event].tolist()}):
+        waiting = (start <= time) & (time <= end)
+        came = event & (end == time)
+        n, d = waiting.sum(), came.sum()
+        if n < 2:
+            continue
+        share = np.array([(waiting & (groups == g)).sum() for g in range(3)]) / n
+        score += [(came & (groups == g)).sum() for g in range(3)] - d * share
+        expected += d * share
+        variance += d * (n - d) / (n - 1) * (np.diag(share) - np.outer(share, share))
+    found = log_rank(start, end, event, groups, 3)
+    np.testing.assert_allclose(found.score, score, atol=1e-12)
+    np.testing.assert_allclose(found.expected, expected)
+    np.testing.assert_allclose(found.variance, variance, atol=1e-12)
+    assert found.score.sum() == pytest.approx(0.0, abs=1e-12)
+
+
+def test_the_last_one_alone_says_nothing() -> None:
+    """There is nobody to compare it with."""
+    one = np.array([0]), np.array([3]), np.array([True]), np.array([0])
+    found = log_rank(*one, 2)
+    assert found.score.tolist() == found.expected.tolist() == [0.0, 0.0]
+
+
+def test_nothing_came() -> None:
+    """All sums are 0, one for each group."""
+    start, end, _, groups = drawn(1)
+    found = log_rank(start, end, np.zeros(len(start), dtype=np.bool_), groups, 3)
+    assert (found.score.shape, found.variance.shape, found.expected.shape) == ((3,), (3, 3), (3,))
+    for sums in found:
+        assert not sums.any()
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_the_excess_of_a_group_is_its_score(seed: int) -> None:
+    """It is above 0 for whoever waited less than others; all of them sum to 0."""
+    start, end, event, groups = drawn(seed)
+    ends = np.append(end, [20, 21])  # so that nobody is the last alone
+    start, event, groups = (
+        np.append(start, [0, 0]),
+        np.append(event, [False, False]),
+        np.append(groups, [0, 1]),
+    )
+    found = excess(start, ends, event)
+    assert found.sum() == pytest.approx(0.0, abs=1e-12)
+    score = log_rank(start, ends, event, groups, 3).score
+    sums = [found[groups == group].sum() for group in range(3)]
+    np.testing.assert_allclose(sums, score, atol=1e-12)
+
+
+def test_strata_have_equally_many() -> None:
+    """In the order of time, whatever the order they are given in; none of nothing."""
+    rng = np.random.default_rng(2)
+    times = rng.permutation(1_000)
+    found = strata_of(times)
+    assert np.bincount(found).tolist() == [100] * STRATA
+    assert (found == times // 100).all()
+    assert strata_of(np.zeros(0)).tolist() == []

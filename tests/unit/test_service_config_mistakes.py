@@ -1,0 +1,162 @@
+"""Mistakes in a config file: all of them are told, each with its key and line."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.unit.config_texts import OFFERS, STORE, mistakes
+
+
+class TestMistakes:
+    @pytest.mark.parametrize(
+        ("text", "expected"),
+        [
+            (STORE, ["belated.toml: bandits: there is none: add a table [bandits.offers], "]),
+            (OFFERS, ["belated.toml: store.address: it is missing: ", "under [store]"]),
+            ("[store]\n" + OFFERS, ["belated.toml, line 1: store.address: it is missing: "]),
+            (STORE + "[bandits]", ["line 3: bandits: there is none"]),
+            (STORE + "bandits = 3", ["line 3: store.bandits: there is no such key"]),
+            (
+                "bandits = 3\n" + STORE,
+                ["line 1: bandits: a table was expected, as in ["],
+            ),
+            (STORE + "[bandits]\noffers = 3", ["line 4: bandits.offers: a table was expected"]),
+            ("address = \n", ["belated.toml: it is not written in TOML: ", "line 1"]),
+            (
+                STORE.replace("address", "adress") + OFFERS,
+                ["line 2: store.adress: ", "but address"],
+            ),
+        ],
+    )
+    def test_what_is_missing_or_unknown(self, text: str, expected: list[str]) -> None:
+        """The place is named, and what is known there."""
+        found = "\n".join(mistakes(text))
+        for part in expected:
+            assert part in found
+
+    @pytest.mark.parametrize(
+        ("line", "expected"),
+        [
+            ("port = 'http'", "server.port: a whole number from 0 to 65,535 was expected"),
+            ("port = 65536", "server.port: a whole number from 0 to 65,535 was expected"),
+            ("port = true", "server.port: a whole number from 0 to 65,535 was expected, not True"),
+            ("host = 3", "server.host: a text in quotes was expected, not 3"),
+            ("learn = 'no'", "server.learn: true or false was expected, not 'no'"),
+            ("max_body_bytes = 0", "server.max_body_bytes: a whole number from 1 to "),
+            (
+                "spool_max_bytes = 9999",
+                "server.spool_max_bytes: there is no spool: add spool_dir, the",
+            ),
+            ("drain = '10m'", "server.drain: from 0s to 5m was expected, not '10m'"),
+            ("lease_ttl = 10", "server.lease_ttl: a text in quotes was expected, not 10"),
+            ("lease_ttl = '10'", "server.lease_ttl: the duration is '10': 7d, 12h, 30m or 45s"),
+            ("lease_ttl = '0s'", "server.lease_ttl: from 1s to 1h was expected, not '0s'"),
+            ("hosts = 'a.example'", "server.hosts: a list of names was expected, such as ["),
+            ("hosts = ['a.example:80']", "server.hosts: 'a.example:80' is no host: a name, or an"),
+            ("prot = 80", "server.prot: there is no such key, but port"),
+            ("workers = 4", "server.workers: there is no such key: host, port, learn, "),
+        ],
+    )
+    def test_of_the_server(self, line: str, expected: str) -> None:
+        """Wrong types, wrong ranges, wrong names: with the line."""
+        (found,) = mistakes(f"{STORE}[server]\n{line}\n{OFFERS}")
+        assert found.startswith(f"belated.toml, line 4: {expected}")
+
+    @pytest.mark.parametrize(
+        ("line", "expected"),
+        [
+            ("policy = 'DelayedUCB(dim=20)'", "missing a required argument: 'family'; it takes"),
+            ("policy = 'DelayedUCB(family=Bernoulli())'", "missing a required argument: 'dim'"),
+            ("policy = 'DelayedUCB(dim=20, family=5)'", "family is 5: pass Bernoulli()"),
+            ("policy = 'DelayedUCB(2, Poisson(), estimator=1)'", "estimator is 1: pass Laplace()"),
+            ("policy = 'DelayedUCB(2, Poisson(), prior=1)'", "prior is not an argument here"),
+            ("policy = 'DelayedUBC(2, Poisson())'", "there is no DelayedUBC, but DelayedUCB"),
+            ("policy = 3", "policy: a text in quotes was expected, not 3"),
+            ("policy = \"open('/etc/passwd')\"", "there is no open"),
+            ("rewards = \"Explicit(window='7 days')\"", "window is '7 days': 7d, 12h, 30m"),
+            ("rewards = 'Explicit(window=7)'", "window is 7: a duration was expected"),
+            ("rewards = 'DefaultAfter()'", "DefaultAfter: window is None; pass how long to wait"),
+            (
+                "rewards = \"DefaultAfter('1h', value=2)\"",
+                "the default value 2.0 is outside [0,",
+            ),
+            ("rewards = 'ConversionsOnly()'", "ConversionsOnly: window is None; pass how long"),
+            (
+                "rewards = \"ConversionsOnly('1h', delivery='daily')\"",
+                "delivery is 'daily': 'auto', 'batches' or 'single' was expected",
+            ),
+            ("retention = '1d'", "retention: retention 1d is shorter than the window 7d"),
+            ("retention = '-1d'", "retention: the duration is '-1d': 7d"),
+            ("retention = 30", "retention: a text in quotes was expected, not 30"),
+            ("partitions = 3", "partitions"),
+            ("partitions = 8192", "partitions: a whole number from 1 to 4,096 was expected"),
+            ("features = 'Hashed(8)'", "features: they give rows of 8 numbers, and the policy is"),
+            ("features = 'Shard(action=3)'", "there is no Shard, but Shared"),
+            ("tokens = 'on'", '"off", "report" or "enforce" was expected, not \'on\''),
+            ("learners = 'two'", '"one" or "many" was expected, not \'two\''),
+            ("baseline = 0.5", "the name of an action, 'first' or 'uniform' was expected, not 0.5"),
+            ("windows = '7d'", "windows: there is no such key: features, policy, rewards, "),
+        ],
+    )
+    def test_of_a_bandit(self, line: str, expected: str) -> None:
+        """Whatever is written as in Python is refused as in Python, with the key and line."""
+        name = line.partition(" ")[0]
+        kept = [one for one in OFFERS.splitlines() if not one.startswith(name)]
+        (found,) = mistakes("\n".join([STORE, *kept, line]))
+        assert found.startswith(f"belated.toml, line {4 + len(kept)}: bandits.offers.{name}: ")
+        assert expected in found
+
+    def test_a_name_that_cannot_stand_in_an_address(self) -> None:
+        """It would have to be escaped by every caller."""
+        (found,) = mistakes(STORE + OFFERS.replace("offers", "'my offers'"))
+        assert "line 3: bandits.my offers: 'my offers' is no name for a bandit" in found
+
+    def test_all_are_told_at_once(self) -> None:
+        """So that a file is mended in one go."""
+        text = f"{STORE}[server]\nport = -1\nhots = 'x'\n{OFFERS}partitions = 5\n"
+        assert [one.split(": ")[1] for one in mistakes(text)] == [
+            "server.port",
+            "server.hots",
+            "bandits.offers.partitions",
+        ]
+
+    def test_a_variable_that_is_not_set(self) -> None:
+        """It is named; an empty one counts as not set."""
+        text = '[store]\naddress_env = "OFFERS"\n' + OFFERS
+        expected = [
+            "belated.toml, line 2: store.address_env: the environment has no OFFERS: set it"
+        ]
+        assert mistakes(text) == expected
+        assert mistakes(text, OFFERS="") == expected
+        both = text.replace("[store]", STORE)
+        assert "there is an address too" in mistakes(both, OFFERS="sqlite:///offers.db")[0]
+
+    @pytest.mark.parametrize(
+        ("address", "expected"),
+        [
+            ("offers.db", "'offers.db' is not an address: for that file use 'sqlite:///offers.db'"),
+            ("sqlite:///offers.db?bandit=offers", "the address names a bandit, and a store holds"),
+            ("memory:", "the memory of one process is not durable"),
+            ("mysql://me:secret@db/x", "the scheme 'mysql' is not known: use 'memory:'"),
+        ],
+    )
+    def test_what_is_no_address_of_a_store(self, address: str, expected: str) -> None:
+        """The cure is told, a password is not."""
+        (found,) = mistakes(f'[store]\naddress = "{address}"\n' + OFFERS)
+        assert found.startswith(f"belated.toml, line 2: store.address: {expected}")
+        (found,) = mistakes('[store]\naddress_env = "OFFERS"\n' + OFFERS, OFFERS=address)
+        assert found.startswith(f"belated.toml, line 2: store.address_env: {expected}")
+        assert "secret" not in found
+
+    def test_what_was_once_the_database(self) -> None:
+        """It is said what to write instead."""
+        _, found = mistakes('[database]\ndsn = "postgresql://db/x"\n' + OFFERS)
+        expected = "database: there is no such key any more: write [store] with address, or addres"
+        assert found.startswith(f"belated.toml, line 1: {expected}")
+        _, found = mistakes('[store]\ndsn_env = "DATABASE_URL"\n' + OFFERS)
+        assert found.endswith("store.dsn_env: there is no such key any more: write address_env")
+
+    def test_a_key_written_another_way_has_no_line(self) -> None:
+        """TOML has several; the key is named all the same."""
+        (found,) = mistakes("server.port = -1\n" + STORE + OFFERS)
+        assert found.startswith("belated.toml: server.port: a whole number")
