@@ -11,6 +11,7 @@ import pytest
 from belated import Bandit, Bernoulli, DefaultAfter, DelayedUCB, Explicit
 from belated.events import ModeChanged, Record
 from belated.exceptions import CorruptEvent, JournalUnavailable
+from belated.ids import SLOTS, new_id
 from belated.journals import MemoryStore, SentSums
 from belated.learner import Fold
 from belated.learner.partitioned import PartitionFold
@@ -20,6 +21,7 @@ from belated.service.learning.membership import Membership
 from belated.service.learning.shared_learner import SharedLearner
 from belated.service.runtime import Step
 from belated.testing import ManualClock
+from belated.tuning import Tuning
 
 POLICY = DelayedUCB(3, Bernoulli())
 PARTITIONS = 4
@@ -72,8 +74,16 @@ class Town:
         self.rewards = rewards or Explicit()
         self.journal = self.store.journal("offers", partitions=PARTITIONS)
         self.machines: dict[SharedLearner, Machine] = {}
+        made = itertools.count()
+        # Random ids would go to other partitions each time, and a model is one step from its fit.
+        tuning = Tuning(new_id=lambda now, _: new_id(now, 997 * next(made) % SLOTS))
         self.bandit = Bandit(
-            policy=POLICY, rewards=self.rewards, journal=self.journal, clock=self.clock, seed=3
+            policy=POLICY,
+            rewards=self.rewards,
+            journal=self.journal,
+            clock=self.clock,
+            seed=3,
+            tuning=tuning,
         )
 
     def learner(self) -> SharedLearner:

@@ -86,6 +86,8 @@ class _Arrival:
             elif not self._stopped.is_set():
                 raise RuntimeError(f"{', '.join(missing)} could not be compiled")
         except Exception as error:  # plain kernels do the same
+            if self._stopped.is_set():  # the process ends: modules are being taken apart
+                return
             log.warning("belated goes on with plain kernels, try `belated warm`: %s", error)
 
     def _load(self, name: str) -> bool:
