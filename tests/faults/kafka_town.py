@@ -189,6 +189,7 @@ class KafkaTown:
 
     def kill_worker(self, *, merger: bool = False) -> float:
         """End a learner, one that merges or one that does not; another is started."""
+        later(self._is_shared_out)
         with closing(self.store.coordination("offers")) as coordination:
             leader = coordination.leader()
         pid = None if leader is None else int(leader.holder.split("/")[-2])
@@ -214,6 +215,7 @@ class KafkaTown:
 
     def stop_worker(self) -> float:
         """Have a learner sleep for longer than its session, in the midst of work."""
+        later(self._is_shared_out)
         sleeper = self.rng.choice(self.learners)
         sleeper.send(signal.SIGSTOP)
         at = time.monotonic()
@@ -326,6 +328,9 @@ class KafkaTown:
     def lost(self) -> int:
         """How often a learner found that a partition was another's."""
         return sum(one.log.count("another worker owns a partition") for one in self._started)
+
+    def _is_shared_out(self) -> bool:
+        return all(one.mentions("this worker owns a partition") for one in self.learners)
 
     def _start(self) -> Process:
         log = self._folder / f"log {len(self._started)}"

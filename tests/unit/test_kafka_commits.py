@@ -8,10 +8,13 @@ from hypothesis import strategies as st
 
 from belated.exceptions import CorruptJournal, InvalidInput
 from belated.journals import open_store
-from belated.journals.kafka.client import Cluster
+from belated.journals.kafka import offsets
+from belated.journals.kafka.client import Cluster, KafkaError, KafkaException
 from belated.journals.kafka.commits import MAX_EVENTS, Place, pack, unpack
 from belated.journals.kafka.offsets import Offsets
 from belated.journals.kafka.reader import Reader
+
+from confluent_kafka import TopicPartition  # isort: skip
 
 EVENTS = st.lists(st.binary(min_size=1, max_size=40), min_size=1, max_size=20)
 
@@ -80,6 +83,32 @@ def test_a_stamp_is_held_wherever_reading_begins(stamps: list[int], floor: int) 
     for offset, stamp in enumerate(stamps):
         held = max(floor, *stamps[: offset + 1])
         assert reader._greatest_before(0, offset, stamp) == held
+
+
+class _Deaf:
+    """A client of Kafka: the first asks one who does not answer."""
+
+    made = 0
+
+    def __init__(self, settings: object) -> None:
+        self._answers = _Deaf.made > 0
+        _Deaf.made += 1
+
+    def offsets_for_times(
+        self, asked: list[TopicPartition], timeout: float
+    ) -> list[TopicPartition]:
+        """Return where partitions end."""
+        if not self._answers:
+            raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
+        return [TopicPartition("topic", one.partition, 7) for one in asked]
+
+
+def test_a_question_that_fails_is_asked_by_another_client(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that reads nothing does not hear that another broker leads."""
+    monkeypatch.setattr(offsets, "Consumer", _Deaf)
+    asking = Offsets(NOWHERE, "topic")
+    assert asking.ends([0, 3]) == {0: 7, 3: 7}
+    assert _Deaf.made == 2
 
 
 def test_an_address_of_kafka_names_brokers_and_a_shelf() -> None:

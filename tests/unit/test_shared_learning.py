@@ -190,6 +190,25 @@ def test_a_dead_learner_is_replaced() -> None:
     town.check()
 
 
+def test_a_learner_that_stops_while_its_store_is_away_waits_for_it_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """And not once for each partition."""
+    town = Town()
+    one = town.learner()
+    town.run(one)
+    assert owned(one) == [[0, 1, 2, 3]]
+    tries = []
+
+    def save(fold: PartitionFold, shelf: object) -> None:
+        tries.append(fold.partition)
+        raise JournalUnavailable("it does not answer")
+
+    monkeypatch.setattr(PartitionFold, "save", save)
+    one.close()
+    assert len(tries) == 1
+
+
 def test_a_learner_that_slept_drops_what_it_had() -> None:
     """It saves nothing and sends nothing of it; then it gets its share again."""
     town = Town()

@@ -96,7 +96,7 @@ class Cluster:
     def translation(self, error: KafkaError) -> Exception:
         """Return an error of a journal for one of Kafka."""
         what = error.str() or error.name()
-        if error.code() in _REFUSED:
+        if error.code() in REFUSED:
             return JournalError(f"{self.place} refuses: {what}: grant this client the right to it")
         if error.code() in _MISSING:
             message = "the topic may have been deleted; restore it, or open another bandit"
@@ -110,7 +110,8 @@ class Cluster:
         return JournalUnavailable(f"{message}: nothing was acknowledged, and trying again is safe")
 
 
-_REFUSED = frozenset(
+#: What brokers say to a client that lacks a right: it says so until someone grants it.
+REFUSED = frozenset(
     {
         KafkaError.TOPIC_AUTHORIZATION_FAILED,
         KafkaError.CLUSTER_AUTHORIZATION_FAILED,
@@ -143,4 +144,4 @@ _MISSING = frozenset(
     }
 )
 
-__all__ = ["Cluster", "KafkaError", "KafkaException"]
+__all__ = ["REFUSED", "Cluster", "KafkaError", "KafkaException"]

@@ -8,7 +8,7 @@ from collections.abc import Collection
 from typing import Any
 
 from belated.exceptions import JournalError
-from belated.journals.kafka.client import Cluster, KafkaError, KafkaException
+from belated.journals.kafka.client import REFUSED, Cluster, KafkaError, KafkaException
 from belated.journals.workers import Claim
 
 from confluent_kafka import OFFSET_END, Consumer, TopicPartition  # isort: skip
@@ -147,7 +147,7 @@ class WorkerGroup:
                     continue
                 message = consumer.poll(0.1)
                 error = None if message is None else message.error()
-                if error is not None and (error.fatal() or error.code() in _USELESS):
+                if error is not None and (error.fatal() or error.code() in _USELESS | REFUSED):
                     self._failure = self._translation(error)
         except KafkaException as error:
             self._failure = self._translation(error.args[0])

@@ -102,7 +102,7 @@ class Learners:
 
     def _look(self) -> Mapping[str, Glance] | None:
         """Return how the bandits stand; None while the journal is away."""
-        # Those that share a bandit look themselves, several times as often as a rest lasts.
+        # Those that share a bandit look for themselves at every step, and rest only for a moment.
         names = [one.name for one in self._kept if not isinstance(one.learner, SharedLearner)]
         if self._sessions is None or not names:
             return {}
