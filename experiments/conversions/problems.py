@@ -164,6 +164,7 @@ WAYS: dict[str, Callable[[Problem], tuple[dict[str, Any], Rewards]]] = {
     "default W": lambda it: ({}, DefaultAfter(it.rewards(it.window))),
     "flip": lambda it: ({}, DefaultAfter("1s")),
     "hold": lambda it: ({}, DefaultAfter(it.rewards(it.window), learn="together")),
+    "uncounted": lambda it: ({"pending_weight": 0.0}, Explicit()),
     "at once": lambda it: ({}, Explicit()),
 }
 

@@ -52,6 +52,7 @@ PARTS: dict[str, list[Cell]] = {
         ("fixed500", "F-weight", "ucb", HORIZON),
         ("const1000", "conversions", "ucb", HORIZON),
         ("const1000", "known F, F-weight", "ucb", HORIZON),
+        ("const1000", "uncounted", "ucb", HORIZON),
     ],
     "batches": [("batch1000", way, "ucb", HORIZON) for way in ("conversions", "batches")],
     "flip": [

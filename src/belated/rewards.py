@@ -160,7 +160,7 @@ class ConversionsOnly(_Semantics):
         bounds: of a reward; others are refused.
         delivery: "batches" if conversions are reported together, by a nightly job say: then the age
             of a decision counts up to the last delivery. "single" if one by one; "auto" finds out
-            from the second delivery on.
+            from the first delivery on, if it has many.
 
     >>> ConversionsOnly("7d").delivery
     'auto'

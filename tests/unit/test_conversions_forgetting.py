@@ -23,8 +23,9 @@ from belated import (
 from belated.estimators import Thinned
 from belated.estimators.conversion_law import Conversions, fitted_law
 from belated.estimators.thinned import AgedDecisions, DecidedRows, ThinnedEstimate
-from belated.events import Decision, Reward
+from belated.events import Decision, Record, Reward, Settled
 from belated.families import Family
+from belated.ids import key_of, partition_of
 from belated.journals import MemoryJournal, SQLiteJournal
 from belated.learner import Fold
 from belated.policies import Policy
@@ -181,6 +182,30 @@ def test_partitions_know_the_same() -> None:
     same(shop.bandit, shop.opened())
     data = learner_of(shop.bandit)._data()
     assert sum(len(part.y) for part in data.parts) == 260
+
+
+def test_eight_shuffled_partitions_are_one_pass() -> None:
+    """Records of eight partitions in any order between them."""
+    shop = Shop(UCB)
+    shop.run(260)
+    shop.bandit.void(shop.ids[200])
+    queues: list[list[Record]] = [[] for _ in range(8)]
+    for record in shop.journal.read(0, 0, 100_000):
+        event = record.event
+        id = getattr(event, "id", None)
+        for one in range(8) if isinstance(event, Settled) else [partition_of(key_of(id or ""), 8)]:
+            told = Settled(one, event.until) if isinstance(event, Settled) else event
+            queues[one].append(Record(one, len(queues[one]) + 1, record.recorded, told))
+    rng, split = np.random.default_rng(3), Fold(UCB, shop.bandit.rewards, partitions=8)
+    with split.learner.bulk():
+        while any(queues):
+            some = rng.choice([n for n, queue in enumerate(queues) if queue])
+            split.take(queues[some].pop(0))
+    live, again = shop.bandit.estimate, split.learner.estimate
+    assert shop.bandit.digest == split.digest
+    np.testing.assert_allclose(live.theta, again.theta, atol=1e-7)
+    np.testing.assert_allclose(live.covariance, again.covariance, rtol=1e-6)
+    assert live.effective_n == pytest.approx(again.effective_n, rel=1e-9)
 
 
 def test_records_one_by_one_are_records_in_bulk() -> None:

@@ -3,7 +3,7 @@
 The regret is that of simulations with the real policy, learner and ledger. Time is kept: so many
 days are played with as many rounds as can be afforded, and delay, window and refreshes are the same
 part of them. If a round stands for several decisions, a real bandit learns from more of them and
-loses less; what the delay costs beside is the same.
+loses less; the share of the time that is decided blindly is the same.
 """
 
 from __future__ import annotations

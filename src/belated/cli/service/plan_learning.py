@@ -232,7 +232,7 @@ def _cost_of_delay(made: LearningPlan) -> str:
     change = at_once.change
     ends = f"{100 * change.low:.0f} to {100 * change.high:.0f}"
     if change.low <= 0.0:
-        return f"What the delay costs is less than chance here ({ends} points): more --seeds tell."
+        return f"What the delay costs is lost in chance here ({ends} points): more --seeds tell."
     lost = planned.lost - at_once.lost
     return f"The delay costs {100 * change.mean:.0f} points ({ends}) of it, or {lost:,.0f} rewards."
 
