@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 import numpy as np
 import pytest
 
-from belated.events import Event, Record
-from belated.exceptions import InvalidInput
+from belated.events import Erased, Event, Overwritten, Record
+from belated.exceptions import HistoryUndone, InvalidInput
+from belated.ids import key_of
 from belated.ledger.agreement import same_entries
-from belated.ledger.entries import State
+from belated.ledger.entries import State, held_time
 from belated.ledger.ledger import Ledger
 from belated.ledger.listener import NullListener
 from belated.ledger.packing import numbered, pack, unpack
+from belated.ledger.requests import check_keep
 from belated.ledger.sample import sampled
 from belated.rewards import Explicit
 from tests.unit.told_ledger import GONE, WINDOW, ToldLedger, decided, settled, told
@@ -140,3 +144,26 @@ def test_room_for_many_changes_nothing() -> None:
     assert pack(known.ledger) == before
     known.tell((12, decided(id="more")), (13, told(1.0, id="more")))
     assert known.entry("more").value == 1.0
+
+
+def test_who_undoes_what_was_not_known_is_named_by_its_place() -> None:
+    """So that the journal is folded anew from where it was."""
+    ledger = ToldLedger(*EVENTS).ledger
+    before = pack(ledger)
+    for event in (Erased(key_of("a"), 0), Overwritten(key_of("a"))):
+        with pytest.raises(HistoryUndone) as caught:
+            ledger.fold(Record(0, 77, 50, event))
+        assert (caught.value.partition, caught.value.position) == (0, 77)
+    assert pack(ledger) == before
+
+
+def test_times_are_held_within_a_column() -> None:
+    """The greatest is that of 63 bits."""
+    assert [held_time(at) for at in (-5, 7, 1 << 70)] == [0, 7, (1 << 63) - 1]
+
+
+@pytest.mark.parametrize(("keep", "held"), [(1, 1.0), (0, 0.0), (0.5, 0.5), ("auto", "auto")])
+def test_a_share_of_requests_is_a_number_with_a_fraction(keep: Any, held: Any) -> None:
+    """Whatever it was given as."""
+    found = check_keep(keep)
+    assert (type(found), found) == (type(held), held)

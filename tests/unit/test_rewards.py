@@ -16,8 +16,10 @@ from belated.rewards import (
     Explicit,
     Rewards,
     check_part,
+    check_semantics,
     reduced,
     reported_reward,
+    retention_us,
 )
 
 HOUR = timedelta(hours=1)
@@ -196,3 +198,25 @@ def test_a_default_is_a_number_with_a_fraction() -> None:
     """Whatever it was given as."""
     found = DefaultAfter(HOUR, value=1).value
     assert (type(found), found) == (float, 1.0)
+
+
+@pytest.mark.parametrize(
+    ("rewards", "said"),
+    [
+        (None, r"rewards=DefaultAfter\('7d'\) if only good outcomes are reported, or Explicit\(\)"),
+        (Explicit, r"rewards is the class Explicit: pass DefaultAfter\('7d'\), or Explicit\(\)"),
+        ("7d", "rewards is '7d': pass DefaultAfter"),
+    ],
+)
+def test_what_says_nothing_of_missing_rewards(rewards: Any, said: str) -> None:
+    """The error says what to pass instead."""
+    with pytest.raises(InvalidInput, match=said):
+        check_semantics(rewards)
+
+
+def test_a_retention_is_as_long_as_the_window() -> None:
+    """At least; both are told."""
+    assert retention_us("1h", Explicit(HOUR)) == 3_600_000_000
+    assert retention_us(None, Explicit(HOUR)) is None
+    with pytest.raises(InvalidInput, match="retention 30m is shorter than the window 1h"):
+        retention_us("30m", Explicit(HOUR))

@@ -10,6 +10,7 @@ from belated.exceptions import InvalidInput
 from belated.inputs import Matrix, Vector
 from belated.statistics import (
     FrozenSums,
+    Information,
     Joined,
     Moments,
     Observations,
@@ -217,3 +218,17 @@ def test_a_merged_store_begins_a_new_block() -> None:
     handle = merged.add([1.0, 0.0], 1.0)
     assert handle == left.next_block + right.next_block
     assert merged.get(left.next_block + 1)[1] == data(16, 4)[1][1]
+
+
+def test_rows_are_kept_as_float32() -> None:
+    """From the first one on: half the memory, and what a journal holds."""
+    store = Observations(2, FAMILY)
+    assert store.get(store.add([0.5, 0.1], 1.0))[0].dtype == np.float32
+
+
+def test_information_needs_a_weight_for_each_row() -> None:
+    """The error has the weights."""
+    weights = [1.0, 2.0]
+    with pytest.raises(InvalidInput, match="do not go with weights") as caught:
+        Information.of([[1.0, 0.0]], weights)
+    assert caught.value.value is weights
