@@ -180,7 +180,7 @@ def pins(session: nox.Session) -> None:
         ],
         "build": ["--group", "build", *as_in_dev],
         "release": ["--group", "release", *as_in_dev],
-        "mutation": ["--group", "mutation", *as_in_dev],
+        "mutation": ["--group", "mutation"],
     }.items():
         session.run(
             "uv", "pip", "compile", *source, "--output-file", f"requirements/{name}.txt",

@@ -69,17 +69,14 @@ def _measure(pid: int, port: int, profile: Path, options: argparse.Namespace) ->
     ended = threading.Event()
     load = threading.Thread(target=_ask, args=(port, ended), daemon=True)
     load.start()
-    _span(pid, 10.0)  # until all is warm
+    with _console(port, Path(f"{profile}-first")) as browser:
+        _wait_for_charts(browser)  # until the first report is made, and all is warm
     without, opened, children = [], [], []
     for pair in range(options.pairs):
         alone, _ = _span(pid, options.seconds)
-        with Chromium(Path(f"{profile}-{pair}")) as browser:
-            browser.open(f"http://127.0.0.1:{port}/console")
-            browser.run("document.getElementById('name').value = 'shop'")
-            browser.run("document.getElementById('who').requestSubmit()")
+        with _console(port, Path(f"{profile}-{pair}")) as browser:
             watched, made = _span(pid, options.seconds)
-            charts = browser.run("document.querySelectorAll('.chart svg').length")
-        assert charts, "the console shows no report"
+            _wait_for_charts(browser)
         without.append(alone)
         opened.append(watched)
         children.append(made)
@@ -93,6 +90,22 @@ def _measure(pid: int, port: int, profile: Path, options: argparse.Namespace) ->
         f" {more.mean():+.2%} ± {error:.2%} while a console is open;"
         f" making reports takes {np.mean(children):.2%}"
     )
+
+
+def _console(port: int, profile: Path) -> Chromium:
+    """Open the console on the bandit's report."""
+    browser = Chromium(profile)
+    browser.open(f"http://127.0.0.1:{port}/console")
+    browser.run("document.getElementById('name').value = 'shop'")
+    browser.run("document.getElementById('who').requestSubmit()")
+    return browser
+
+
+def _wait_for_charts(browser: Chromium) -> None:
+    deadline = time.monotonic() + 600.0
+    while not browser.run("document.querySelectorAll('.chart svg').length"):
+        assert time.monotonic() < deadline, browser.run("document.body.innerText")
+        time.sleep(1.0)
 
 
 def _span(pid: int, seconds: float) -> tuple[float, float]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Iterator
 
 import numpy as np
@@ -9,7 +10,7 @@ import pytest
 from scipy.linalg.blas import daxpy, ddot
 
 from belated.inputs import Matrix, Vector
-from belated.kernels.pages import SWAPPED_PAGES, hash_of, place_of, wrapped
+from belated.kernels.pages import SWAPPED_PAGES, crc_all, crc_tables, hash_of, place_of, wrapped
 from belated.kernels.source import (
     SWAPPED,
     bounds,
@@ -113,3 +114,16 @@ def test_whole_numbers_wrap() -> None:
         assert SWAPPED_PAGES[wrapped](hashed) == wrapped(int(hashed)) == hashed
         shift = int(rng.integers(1, 64))
         assert SWAPPED_PAGES[place_of](hashed, shift) == place_of(hashed, shift)
+
+
+def test_checksums() -> None:
+    """Of events of any length, each from a start of its own, as zlib makes them."""
+    rng = np.random.default_rng(9)
+    sizes = [0, 1, 7, 8, 9, 16, 23, 64, 65]
+    events = [rng.bytes(size) for size in sizes]
+    starts = rng.integers(0, 1 << 32, size=len(events))
+    data = np.frombuffer(b"".join(events), dtype=np.uint8)
+    found = np.empty(len(events), dtype=np.int64)
+    assert crc_all(data, np.cumsum(sizes), starts, crc_tables(), found) == len(events)
+    expected = [zlib.crc32(one, start) for one, start in zip(events, starts.tolist(), strict=True)]
+    assert found.tolist() == expected

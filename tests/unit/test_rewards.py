@@ -4,12 +4,23 @@ from __future__ import annotations
 
 import math
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 import pytest
 
 from belated.exceptions import InvalidInput
-from belated.rewards import ConversionsOnly, DefaultAfter, Explicit, Rewards, reduced
+from belated.rewards import (
+    ConversionsOnly,
+    DefaultAfter,
+    Explicit,
+    Rewards,
+    check_part,
+    check_semantics,
+    reduced,
+    reported_reward,
+    retention_us,
+)
 
 HOUR = timedelta(hours=1)
 EVERY: list[type[Rewards]] = [Explicit, DefaultAfter, ConversionsOnly]
@@ -144,3 +155,68 @@ def test_a_sum_is_held_at_the_largest_reward() -> None:
 def test_the_greatest_part() -> None:
     """Whenever it came."""
     assert reduced({"a": (0, -3.0), "b": (9, -5.0)}, "max") == -3.0
+
+
+@pytest.mark.parametrize("part", [5, None, "x" * 129])
+def test_what_names_no_part(part: Any) -> None:
+    """Text of at most 128 bytes does; the empty one is the whole."""
+    check_part("", 0)
+    check_part("x" * 128, 0)
+    with pytest.raises(InvalidInput, match="the part"):
+        check_part(part, 0)
+
+
+@pytest.mark.parametrize("revision", [-1, 1 << 63, 1.0, True, None])
+def test_what_is_no_revision(revision: Any) -> None:
+    """A whole number from 0 on is, as far as 63 bits hold it."""
+    check_part("", (1 << 63) - 1)
+    with pytest.raises(InvalidInput, match=r"revision is .*: a whole number of at least 0"):
+        check_part("", revision)
+
+
+@pytest.mark.parametrize(
+    ("part", "revision"), [("", True), ("", -1), ("", 0.0), ("", None), (7, 0), ("x" * 129, 0)]
+)
+def test_a_reward_with_no_part_or_revision_is_not_made(part: Any, revision: Any) -> None:
+    """The same that a part alone is refused for."""
+    made = partial(reported_reward, "a", 1.0, 5, min_reward=0.0, max_reward=1.0)
+    assert made("part", 3).revision == 3
+    with pytest.raises(InvalidInput, match=r"the part|revision is"):
+        made(part, revision)
+
+
+def test_a_reward_is_within_its_bounds() -> None:
+    """The bounds themselves are."""
+    made = partial(reported_reward, "a", at=5, part="", revision=0, min_reward=-1.0, max_reward=2.0)
+    assert [made(value).value for value in (-1, 2.0)] == [-1.0, 2.0]
+    for value in (-1.001, 2.001):
+        with pytest.raises(InvalidInput):
+            made(value)
+
+
+def test_a_default_is_a_number_with_a_fraction() -> None:
+    """Whatever it was given as."""
+    found = DefaultAfter(HOUR, value=1).value
+    assert (type(found), found) == (float, 1.0)
+
+
+@pytest.mark.parametrize(
+    ("rewards", "said"),
+    [
+        (None, r"rewards=DefaultAfter\('7d'\) if only good outcomes are reported, or Explicit\(\)"),
+        (Explicit, r"rewards is the class Explicit: pass DefaultAfter\('7d'\), or Explicit\(\)"),
+        ("7d", "rewards is '7d': pass DefaultAfter"),
+    ],
+)
+def test_what_says_nothing_of_missing_rewards(rewards: Any, said: str) -> None:
+    """The error says what to pass instead."""
+    with pytest.raises(InvalidInput, match=said):
+        check_semantics(rewards)
+
+
+def test_a_retention_is_as_long_as_the_window() -> None:
+    """At least; both are told."""
+    assert retention_us("1h", Explicit(HOUR)) == 3_600_000_000
+    assert retention_us(None, Explicit(HOUR)) is None
+    with pytest.raises(InvalidInput, match="retention 30m is shorter than the window 1h"):
+        retention_us("30m", Explicit(HOUR))

@@ -5,9 +5,19 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from belated import Bernoulli
+from belated import Bernoulli, Poisson
+from belated.exceptions import InvalidInput
 from belated.inputs import Matrix, Vector
-from belated.statistics import FrozenSums, Joined, Observations, RunningSums, quadratic_at
+from belated.statistics import (
+    FrozenSums,
+    Information,
+    Joined,
+    Moments,
+    Observations,
+    Quadratic,
+    RunningSums,
+    quadratic_at,
+)
 
 FAMILY = Bernoulli()
 THETA = np.array([0.3, -0.2])
@@ -103,3 +113,122 @@ def test_stores_read_as_one() -> None:
     assert found.n == expected.n == 13
     np.testing.assert_allclose(found.score(THETA), expected.score(THETA))
     np.testing.assert_allclose(found.information, expected.information)
+
+
+def test_sums_as_bytes() -> None:
+    """Every number comes back."""
+    sums = FrozenSums.of(data(7)[0].astype(np.float32), data(7)[1], FAMILY, THETA)
+    read = FrozenSums.read(sums.pack(), 2)
+    assert_same(read, sums)
+    np.testing.assert_array_equal(read.moments.gram, sums.moments.gram)
+    assert read.moments.square == sums.moments.square
+    assert read.pack() == sums.pack()
+    with pytest.raises(ValueError, match="reshape"):
+        FrozenSums.read(sums.pack(), 3)
+
+
+def test_a_store_as_bytes() -> None:
+    """It goes on as it was: full blocks, frozen ones, and one that is not full."""
+    store = Observations(2, FAMILY, block=16)
+    store.extend(*data(8, 50))
+    store.freeze(THETA, 20)
+    assert (store.is_frozen(0), store.is_frozen(45)) == (True, False)
+    store.extend(*data(9, 10))
+    store.remove(store.next_handle - 3)
+    read = Observations(2, FAMILY)
+    read.unpack(store.pack())
+    assert (read.n, read.exact, read.total) == (store.n, store.exact, store.total)
+    assert read.next_handle == store.next_handle
+    assert_same(read.sums_at(FAMILY, THETA), store.sums_at(FAMILY, THETA))
+    for one in (store, read):
+        one.add([0.5, 0.25], 1.0)
+    assert_same(read.sums_at(FAMILY, THETA), store.sums_at(FAMILY, THETA))
+    assert read.pack() == store.pack()
+
+
+def test_the_value_of_a_quadratic() -> None:
+    """Its slope is the score; at θ = 0 it is 0."""
+    rows, y = data(10)
+    found = Quadratic.of(rows, y, FAMILY, THETA)
+    assert found.value(np.zeros(2)) == 0.0
+    for axis in np.eye(2):
+        step = 1e-6 * axis
+        slope = (found.value(THETA + step) - found.value(THETA - step)) / 2e-6
+        assert slope == pytest.approx(float(found.score(THETA) @ axis), rel=1e-6)
+
+
+def test_frozen_rows_are_revised_and_removed() -> None:
+    """Their sums follow, as if the rows had been so when they were frozen."""
+    rows, y = data(11, 64)
+    store, plain = Observations(2, FAMILY, block=32), Observations(2, FAMILY)
+    store.extend(rows, y)
+    store.freeze(THETA, 0)
+    assert store.is_frozen(3)
+    store.revise(3, 1.0 - y[3])
+    store.remove(5)
+    y[3] = 1.0 - y[3]
+    kept = np.arange(len(y)) != 5
+    plain.extend(rows[kept], y[kept])
+    found, expected = store.sums_at(FAMILY, THETA), plain.sums_at(FAMILY, THETA)
+    assert (found.n, found.total) == (expected.n, expected.total)
+    np.testing.assert_allclose(found.likelihood.pull, expected.likelihood.pull, rtol=1e-9)
+    np.testing.assert_allclose(found.moments.cross, expected.moments.cross, rtol=1e-9)
+
+
+def test_moments_are_of_all_blocks() -> None:
+    """Frozen or not; those that were removed do not count."""
+    rows, y = data(12, 100)
+    store = Observations(2, FAMILY, block=16)
+    store.extend(rows, y)
+    store.freeze(THETA, 40)
+    assert store.is_frozen(0)
+    assert not store.is_frozen(80)
+    store.remove(99)
+    found = store.moments()
+    assert found.n == 99
+    np.testing.assert_allclose(found.gram, rows[:-1].T @ rows[:-1])
+    np.testing.assert_allclose(found.cross, y[:-1] @ rows[:-1])
+
+
+def test_quadratics_subtract() -> None:
+    """To what was there before."""
+    one, other = (Quadratic.of(*data(seed), FAMILY, THETA) for seed in (13, 14))
+    left = one + other - other
+    assert left.n == one.n
+    np.testing.assert_allclose(left.information, one.information)
+    np.testing.assert_allclose(left.pull, one.pull)
+
+
+def test_what_does_not_merge_says_why() -> None:
+    """Of other families, widths and shapes."""
+    with pytest.raises(InvalidInput, match=r"rewards of Bernoulli\(\) and of Poisson\(\) do not"):
+        Observations(2, FAMILY) + Observations(2, Poisson())
+    with pytest.raises(InvalidInput, match="rows of 2 and of 3 numbers do not merge"):
+        Observations(2) + Observations(3)
+    with pytest.raises(InvalidInput, match=r"rows has shape \(2,\): a table was expected"):
+        Moments.of([1.0, 2.0], [1.0])
+
+
+def test_a_merged_store_begins_a_new_block() -> None:
+    """So that handles of both are what they were; the next one is behind all of them."""
+    left, right = Observations(2, FAMILY), Observations(2, FAMILY)
+    left.extend(*data(15, 3))
+    right.extend(*data(16, 4))
+    merged = left + right
+    handle = merged.add([1.0, 0.0], 1.0)
+    assert handle == left.next_block + right.next_block
+    assert merged.get(left.next_block + 1)[1] == data(16, 4)[1][1]
+
+
+def test_rows_are_kept_as_float32() -> None:
+    """From the first one on: half the memory, and what a journal holds."""
+    store = Observations(2, FAMILY)
+    assert store.get(store.add([0.5, 0.1], 1.0))[0].dtype == np.float32
+
+
+def test_information_needs_a_weight_for_each_row() -> None:
+    """The error has the weights."""
+    weights = [1.0, 2.0]
+    with pytest.raises(InvalidInput, match="do not go with weights") as caught:
+        Information.of([[1.0, 0.0]], weights)
+    assert caught.value.value is weights

@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 
 from belated.events import Decision
-from belated.exceptions import AccessDenied, InvalidInput
+from belated.exceptions import AccessDenied, InvalidInput, RateLimited
+from belated.service.access import tokens as tokens_module
 from belated.service.access.tokens import LIFETIME, NOBODY, RewardTokens, TokenMode, TokenSecrets
 from belated.service.http.problems import headers_of, problem_of
 from belated.service.wire.requests import RewardBody
@@ -235,6 +236,40 @@ def test_the_status_says_what_is_missing() -> None:
     assert status(tokens_of(guarded=True), None) == status(NOBODY, None) == 401
     assert status(tokens_of(guarded=True), FORGED) == status(NOBODY, FORGED) == 403
     assert status(tokens_of(), None) == 403
+
+
+# --- how often -----------------------------------------------------------------------------------
+
+
+def test_a_token_reports_ten_times_a_minute(clock: Clock) -> None:
+    """Each for itself; the eleventh waits for the minute to end, and is not refused for good."""
+    tokens = tokens_of(clock=clock)
+    token, other = tokens.of(decided("a")), tokens.of(decided("b"))
+    for _ in range(10):
+        assert takes(tokens, "a", token)
+        clock.now += 1_000_000
+    with pytest.raises(RateLimited, match="10 times in 60 s") as caught:
+        tokens.check("a", RewardBody(1.0, token=token), False)
+    assert headers_of(caught.value)["retry-after"] == "50"
+    assert takes(tokens, "b", other)
+    clock.now += 50_000_000
+    assert takes(tokens, "a", token)
+
+
+def test_who_has_a_key_reports_as_often_as_that_allows(clock: Clock) -> None:
+    """The bound is for strangers."""
+    tokens = tokens_of(clock=clock, guarded=True)
+    token = tokens.of(decided())
+    assert all(takes(tokens, "a", token, keyed=True) for _ in range(30))
+
+
+def test_so_many_ids_are_remembered(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Beyond them the count begins again: memory is bounded, too."""
+    monkeypatch.setattr(tokens_module, "MAX_REMEMBERED", 3)
+    tokens = tokens_of(clock=clock)
+    for id in ("a", "b", "c", "d"):
+        assert takes(tokens, id, tokens.of(decided(id)))
+    assert {*tokens._reports} == {"d"}
 
 
 # --- the keys ------------------------------------------------------------------------------------
