@@ -12,12 +12,14 @@ from belated.events import Erased, Event, Overwritten, Record
 from belated.exceptions import HistoryUndone, InvalidInput
 from belated.ids import key_of
 from belated.ledger.agreement import same_entries
+from belated.ledger.decision_history import DecisionHistory
 from belated.ledger.entries import State, held_time
 from belated.ledger.ledger import Ledger
 from belated.ledger.listener import NullListener
 from belated.ledger.packing import numbered, pack, unpack
 from belated.ledger.requests import check_keep
 from belated.ledger.sample import sampled
+from belated.ledger.undone import Undone
 from belated.rewards import Explicit
 from tests.unit.told_ledger import GONE, WINDOW, ToldLedger, decided, settled, told
 
@@ -167,3 +169,31 @@ def test_a_share_of_requests_is_a_number_with_a_fraction(keep: Any, held: Any) -
     """Whatever it was given as."""
     found = check_keep(keep)
     assert (type(found), found) == (type(held), held)
+
+
+def test_decisions_are_found_in_what_was_read() -> None:
+    """By their ids, with all that was known of them."""
+    known = ToldLedger(*EVENTS)
+    read = Ledger(Explicit(WINDOW), NullListener(), min_reward=-10.0, max_reward=10.0)
+    unpack(read, pack(known.ledger))
+    for id in ("pending", "a", "dormant", "plain", "parts"):
+        assert read.entry(id) == known.entry(id)
+    assert read.entry("nobody") is None
+
+
+def test_the_history_of_one_decision() -> None:
+    """Its own records only, and what they come to; nothing of one that was erased."""
+    history = DecisionHistory("plain", Explicit(WINDOW), min_reward=-10.0, max_reward=10.0)
+    for n, (recorded, event) in enumerate(EVENTS, 1):
+        history.take(Record(0, n, recorded, event))
+    assert (history.state, history.value) == ("rewarded", 0.5)
+    assert [status for _, status in history.records] == ["decided", "rewarded"]
+    assert history.entry == ToldLedger(*EVENTS).entry("plain")
+    assert history.decision is EVENTS[4][1]
+    undone = Undone([Record(0, 99, 60, Erased(key_of("plain"), 60))])
+    gone = DecisionHistory(
+        "plain", Explicit(WINDOW), min_reward=-10.0, max_reward=10.0, undone=undone
+    )
+    for n, (recorded, event) in enumerate(EVENTS, 1):
+        gone.take(Record(0, n, recorded, event))
+    assert (gone.state, gone.records, gone.value) == ("erased", [], None)

@@ -193,7 +193,9 @@ def test_moments_are_of_all_blocks() -> None:
 def test_quadratics_subtract() -> None:
     """To what was there before."""
     one, other = (Quadratic.of(*data(seed), FAMILY, THETA) for seed in (13, 14))
-    left = one + other - other
+    both = one + other
+    np.testing.assert_allclose(both.information, one.information + other.information)
+    left = both - other
     assert left.n == one.n
     np.testing.assert_allclose(left.information, one.information)
     np.testing.assert_allclose(left.pull, one.pull)
@@ -217,6 +219,7 @@ def test_a_merged_store_begins_a_new_block() -> None:
     merged = left + right
     handle = merged.add([1.0, 0.0], 1.0)
     assert handle == left.next_block + right.next_block
+    assert merged.add([0.0, 1.0], 0.0) == handle + 1
     assert merged.get(left.next_block + 1)[1] == data(16, 4)[1][1]
 
 
