@@ -5,7 +5,8 @@ var Scorer = {
     const [page, , , , score] = result;
     if (page.startsWith("decisions/") || page.startsWith("contributing/")) return score - 25;
     if (page === "questions") return score + 9;
-    if (page === "reference/configuration" || page.startsWith("howto/") || page.startsWith("tutorial/")) return score + 8;
+    if (page === "reference/configuration" || page.startsWith("howto/")) return score + 8;
+    if (page.startsWith("tutorial/")) return score + 7;
     return score;
   },
   objNameMatch: 11,

@@ -40,7 +40,10 @@ _DONE = f"document.querySelector('p.search-summary, #search-results > p') && {_L
 def main() -> int:
     """Say what each question finds; 1 if one finds something else first."""
     folder, wrong = Path(sys.argv[1]).resolve(), 0
-    with tempfile.TemporaryDirectory() as profile, Chromium(Path(profile)) as browser:
+    with (
+        tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as profile,
+        Chromium(Path(profile)) as browser,
+    ):
         for question, pages in ASKED.items():
             browser.open(f"{(folder / 'search.html').as_uri()}?q={quote(question)}")
             eventually(lambda: bool(browser.run(_DONE)))
