@@ -20,6 +20,11 @@ from tests.integration.serving import Serving, served
 from tests.waiting import eventually
 
 HOSTILE = '<img src=x onerror="document.title=1"><script>document.title=2</script>'
+# Answers that overtake each other: what is read takes half a second more than what is written.
+SLOW_TO_READ = """window.at_once = fetch; window.fetch = async (path, options) => {
+    if (!options.method) await new Promise((done) => setTimeout(done, 500));
+    return at_once(path, options);
+}; 0"""
 OFFERS = Definition(
     "offers", DelayedUCB(2, Bernoulli(), floor=0.2), DefaultAfter("1h"), holdout=Holdout(0.2)
 )
@@ -123,12 +128,13 @@ def test_a_mode_is_changed_with_a_reason(browser: Chromium, serving: Serving, st
     page.fill(to="freeze", reason="not allowed")
     page.submit("mode")
     page.says("said", 'does not grant scope "admin"')
+    browser.run(SLOW_TO_READ)
     page.sign_in(key.key)
     page.says("title", "offers")
     page.fill(to="freeze", reason="prices are wrong")
     page.submit("mode")
-    page.says("said", "offers is to freeze from now on: prices are wrong")
     page.says("state", "freeze")
+    page.says("said", "offers is to freeze from now on: prices are wrong")
     with store.journal("offers") as journal:
         mode = journal.mode()
     assert isinstance(mode, ModeChanged)

@@ -1,7 +1,7 @@
 // The console. The key is held in a variable: no cookie, no storage; a reload forgets it.
 // All that comes from the service is set as text, but the report, whose text was escaped there.
 const byId = (id) => document.getElementById(id);
-let key = "", bandit = "", modeOf = "", reportOf = 0, timer = 0;
+let key = "", bandit = "", modeOf = "", reportOf = 0, timer = 0, shown = 0;
 
 async function ask(path, options = {}) {
   const headers = {...options.headers};
@@ -44,7 +44,8 @@ async function list() {
 }
 
 async function state() {
-  const found = await ask(path());
+  const at = shown, found = await ask(path());
+  if (at !== shown) return;
   byId("title").textContent = found.bandit;
   byId("state").textContent = `${found.mode} · ${found.observations} outcomes · ${found.pending} pending`;
   // Not at every refresh: it would undo what somebody is about to choose.
@@ -52,8 +53,8 @@ async function state() {
 }
 
 async function report() {
-  const shown = bandit, found = await ask(path("report"));
-  if (shown !== bandit) return;
+  const at = shown, found = await ask(path("report"));
+  if (at !== shown) return;
   if (found.status !== "ready") {
     byId("report").replaceChildren(element("p", found.status === "computing" ? "The report is being made…" : "There is no report: " + found.why, "wrap none"));
     return;
@@ -70,14 +71,22 @@ async function refresh() {
   timer = setTimeout(refresh, document.hidden || reportOf ? 15000 : 3000);
 }
 
+// Before anything is asked for: an answer that clears the page could clear what was said since.
+// What was asked for earlier is dropped when it comes: it may be another bandit's, or another key's.
+function clear() {
+  shown += 1;
+  clearTimeout(timer);
+  byId("bandit").hidden = true;
+  byId("report").replaceChildren();
+  for (const id of ["title", "state", "story", "said"]) byId(id).textContent = "";
+}
+
 async function show(name) {
+  clear();
   [bandit, reportOf] = [name, 0];
   byId("name").value = name;
-  byId("report").replaceChildren();
-  byId("story").textContent = "";
-  try { await state(); } catch (error) { byId("bandit").hidden = true; return say(error.message, true); }
+  try { await state(); } catch (error) { return say(error.message, true); }
   byId("bandit").hidden = false;
-  say("");
   refresh();
 }
 
@@ -85,10 +94,10 @@ byId("who").onsubmit = async (event) => {
   event.preventDefault();
   key = byId("key").value.trim();
   const name = byId("name").value.trim();
-  say("");
+  clear();
   try { await list(); } catch (error) {
     byId("list").replaceChildren();
-    if (!name || error.status === 401) { byId("bandit").hidden = true; byId("report").replaceChildren(); clearTimeout(timer); return say(error.message, true); }
+    if (!name || error.status === 401) return say(error.message, true);
   }
   if (name) show(name);
 };
