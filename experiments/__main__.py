@@ -35,7 +35,8 @@ STEPS = {
     "forgetting": ["-m experiments.forgetting.sweep", "-m experiments.forgetting.analysis"],
     # These start other libraries' environments, which know nothing of ours: scripts, not modules.
     "peers": [
-        f"experiments/peers/{name}.py" for name in ("install", "tuning", "sweep", "analysis")
+        *(f"experiments/peers/{name}.py" for name in ("install", "tuning", "sweep")),
+        "-m experiments.peers.analysis",
     ],
     "speed": ["experiments/peers/speed.py"],
     "over_http": ["-m experiments.over_http.sweep", "-m experiments.over_http.analysis"],

@@ -1,26 +1,33 @@
-"""Regret under each delay: a panel for each problem, a colour for each policy."""
+"""Regret as a multiple of one policy's: a column for each delay, a row for each policy."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import math
+from collections.abc import Iterable, Sequence
 
-import matplotlib.pyplot as plt
-import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from experiments.figures import COLOURS, GREY
+from experiments.figures import COLOURS, GREY, below, columns
 from experiments.regret.policies import HORIZON
 
+#: Of regret, and of multiples of it.
 TICKS = [5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000]
-
-
-def key(chart: Figure, colours: Mapping[str, str], **where: object) -> None:
-    """The names in their colours, in rows: a legend whose marks are its words."""
-    marks = [plt.Line2D([], [], color=colour, label=name) for name, colour in colours.items()]
-    settings = {"fontsize": 10, "frameon": False, "handlelength": 0, "handletextpad": 0}
-    chart.legend(handles=marks, labelcolor="linecolor", **(settings | where))
+MULTIPLES = {1: "1×", 3: "", 10: "10×"}
+DELAYS = {
+    "0": "no delay",
+    "geo100": "geometric,\nmean 100",
+    "geo1000": "geometric,\nmean 1,000",
+    "lomax": "Lomax, no\nvariance",
+    "const1000": "constant\n1,000",
+    "batch1000": "batches\nof 1,000",
+    "never30": "geo. 100,\n30 % lost",
+}
+#: A colour and a mark for each problem.
+MARKS = list(zip(COLOURS, "osD", strict=False))
+#: Rows between the problems of a policy.
+STEP = 0.28
 
 
 def logarithmic(axes: Iterable[Axes]) -> None:
@@ -33,35 +40,48 @@ def logarithmic(axes: Iterable[Axes]) -> None:
         axis.minorticks_off()
 
 
-def by_delay(
+def multiples(
     table: pd.DataFrame,
     worlds: Iterable[str],
-    delays: Iterable[str],
+    delays: Sequence[str],
     policies: Sequence[str],
-    columns: int = 3,
+    title: str,
+    about: str,
 ) -> Figure:
-    """Points with two standard errors, all policies of a delay beside each other."""
-    worlds, delays = list(worlds), list(delays)
-    colours = dict(zip(policies, COLOURS, strict=False))
-    chart, axes = plt.subplots(1, len(worlds), figsize=(9.6, 4.6), sharey=True)
-    step = 0.72 / len(policies)
-    for axis, world in zip(axes, worlds, strict=True):
+    """Each policy against the first, whose own regret is written in its row.
+
+    Points are ratios of means over the same seeds, with two standard errors on either side.
+    """
+    base, *others = policies
+    heads = [DELAYS[delay] for delay in delays]
+    seeds = table["seed"].nunique()
+    about += f" Bars: ± 2 standard errors, {seeds} paired seeds."
+    chart, axes = columns(title, about, heads, [f"{base},\nits regret", *others], row=0.44)
+    for k, (world, (colour, mark)) in enumerate(zip(worlds, MARKS, strict=True)):
         here = table[table["environment"] == world]
-        for i, (name, colour) in enumerate(colours.items()):
-            of = here[here["policy"] == name].groupby("delay")["regret"]
-            means, errors = of.mean()[delays], of.sem()[delays]
-            at = np.arange(len(delays)) + (i - (len(policies) - 1) / 2) * step
-            axis.errorbar(at, means, 2 * errors, fmt="o", ms=4, color=colour, lw=1.3)
-        for between in np.arange(len(delays) - 1) + 0.5:
-            axis.axvline(between, color=GREY, lw=0.4, alpha=0.35)
-        axis.set_title(world)
-        axis.set_xticks(range(len(delays)), delays, rotation=40, ha="right", fontsize=9)
-        axis.tick_params(axis="x", length=0)
-        axis.set_xlim(-0.5, len(delays) - 0.5)
-    logarithmic(axes)
-    axes[0].set_ylabel(f"regret after {HORIZON:,} rounds (log scale)")
-    axes[len(axes) // 2].set_xlabel("delay, in rounds")
-    key(chart, colours, loc="upper left", ncols=columns)
-    rows = -(-len(policies) // columns)
-    chart.tight_layout(rect=(0, 0.03, 1, 0.98 - 0.05 * rows))
+        up = (k - 1) * STEP
+        for axis, delay in zip(axes, delays, strict=True):
+            regrets = here[here["delay"] == delay].pivot_table("regret", "seed", "policy")
+            name = f" {world}" if axis is axes[0] else ""
+            words = f"{regrets[base].mean():,.0f}{name}"
+            axis.text(1.0, up, words, color=colour, va="center", fontsize=9)
+            for row, policy in enumerate(others, start=1):
+                middle, low, high = ratio(regrets[policy], regrets[base])
+                axis.errorbar(
+                    middle, row + up, xerr=[[middle - low], [high - middle]], fmt=mark, ms=4,
+                    color=colour, lw=1.3,
+                )  # fmt: skip
+    for axis in axes:
+        axis.axvline(1.0, 0.0, 1.0 - 1.0 / len(policies), color=GREY, lw=0.8, zorder=1)
+        axis.set_xscale("log")
+        axis.set_xticks(list(MULTIPLES), list(MULTIPLES.values()))
+        axis.minorticks_off()
+    below(chart, f"regret after {HORIZON:,} rounds, as a multiple of the first row's (log scale)")
     return chart
+
+
+def ratio(values: pd.Series, base: pd.Series) -> tuple[float, float, float]:
+    """Of two means over the same seeds, and two standard errors of its logarithm to each side."""
+    middle = values.mean() / base.mean()
+    error = float((values / values.mean() - base / base.mean()).std() / len(base) ** 0.5)
+    return middle, middle * math.exp(-2.0 * error), middle * math.exp(2.0 * error)

@@ -13,36 +13,25 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-import matplotlib.pyplot as plt
 import numpy as np
-from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 
 from belated.theory import Bounds, bounds_for
-from experiments.figures import COLOURS, GREY, note, save
+from experiments.figures import COLOURS, GREY, below, columns, save
 from experiments.missing.counts import LAST, MOST, each
 from experiments.missing.processes import HORIZON, PROCESSES
-from experiments.panels import key
 from experiments.quantiles import quantile
 from experiments.runs import publish, read
 from experiments.tables import rule
 
 DELTA = 0.05
-#: Bounds by name, in the colours they are drawn in; the last three are not the paper's.
-NAMES = {
-    "prop1": COLOURS[1],
-    "iid": COLOURS[4],
-    "hoeffding": COLOURS[3],
-    "markov": COLOURS[6],
-    "random": COLOURS[7],
-    "bounded": "#8B5A2B",
-    "stopping": COLOURS[5],
-    "union": COLOURS[2],
-    "bennett": COLOURS[0],
-}
-AXIS = (0.8, 5000)
-TICKS = [1, 3, 10, 30, 100, 300, 1000]
-#: Points whose ratios differ by less than this factor would cover one another.
-NEAR = 1.1
+#: Those that are not the paper's.
+OURS = ("stopping", "union", "bennett")
+NAMES = ("prop1", "iid", "hoeffding", "markov", "random", "bounded", *OURS)
+TITLE = "Bennett's bound is within twice the truth wherever delays are independent"
+AXIS = (0.6, 5000)
+#: A number stands left of its point from here on.
+MIDDLE = 150
 TITLES = {LAST: "Missing in the last round", MOST: "Missing at most, in any round"}
 
 #: The numbers missing on each path, by process and what is counted.
@@ -89,46 +78,40 @@ def markdown(missing: Missing, bounds: dict[str, Bounds]) -> str:
     return "\n".join(out) + "\n"
 
 
-def draw(axis: Axes, missing: Missing, bounds: dict[str, Bounds], what: str) -> None:
-    """A line for each process, with a point for each bound that holds."""
-    axis.set_xscale("log")
-    for y, (process, of) in enumerate(bounds.items()):
-        truth, low, high = quantile(missing[process, what], 1 - DELTA)
-        last: list[float] = []  # of each lane: points that would cover one another lie in several
-        for name, bound in sorted(values(of, what).items(), key=lambda item: item[1]):
-            lane = next((k for k, before in enumerate(last) if bound > NEAR * before), len(last))
-            last[lane : lane + 1] = [bound]
-            ratios = bound / np.array([high, truth, low])
-            axis.errorbar(
-                ratios[1], y + 0.22 * (lane - 1), xerr=np.abs(ratios[[[0], [2]]] - ratios[1]),
-                fmt="o", ms=5, color=NAMES[name], lw=1.2,
-            )  # fmt: skip
-        rounds = value(of, "rounds", what) / truth
-        axis.barh(y, AXIS[1] - rounds, left=rounds, height=0.8, color=GREY, alpha=0.15)
-    axis.axvline(1.0, color=GREY, lw=1)
-    axis.set_xlim(*AXIS)
-    axis.set_xticks(TICKS, [f"{tick:,}" for tick in TICKS])
-    axis.minorticks_off()
-    axis.grid(axis="x")
-    axis.grid(visible=False, axis="y")
-    axis.set_title(TITLES[what])
-
-
-def figure(missing: Missing, bounds: dict[str, Bounds]) -> plt.Figure:
-    chart, axes = plt.subplots(1, 2, figsize=(9, 6.4), sharey=True)
-    for axis, what in zip(axes, TITLES, strict=True):
-        draw(axis, missing, bounds, what)
-        axis.set_xlabel("bound / 95 % quantile (times, log scale)")
-    axes[0].set_yticks(range(len(bounds)), list(bounds), fontsize=9)
-    axes[0].set_ylim(len(bounds) - 0.4, -0.6)
-    key(chart, NAMES, loc="upper left", ncols=9)
+def figure(missing: Missing, bounds: dict[str, Bounds]) -> Figure:
+    """A column for each bound, with a point for each process of which it holds."""
     paths = len(next(iter(missing.values())))
-    note(
-        chart,
-        f"δ = {DELTA:g}, {HORIZON:,} rounds, {paths:,} paths; bars: 95 % interval of the quantile."
-        " Grey: beyond the number of rounds. The last three bounds are not the paper's.",
+    about = (
+        f"Bound / 95 % quantile of {paths:,} paths, of the most missing in any of {HORIZON:,}"
+        f" rounds; δ = {DELTA:g}. Empty: it does not hold. Grey: beyond the number of rounds."
+        " The last three are not the paper's."
     )
-    chart.tight_layout(rect=(0, 0.03, 1, 0.95))
+    chart, axes = columns(TITLE, about, list(NAMES), list(bounds), row=0.25)
+    for y, (process, of) in enumerate(bounds.items()):
+        truth, low, high = quantile(missing[process, MOST], 1 - DELTA)
+        rounds = value(of, "rounds", MOST) / truth
+        found = values(of, MOST)
+        for axis, name in zip(axes, NAMES, strict=True):
+            if name not in found:
+                continue
+            ratio = found[name] / truth
+            less = [[ratio - found[name] / high], [found[name] / low - ratio]]
+            colour = COLOURS[0] if name in OURS else COLOURS[1]
+            colour = GREY if ratio >= rounds else colour
+            axis.errorbar(ratio, y, xerr=less, fmt="o", ms=4, color=colour, lw=1.2)
+            left = ratio > MIDDLE
+            axis.annotate(
+                f"{ratio:,.0f}" if ratio >= 10 else f"{ratio:.1f}", (ratio, y),
+                xytext=(-4 if left else 4, 0), textcoords="offset points", color=colour,
+                ha="right" if left else "left", va="center", fontsize=9,
+            )  # fmt: skip
+    for axis in axes:
+        axis.axvline(1.0, color=GREY, lw=0.8, zorder=1)
+        axis.set_xscale("log")
+        axis.set_xlim(*AXIS)
+        axis.set_xticks([])  # the numbers are in the picture
+        axis.minorticks_off()
+    below(chart, "how many times the truth; the line is at 1 (log scale)")
     return chart
 
 

@@ -11,18 +11,18 @@ from __future__ import annotations
 from pathlib import Path
 
 from experiments import panels, tables
-from experiments.figures import note, save
+from experiments.figures import save
 from experiments.pending.variants import DEFAULT, DELAYS, VARIANTS, WORLDS
 from experiments.runs import publish, read
+
+TITLE = "Pending decisions should count as explored, and √G should not widen"
+ABOUT = "DelayedUCB with one width, and what it makes of pending decisions; G is their number."
 
 
 def main() -> None:
     table, path = read(__doc__, Path(__file__).parent)
     publish(tables.by_delay(table, WORLDS, DELAYS, list(VARIANTS), DEFAULT), path)
-    chart = panels.by_delay(table, WORLDS, DELAYS, list(VARIANTS))
-    seeds = table["seed"].nunique()
-    note(chart, f"DelayedUCB with one width; mean ± 2 standard errors, {seeds} paired seeds")
-    save(chart, path)
+    save(panels.multiples(table, WORLDS, list(DELAYS), list(VARIANTS), TITLE, ABOUT), path)
 
 
 if __name__ == "__main__":

@@ -11,20 +11,23 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
 from experiments import tables
-from experiments.figures import COLOURS, GREY, band, note, save
-from experiments.panels import key, logarithmic
+from experiments.figures import COLOURS, GREY, band, head, save
+from experiments.figures import figure as empty
+from experiments.labels import end_labels
+from experiments.panels import logarithmic
 from experiments.runs import publish, read
 from experiments.waiting.policies import DEFAULT, DELAYS, HORIZON, LENGTHS, RULES, WAITS, WORLDS
 from experiments.waiting.waits import DELTA, NORM, literal
 
 #: Under the points: none, then lengths, then eigenvalues.
 TICKS = ["none", *(f"{rounds:,}" for rounds in LENGTHS), *(rule.split()[-1] for rule in WAITS)]
+TITLE = "No warm-up helps beyond chance; long ones multiply the regret"
+PROBLEMS = {"fixed": "the same rows every round (fixed)", "fresh": "new rows every round (fresh)"}
 NAMES = {"0": "no delay", "geo100": "mean delay 100", "geo1000": "mean delay 1,000"}
 
 
@@ -55,7 +58,14 @@ def theorem(seeds: list[int]) -> str:
 
 
 def figure(table: pd.DataFrame) -> Figure:
-    chart, axes = plt.subplots(1, len(WORLDS), figsize=(9.6, 4.4), sharey=True)
+    chart = empty(4.4)
+    top = head(
+        chart,
+        TITLE,
+        "DelayedUCB after a uniform warm-up; dotted: without one; geometric delays, in rounds."
+        f" Mean ± 2 standard errors, {table['seed'].nunique()} paired seeds.",
+    )
+    axes = chart.subplots(1, len(WORLDS), sharey=True)
     groups = [[0], list(range(1, 1 + len(LENGTHS))), list(range(1 + len(LENGTHS), len(RULES)))]
     rules = list(RULES)
     for axis, world in zip(axes, WORLDS, strict=True):
@@ -67,28 +77,27 @@ def figure(table: pd.DataFrame) -> Figure:
                 band(axis, group, means[group], errors[group], colour, marker="o", ms=4)
             axis.errorbar([0], means[:1], 2 * errors[:1], color=colour, lw=1.3)
             axis.axhline(means[0], color=colour, lw=0.8, ls=":")
-        axis.set_title(world)
+        axis.set_title(PROBLEMS[world])
         axis.set_xticks(range(len(rules)), TICKS)
         for group, words in zip(
             groups[1:], ("rounds of warm-up", "until λ_min(W) is"), strict=True
         ):
             axis.text(
                 float(np.mean(group)), -0.1, words, transform=axis.get_xaxis_transform(),
-                ha="center", va="top", fontsize=10,
+                ha="center", va="top", color=GREY,
             )  # fmt: skip
         axis.set_xlim(-0.5, len(rules) - 0.5)
         for edge in (0.5, 0.5 + len(LENGTHS)):
             axis.axvline(edge, color=GREY, lw=0.4, alpha=0.5)
     logarithmic(axes)
     axes[0].set_ylabel(f"regret after {HORIZON:,} rounds (log scale)")
-    note(
-        chart,
-        "DelayedUCB after a uniform warm-up; dotted: without one; geometric delays."
-        f" Mean ± 2 standard errors, {table['seed'].nunique()} paired seeds",
-    )
-    names = {NAMES[delay]: colour for delay, colour in zip(DELAYS, COLOURS, strict=False)}
-    key(chart, names, loc="upper left", ncols=len(names))
-    chart.tight_layout(rect=(0, 0.05, 1, 0.93))
+    chart.tight_layout(rect=(0, 0.02, 0.87, top), w_pad=2)
+    last = table[(table["policy"] == rules[-1]) & (table["environment"] == list(WORLDS)[-1])]
+    ends = last.groupby("delay")["regret"].mean()
+    names = [
+        (ends[delay], NAMES[delay], colour) for delay, colour in zip(DELAYS, COLOURS, strict=False)
+    ]
+    end_labels(axes[-1], len(rules) - 1, names)
     return chart
 
 

@@ -14,13 +14,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 
 from belated.theory import least_slope
-from experiments.figures import COLOURS, note, save
+from experiments.figures import COLOURS, head, save
+from experiments.figures import figure as empty
 from experiments.labels import end_labels
 from experiments.quantiles import quantile
 from experiments.runs import publish, read
@@ -28,6 +29,7 @@ from experiments.tables import rule
 from experiments.widths.errors import FAMILY, NORMS, ROUNDS
 from experiments.widths.widths import DELTA, OURS, PAPER, POLICY, WIDTHS
 
+TITLE = "The paper's width grows far beyond what is needed"
 CELL = ["environment", "norm", "round"]
 #: How a problem is drawn: its line, and how far it is moved to the side.
 LINES = {"fresh": ("-", -0.06), "fixed": ((0, (1, 1.5)), 0.06)}
@@ -114,14 +116,23 @@ def draw_width(axis: Axes, table: pd.DataFrame, name: str, colour: str, words: s
     return [(means[NORMS[-1]], words, colour)]
 
 
-def figure(table: pd.DataFrame) -> plt.Figure:
+def figure(table: pd.DataFrame) -> Figure:
     last = table[table["round"] == max(ROUNDS)]
-    chart, (left, right) = plt.subplots(1, 2, figsize=(9, 4.2))
+    chart = empty(4.4)
+    runs = last.groupby(["environment", "norm"]).size().min()
+    top = head(
+        chart,
+        TITLE,
+        f"Round {max(ROUNDS):,}. Needed: 95 % quantile of {runs} runs, with its 95 % interval."
+        " Rows are new every round (fresh) or the same 20 (fixed).",
+    )
+    left, right = chart.subplots(1, 2)
     on_left = draw_width(left, last, "paper", COLOURS[1], "the paper's")
     on_left += draw_needed(left, last, "gram", COLOURS[0], "needed")
     for norm, group in last[last["environment"] == "fresh"].groupby("norm"):
+        width = group["paper"].mean()
         left.annotate(
-            times(group, "paper", "gram"), (norm, group["paper"].mean()), xytext=(-3, 6),
+            f"{width / quantile(group['gram'], 1 - DELTA)[0]:.0f}×", (norm, width), xytext=(-3, 6),
             textcoords="offset points", ha="right", color=COLOURS[1], fontsize=9,
         )  # fmt: skip
     left.set_yscale("log")
@@ -139,13 +150,7 @@ def figure(table: pd.DataFrame) -> plt.Figure:
         axis.set_xlabel("‖θ*‖, the strength of the effects (logits)")
         axis.set_xticks(NORMS)
         axis.set_xlim(-0.4, NORMS[-1] + 0.3)
-    runs = last.groupby(["environment", "norm"]).size().min()
-    note(
-        chart,
-        f"Round {max(ROUNDS):,}. Needed: 95 % quantile of {runs} runs, with its 95 % interval."
-        " Rows are new every round (fresh) or the same 20 (fixed).",
-    )
-    chart.tight_layout(rect=(0, 0.05, 0.87, 1), w_pad=7)
+    chart.tight_layout(rect=(0, 0, 0.85, top), w_pad=7)
     end_labels(left, NORMS[-1], on_left)
     end_labels(right, NORMS[-1], on_right)
     return chart
