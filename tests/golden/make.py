@@ -1,114 +1,41 @@
 """Writes what this release writes, for all later ones to read: ``python -m tests.golden.make``.
 
 It makes a folder named after the release: journals in a file of SQLite, with snapshots, one of them
-trimmed and with an erased decision; one as lines of JSON; what waits in a spool; a model as it
-travels; and what all of it comes to. Run it once for each release; what an earlier one has written
-stays as it is.
+trimmed and with an erased decision; the same in a dump of PostgreSQL; one as lines of JSON, and as
+commits of Kafka; an archive with what is left of its journal; what waits in a spool; a model as it
+travels; a token; and what all of it comes to. Run it once for each release; what an earlier one has
+written stays as it is, for ever.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
-from datetime import timedelta
+from collections.abc import Sequence
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from belated import Bernoulli, DefaultAfter, DelayedUCB, Explicit
 from belated.cli.main import main
-from belated.events import (
-    Activation,
-    Configured,
-    Decision,
-    Erased,
-    Event,
-    KeyChanged,
-    ModeChanged,
-    Retracted,
-    Reward,
-    Settled,
-    Void,
-    encode,
-)
+from belated.events import Decision, Event, encode
 from belated.exceptions import JournalUnavailable
-from belated.ids import key_of
-from belated.journals import Journal, MemoryJournal, SpoolJournal, SQLiteJournal
-from belated.journals.chain import LINK
-from belated.journals.identity import identify
+from belated.journals import MemoryJournal, SpoolJournal, SQLiteJournal
 from belated.journals.log import Requests
-from belated.learner.fold import Fold
-from belated.learner.trimming import last_to_drop, make_bases, trim
-from belated.ledger.requests import KeptRequest, keep_request, pack_context
 from belated.published import PublishedModel
-from belated.rewards import Rewards
+from tests.golden.formats import make_archive, make_commits, make_dump, make_token
+from tests.golden.history import (
+    BANDITS,
+    PARTITIONS,
+    POLICY,
+    START,
+    TAIL,
+    fill_and_trim,
+    happened,
+    new_fold,
+    requests_in,
+    told,
+)
 
 HERE = Path(__file__).parent
-POLICY = DelayedUCB(3, Bernoulli(), ridge=1.0)
-#: By the name of a bandit, what silence means to it.
-BANDITS: dict[str, Rewards] = {
-    "explicit": Explicit(window=timedelta(days=7)),
-    "default": DefaultAfter(window=timedelta(days=7), value=0.25),
-    "trimmed": DefaultAfter(window=timedelta(days=7)),
-}
-PARTITIONS = 2
-START = 1_700_000_000_000_000
-HOUR = 3_600_000_000
-#: The last events are not in the snapshots.
-TAIL = 20
-
-
-def happened() -> Iterator[tuple[int, Event]]:
-    """Events of every kind and in every order, each with the time of its record."""
-    rng = np.random.default_rng(1)
-    yield START, Configured(START, {"rewards": "Explicit", "window": "7d", "größe": ""})
-    for n in range(100):
-        now, id = START + 3 * n * HOUR, f"order {n}"
-        x = rng.normal(size=3).astype(np.float32)
-        if n % 10 == 9:
-            yield now, Reward(id, now, 1.0)  # before its decision
-        action = f"offer {n % 4}" if n % 3 else n % 4
-        active = n % 7 != 6
-        yield now, Decision(id, now, action, n % 4, x, 0.5, 0.25 + n % 3 / 4, 7 * n, active)
-        if n % 21 == 6:
-            yield now + HOUR, Activation(id, now + HOUR)
-        if n % 2:
-            reward = Reward(id, now + HOUR, float(rng.integers(2)))
-            yield now + HOUR, reward
-            if n % 11 == 1:
-                yield now + HOUR, reward  # again
-            if n % 5 == 1:
-                yield now + HOUR, Reward(id, now + HOUR, 0.5, revision=1)
-            if n % 13 == 1:
-                yield now + HOUR, Reward(id, now + HOUR, 1.0, "second part")
-        if n % 17 == 5:
-            yield now + HOUR, Void(id, now + HOUR)
-        if n % 20 == 19:
-            yield (
-                now + HOUR,
-                ModeChanged(now + HOUR, "freeze" if n % 40 == 19 else "learn", "golden"),
-            )
-            yield from ((now + HOUR, Settled(p, now + HOUR)) for p in range(PARTITIONS))
-    late = START + 400 * HOUR
-    yield late, Reward("order 0", late, 1.0)
-    yield late, Reward("order 1000", late, 1.0)  # of no decision at all
-
-
-def new_fold(bandit: str) -> Fold:
-    """An empty one."""
-    return Fold(POLICY, BANDITS[bandit], partitions=PARTITIONS)
-
-
-def told(fold: Fold) -> dict[str, Any]:
-    """What the records come to."""
-    return {
-        "digest": fold.digest,
-        "counts": fold.counts,
-        "counters": fold.counters,
-        "theta": fold.learner.estimate.theta.tolist(),
-    }
 
 
 class _Away(MemoryJournal):
@@ -124,70 +51,6 @@ class _Away(MemoryJournal):
         raise JournalUnavailable("gone")
 
 
-def request(decision: Decision) -> bytes:
-    """What a decision may have been chosen from."""
-    rows = np.tile(decision.x, (4, 1))
-    context = pack_context({"age": 7}, ["a", "b", "c", "d"]) if decision.index == 1 else None
-    shares = None if decision.index == 2 else [0.1, 0.2, 0.3, 0.4]
-    data = keep_request(decision.id, 1.0, 4, None, rows, context, shares)
-    assert data is not None
-    return data
-
-
-def requests_in(journal: Journal) -> list[dict[str, Any]]:
-    """All that is kept, in order."""
-    found = []
-    for partition in range(journal.partitions):
-        positions = [one.position for one in journal.read(partition, 0, 10_000)]
-        kept = journal.requests(partition, positions)
-        found += [KeptRequest.read(kept[position]).to_dict() for position in sorted(kept)]
-    return found
-
-
-def _fill(journal: Journal, bandit: str) -> Fold:
-    identify(journal, family=repr(POLICY.family), dim=POLICY.dim)
-    stamps, events = map(list, zip(*happened(), strict=True))
-    fold = new_fold(bandit)
-    requests = {n: request(one) for n, one in enumerate(events) if isinstance(one, Decision)}
-    first = {n: one for n, one in requests.items() if n < len(events) - TAIL}
-    journal.append(events[:-TAIL], recorded=stamps[:-TAIL], requests=first)
-    fold.catch_up(journal)
-    fold.save(journal)
-    journal.append(events[-TAIL:], recorded=stamps[-TAIL:])
-    fold.catch_up(journal)
-    return fold
-
-
-def undo(journal: Journal) -> None:
-    """What operators do: erase, retract, overwrite, and a key that changes."""
-    now = START + 500 * HOUR
-    acts: list[Event] = [Erased(key_of("order 1"), now, "asked for", "me")]
-    acts += [Retracted(p, now, START, now, "crm", reason="bad", actor="me") for p in range(2)]
-    acts.append(KeyChanged(now, "k3J9xQ2a", "shop", "created", ("decide", "reward"), "", "me"))
-    journal.append(acts, recorded=[now] * len(acts))
-    assert journal.overwrite([key_of("order 1")]) > 0
-
-
-def _trim(journal: Journal, bandit: str) -> Fold:
-    """Drop the first link of each partition, with all that happened in it."""
-    late = START + 600 * HOUR
-    rest = [Reward(f"nobody {n}", late + n, 1.0) for n in range(2_300)]
-    journal.append(rest, recorded=[one.at_us for one in rest])
-    fold = new_fold(bandit)
-    fold.load(journal)
-    fold.catch_up(journal)
-    fold.save(journal)
-    ends = [journal.end(partition) for partition in range(PARTITIONS)]
-    last = [last_to_drop(journal, p, late + HOUR, end, LINK) for p, end in enumerate(ends)]
-    undone = [len(journal.undone(partition)) for partition in range(PARTITIONS)]
-    for base in make_bases(journal, new_fold(bandit), last):
-        trim(journal, base, last[base.partition], undone[base.partition], reason="", actor="me")
-        while journal.drop(base.partition, 1_000):
-            pass
-    fold.catch_up(journal)
-    return fold
-
-
 def make(folder: Path) -> None:
     """Write all of it into a folder that is new."""
     folder.mkdir()
@@ -195,13 +58,9 @@ def make(folder: Path) -> None:
     for bandit in BANDITS:
         path = folder / "journal.db"
         with SQLiteJournal(path, bandit=bandit, partitions=PARTITIONS) as journal:
-            fold = _fill(journal, bandit)
-            if bandit == "trimmed":
-                undo(journal)
-                fold = _trim(journal, bandit)
-            else:
+            expected["bandits"][bandit] = told(fill_and_trim(journal, bandit))
+            if bandit != "trimmed":
                 expected["requests"] = requests_in(journal)
-        expected["bandits"][bandit] = told(fold)
     lines = str(folder / "explicit.jsonl")
     assert main(["journal", "export", f"sqlite:///{path}?bandit=explicit", "-o", lines]) == 0
     waiting = [event for _, event in happened()][:TAIL]
@@ -217,6 +76,10 @@ def make(folder: Path) -> None:
     )
     (folder / "model").write_bytes(model.write())
     expected["model"] = {"theta": fold.model.theta.tolist(), "pending": fold.model.pending}
+    expected["postgresql"] = make_dump(folder / "postgresql.dump")
+    expected["archived"] = make_archive(folder)
+    make_commits(folder / "kafka.json")
+    (folder / "token").write_text(make_token(), encoding="utf-8")
     text = json.dumps(expected, indent=1) + "\n"
     (folder / "expected.json").write_text(text, encoding="utf-8")
 

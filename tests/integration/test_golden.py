@@ -1,12 +1,16 @@
 """What earlier releases have written is read, and comes to what it came to then.
 
-`tests/golden/make.py` has written it, with each of the releases after which folders are named.
+`tests/golden/make.py` has written it, with each of the releases after which folders are named:
+every store, archives, exports, snapshots, spools, models and tokens. These files stay for ever, as
+they are: a later release that cannot read one of them would lose what somebody has learned.
 """
 
 from __future__ import annotations
 
 import json
 import shutil
+import tomllib
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,21 +18,36 @@ import numpy as np
 import pytest
 
 from belated.cli.main import main
-from belated.events import Decision, encode
-from belated.journals import Journal, MemoryJournal, SpoolJournal, SQLiteJournal
+from belated.evaluation import read_journal
+from belated.events import Decision, decode, encode
+from belated.exceptions import AccessDenied
+from belated.journals import (
+    Journal,
+    MemoryJournal,
+    PostgresJournal,
+    SpoolJournal,
+    SQLiteJournal,
+)
+from belated.journals.archive import Archive, WholeJournal
+from belated.journals.kafka.commits import unpack
 from belated.learner import fold_state
 from belated.learner.fold import Fold
 from belated.published import PublishedModel
-from tests.golden.make import (
+from belated.service.wire.requests import RewardBody
+from tests.golden.formats import ARCHIVED, archived_fold, commits, postgres, tokens
+from tests.golden.history import (
     BANDITS,
-    HERE,
     PARTITIONS,
     POLICY,
+    START,
+    TAIL,
     happened,
     new_fold,
     requests_in,
     told,
 )
+from tests.golden.make import HERE
+from tests.integration.postgres_server import PostgresServer, StartPostgres
 
 RELEASES = sorted(one.name for one in HERE.iterdir() if (one / "expected.json").exists())
 
@@ -37,6 +56,14 @@ RELEASES = sorted(one.name for one in HERE.iterdir() if (one / "expected.json").
 def golden(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
     """A copy of what a release has written."""
     return Path(shutil.copytree(HERE / request.param, tmp_path / "golden"))
+
+
+@pytest.fixture
+def server(start_postgres: StartPostgres) -> Iterator[PostgresServer]:
+    """With no tables."""
+    found = start_postgres()
+    yield found
+    found.stop()
 
 
 def expected(golden: Path) -> dict[str, Any]:
@@ -74,21 +101,89 @@ def test_there_is_one() -> None:
     )
 
 
+def test_a_release_has_one() -> None:
+    """A version that is no longer in development: docs/contributing/release.md says when."""
+    project = tomllib.loads((HERE.parents[1] / "pyproject.toml").read_text(encoding="utf-8"))
+    version = project["project"]["version"]
+    assert ".dev" in version or version in RELEASES
+
+
+def check_replay(journal: Journal, bandit: str, was: dict[str, Any], *, load: bool) -> None:
+    """It comes to the same, and takes further events."""
+    fold = caught_up(journal, bandit, load=load)
+    if bandit == "trimmed":
+        assert min(journal.start(partition).position for partition in range(PARTITIONS)) > 0
+        assert journal.decisions(["order 1"]) == {}
+    else:
+        assert requests_in(journal) == was["requests"]
+    check(fold, was["bandits"][bandit])
+    decision = Decision("new", 5, 0, 0, np.ones(3, np.float32), 0.5, 1.0, 7)
+    journal.append([decision])
+    assert fold.catch_up(journal) == 1
+
+
 @pytest.mark.parametrize("bandit", BANDITS)
 @pytest.mark.parametrize("load", [True, False])
 def test_a_journal_is_replayed(golden: Path, bandit: str, load: bool) -> None:
-    """From its snapshots, or from its beginning; and it takes further events."""
+    """From its snapshots, or from its beginning."""
     with SQLiteJournal(golden / "journal.db", bandit=bandit) as journal:
-        fold = caught_up(journal, bandit, load=load)
-        if bandit == "trimmed":
-            assert min(journal.start(partition).position for partition in range(PARTITIONS)) > 0
-            assert journal.decisions(["order 1"]) == {}
-        else:
-            assert requests_in(journal) == expected(golden)["requests"]
-        check(fold, expected(golden)["bandits"][bandit])
-        decision = Decision("new", 5, 0, 0, np.ones(3, np.float32), 0.5, 1.0, 7)
-        journal.append([decision])
-        assert fold.catch_up(journal) == 1
+        check_replay(journal, bandit, expected(golden), load=load)
+
+
+def test_a_dump_of_postgresql_is_restored(golden: Path, server: PostgresServer) -> None:
+    """As the guide says, and its tables are brought up to date; then as above."""
+    dsn = f"{server.dsn.rpartition('/')[0]}/golden"
+    postgres("psql", "-q", "-d", server.dsn, "-c", "CREATE DATABASE golden")
+    dump = str(golden / "postgresql.dump")
+    postgres("pg_restore", "--single-transaction", "-d", dsn, dump)
+    PostgresJournal.create_tables(dsn)
+    was = expected(golden)
+    was["bandits"] = was["postgresql"]
+    for bandit in BANDITS:
+        with PostgresJournal(dsn, bandit=bandit) as journal:
+            check(caught_up(journal, bandit, load=True), expected(golden)["postgresql"][bandit])
+            check_replay(journal, bandit, was, load=False)
+
+
+def test_an_archive_and_what_is_left_are_the_whole(golden: Path) -> None:
+    """What was dropped is in the archive alone; the base that stands for it comes to the same."""
+    pytest.importorskip("pyarrow")
+    was = expected(golden)["archived"]
+    with SQLiteJournal(golden / "archived.db", bandit="archived") as journal:
+        assert min(journal.start(partition).position for partition in range(PARTITIONS)) > 0
+        whole = WholeJournal(journal, Archive(golden / "archive", "archived"))
+        fold = archived_fold()
+        fold.begin(whole)
+        fold.catch_up(whole)
+        check(fold, dict(was))
+        fold = archived_fold()
+        fold.begin(journal)
+        fold.catch_up(journal)
+        check(fold, dict(was))
+        table = read_journal(whole, rewards=ARCHIVED)
+        assert len(table) == fold.counters["decided"]
+
+
+def test_commits_of_kafka_are_read(golden: Path) -> None:
+    """With events, stamps and requests; and they are written as they were."""
+    kept = [bytes.fromhex(one) for one in json.loads((golden / "kafka.json").read_text())]
+    assert kept == commits()
+    plain, whole = (unpack(value, 0, START) for value in kept)
+    stamps, events = zip(*list(happened())[:TAIL], strict=True)
+    for commit in (plain, whole):
+        assert [decode(bytes(commit.event(n))) for n in range(len(commit))] == list(events)
+    assert plain.recorded.tolist() == [START] * TAIL
+    assert whole.recorded.tolist() == list(stamps)
+    made = [n for n, event in enumerate(events) if isinstance(event, Decision)]
+    assert sorted(whole.requests()) == made
+
+
+def test_a_token_is_good(golden: Path) -> None:
+    """It was given out with a decision, and the reward may come after an upgrade."""
+    token = (golden / "token").read_text(encoding="utf-8")
+    tokens().check("order 0", RewardBody(1.0, token=token), keyed=False)
+    with pytest.raises(AccessDenied):
+        tokens().check("order 1", RewardBody(1.0, token=token), keyed=False)
 
 
 def test_a_snapshot_of_another_format_is_passed_over(
