@@ -19,21 +19,41 @@ BASE = os.environ.get("BASE", "localhost/belated-base")
 _AS_HERE = ["--runtime", "runc", "--cgroup-manager", "cgroupfs", "--log-level", "error"]
 
 
-def _call(*arguments: str) -> subprocess.CompletedProcess[str]:
+#: What compose.yaml asks for.
+_SAFE = ["--read-only", "--read-only-tmpfs=false", "--cap-drop=ALL"]
+_SAFE += ["--security-opt=no-new-privileges"]
+#: podman has systemd run health checks: here they are run by hand. Its usual limits may be more
+#: than this machine allows.
+_LOCAL = ["--network=host", "--no-healthcheck"]
+_LOCAL += ["--ulimit=nofile=4096:4096", "--ulimit=nproc=4096:4096"]
+
+
+def _call(*arguments: str, given: str | None = None) -> subprocess.CompletedProcess[str]:
     images = Path(os.environ["IMAGES"])
     stores = ["--root", str(images / "root"), "--runroot", str(images / "run")]
     return subprocess.run(
         ["podman", *stores, *_AS_HERE, *arguments],
-        capture_output=True, text=True, check=False, timeout=120,
+        capture_output=True, text=True, check=False, timeout=120, input=given,
     )  # fmt: skip
 
 
-def podman(*arguments: str) -> str:
-    """What a command of podman prints; an error if it fails."""
-    done = _call(*arguments)
+def podman(*arguments: str, given: str | None = None) -> str:
+    """What a command of podman prints, given some input; an error if it fails."""
+    done = _call(*arguments, given=given)
     if done.returncode:
-        raise RuntimeError(f"podman {' '.join(arguments)}: {done.stderr}")
+        raise RuntimeError(f"podman {' '.join(arguments)}: {done.stdout}{done.stderr}")
     return done.stdout
+
+
+def run_once(
+    command: Sequence[str],
+    options: Sequence[str] = (),
+    image: str = IMAGE,
+    given: str | None = None,
+) -> str:
+    """What a command prints in a container of its own; an error if it fails."""
+    stdin = [] if given is None else ["--interactive"]
+    return podman("run", "--rm", *stdin, *_SAFE, *_LOCAL, *options, image, *command, given=given)
 
 
 class Container:
@@ -46,14 +66,8 @@ class Container:
     def __init__(
         self, command: Sequence[str], options: Sequence[str] = (), image: str = IMAGE
     ) -> None:
-        # What compose.yaml asks for.
-        safe = ["--read-only", "--read-only-tmpfs=false", "--cap-drop=ALL"]
-        safe += ["--security-opt=no-new-privileges"]
-        # podman has systemd run health checks: here they are run by hand. Its usual limits may be
-        # more than this machine allows.
-        here = ["--network=host", "--no-healthcheck"]
-        here += ["--ulimit=nofile=4096:4096", "--ulimit=nproc=4096:4096"]
-        self.id = podman("run", "--detach", *safe, *here, *options, image, *command).strip()
+        run = ["run", "--detach", *_SAFE, *_LOCAL, *options, image, *command]
+        self.id = podman(*run).strip()
 
     def run(self, *command: str) -> str:
         """What a program inside prints; an error if it fails."""
@@ -79,6 +93,10 @@ class Container:
         podman("stop", "--time", "30", self.id)
         return self.wait()
 
+    def remove(self) -> None:
+        """End it without warning if it still runs, and leave nothing of it."""
+        _call("rm", "--force", "--volumes", self.id)
+
 
 @contextmanager
 def running(
@@ -89,14 +107,12 @@ def running(
     try:
         yield container
     finally:
-        _call("rm", "--force", "--volumes", container.id)
+        container.remove()
 
 
 def printed(code: str, image: str = IMAGE) -> str:
     """What a piece of Python prints inside."""
-    with running(["-c", code], ["--entrypoint", "python3"], image) as container:
-        assert container.wait() == 0, container.log()
-        return container.log()
+    return run_once(["-c", code], ["--entrypoint", "python3"], image)
 
 
 def ask(url: str, body: object = None) -> Any:

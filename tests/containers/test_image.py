@@ -82,9 +82,29 @@ def test_what_is_installed() -> None:
     assert set(printed(INSTALLED).split()) == pinned | {"belated"}
 
 
-def test_what_the_image_adds_to_its_base() -> None:
+@pytest.fixture(scope="module")
+def added() -> set[str]:
+    """The files that are not in its base."""
+    return set(printed(FILES).splitlines()) - set(printed(FILES, BASE).splitlines())
+
+
+def test_the_image_has_the_package_and_no_more_of_the_repository(added: set[str]) -> None:
+    """No tests, no tools to build with, no caches but the machine code."""
+    mark = "belated/py.typed"
+    (place,) = {one.removesuffix(mark) for one in added if one.endswith(f"/{mark}")}
+    inside = {one.removeprefix(place) for one in added if one.startswith(f"{place}belated/")}
+    source = ROOT / "src"
+    files = {str(one.relative_to(source)) for one in source.rglob("*") if one.is_file()}
+    made = "/__pycache__/"
+    assert {one for one in inside if made not in one} == {one for one in files if made not in one}
+    tools = re.compile(
+        r".*/(pip|uv|gcc|g\+\+|cc|c\+\+|clang|ld|make|cmake)[\d.]*|.*\.whl|.*/\.cache/.*"
+    )
+    assert {one for one in added if tools.fullmatch(one)} == set()
+
+
+def test_what_the_image_adds_to_its_base(added: set[str]) -> None:
     """One folder with programs, and a user."""
-    added = set(printed(FILES).splitlines()) - set(printed(FILES, BASE).splitlines())
     ours = {one for one in added if one.startswith("/opt/belated/")}
     assert "/opt/belated/bin/belated" in ours
     assert {one for one in added - ours if not re.fullmatch(r"/etc/\w+-", one)} == set()

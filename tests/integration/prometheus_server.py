@@ -76,6 +76,11 @@ class Prometheus:
         found = self._get("alerts")["alerts"]
         return {one["labels"]["alertname"] for one in found if one["state"] == state}
 
+    def firing(self) -> set[tuple[str, str]]:
+        """The alerts that fire, each with its bandit; an empty text for those that have none."""
+        found = [one for one in self._get("alerts")["alerts"] if one["state"] == "firing"]
+        return {(one["labels"]["alertname"], one["labels"].get("bandit", "")) for one in found}
+
     def targets(self) -> dict[str, str]:
         """Whether each process could be scraped: up, down or unknown."""
         found = self._get("targets")["activeTargets"]
@@ -99,10 +104,24 @@ def dashboard_queries(interval: str) -> dict[str, str]:
     }
 
 
-def fast_alerts(file: Path, seconds: int) -> None:
-    """Write the alerts with no more than some seconds to wait before each."""
+def fast_alerts(file: Path, factor: int, least: int) -> None:
+    """Write the alerts with all spans of time divided, but for those that they compare values with.
+
+    Args:
+        file: to write to.
+        factor: by which ``for``, ranges and offsets are divided.
+        least: seconds that a range has at least: some scrapes must be in it.
+    """
+    units = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
+
+    def divide(found: re.Match[str], least: int) -> str:
+        before, count, unit = found.groups()
+        return f"{before}{max(least, int(count) * units[unit] // factor)}s"
+
     text = ALERTS.read_text(encoding="utf-8")
-    file.write_text(re.sub(r"for: \w+", f"for: {seconds}s", text), encoding="utf-8")
+    text = re.sub(r"(for: )(\d+)([smhd])", lambda found: divide(found, 1), text)
+    text = re.sub(r"(\[|offset )(\d+)([smhd])", lambda found: divide(found, least), text)
+    file.write_text(text, encoding="utf-8")
 
 
 def alert_names() -> set[str]:

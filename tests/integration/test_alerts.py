@@ -148,6 +148,19 @@ def test_each_alert_fires_by_its_cause_alone(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+def test_what_is_found_before_the_first_scrape_is_told(tmp_path: Path) -> None:
+    """A counter that is 1 when it is first seen does not increase; an hour later it is old."""
+    changed = {_of("history_changes_total"): "1+0x{n}"}
+    wrong = {_of("refold_disagreements_total"): "1+0x{n}"}
+    tests = [
+        _test(30, changed, {"BelatedHistoryChanged"}),
+        _test(90, changed, set()),
+        _test(90, wrong, {"BelatedRefoldDisagrees"}),
+    ]
+    done = _promtool(tests, tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
 def test_no_alert_fires_while_all_is_well(tmp_path: Path) -> None:
     """For a day; and a metric that is told by nobody is a cause, too."""
     done = _promtool([_test(DAY + 90, {}, set())], tmp_path)
