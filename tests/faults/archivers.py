@@ -12,15 +12,16 @@ from tests.integration.archived import RETENTION, REWARDS
 
 
 def main(address: str, folder: str) -> None:
-    """Archive all that is final; says when it begins, and when it has ended."""
+    """Archive all that is final."""
     with open_journal(address) as journal:
         archive = Archive(folder, journal.bandit)
-        print("begins", flush=True)
         archive_journal(
             journal, archive, rewards=REWARDS, retention=retention_us(RETENTION, REWARDS)
         )
-        print("done", flush=True)
 
 
 if __name__ == "__main__":
+    print("ready", flush=True)
+    sys.stdin.readline()
     main(*sys.argv[1:])
+    print("done", flush=True)

@@ -6,7 +6,7 @@ import asyncio
 from contextlib import suppress
 from typing import ClassVar
 
-from tests.faults.service_load import BROKEN, GIVE_UP, Answer, Load
+from tests.faults.service_load import BROKEN, Answer, Load
 
 #: Seconds between two looks at whether a process is ready.
 LOOK = 0.1
@@ -47,7 +47,7 @@ class Balanced(Load):
             status = 0
             with suppress(*BROKEN):
                 asked = self._ask(port, "GET", "/readyz", None)
-                status, _ = await asyncio.wait_for(asked, GIVE_UP)
+                status, _ = await asyncio.wait_for(asked, self.give_up)
             if status == 200 and port not in self._ready:
                 self._ready.append(port)
             elif status != 200 and port in self._ready:

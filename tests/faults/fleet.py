@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+from collections.abc import Sequence
 from pathlib import Path
 
 from tests.faults.releases import Release
@@ -21,19 +22,21 @@ class Fleet:
         dsn: address of the database, which has tables.
         folder: for their files.
         release: that they run at first.
+        bandit: more lines for its configuration.
 
     Attributes:
         file: their configuration.
         ports: of the deciders.
     """
 
-    def __init__(self, dsn: str, folder: Path, release: Release) -> None:
+    def __init__(
+        self, dsn: str, folder: Path, release: Release, bandit: Sequence[str] = ()
+    ) -> None:
         self.ports = [free_port(), free_port()]
         self._folder = folder
         self._started: list[Process] = []
-        self.file = write_config(
-            folder, dsn, 'lease_ttl = "60s"', f'drain = "{DRAIN}s"', f'spool_dir = "{folder}/spool"'
-        )
+        server = ('lease_ttl = "60s"', f'drain = "{DRAIN}s"', f'spool_dir = "{folder}/spool"')
+        self.file = write_config(folder, dsn, *server, bandit=bandit)
         try:
             self.learner = self.start_learner(release)
             self.deciders = [self._start_decider(release, port) for port in self.ports]
@@ -76,7 +79,7 @@ class Fleet:
 
     def _start(self, release: Release, command: str, *options: str) -> Process:
         log = self._folder / f"log {len(self._started)}"
-        process = Process(log, command, str(self.file), *options, PYTHONPATH=str(release.source))
+        process = release.start(log, command, self.file, *options)
         self._started.append(process)
         return process
 

@@ -179,6 +179,9 @@ class Gate:
             self._ends += [client, server]
             threading.Thread(target=self._pass_on, args=(client, server), daemon=True).start()
 
+    def _delay(self, sender: socket.socket, server: socket.socket, size: int) -> None:
+        """What was sent takes no time."""
+
     def _pass_on(self, client: socket.socket, server: socket.socket) -> None:
         """Both ways, until one end hangs up."""
         with client, server, selectors.DefaultSelector() as ready, suppress(OSError):
@@ -186,11 +189,30 @@ class Gate:
             ready.register(server, selectors.EVENT_READ, client)
             while True:
                 for source, _ in ready.select():
-                    data = cast(socket.socket, source.fileobj).recv(1 << 16)
+                    sender = cast(socket.socket, source.fileobj)
+                    data = sender.recv(1 << 16)
                     if not data:
                         return
+                    self._delay(sender, server, len(data))
                     if not self._swallowing:
                         source.data.sendall(data)
+
+
+class Slow(Gate):
+    """A slow line: what the server sends on a connection comes at a rate.
+
+    Args:
+        port: of the server.
+        rate: bytes a second.
+    """
+
+    def __init__(self, port: int, rate: float) -> None:
+        self._rate = rate
+        super().__init__(port)
+
+    def _delay(self, sender: socket.socket, server: socket.socket, size: int) -> None:
+        if sender is server:
+            time.sleep(size / self._rate)
 
 
 def _free_port() -> int:

@@ -223,7 +223,7 @@ def _check_rewards(
     bandit: Bandit, stories: dict[str, DecisionStatus], told: list[list[Any]]
 ) -> None:
     """Each is learned with the value that everyone reports, or waits for its decision."""
-    unmatched = {key for ledger in bandit._fold.ledgers for key in ledger._unmatched.ids}
+    unmatched = {key for ledger in bandit._fold.ledgers.values() for key in ledger._unmatched.ids}
     for kind, id, part, _ in told:
         if kind != "reward":
             continue

@@ -29,7 +29,7 @@ from tests.faults.kafka_generator import DIM, read_acknowledged, truth
 from tests.faults.standstill import Standstill
 from tests.integration.kafka_server import KafkaCluster
 from tests.integration.postgres_server import PostgresServer
-from tests.integration.processes import Process, later
+from tests.integration.processes import Process, later, pid_of
 
 PARTITIONS = 8
 POLICY = DelayedUCB(DIM, Bernoulli())
@@ -192,7 +192,7 @@ class KafkaTown:
         later(self._is_shared_out)
         with closing(self.store.coordination("offers")) as coordination:
             leader = coordination.leader()
-        pid = None if leader is None else int(leader.holder.split("/")[-2])
+        pid = None if leader is None else pid_of(leader.holder)
         ranked = sorted(self.learners, key=lambda one: (one.pid == pid) != merger)
         ranked[0].kill()
         at = time.monotonic()

@@ -1,7 +1,7 @@
 """Other releases than this one, as source trees: a process runs one that is on its PYTHONPATH.
 
-:func:`following` makes one such as
-may come: this one with tables of the next version and with a kind of event that is not known here.
+:func:`following` makes one such as may come: this one with tables of the next version and with a
+kind of event that is not known here. tests/containers has the same two as images.
 """
 
 from __future__ import annotations
@@ -10,13 +10,15 @@ import os
 import shutil
 import subprocess
 import sys
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
 
 import psycopg
 
 import belated
 from belated.journals.postgres.queries import VERSION
+from tests.integration.processes import Process
 
 #: A program of the following release that uses what is new; arguments: dsn, bandit, id.
 NOTE = """
@@ -40,7 +42,6 @@ print(json.dumps({"positions": fold.positions, "digest": fold.digest, "n": fold.
 """
 
 _SOURCE = Path(belated.__file__).parent
-_ROOT = _SOURCE.parents[1]
 _EVENT = '''class Noted(EventBase, tag=40, frozen=True):
     """Someone wrote something down; nothing is learned from it."""
 
@@ -72,12 +73,36 @@ INSERT INTO belated.migration (version, oldest) VALUES ({version}, {oldest});
 """
 
 
-class Release(NamedTuple):
+class Release(ABC):
     """A release that can be run.
 
     Attributes:
-        source: the folder in which its package is.
         tables: the version of the tables it needs.
+    """
+
+    tables: int
+
+    @abstractmethod
+    def run(self, *arguments: str) -> str:
+        """What Python prints when it runs this with the release."""
+
+    @abstractmethod
+    def start(self, log: Path, command: str, file: Path, *options: str) -> Process:
+        """Start a command that reads this configuration, and goes on."""
+
+    def migrate(self, dsn: str, since: int) -> None:
+        """As ``belated schema --from N | psql`` does."""
+        steps = self.run("-m", "belated", "schema", "--from", str(since))
+        with psycopg.connect(dsn, autocommit=True) as connection:
+            connection.execute(steps.encode())
+
+
+@dataclass(frozen=True)
+class SourceRelease(Release):
+    """One whose package is in a folder.
+
+    Attributes:
+        source: this folder.
     """
 
     source: Path
@@ -91,23 +116,27 @@ class Release(NamedTuple):
             command, env=environment, check=True, stdout=subprocess.PIPE, text=True, timeout=120
         ).stdout
 
-    def migrate(self, dsn: str, since: int) -> None:
-        """As ``belated schema --from N | psql`` does."""
-        steps = self.run("-m", "belated", "schema", "--from", str(since))
-        with psycopg.connect(dsn, autocommit=True) as connection:
-            connection.execute(steps.encode())
+    def start(self, log: Path, command: str, file: Path, *options: str) -> Process:
+        """Start a process."""
+        return Process(log, command, str(file), *options, PYTHONPATH=str(self.source))
 
 
-def present() -> Release:
+def present() -> SourceRelease:
     """This one."""
-    return Release(_SOURCE.parent, VERSION)
+    return SourceRelease(_SOURCE.parent, VERSION)
 
 
-def following(folder: Path) -> Release:
+def following(folder: Path) -> SourceRelease:
     """The one after this."""
     package = folder / "belated"
     shutil.copytree(_SOURCE, package)
     _share_kernels(package)
+    make_following(package)
+    return _release(folder)
+
+
+def make_following(package: Path) -> None:
+    """Change a copy of this package to the one after it."""
     for name, edits in _EDITS.items():
         for old, new in edits.items():
             _edit(package / name, old, new)
@@ -122,15 +151,14 @@ def following(folder: Path) -> Release:
     )
     (sql / "migrations").mkdir(exist_ok=True)
     (sql / "migrations" / f"{VERSION + 1:04}_next.sql").write_text(step, encoding="utf-8")
-    return _release(folder)
 
 
-def _release(source: Path) -> Release:
+def _release(source: Path) -> SourceRelease:
     """With what it says of itself."""
-    file = Release(source, 0).run("-c", "import belated; print(belated.__file__)").strip()
+    file = SourceRelease(source, 0).run("-c", "import belated; print(belated.__file__)").strip()
     assert Path(file).is_relative_to(source), f"another release was found, in {file}"
     steps = source.rglob("migrations/*.sql")
-    return Release(source, max(int(step.name[:4]) for step in steps))
+    return SourceRelease(source, max(int(step.name[:4]) for step in steps))
 
 
 def _share_kernels(package: Path) -> None:

@@ -70,8 +70,9 @@ class Load:
         standstill: of the machine while the load ran.
     """
 
-    #: Seconds in which a caller tries again.
+    #: Seconds in which a caller tries again, and after which one gives an attempt up.
     patience: ClassVar[float] = GO_ON
+    give_up: ClassVar[float] = GIVE_UP
 
     def __init__(self, *ports: int, rate: float = 100.0) -> None:
         self.answers: list[Answer] = []
@@ -171,7 +172,7 @@ class Load:
             try:
                 async with self._again if tries > 1 else nullcontext():
                     asked = self._send(turn + tries, method, path, body)
-                    status, found = await asyncio.wait_for(asked, GIVE_UP)
+                    status, found = await asyncio.wait_for(asked, self.give_up)
             except ConnectionRefusedError:
                 pass  # nobody has seen it
             except BROKEN:

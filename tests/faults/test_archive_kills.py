@@ -65,32 +65,40 @@ def rows_in(folder: str) -> list[str]:
 
 
 class Writer:
-    """A process that archives."""
+    """A process that archives, once it is told to begin."""
 
     def __init__(self, address: str, folder: str) -> None:
         self._process = subprocess.Popen(
             [sys.executable, "-m", "tests.faults.archivers", address, folder],
             cwd=ROOT,
+            stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
         )
-        assert self._process.stdout is not None
-        self._said = self._process.stdout
-        assert self._said.readline() == "begins\n"
+
+    def begin(self) -> None:
+        """Let it begin; all it needs is loaded by then."""
+        assert self._process.stdin
+        assert self._process.stdout
+        assert self._process.stdout.readline() == "ready\n"
+        self._process.stdin.write("go\n")
+        self._process.stdin.flush()
 
     def kill(self) -> bool:
         """Kill it; returns whether that was before it had ended."""
         self._process.send_signal(signal.SIGKILL)
-        self._process.wait()
-        with self._said:
-            return self._said.read() == ""
+        return self._process.communicate()[0] == ""
 
     def wait(self) -> float:
-        """Wait for its end; returns how long it took."""
+        """Let it archive to the end; returns how long that took."""
+        self.begin()
         start = time.monotonic()
-        assert self._process.wait(120) == 0
-        self._said.close()
-        return time.monotonic() - start
+        assert self._process.stdout
+        assert self._process.stdout.readline() == "done\n"
+        took = time.monotonic() - start
+        self._process.communicate(timeout=60)
+        assert self._process.returncode == 0
+        return took
 
 
 @pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="there is no SIGKILL here")
@@ -112,7 +120,9 @@ def test_killed_writers_leave_whole_days_once(
         folder = f"{home}/{place}"
         writers = [Writer(address, folder), Writer(address, folder)]
         for writer in writers:
-            time.sleep(rng.uniform(0.0, 0.7 * usual))
+            writer.begin()
+        for writer in writers:
+            time.sleep(rng.uniform(0.0, usual))
             killed += writer.kill()
         here = rows_in(folder)
         assert len({*here}) == len(here)

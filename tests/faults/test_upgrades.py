@@ -6,7 +6,6 @@ failed if the two deciders together gave it no 2xx, whatever the reason.
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Iterator
 from contextlib import closing
@@ -14,13 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from belated import Bernoulli, DelayedUCB, Explicit
-from belated.events import Decision, Opaque, Record, Reward
-from belated.journals import PostgresJournal
-from belated.learner.fold import Fold
 from tests.faults.balancer import Balanced
 from tests.faults.fleet import Fleet
-from tests.faults.releases import NOTE, SAVED, Release, following, present
+from tests.faults.releases import following, present
+from tests.faults.rolling import check, go_back, knows_all, upgrade, use_what_is_new
 from tests.integration.postgres_server import PostgresServer, require_programs
 from tests.integration.processes import later
 
@@ -61,12 +57,8 @@ def test_a_rolling_upgrade_and_back(pair: str, dsn: str, tmp_path: Path, full: b
         with Balanced(*fleet.ports) as load:
             new.migrate(dsn, old.tables)
             for _ in range(2 if full else 1):
-                fleet.replace_learner(new)
-                fleet.replace_deciders(new)
-                use_what_is_new(new, dsn, fleet)
-                fleet.replace_deciders(old)
-                fleet.replace_learner(old)
-            time.sleep(1)
+                upgrade(fleet, dsn, new)
+                go_back(fleet, old)
         later(lambda: knows_all(fleet, load, dsn))
         fleet.stop_learner()
     assert load.taken_out >= 4
@@ -94,50 +86,3 @@ def test_what_is_new_before_learners_know_it(full_size: None, dsn: str, tmp_path
         later(lambda: knows_all(fleet, load, dsn))
         fleet.stop_learner()
     check(dsn, load, new)
-
-
-def use_what_is_new(release: Release, dsn: str, fleet: Fleet) -> None:
-    """A table, or a kind of event, that the release before does not know."""
-    name = f"made at {time.time_ns()}"
-    if release == present():
-        what = ("--bandit", "offers", "--scope", "read", "--config", str(fleet.file))
-        release.run("-m", "belated", "keys", "create", name, *what)
-    else:
-        release.run("-c", NOTE, dsn, "offers", name)
-
-
-def knows_all(fleet: Fleet, load: Balanced, dsn: str) -> bool:
-    """Whether spools have handed over all that was acknowledged, and the learner has folded it."""
-    records = read(dsn)
-    if load.lost(one.event for known in records for one in known):
-        return False
-    return bool(fleet.deciders[0].state()["version"] == sum(map(len, records)))
-
-
-def check(dsn: str, load: Balanced, last: Release) -> None:
-    """No request failed, nothing is lost, and what was learned is what all records come to."""
-    print(
-        f"\n{len(load.answers)} requests, {len(load.failed)} failed, {load.taken_out} times a "
-        f"decider was taken out, {load.refused} connections refused, "
-        f"worst {max(one.seconds for one in load.answers):.3f} s"
-    )
-    assert load.failed == []
-    records = read(dsn)
-    events = [one.event for known in records for one in known]
-    assert not load.lost(events)
-    fold = Fold(DelayedUCB(2, Bernoulli()), Explicit(), partitions=len(records))
-    for partition, known in enumerate(records):
-        fold.take_all(partition, [one for one in known if not isinstance(one.event, Opaque)])
-    saved = json.loads(last.run("-c", SAVED, dsn, "offers"))
-    assert saved["positions"] == [known[-1].position for known in records]
-    assert saved["digest"] == fold.digest
-    # Each counts once, however often it was sent and folded.
-    assert sum(fold.counts.values()) == len({e.id for e in events if isinstance(e, Decision)})
-    rewarded = {e.id for e in events if isinstance(e, Reward)}
-    assert saved["n"] == fold.model.n == fold.counts["rewarded"] == len(rewarded)
-
-
-def read(dsn: str) -> list[list[Record]]:
-    """All records, by partition."""
-    with PostgresJournal(dsn, bandit="offers") as journal:
-        return [journal.read(p, 0, 10_000_000) for p in range(journal.partitions)]

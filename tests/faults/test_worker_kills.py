@@ -24,7 +24,7 @@ from belated.published import PublishedModel
 from tests.faults.service_load import Load
 from tests.faults.town import Cluster, _check_once, check_saved
 from tests.integration.postgres_server import PostgresServer
-from tests.integration.processes import Process, later
+from tests.integration.processes import Process, later, pid_of
 from tests.integration.serving import free_port
 
 PARTITIONS, LEARNERS = 8, 3
@@ -78,8 +78,9 @@ class SharedTown(Cluster):
 
     def is_shared_out(self) -> bool:
         """Whether every learner that runs has its share, and nobody else has any."""
-        shares = sorted(map(len, self.owners().values()))
-        return len(shares) == LEARNERS and sum(shares) == PARTITIONS and shares[0] > 0
+        shares = {pid_of(name): len(some) for name, some in self.owners().items()}
+        all_there = {*shares} == {one.pid for one in self.learners}  # not one that was killed
+        return all_there and sum(shares.values()) == PARTITIONS and min(shares.values()) > 0
 
     def kill_one(self, rng: random.Random) -> None:
         """End a learner at any moment, and start another."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import signal
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from itertools import chain
 from pathlib import Path
@@ -24,8 +24,8 @@ from tests.integration.serving import free_port
 PARTITIONS = 2
 
 
-def write_config(folder: Path, address: str, *server: str) -> Path:
-    """The file of a service whose learner is a process of its own; more lines for ``[server]``."""
+def write_config(folder: Path, address: str, *server: str, bandit: Sequence[str] = ()) -> Path:
+    """The file of a service whose learner is a process of its own; more lines for its tables."""
     lines = (
         "[store]",
         f'address = "{address}"',
@@ -36,6 +36,7 @@ def write_config(folder: Path, address: str, *server: str) -> Path:
         'policy = "DelayedUCB(dim=2, family=Bernoulli())"',
         'rewards = "Explicit()"',
         f"partitions = {PARTITIONS}",
+        *bandit,
     )
     file = folder / "belated.toml"
     file.write_text("\n".join(lines), encoding="utf-8")

@@ -184,7 +184,7 @@ def learn(folder: Path, number: int, where: str, partitions: int) -> None:
     bandit = opened(where, partitions)
     while True:
         _as_it_goes(bandit.sync)
-        for partition, ledger in enumerate(bandit._fold.ledgers):
+        for partition, ledger in bandit._fold.ledgers.items():
             position = bandit._fold.positions[partition]
             log.write("learned", partition, position, f"{ledger.digest:x}")
         _as_it_goes(bandit.save)

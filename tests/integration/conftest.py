@@ -6,12 +6,16 @@ import ssl
 from collections.abc import Iterator
 from functools import cache
 from itertools import count
+from typing import TYPE_CHECKING
 
 import pytest
 
 from belated.journals import Store, open_store
 from tests.integration.kafka_server import KafkaCluster, require_jars
 from tests.integration.postgres_server import PostgresServer, StartPostgres, require_programs
+
+if TYPE_CHECKING:
+    from belated.journals import KafkaJournal
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -57,6 +61,15 @@ def kafka() -> Iterator[KafkaCluster]:
         yield cluster
     finally:
         cluster.stop()
+
+
+@pytest.fixture
+def opened(kafka: KafkaCluster, dsn: str, bandit: str) -> Iterator[KafkaJournal]:
+    """A journal in Kafka of four partitions, stamped by the broker."""
+    from tests.integration.kafka_journals import open_kafka
+
+    with open_kafka(kafka, dsn, bandit, partitions=4) as journal:
+        yield journal
 
 
 @pytest.fixture(scope="session", params=["sqlite", "postgresql"])

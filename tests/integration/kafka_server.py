@@ -169,7 +169,8 @@ class KafkaCluster:
         }
         lines = [f"{name}={value}\n" for name, value in settings.items()]
         (home / "server.properties").write_text("".join(lines), encoding="utf-8")
-        command = [*self._java, "kafka.tools.StorageTool", "format", "-t", self._id, "-c",
+        named = f"--cluster-id={self._id}"  # which may begin with a dash
+        command = [*self._java, "kafka.tools.StorageTool", "format", named, "-c",
                    str(home / "server.properties")]  # fmt: skip
         done = subprocess.run(command, capture_output=True, check=False)
         if done.returncode:

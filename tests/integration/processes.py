@@ -20,6 +20,11 @@ ROWS = [[1.0, 0.0], [0.0, 1.0]]
 later = partial(eventually, seconds=120)
 
 
+def pid_of(holder: str) -> int:
+    """The process of a learner, as the name that it has among others tells it."""
+    return int(holder.split("/")[-2])
+
+
 class Process:
     """``belated …`` in a process of its own, with its log."""
 
@@ -53,7 +58,7 @@ class Process:
         """The same, once it has been said."""
 
         def is_so() -> bool:
-            assert self._process.poll() is None, self.log
+            assert self.runs(), self.log
             return self.said(message) is not None
 
         later(is_so, f"it has not said {message!r}")
@@ -63,7 +68,7 @@ class Process:
 
     def mentions(self, text: str) -> bool:
         """Whether this stands anywhere in its log."""
-        return text in self._log.read_text(encoding="utf-8")
+        return text in self.log
 
     def send(self, number: int) -> None:
         """A signal."""

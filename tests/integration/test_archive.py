@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -127,6 +129,25 @@ def test_a_row_says_what_the_journal_says(
     arguments = ["--format", "jsonl", "-o", plain, "--archive", folder]
     run(capsys, "export", named, *arguments)
     assert len(plain.read_text().splitlines()) == len(before)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="counts threads as Linux tells them")
+def test_no_thread_is_left_that_aborts_at_exit(
+    used: Journal, named: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Arrow's threads ended three of ten processes with SIGABRT, after all they had to do."""
+    run(capsys, "archive", named, tmp_path)
+    code = f"""
+from pathlib import Path
+import pyarrow
+from belated.journals.archive import Archive
+
+archive = Archive({str(tmp_path)!r}, {used.bandit!r})
+before = len([*Path("/proc/self/task").iterdir()])
+assert len(archive.positions(0, 0))
+assert len([*Path("/proc/self/task").iterdir()]) == before
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)
 
 
 def test_nothing_that_is_not_archived_is_trimmed(

@@ -249,7 +249,7 @@ def test_what_does_not_fit_or_was_left(
     monkeypatch.setattr("shutil.disk_usage", lambda _: usage)
     found = examined(offers, partitions=4, server=f'spool_dir = "{tmp_path}"')
     assert found["journal of offers"].state == "wrong"
-    assert "it has 1 partitions, and the file says 4" in found["journal of offers"].what
+    assert "partitions: 1; the file says 4" in found["journal of offers"].what
     assert found["leader of offers"].state == "warning"
     assert found["model of offers"].state == "wrong"
     assert found["spool room"].state == "warning"

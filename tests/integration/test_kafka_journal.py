@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from itertools import count
 from typing import Any
 from urllib.parse import quote
@@ -12,14 +12,9 @@ import msgspec
 import numpy as np
 import psycopg
 import pytest
-from confluent_kafka import Producer, TopicPartition
+from confluent_kafka import TopicPartition
 from confluent_kafka.admin import (
     AdminClient,
-    AlterConfigOpType,
-    ConfigEntry,
-    ConfigResource,
-    NewPartitions,
-    ResourceType,
 )
 
 from belated import Bandit, Bernoulli, DelayedUCB, Explicit
@@ -44,14 +39,14 @@ from belated.exceptions import (
     HistoryUndone,
     JournalClosed,
     JournalError,
-    JournalMismatch,
     JournalUnavailable,
     NotIndexed,
 )
 from belated.ids import key_of, new_id
-from belated.journals import KafkaJournal, PostgresJournal, Snapshot
+from belated.journals import KafkaJournal, Snapshot
 from belated.journals.kafka.commits import pack
 from belated.testing import LogContract, ManualClock, ShelfContract
+from tests.integration.kafka_journals import change, open_kafka, raw
 from tests.integration.kafka_server import KafkaCluster
 
 
@@ -86,97 +81,6 @@ class TestKafkaJournal(LogContract, ShelfContract):
                 "WHERE bandit = %s AND partition = %s AND name = %s",
                 (journal._number, partition, piece),
             )
-
-
-# --- what it is opened with ---------------------------------------------------------------------
-
-
-@pytest.fixture
-def opened(kafka: KafkaCluster, dsn: str, bandit: str) -> Iterator[KafkaJournal]:
-    """A journal of four partitions, stamped by the broker."""
-    with open_kafka(kafka, dsn, bandit, partitions=4) as journal:
-        yield journal
-
-
-def open_kafka(
-    kafka: KafkaCluster, dsn: str, bandit: str, partitions: int | None = None
-) -> KafkaJournal:
-    """On the one broker of the tests."""
-    return KafkaJournal(kafka.address, shelf=dsn, bandit=bandit, partitions=partitions, copies=1)
-
-
-def raw(kafka: KafkaCluster, journal: KafkaJournal, value: bytes, partition: int = 0) -> None:
-    """Send a record that the journal knows nothing of."""
-    producer = Producer({"bootstrap.servers": kafka.address})
-    assert journal._topic is not None
-    producer.produce(journal._topic, value, partition=partition)
-    assert producer.flush(30) == 0
-
-
-@pytest.mark.parametrize(
-    ("setting", "value"),
-    [
-        ("unclean.leader.election.enable", "true"),
-        ("message.timestamp.type", "CreateTime"),
-        ("cleanup.policy", "compact"),
-        ("retention.ms", "604800000"),
-        ("retention.bytes", "1000000000"),
-    ],
-)
-def test_settings_that_lose_records_are_refused(
-    kafka: KafkaCluster, dsn: str, opened: KafkaJournal, setting: str, value: str
-) -> None:
-    """With the setting, its value, what would happen and what to set."""
-    assert opened._topic is not None
-    change(kafka, opened._topic, setting, value)
-    with pytest.raises(JournalMismatch, match=rf"{setting} = {value}: then .*; set {setting} = "):
-        open_kafka(kafka, dsn, opened.bandit)
-
-
-def change(kafka: KafkaCluster, topic: str, setting: str, value: str) -> None:
-    """Change a setting of a topic, and wait until the broker knows."""
-    admin = AdminClient({"bootstrap.servers": kafka.address})
-    entry = ConfigEntry(setting, value, incremental_operation=AlterConfigOpType.SET)
-    resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[entry])
-    (altered,) = admin.incremental_alter_configs([resource]).values()
-    altered.result(30)
-    while True:
-        asked = ConfigResource(ResourceType.TOPIC, topic)
-        (described,) = admin.describe_configs([asked]).values()
-        if described.result(30)[setting].value == value:
-            return
-        time.sleep(0.05)
-
-
-def test_too_few_copies_are_refused(kafka: KafkaCluster, dsn: str, opened: KafkaJournal) -> None:
-    """By default there must be three; a cluster of one broker can make no topic with three."""
-    with pytest.raises(JournalMismatch, match="has 1 copies of a record, not 3"):
-        KafkaJournal(kafka.address, shelf=dsn, bandit=opened.bandit)
-    with pytest.raises(JournalError, match="3 copies"):
-        KafkaJournal(kafka.address, shelf=dsn, bandit=f"{opened.bandit} new")
-
-
-def test_one_name_has_one_log(kafka: KafkaCluster, dsn: str, opened: KafkaJournal) -> None:
-    """A bandit of Kafka is not opened in PostgreSQL, nor the other way round."""
-    with pytest.raises(JournalMismatch, match=r"in the topic 'belated.*of Kafka"):
-        PostgresJournal(dsn, bandit=opened.bandit)
-    PostgresJournal(dsn, bandit=f"{opened.bandit} too").close()
-    with pytest.raises(JournalMismatch, match="postgresql:"):
-        open_kafka(kafka, dsn, f"{opened.bandit} too")
-
-
-def test_the_number_of_partitions_is_fixed(
-    kafka: KafkaCluster, dsn: str, opened: KafkaJournal
-) -> None:
-    """Another is refused, also where somebody has added some to the topic."""
-    with pytest.raises(JournalMismatch, match="partitions=4"):
-        open_kafka(kafka, dsn, opened.bandit, partitions=8)
-    assert opened._topic is not None
-    admin = AdminClient({"bootstrap.servers": kafka.address})
-    (more,) = admin.create_partitions([NewPartitions(opened._topic, 6)]).values()
-    more.result(30)
-    with pytest.raises(JournalMismatch, match="6 partitions, and the bandit 4"):
-        open_kafka(kafka, dsn, opened.bandit)
 
 
 # --- stamps, sizes, errors ----------------------------------------------------------------------

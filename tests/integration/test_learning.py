@@ -194,6 +194,21 @@ def test_one_that_was_cut_off_can_neither_publish_nor_save(
     slow.close()
 
 
+def test_what_was_folded_late_is_no_lag_any_more(store: Store, bandit: str) -> None:
+    """A learner that has folded all there is, is not behind: an idle night gives no alarm."""
+    learner = learning_service(definition(bandit), store)
+    journal = store.journal(bandit)
+    old = journal.now() - 3_600_000_000
+    journal.append([Void("an hour ago", old)], recorded=[old])
+    while learner.fold is None or not sum(learner.fold.positions):
+        learner.step()
+    assert 3_600 <= learner.lag < 3_700
+    until_idle(learner)
+    assert learner.lag == 0.0
+    learner.close()
+    journal.close()
+
+
 def test_it_halts_before_what_only_a_newer_release_knows(
     store: Store, bandit: str, writer: Bandit
 ) -> None:

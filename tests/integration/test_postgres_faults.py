@@ -212,7 +212,7 @@ def test_a_fold_stops_at_a_flipped_bit(dsn: str, bandit: str) -> None:
             assert 6 <= reader._fold.positions[0] < 21
             with pytest.raises(CorruptEvent, match="partition 0, position 21 "):
                 reader.entry(before[0])  # it too would read what is new
-            (ledger,) = reader._fold.ledgers
+            (ledger,) = reader._fold.ledgers.values()
             known = [ledger.entry(id) for id in before]
             assert all(one is not None and one.state == "rewarded" for one in known)
             assert all(ledger.entry(id) is None for id in after[10:])

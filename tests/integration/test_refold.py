@@ -98,7 +98,7 @@ def test_they_agree(journal: Journal) -> None:
         loaded.catch_up(journal)
         assert again(refold, loaded, clock) == []
     assert refold.disagreements == 0
-    assert sum(ledger._forgotten for ledger in loaded.ledgers) > 0
+    assert sum(ledger._forgotten for ledger in loaded.ledgers.values()) > 0
     assert min(loaded.counts[state] for state in ("rewarded", "defaulted", "voided")) > 0
 
 

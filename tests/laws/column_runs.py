@@ -143,7 +143,7 @@ def check_same(one: Fold, other: Fold, ids: set[str], *, near: float = 1e-6) -> 
     for name in ("n", "pending", "decisions"):
         assert getattr(first.model, name) == getattr(second.model, name)
     np.testing.assert_allclose(first.model.theta, second.model.theta, atol=near)
-    for mine, theirs in zip(one.ledgers, other.ledgers, strict=True):
+    for mine, theirs in zip(one.ledgers.values(), other.ledgers.values(), strict=True):
         assert list(mine.pending()) == list(theirs.pending())
         assert (mine.due, mine.watermark) == (theirs.due, theirs.watermark)
         for column in ("crc", "position", "told_at", "told_recorded", "flags"):

@@ -78,7 +78,7 @@ def assert_as_the_oracle_says(fold: Fold, oracles: Sequence[Oracle]) -> None:
     counts = {state: sum(one.counts[state] for one in oracles) for state in fold.counts}
     assert fold.counts == counts
     pending = {key_of(id) for oracle in oracles for id in oracle.pending}
-    assert {key for ledger in fold.ledgers for key, _ in ledger.pending()} == pending
+    assert {key for ledger in fold.ledgers.values() for key, _ in ledger.pending()} == pending
     np.testing.assert_allclose(
         fold.learner.estimate.theta,
         theta_of(fold.learner.policy, oracles),

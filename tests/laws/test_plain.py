@@ -30,19 +30,19 @@ def seeds(request: pytest.FixtureRequest) -> range:
 
 def by_rules(fold: Fold) -> Fold:
     """The same without the short way."""
-    fold.plain = [None] * len(fold.plain)
+    fold.plain = dict.fromkeys(fold.plain)
     return fold
 
 
 def check_exactly(one: Fold, other: Fold) -> None:
     """To the last bit: lines, rows, roots and the estimate."""
-    for mine, theirs in zip(one.adapters, other.adapters, strict=True):
+    for mine, theirs in zip(one.adapters.values(), other.adapters.values(), strict=True):
         lines = slice(len(mine.table))
         np.testing.assert_array_equal(mine.table.cells[lines], theirs.table.cells[lines])
         np.testing.assert_array_equal(mine.kept_rows(), theirs.kept_rows())
         assert (mine.table.changed, mine.decisions) == (theirs.table.changed, theirs.decisions)
-    assert [ledger.soonest for ledger in one.ledgers] == [
-        ledger.soonest for ledger in other.ledgers
+    assert [ledger.soonest for ledger in one.ledgers.values()] == [
+        ledger.soonest for ledger in other.ledgers.values()
     ]
     for name in ("theta", "observed", "decided"):
         np.testing.assert_array_equal(
@@ -95,9 +95,9 @@ def test_plain_records_come_to_what_the_rules_make_of_them(seeds: range) -> None
 )
 def test_whoever_learns_otherwise_goes_by_the_rules(policy: Policy) -> None:
     """And whose rewards are learned together."""
-    assert Fold(policy, Explicit()).plain == [None]
+    assert Fold(policy, Explicit()).plain == {0: None}
     together = DefaultAfter("1d", learn="together")
-    assert Fold(DelayedUCB(DIM, Bernoulli()), together).plain == [None]
+    assert Fold(DelayedUCB(DIM, Bernoulli()), together).plain == {0: None}
     assert isinstance(Fold(DelayedUCB(DIM, Bernoulli()), Explicit()).plain[0], PlainFolder)
 
 

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from scipy.special import zeta
 
+from belated import delays
 from belated.delays import (
     NEVER,
     Batched,
@@ -309,7 +310,7 @@ def test_a_process_is_a_value(process: DelayProcess) -> None:
 )
 def test_a_process_can_be_written_down(process: DelayProcess) -> None:
     """What it prints makes an equal one."""
-    assert eval(repr(process)) == process
+    assert eval(repr(process), dict(vars(delays))) == process
 
 
 def test_the_arrays_of_a_process_cannot_be_changed() -> None:

@@ -180,7 +180,7 @@ def test_a_dormant_decision_is_a_round() -> None:
 def test_partitions_share_the_window() -> None:
     """Of 8 decisions with 4 partitions each waits for 2 of its own."""
     shop = Shop(8, partitions=4)
-    windows = [account._window for account in shop.bandit._fold.adapters]
+    windows = [account._window for account in shop.bandit._fold.adapters.values()]
     assert [window.size for window in windows if window is not None] == [2, 2, 2, 2]
 
 

@@ -83,6 +83,13 @@ def one_fold(journal: MemoryJournal, policy: Policy, rewards: Rewards) -> Fold:
     return fold
 
 
+def test_a_fold_of_one_partition_holds_nothing_of_the_others() -> None:
+    """A learner of half of 256 partitions had 32,768 ledgers, which took a gigabyte."""
+    fold = PartitionFold(DelayedUCB(2, Bernoulli()), Explicit(), partitions=256, partition=200)
+    assert [*fold.ledgers] == [*fold.adapters] == [200]
+    assert len(fold.learner.observations) == 1
+
+
 @pytest.mark.parametrize("family", [Bernoulli(), Poisson(), Gaussian(), Gaussian(0.5)])
 @pytest.mark.parametrize("ridge", [1.0, "auto"])
 @pytest.mark.parametrize("metric", ["hessian", "gram"])

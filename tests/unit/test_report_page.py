@@ -13,8 +13,11 @@ import pytest
 from belated import Bandit, Bernoulli, DefaultAfter, DelayedUCB, MemoryJournal
 from belated.events import ModeChanged
 from belated.exceptions import InvalidInput
-from belated.report import Report
+from belated.report import Report, charts
 from belated.report.charts import DARK, LIGHT
+from belated.report.charts.trust import explore_labels
+from belated.report.page import cards, words
+from belated.report.page.document import QUESTIONS
 
 HOSTILE = '</script><script>document.title="run"</script><img src=x onerror=document.title="run">'
 
@@ -83,10 +86,17 @@ def tags_of(page: str) -> list[str]:
 def test_every_chart_has_its_table(report: Report) -> None:
     """For screen readers, and without scripts."""
     page = report.html()
-    charts = page.count('class="chart"')
-    assert charts >= 9
-    assert page.count("<summary>Numbers</summary>") == charts
-    assert page.count('role="img" aria-label=') >= charts
+    drawn = page.count('class="chart"')
+    assert drawn >= 9
+    assert page.count("<summary>Numbers</summary>") == drawn
+    assert page.count('role="img" aria-label=') >= drawn
+
+
+def test_every_chart_has_a_place_a_message_and_columns() -> None:
+    """A panel that is drawn and asked for nowhere would be missing from the page."""
+    asked = [panel for *_, panels in QUESTIONS for panel in panels]
+    assert asked == list(charts.CHARTS)
+    assert words.PANELS.keys() == cards.COLUMNS.keys() == charts.CHARTS.keys()
 
 
 def _luminance(colour: str) -> float:
@@ -134,3 +144,15 @@ def test_charts_are_pictures_too(report: Report, tmp_path: Path) -> None:
     files = report.save_charts(tmp_path)
     assert len(files) >= 9
     assert all(file.read_bytes().startswith(b"\x89PNG") for file in files)
+
+
+@pytest.mark.parametrize(("overall", "alone", "above"), [(5.0, 5.0, False), (5.0, 1.5, True)])
+def test_labels_of_two_lines_are_apart(overall: float, alone: float, above: bool) -> None:
+    """Where lines are one, a name is above it and the other below."""
+    whats = {"in use overall": overall, "for one decision": alone}
+    rows = [
+        {"t": 86_400 * day, "what": what, "n": n} for day in range(9) for what, n in whats.items()
+    ]
+    named = explore_labels(rows, room=0.12 * 5)
+    assert [one["above"] for one in named] == [True, above]
+    assert [one["at"] for one in named] == [overall, alone]

@@ -143,6 +143,20 @@ def owned(*learners: SharedLearner) -> list[list[int]]:
     return [sorted(one.worker.owned) for one in learners]
 
 
+def test_what_was_folded_late_is_no_lag_any_more() -> None:
+    """A worker that has folded all there is, is not behind."""
+    town = Town()
+    town.events()
+    town.clock.now += 3_600_000_000
+    one = town.learner()
+    lags = []
+    for _ in range(40):
+        town.run(one, seconds=0.2)
+        lags.append(one.worker.lag)
+    assert max(lags) >= 3_600
+    assert lags[-1] == 0.0
+
+
 def test_one_learner_does_all() -> None:
     """It owns every partition, leads, and publishes what all of them come to."""
     town = Town()

@@ -1,0 +1,75 @@
+"""A rolling upgrade as the guide tells it, and the proof that nothing was lost or counted twice."""
+
+from __future__ import annotations
+
+import json
+import time
+
+from belated import Bernoulli, DelayedUCB, Explicit
+from belated.events import Decision, Opaque, Record, Reward
+from belated.journals import PostgresJournal
+from belated.learner.fold import Fold
+from tests.faults.balancer import Balanced
+from tests.faults.fleet import Fleet
+from tests.faults.releases import NOTE, SAVED, Release, present
+
+
+def upgrade(fleet: Fleet, dsn: str, new: Release) -> None:
+    """The learner, the deciders one by one, then what is new."""
+    fleet.replace_learner(new)
+    fleet.replace_deciders(new)
+    use_what_is_new(new, dsn, fleet)
+
+
+def go_back(fleet: Fleet, old: Release) -> None:
+    """The deciders one by one, then the learner; the tables stay."""
+    fleet.replace_deciders(old)
+    fleet.replace_learner(old)
+    time.sleep(1)
+
+
+def use_what_is_new(release: Release, dsn: str, fleet: Fleet) -> None:
+    """A table, or a kind of event, that the release before does not know."""
+    name = f"made at {time.time_ns()}"
+    if release == present():
+        what = ("--bandit", "offers", "--scope", "read", "--config", str(fleet.file))
+        release.run("-m", "belated", "keys", "create", name, *what)
+    else:
+        release.run("-c", NOTE, dsn, "offers", name)
+
+
+def knows_all(fleet: Fleet, load: Balanced, dsn: str) -> bool:
+    """Whether spools have handed over all that was acknowledged, and the learner has folded it."""
+    records = read(dsn)
+    if load.lost(one.event for known in records for one in known):
+        return False
+    return bool(fleet.deciders[0].state()["version"] == sum(map(len, records)))
+
+
+def check(dsn: str, load: Balanced, last: Release) -> None:
+    """No request failed, nothing is lost, and what was learned is what all records come to."""
+    print(
+        f"\n{len(load.answers)} requests, {len(load.failed)} failed, {load.taken_out} times a "
+        f"decider was taken out, {load.refused} connections refused, "
+        f"worst {max(one.seconds for one in load.answers):.3f} s"
+    )
+    assert load.failed == []
+    records = read(dsn)
+    events = [one.event for known in records for one in known]
+    assert not load.lost(events)
+    fold = Fold(DelayedUCB(2, Bernoulli()), Explicit(), partitions=len(records))
+    for partition, known in enumerate(records):
+        fold.take_all(partition, [one for one in known if not isinstance(one.event, Opaque)])
+    saved = json.loads(last.run("-c", SAVED, dsn, "offers"))
+    assert saved["positions"] == [known[-1].position for known in records]
+    assert saved["digest"] == fold.digest
+    # Each counts once, however often it was sent and folded.
+    assert sum(fold.counts.values()) == len({e.id for e in events if isinstance(e, Decision)})
+    rewarded = {e.id for e in events if isinstance(e, Reward)}
+    assert saved["n"] == fold.model.n == fold.counts["rewarded"] == len(rewarded)
+
+
+def read(dsn: str) -> list[list[Record]]:
+    """All records, by partition."""
+    with PostgresJournal(dsn, bandit="offers") as journal:
+        return [journal.read(p, 0, 10_000_000) for p in range(journal.partitions)]

@@ -1,0 +1,62 @@
+"""Topics of Kafka that a journal refuses: they would lose records, or are not its own."""
+
+from __future__ import annotations
+
+import pytest
+from confluent_kafka.admin import AdminClient, NewPartitions
+
+from belated.exceptions import JournalError, JournalMismatch
+from belated.journals import KafkaJournal, PostgresJournal
+from tests.integration.kafka_journals import change, open_kafka
+from tests.integration.kafka_server import KafkaCluster
+
+
+@pytest.mark.parametrize(
+    ("setting", "value"),
+    [
+        ("unclean.leader.election.enable", "true"),
+        ("message.timestamp.type", "CreateTime"),
+        ("cleanup.policy", "compact"),
+        ("retention.ms", "604800000"),
+        ("retention.bytes", "1000000000"),
+    ],
+)
+def test_settings_that_lose_records_are_refused(
+    kafka: KafkaCluster, dsn: str, opened: KafkaJournal, setting: str, value: str
+) -> None:
+    """With the setting, its value, what would happen and what to set."""
+    assert opened._topic is not None
+    change(kafka, opened._topic, setting, value)
+    with pytest.raises(JournalMismatch, match=rf"{setting} = {value}: then .*; set {setting} = "):
+        open_kafka(kafka, dsn, opened.bandit)
+
+
+def test_too_few_copies_are_refused(kafka: KafkaCluster, dsn: str, opened: KafkaJournal) -> None:
+    """By default there must be three; a cluster of one broker can make no topic with three."""
+    with pytest.raises(JournalMismatch, match="has 1 copies of a record, not 3"):
+        KafkaJournal(kafka.address, shelf=dsn, bandit=opened.bandit)
+    with pytest.raises(JournalError, match="3 copies"):
+        KafkaJournal(kafka.address, shelf=dsn, bandit=f"{opened.bandit} new")
+
+
+def test_one_name_has_one_log(kafka: KafkaCluster, dsn: str, opened: KafkaJournal) -> None:
+    """A bandit of Kafka is not opened in PostgreSQL, nor the other way round."""
+    with pytest.raises(JournalMismatch, match=r"in the topic 'belated.*of Kafka"):
+        PostgresJournal(dsn, bandit=opened.bandit)
+    PostgresJournal(dsn, bandit=f"{opened.bandit} too").close()
+    with pytest.raises(JournalMismatch, match="postgresql:"):
+        open_kafka(kafka, dsn, f"{opened.bandit} too")
+
+
+def test_the_number_of_partitions_is_fixed(
+    kafka: KafkaCluster, dsn: str, opened: KafkaJournal
+) -> None:
+    """Another is refused, also where somebody has added some to the topic."""
+    with pytest.raises(JournalMismatch, match="partitions=4"):
+        open_kafka(kafka, dsn, opened.bandit, partitions=8)
+    assert opened._topic is not None
+    admin = AdminClient({"bootstrap.servers": kafka.address})
+    (more,) = admin.create_partitions([NewPartitions(opened._topic, 6)]).values()
+    more.result(30)
+    with pytest.raises(JournalMismatch, match="6 partitions, and the bandit 4"):
+        open_kafka(kafka, dsn, opened.bandit)
