@@ -20,6 +20,9 @@ from belated.inputs import Vector
 
 #: Cells of one width, and below the first of them those that shrink by a factor.
 CELLS, FINER, FACTOR = 400, 24, 1.35
+#: What is expected of the rate per window before any conversion was seen: its logarithm is normal,
+#: with this standard deviation. So many conversions is the exponential law worth in each cell.
+RATE, SPREAD, SHRINKAGE = 3.0, 2.0, 30.0
 #: A rate per window is between these.
 SLOWEST, FASTEST = 0.02, 500.0
 #: Passes over delays that are known to an interval only.
@@ -118,7 +121,7 @@ class ConversionLaw:
 
 
 def fitted_law(
-    seen: Conversions, *, rate: float = 3.0, spread: float = 2.0, shrinkage: float = 30.0
+    seen: Conversions, *, rate: float = RATE, spread: float = SPREAD, shrinkage: float = SHRINKAGE
 ) -> ConversionLaw:
     """Return the law of conversions: reverse hazards, shrunk to those of an exponential law.
 

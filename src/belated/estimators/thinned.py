@@ -14,7 +14,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from belated.estimators.conversion_law import ConversionLaw, Conversions, fitted_law
+from belated.estimators.conversion_law import (
+    RATE,
+    SHRINKAGE,
+    SPREAD,
+    ConversionLaw,
+    Conversions,
+    fitted_law,
+)
 from belated.estimators.estimate import Estimate, next_fit
 from belated.estimators.laplace import Laplace
 from belated.estimators.ridge import Ridge
@@ -107,9 +114,9 @@ class Thinned:
     (array([-0.287]), 3.0)
     """
 
-    rate: float = 3.0
-    spread: float = 2.0
-    shrinkage: float = 30.0
+    rate: float = RATE
+    spread: float = SPREAD
+    shrinkage: float = SHRINKAGE
     growth: float = 1.05
 
     def __post_init__(self) -> None:

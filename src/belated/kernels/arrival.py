@@ -81,10 +81,9 @@ class _Arrival:
                 for name in self._compiled_elsewhere():
                     self._load(name)
                 missing = [name for name in missing if not self._load(name)]
-            if not missing:
-                self.complete = replace(self.kernels)
-            elif not self._stopped.is_set():
+            if missing:
                 raise RuntimeError(f"{', '.join(missing)} could not be compiled")
+            self.complete = replace(self.kernels)
         except Exception as error:  # plain kernels do the same
             if self._stopped.is_set():  # the process ends: modules are being taken apart
                 return

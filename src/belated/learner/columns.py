@@ -32,7 +32,7 @@ def kernels_for(fold: FoldState, journal: Journal) -> PageKernels | None:
     policy = fold.policy
     if policy.family.number is None or policy.learns_after is not None or policy.dim > WIDE:
         return None
-    if not isinstance(journal, ColumnLog) or not fold.adapters[0].takes_pages:
+    if not isinstance(journal, ColumnLog) or not fold.adapters[fold.folded[0]].takes_pages:
         return None
     found = page_kernels()
     if found is None:

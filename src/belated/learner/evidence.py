@@ -24,9 +24,9 @@ def evidence_of(fold: Fold, duplicates: int = 0) -> Evidence:
     partitions = len(fold.ledgers)
     most = min(ROWS, max(ROWS // 8, NUMBERS // policy.dim)) // partitions
     places = partial(Evidence.spread, count=SAMPLE // partitions)
-    samples = [sampled(ledger, places) for ledger in fold.ledgers]
+    samples = [sampled(ledger, places) for ledger in fold.ledgers.values()]
     rows, at, first = [], [], 0
-    for adapter, one in zip(fold.adapters, samples, strict=True):
+    for adapter, one in zip(fold.adapters.values(), samples, strict=True):
         some = Evidence.spread(len(one.numbers), most)
         table, known = adapter.rows_of(one.numbers[some])
         rows.append(table[known])

@@ -200,7 +200,7 @@ class Fold(FoldState):
 
     def entry(self, id: str) -> DecisionStatus | None:
         """Return what a remembered decision has come to."""
-        return self.ledgers[partition_of(key_of(id), len(self.ledgers))].entry(id)
+        return self.ledgers[partition_of(key_of(id), self._partitions)].entry(id)
 
     # --- what it comes to ----------------------------------------------------------------------
 
@@ -208,7 +208,7 @@ class Fold(FoldState):
     def counts(self) -> dict[str, int]:
         """Decisions by state, over all partitions."""
         return {
-            state.name.lower(): sum(ledger.counts[state] for ledger in self.ledgers)
+            state.name.lower(): sum(ledger.counts[state] for ledger in self.ledgers.values())
             for state in State
         }
 
@@ -216,7 +216,7 @@ class Fold(FoldState):
     def counters(self) -> dict[str, int]:
         """Events by status, over all partitions."""
         total: dict[str, int] = {}
-        for ledger in self.ledgers:
+        for ledger in self.ledgers.values():
             for status, count in ledger.counters.items():
                 if count:
                     total[status] = total.get(status, 0) + count
@@ -230,7 +230,7 @@ class Fold(FoldState):
     @property
     def digest(self) -> str:
         """Names the state of every decision: equal for equal sets of records, however split."""
-        total = sum(ledger.digest for ledger in self.ledgers) % (1 << 128)
+        total = sum(ledger.digest for ledger in self.ledgers.values()) % (1 << 128)
         what = total.to_bytes(16) + repr(sorted(self.counts.items())).encode()
         return blake2b(what, digest_size=16).hexdigest()
 

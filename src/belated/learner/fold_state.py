@@ -51,7 +51,7 @@ _Stored = tuple[Snapshot, Chain]
 
 
 class FoldState:
-    """Ledgers, the learner and the chains of all partitions; see :class:`Fold`."""
+    """The learner, and ledgers by the partitions that are folded; see :class:`Fold`."""
 
     mode: str
     frozen: PublishedModel | None
@@ -84,10 +84,11 @@ class FoldState:
         """Forget everything: what was folded is no longer what the journal holds."""
         partitions, tuning = self._partitions, self.tuning
         self.learner = self._new_learner()
-        self.adapters = new_adapters(self.learner, self.rewards)
+        adapters = new_adapters(self.learner, self.rewards)
+        self.adapters = dict(zip(self.folded, adapters, strict=True))
         kind = ledger_of(self.policy, self.rewards)
-        self.ledgers = [
-            kind(
+        self.ledgers = {
+            partition: kind(
                 self.rewards,
                 adapter,
                 min_reward=self.min_reward,
@@ -95,10 +96,13 @@ class FoldState:
                 retention=self.retention,
                 tuning=tuning,
             )
-            for adapter in self.adapters
-        ]
+            for partition, adapter in self.adapters.items()
+        }
         #: Of each partition; None where no record is plain.
-        self.plain = [*map(PlainFolder.of, self.ledgers, self.adapters)]
+        self.plain = {
+            partition: PlainFolder.of(ledger, self.adapters[partition])
+            for partition, ledger in self.ledgers.items()
+        }
         self.positions = [0] * partitions
         self.chains = [Chain(tuning.link) for _ in range(partitions)]
         self.version = 0

@@ -40,4 +40,4 @@ class Pending:
 
     def _all(self) -> list[tuple[bytes, int]]:
         with self._lock:
-            return [one for ledger in self._fold.ledgers for one in ledger.pending()]
+            return [one for ledger in self._fold.ledgers.values() for one in ledger.pending()]

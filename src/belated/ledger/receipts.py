@@ -45,6 +45,9 @@ class Receipt(msgspec.Struct, Result, frozen=True, gc=False):
     Attributes:
         id: Decision id.
         status: One of the above.
+
+    >>> Receipt("order-7", "rewarded").to_dict()
+    {'id': 'order-7', 'status': 'rewarded'}
     """
 
     id: str

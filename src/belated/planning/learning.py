@@ -328,9 +328,5 @@ def lasting(seconds: float) -> str:
     """
     for size, unit in ((DAY, "d"), (HOUR, "h"), (60.0, "min")):
         if seconds >= size:
-            return (
-                f"{seconds / size:.3g} {unit}"
-                if seconds >= 10 * size
-                else (f"{round(seconds / size, 1):g} {unit}")
-            )
+            return f"{seconds / size:.{2 if seconds < 10 * size else 3}g} {unit}"
     return f"{seconds:.3g} s"

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
+from scipy.optimize import brentq
 from scipy.special import expit, ndtr
 
 from belated.exceptions import InvalidInput
@@ -19,8 +20,8 @@ TOGETHER = 512
 #: Normal quantities are summed over these.
 _GRID = np.linspace(-8.5, 8.5, 3_401)
 _NORMAL = np.exp(-0.5 * _GRID**2) / math.sqrt(2.0 * math.pi) * (_GRID[1] - _GRID[0])
-#: The widest spread of actions, and the halvings of a search.
-_WIDEST, _HALVINGS = 60.0, 60
+#: The widest spread of actions.
+_WIDEST = 60.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,7 +95,7 @@ def spread_of(base: float, lift: float, actions: int) -> tuple[float, float]:
     if gained(_WIDEST) < lift:
         message = f"a lift of {lift:.0%} on {base:.0%}: the best of {actions} actions cannot bring"
         raise InvalidInput(f"{message} more than {gained(_WIDEST):.0%}; give a smaller lift", lift)
-    length = _halved(gained, lift, 0.0, _WIDEST)
+    length = float(brentq(lambda one: gained(one) - lift, 0.0, _WIDEST))
     return _intercept(base, length), length
 
 
@@ -102,21 +103,13 @@ def _intercept(base: float, length: float) -> float:
     """With which the mean over all actions is the base."""
     far = 10.0 + 8.5 * length
 
-    def mean(intercept: float) -> float:
-        return float(_NORMAL @ expit(intercept + length * _GRID))
+    def off(intercept: float) -> float:
+        return float(_NORMAL @ expit(intercept + length * _GRID)) - base
 
-    return _halved(mean, base, -far - 20.0, far + 20.0)
+    return float(brentq(off, -far - 20.0, far + 20.0))
 
 
 def _greatest(actions: int) -> Vector:
     """The density of the greatest of so many normal numbers, times the width of the grid."""
     density: Vector = actions * ndtr(_GRID) ** (actions - 1) * _NORMAL
     return density
-
-
-def _halved(rising: Callable[[float], float], wanted: float, low: float, high: float) -> float:
-    """Where a rising function is what is wanted."""
-    for _ in range(_HALVINGS):
-        middle = 0.5 * (low + high)
-        low, high = (middle, high) if rising(middle) < wanted else (low, middle)
-    return 0.5 * (low + high)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -48,15 +49,19 @@ class ServerProcesses:
         """Return seconds of CPU so far; children that have ended count as their parents'."""
         if not self._pids:
             return 0.0
-        ticks = 0
+        seconds = 0.0
         for folder in Path("/proc").glob("[0-9]*"):
-            try:
+            with suppress(OSError):  # it has just ended
                 fields = (folder / "stat").read_text().rpartition(")")[2].split()
-            except OSError:  # it has just ended
-                continue
-            if int(folder.name) in self._pids or int(fields[1]) in self._pids:
-                ticks += sum(map(int, fields[11:15]))
-        return ticks / os.sysconf("SC_CLK_TCK")
+                if int(folder.name) in self._pids or int(fields[1]) in self._pids:
+                    seconds += sum(map(_running, folder.glob("task/*")))
+                    seconds += sum(map(int, fields[13:15])) / os.sysconf("SC_CLK_TCK")
+        return seconds
+
+
+def _running(task: Path) -> float:
+    """Seconds that a thread has run: to the nanosecond, where ``stat`` has ticks of 10 ms."""
+    return int((task / "schedstat").read_text().split()[0]) / 1e9
 
 
 def remembered_bytes(policy: Policy, count: int = REMEMBERED) -> float:

@@ -95,6 +95,10 @@ def paper_dts(
 
     The posterior is the Laplace approximation at the prior N(0, I/ridge); the rewards of the whole
     warm-up enter it, not only those of its last round as printed.
+
+    >>> from belated import Bernoulli
+    >>> paper_dts(10, Bernoulli(), warmup=200).rounds
+    200
     """
     then = BlindThompson(
         dim,
@@ -120,6 +124,9 @@ def paper_dts_lcb(
             where it forms B₁: both are resolved.
         warmup: τ in rounds.
         draws: in a fresh pool at every choice, for its propensity.
+
+    >>> paper_dts_lcb(10, noise=0.5).family
+    Gaussian(variance=0.25)
     """
     as_positive(noise, "noise")
     then = BlindThompson(

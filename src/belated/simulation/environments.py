@@ -235,7 +235,11 @@ def users(
     types: int = 5,
     family: Family | None = None,
 ) -> GLM:
-    """Five types of users, each with rows of their own; the type is uniform each round."""
+    """Five types of users, each with rows of their own; the type is uniform each round.
+
+    >>> users(3).n_arms
+    20
+    """
     rng = np.random.default_rng([seed, 2])
     theta = draw_theta(dim, norm, rng)
     rows = draw_rows((types, n_arms, dim), "sphere", rng)
@@ -245,19 +249,31 @@ def users(
 def fresh(
     seed: int, *, dim: int = 10, n_arms: int = 20, norm: float = 3.0, family: Family | None = None
 ) -> GLM:
-    """New rows on the unit sphere every round."""
+    """New rows on the unit sphere every round.
+
+    >>> fresh(3, dim=5).dim
+    5
+    """
     theta = draw_theta(dim, norm, np.random.default_rng([seed, 3]))
     return GLM(theta, n_arms, family=family or Bernoulli())
 
 
 def ball(seed: int, *, dim: int = 10, n_arms: int = 10, norm: float = 3.0) -> GLM:
-    """New rows in the unit ball every round."""
+    """New rows in the unit ball every round.
+
+    >>> ball(3).shape
+    'ball'
+    """
     theta = draw_theta(dim, norm, np.random.default_rng([seed, 4]))
     return GLM(theta, n_arms, shape="ball")
 
 
 def arms(seed: int, *, n_arms: int = 10, width: int = 5) -> Blocks:
-    """Ten arms with five coefficients each, 1.5 N(0, I)."""
+    """Ten arms with five coefficients each, 1.5 N(0, I).
+
+    >>> arms(3).dim
+    50
+    """
     rng = np.random.default_rng([seed, 5])
     return Blocks(1.5 * rng.normal(size=(n_arms, width)))
 

@@ -166,7 +166,9 @@ class Comparison:
             for what, known in KNOWN.items():
                 if not all(
                     np.array_equal(known(one), known(other))
-                    for one, other in zip(whole.adapters, short.adapters, strict=True)
+                    for one, other in zip(
+                        whole.adapters.values(), short.adapters.values(), strict=True
+                    )
                 ):
                     report.differences.append(what)
         if not report.differences:

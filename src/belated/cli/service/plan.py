@@ -10,7 +10,6 @@ from __future__ import annotations
 import argparse
 import sys
 from dataclasses import asdict, replace
-from datetime import timedelta
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -101,20 +100,21 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _run_machines(options: argparse.Namespace) -> int:
-    from belated.planning import Demand, measure, plan
+    from belated.planning import Demand, Learning, measure, plan
 
-    share = options.reward_share or 0.1
-    window = options.window or timedelta(days=7)
+    # What is assumed of a bandit is the same in both plans.
+    share = options.reward_share or Learning.reward_share
+    window = Learning.window if options.window is None else options.window.total_seconds()
     costs = measure(
         dim=options.dim,
         reward_share=share,
-        actions=options.actions or 10,
+        actions=options.actions or Learning.actions,
         stores=options.store,
         server_pids=options.server_pid,
         progress=_progress,
     )
     _progress("")
-    asked = Demand(options.rate, share, options.dim, window.total_seconds())
+    asked = Demand(options.rate, share, options.dim, window)
     plans = [plan(costs, replace(asked, rate=rate)) for rate in (asked.rate, *RATES)]
     if options.json:
         told = {"costs": asdict(costs), "plans": [_told(one) for one in plans]}

@@ -24,13 +24,6 @@ if TYPE_CHECKING:
     from belated.planning.learning import Case, Interval, Learning, LearningPlan
     from belated.planning.timed_delays import SecondsDelay
 
-#: What is assumed if neither an option nor a journal says it.
-DEFAULTS: dict[str, Any] = {
-    "reward_share": 0.1,
-    "window": 7 * 86_400.0,
-    "actions": 10,
-    "rewards": "ConversionsOnly",
-}
 #: Options that say nothing of machines, with what they are if they are not given.
 LEARNING: dict[str, Any] = {
     "delay": None,
@@ -155,7 +148,7 @@ def _asked(options: argparse.Namespace) -> Learning:
         if given[name] is None:
             message = f"--{name} is needed, such as {example}"
             raise InvalidInput(f"{message}; or a --journal that tells it", None)
-    given = {name: DEFAULTS.get(name) if one is None else one for name, one in given.items()}
+    given = {name: one for name, one in given.items() if one is not None}
     period = options.period.total_seconds()
     return Learning(**given, lift=options.lift, period=period, dim=options.dim)
 

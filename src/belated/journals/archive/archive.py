@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Callable, Iterator
 from functools import cached_property
 from hashlib import sha256
@@ -107,13 +106,15 @@ class Archive:
 
     def _tables(self, manifest: Manifest, *columns: str) -> Iterator[Any]:
         """The decisions and the other records of a day, as Arrow tables."""
-        _, pq = arrow()
+        pa, pq = arrow()
         for file, names in zip(manifest.files, (columns, None), strict=True):
             data = self._folder.read(file.name)
             if sha256(data).hexdigest() != file.sha256:
                 message = f"{file.name} is not what its manifest says: it was changed or cut off"
                 raise CorruptJournal(f"{message}; restore it from a copy")
-            yield pq.read_table(io.BytesIO(data), columns=None if names is None else list(names))
+            # Without threads: one that Arrow has not joined when Python ends aborts the process.
+            parquet = pq.ParquetFile(pa.BufferReader(data))
+            yield parquet.read(None if names is None else list(names), use_threads=False)
 
     def positions(self, partition: int, after: int) -> set[int]:
         """Return the positions of all archived records beyond one."""

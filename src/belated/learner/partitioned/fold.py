@@ -74,7 +74,6 @@ class PartitionFold(Fold):
         return PartitionLearner(
             self.policy,
             partitions=self._partitions,
-            partition=self.partition,
             kernels=self._kernels,
             tuning=self.tuning,
         )

@@ -61,7 +61,6 @@ class PartitionLearner(Learner):
     Args:
         policy: whose model is learned.
         partitions: of the journal.
-        partition: that is learned here.
         kernels: to use instead of the best available.
         tuning: sizes; of the rewards that may be kept row by row each partition has its share.
     """
@@ -71,14 +70,13 @@ class PartitionLearner(Learner):
         policy: Policy,
         *,
         partitions: int,
-        partition: int,
         kernels: Kernels | None = None,
         tuning: Tuning = USUAL,
     ) -> None:
         check_mergeable(policy)
-        super().__init__(policy, partitions=partitions, kernels=kernels, tuning=tuning)
+        super().__init__(policy, kernels=kernels, tuning=tuning)
         self._bulk = True  # and stays so
-        self._store = self.observations[partition]
+        self._store = self.observations[0]
         self._freezer = Freezer([self._store], tuning.exact // partitions, self._limit)
         self._center: Vector = self.model.theta.copy()
         self._center_n = 0
@@ -145,10 +143,6 @@ class PartitionLearner(Learner):
 
     def fit(self) -> None:
         """There is no model to fit."""
-
-    def forget(self, handle: int, partition: int = 0) -> None:
-        """The reward under a handle will be neither revised nor retracted."""
-        self._freezer.forget(handle, 0)
 
     def revise(self, handle: int, y: float, partition: int = 0) -> None:
         """The reward under a handle is another one."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from belated.report.charts.earning import value_format
 from belated.report.charts.parts import RANGE, Spec, TimeAxis, layer, spec, tips, y
 
@@ -78,16 +80,14 @@ def explore(data: Spec) -> Spec:
     scale = {"domain": ["in use overall", "for one decision"], "range": ["$slate", "$accent"]}
     colour = {"field": "what", "type": "nominal", "scale": scale}
     most = max(2.0, 1.15 * max(row["n"] for row in rows))
-    up = y("n", ".1f", scale={"domain": [1, most], "nice": False})
+    up = y("n", ".1f", scale={"domain": [0, most], "nice": False})
     dash = {
         "condition": {"test": "datum.what=='in use overall'", "value": [5, 3]}, "value": [1, 0],
     }  # fmt: skip
     told = tips(("when", "At", None), ("what", "Actions", None), ("n", "Effective number", ".2f"))
-    text = {"type": "text", "align": "right", "dy": -10, "fontWeight": 600, "fontSize": 12}
-    labels = []
-    for last in rows[-2:]:  # above all that the label covers
-        course = [row["n"] for row in rows if row["what"] == last["what"]]
-        labels.append({**last, "at": max(course[-max(len(course) // 3, 1) :])})
+    labels = explore_labels(rows, 0.12 * most)
+    text = {"type": "text", "align": "right", "fontWeight": 600, "fontSize": 12}
+    above, below = ([one for one in labels if one["above"] is side] for side in (True, False))
     line = {"type": "line", "strokeWidth": 2.5, "interpolate": "monotone"}
     return spec(
         [
@@ -95,17 +95,31 @@ def explore(data: Spec) -> Spec:
             layer(
                 rows, {"type": "point", "opacity": 0, "size": 200}, x=time.x(), y=up, tooltip=told
             ),
-            layer(
-                labels,
-                text,
-                x=time.x(),
-                y={**up, "field": "at"},
-                text={"field": "what"},
-                color=colour,
+            *(
+                layer(
+                    some, {**text, "dy": dy}, x=time.x(), y={**up, "field": "at"},
+                    text={"field": "what"}, color=colour,
+                )
+                for some, dy in ((above, -10), (below, 12))
             ),
         ],
         240,
-    )
+    )  # fmt: skip
+
+
+def explore_labels(rows: list[Spec], room: float) -> list[Spec]:
+    """Above all that a label covers; the lower one below it, where there is no room between."""
+    covered: dict[str, list[float]] = {}
+    for last in rows[-2:]:
+        course = [row["n"] for row in rows if row["what"] == last["what"]]
+        covered[last["what"]] = course[-max(len(course) // 3, 1) :]
+    overall = covered.get("in use overall", [math.inf])
+    labels = []
+    for last in rows[-2:]:
+        course = covered[last["what"]]
+        above = course is overall or min(overall) - max(course) > room
+        labels.append({**last, "at": max(course) if above else min(course), "above": above})
+    return labels
 
 
 def coefficients(data: Spec) -> Spec:

@@ -219,8 +219,8 @@ BANDIT_ROUTES = (
         DecisionRequest, scope="decide",
     ),
     Route(
-        "POST", f"{_DECISIONS}/batch", _decide_many, _many_decided, "Choose for many offers",
-        ManyDecided, 201, DecisionRequests, scope="decide",
+        "POST", f"{_DECISIONS}/batch", _decide_many, _many_decided,
+        "Choose for many decision requests", ManyDecided, 201, DecisionRequests, scope="decide",
     ),
     Route(
         "PUT", f"{_DECISIONS}/{{id}}/reward", _reward, _accepted,

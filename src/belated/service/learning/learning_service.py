@@ -184,7 +184,7 @@ class LearningService:
         return 0.0 if fold.learner.fit_is_due() else max(0.0, min(until))
 
     def _next_settled(self, fold: Fold) -> float:
-        return min(ledger.next_due() for ledger in fold.ledgers)
+        return min(ledger.next_due() for ledger in fold.ledgers.values())
 
     def close(self) -> None:
         """Save, leave the lead to others, and let go of everything."""
@@ -266,7 +266,7 @@ class LearningService:
         if self._in_full_pages >= FAR:
             return self._catch_up(fold)
         count, size = 0, min(PAGE, fold.tuning.page)
-        full = False
+        full, lag = False, 0.0
         for partition in range(len(fold.positions)):
             page = fold.read(self.journal, partition, size)
             full |= len(page) == size
@@ -275,9 +275,10 @@ class LearningService:
             if page:
                 now = self.clock.now()
                 self.clock.last_stamp = max(self.clock.last_stamp, page[-1].recorded)
-                self.lag = (now - page[-1].recorded) / 1e6
+                lag = max(lag, (now - page[-1].recorded) / 1e6)
                 self.lags.add((now - page[0].recorded) / 1e6)
             count += len(page)
+        self.lag = lag  # 0 if there is nothing to fold, however late the last records came
         self._in_full_pages = self._in_full_pages + count if full else 0
         return count
 
@@ -306,7 +307,7 @@ class LearningService:
         now = self.clock.now()
         due = [
             Settled(partition, now)
-            for partition, ledger in enumerate(fold.ledgers)
+            for partition, ledger in fold.ledgers.items()
             if ledger.is_due(now)
         ]
         if due:
@@ -332,7 +333,9 @@ class LearningService:
         now = self._monotonic()
         if now < self._publish_due(fold):
             return
-        self.oldest = min((t for ledger in fold.ledgers if (t := ledger.oldest)), default=None)
+        self.oldest = min(
+            (t for ledger in fold.ledgers.values() if (t := ledger.oldest)), default=None
+        )
         mode = self.journal.mode()
         if mode is not None and mode.mode == "freeze":  # the last model stays
             self._published, self._publish_at = -1, now + self._publish_seconds

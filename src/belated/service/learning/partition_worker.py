@@ -108,7 +108,7 @@ class PartitionWorker:
         self.history_changes = 0
         #: How long ago the last record that was folded had been committed, in seconds; and of each
         #: page the first.
-        self.lag = 0.0
+        self.lag = self._lag = 0.0
         self.lags = Histogram(SECONDS)
         self._make = fold
         self._monotonic = runtime.monotonic
@@ -124,6 +124,7 @@ class PartitionWorker:
         self._look_for_model()
         count, failed = self._hold_claimed()
         grown = self._grown()
+        self._lag = 0.0
         for partition in list(self.owned):
             try:
                 count += self._work(partition, partition in grown)
@@ -137,6 +138,7 @@ class PartitionWorker:
                 count += 1  # it is taken over anew
             except BelatedError as error:  # a record that cannot be read: others need not wait
                 failed = error
+        self.lag = self._lag  # 0 if there was nothing to fold, however late the last records came
         self._send()
         self._save()
         if failed is not None:
@@ -251,7 +253,7 @@ class PartitionWorker:
             now, last = self.clock.now(), fold.chains[partition].last
             assert last is not None
             self.clock.last_stamp = max(self.clock.last_stamp, last.recorded)
-            self.lag = (now - last.recorded) / 1e6
+            self._lag = max(self._lag, (now - last.recorded) / 1e6)
             self.lags.add((now - first) / 1e6)
         return fold.version - before
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any, get_args
+from typing import get_args
 
 from prometheus_client.core import (
     CounterMetricFamily,
@@ -12,7 +11,6 @@ from prometheus_client.core import (
 )
 
 from belated.decider import MODES
-from belated.service.histogram import Histogram
 from belated.service.operating.measures import Measure
 from belated.service.serving.served_bandit import ServedBandit
 from belated.service.serving.spools import Unreadable
@@ -20,16 +18,7 @@ from belated.service.serving.spools import Unreadable
 #: Why what processes left cannot be read; ``folder``: not even the names of the files can.
 UNREADABLE = (*get_args(Unreadable), "folder")
 _COUNTER, _GAUGE, _HISTOGRAM = CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
-
-
-def _of_bandit(
-    kind: Callable[..., Any],
-    name: str,
-    help: str,
-    read: Callable[[ServedBandit], float | Histogram | Mapping[str, float] | None],
-    label: str = "",
-) -> Measure:
-    return Measure(kind, name, help, read, label)
+_of_bandit = Measure[ServedBandit]
 
 
 def _age(bandit: ServedBandit, since: int | None) -> float:

@@ -38,10 +38,10 @@ def examine_bandits(store: Store, bandits: Sequence[Definition]) -> Iterator[Fin
 def _journal(made: Definition, found: StoredBandit) -> Finding:
     check = f"journal of {made.name}"
     if made.partitions not in (None, found.partitions):
-        what = f"it has {found.partitions} partitions, and the file says {made.partitions}"
+        what = f"partitions: {found.partitions}; the file says {made.partitions}"
         mend = f"write partitions = {found.partitions}, or move it with `belated journal import`"
         return wrong(check, what, mend)
-    return ok(check, f"it has {found.partitions} partitions")
+    return ok(check, f"partitions: {found.partitions}")
 
 
 def _stamps(store: Store, name: str) -> Finding:

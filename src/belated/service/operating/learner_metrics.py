@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
-from typing import Any
 
 from prometheus_client.core import (
     CounterMetricFamily,
@@ -14,27 +12,17 @@ from prometheus_client.core import (
 
 from belated.advice import CHECKS
 from belated.learner.forgetting import ForgettingLearner
-from belated.service.histogram import Histogram
 from belated.service.learning.learning_service import LearningService
 from belated.service.operating.measures import Measure
 
 _COUNTER, _GAUGE, _HISTOGRAM = CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
-
-
-def _of_learner(
-    kind: Callable[..., Any],
-    name: str,
-    help: str,
-    read: Callable[[LearningService], float | Histogram | Mapping[str, float] | None],
-    label: str = "",
-) -> Measure:
-    return Measure(kind, name, help, read, label)
+_of_learner = Measure[LearningService]
 
 
 def _counted(learner: LearningService, *, unmatched: bool) -> dict[str, float]:
     """Events by status. Those that are unmatched leave again, so that they are no counter."""
     total: dict[str, float] = {}
-    for ledger in () if learner.fold is None else learner.fold.ledgers:
+    for ledger in () if learner.fold is None else learner.fold.ledgers.values():
         for status, count in dict(ledger.counters).items():  # a copy: it is counted on meanwhile
             if (status == "unmatched") is unmatched:
                 total[status] = total.get(status, 0.0) + count

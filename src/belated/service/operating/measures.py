@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from prometheus_client.core import Metric
 
@@ -13,9 +13,11 @@ from belated.service.learning.shared_learner import SharedLearner
 from belated.service.operating.commit_metrics import buckets
 from belated.service.operating.shared_metrics import OF_SHARED, nothing
 
+S = TypeVar("S")
+
 
 @dataclass(frozen=True)
-class Measure:
+class Measure(Generic[S]):
     """What is told of each bandit.
 
     Attributes:
@@ -29,11 +31,11 @@ class Measure:
     kind: Callable[..., Any]
     name: str
     help: str
-    read: Callable[[Any], float | Histogram | Mapping[str, float] | None]
+    read: Callable[[S], float | Histogram | Mapping[str, float] | None]
     label: str = ""
 
 
-def metric_of(measure: Measure, subjects: Mapping[str, Any]) -> Metric:
+def metric_of(measure: Measure[Any], subjects: Mapping[str, Any]) -> Metric:
     """The metric of all these, by the names of their bandits."""
     labels = ["bandit", measure.label] if measure.label else ["bandit"]
     family = measure.kind(measure.name, measure.help, labels=labels)

@@ -85,10 +85,9 @@ class Metrics:
 
     def collect(self) -> Iterator[Metric]:
         """What the registry asks for."""
-        for measure in OF_BANDITS:
-            yield metric_of(measure, dict(self._bandits))
-        for measure in OF_LEARNERS:
-            yield metric_of(measure, dict(self._learners.running))
+        bandits, learners = dict(self._bandits), dict(self._learners.running)
+        yield from (metric_of(measure, bandits) for measure in OF_BANDITS)
+        yield from (metric_of(measure, learners) for measure in OF_LEARNERS)
         yield from commit_metrics(self._commits())
         yield from report_metrics(self._reports, self._learners)
         failures = CounterMetricFamily(

@@ -141,8 +141,13 @@ class GroupCommit:
 
     def _notice(self) -> None:
         self._noticed = False
-        if not self._answering or len(self._waiting) >= ENOUGH:
+        if not self._is_gathering:
             self._worker.wake()
+
+    @property
+    def _is_gathering(self) -> bool:
+        """Whether the next commit waits for those who are being answered."""
+        return self._answering and len(self._waiting) < ENOUGH
 
     def close(self) -> None:
         """Commit all that waits; nothing more is taken."""
@@ -154,7 +159,7 @@ class GroupCommit:
 
     def _step(self) -> float | None:
         with self._lock:
-            if self._answering and len(self._waiting) < ENOUGH and not self._closing:
+            if self._is_gathering and not self._closing:
                 return None
             if self._waiting and not self._closing:
                 early = self._since + self._wait - self._monotonic()

@@ -42,7 +42,7 @@ def check_replay(world: World, who: str, fold: Fold) -> None:
     """H: what a fold holds is what the records up to its positions come to."""
     check_counts(who, fold)
     # It may know what is undone beyond its positions already.
-    undone = [ledger.undone for ledger in fold.ledgers]
+    undone = [ledger.undone for ledger in fold.ledgers.values()]
     check_same("H", who, fold, replayed(world, fold.positions, undone))
 
 
@@ -117,7 +117,7 @@ def check_oracle(fold: Fold, records: Sequence[Sequence[Record]]) -> None:
     ]
     support = fold.learner.policy.family.support
     learned = []
-    for oracle, ledger in zip(oracles, fold.ledgers, strict=True):
+    for oracle, ledger in zip(oracles, fold.ledgers.values(), strict=True):
         pending = {key_of(id) for id in oracle.pending}
         _same("L", "the oracle", "pending", {key for key, _ in ledger.pending()}, pending)
         for id, outcome in oracle.entries.items():
