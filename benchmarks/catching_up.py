@@ -16,7 +16,6 @@ import os
 os.environ["OPENBLAS_NUM_THREADS"] = "1"
 
 import argparse
-import resource
 import sqlite3
 import statistics
 import subprocess
@@ -27,6 +26,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
+from resident_memory import resident
 
 from belated import Bandit, Bernoulli, DelayedUCB, Explicit
 from belated.events import Decision, Event, Reward
@@ -173,11 +173,6 @@ def opening(count: int) -> None:
                 fill(journal, history(min(1_000_000, count - start), 20, 0.9))
             Bandit(policy=DelayedUCB(20, Bernoulli()), rewards=WEEK, journal=journal).close()
         subprocess.run([sys.executable, __file__, "--open", str(path)], check=True)
-
-
-def resident() -> int:
-    """Bytes of memory in use."""
-    return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
 
 
 def open_(path: Path) -> None:

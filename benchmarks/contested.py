@@ -12,15 +12,14 @@ from __future__ import annotations
 
 import argparse
 import gc
-import os
 import statistics
 import subprocess
 import sys
 import time
 from collections.abc import Callable
-from pathlib import Path
 
 import numpy as np
+from resident_memory import resident
 
 from belated.events import Decision, Event, Record, Reward
 from belated.ids import new_id
@@ -117,11 +116,6 @@ def growth(name: str, count: int) -> int:
     for record in then:
         ledger.fold(record)
     return resident() - start
-
-
-def resident() -> int:
-    pages = int(Path("/proc/self/statm").read_text().split()[1])
-    return pages * os.sysconf("SC_PAGE_SIZE")
 
 
 def grown(name: str, count: int) -> int:

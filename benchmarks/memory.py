@@ -18,9 +18,9 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from datetime import timedelta
-from pathlib import Path
 
 import numpy as np
+from resident_memory import resident
 
 from belated import Bernoulli, DelayedUCB, Explicit
 from belated.events import Decision, Record, Reward, Settled
@@ -29,12 +29,6 @@ from belated.learner.fold import Fold
 
 DIM = 50
 START = 1_700_000_000_000_000
-
-
-def resident() -> int:
-    """Bytes of this process in memory."""
-    pages = int(Path("/proc/self/statm").read_text().split()[1])
-    return pages * os.sysconf("SC_PAGE_SIZE")
 
 
 def decisions(count: int) -> Iterator[Record]:

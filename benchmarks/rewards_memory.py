@@ -19,9 +19,9 @@ import subprocess
 import sys
 import time
 from collections import deque
-from pathlib import Path
 
 import numpy as np
+from resident_memory import resident
 
 from belated import Bernoulli, DelayedUCB, Gaussian, Poisson
 from belated.families import Family
@@ -33,12 +33,6 @@ FAMILIES: dict[str, Family] = {
     "poisson": Poisson(),
     "gaussian": Gaussian(),
 }
-
-
-def resident() -> float:
-    """Megabytes of this process in memory."""
-    pages = int(Path("/proc/self/statm").read_text().split()[1])
-    return pages * os.sysconf("SC_PAGE_SIZE") / 1e6
 
 
 def measure(name: str, rewards: int, dim: int) -> None:
@@ -68,7 +62,7 @@ def measure(name: str, rewards: int, dim: int) -> None:
             stored = sum(len(data) for one in pieces for data in one.values())
             kept = sum(len(one[key]) for one in pieces for key in one if key[:2] == "y ") // 8
             del pieces
-            print(f"  {count:>10,}: {resident():6.0f} {stored / 1e6:6.1f} {kept / 1e3:6.0f}")
+            print(f"  {count:>10,}: {resident() / 1e6:6.0f} {stored / 1e6:6.1f} {kept / 1e3:6.0f}")
     print(f"  {1e6 * spent / rewards:.2f} µs of CPU time a reward, freezing included")
 
 

@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import Self
 from urllib.request import urlopen
 
+from resident_memory import resident
+
 HERE = Path(__file__).parent
 sys.path.append(str(HERE.parent))
 
@@ -52,8 +54,7 @@ class Server:
 
     def resident(self) -> int:
         """Bytes in memory."""
-        pages = int(Path(f"/proc/{self.process.pid}/statm").read_text().split()[1])
-        return pages * os.sysconf("SC_PAGE_SIZE")
+        return resident(self.process.pid)
 
     def threads(self) -> int:
         """How many it has."""

@@ -1,0 +1,77 @@
+"""The decision service on Kafka against the same service on PostgreSQL: requests/s and CPU.
+
+One process on each, a real PostgreSQL that syncs and three brokers that acknowledge to each other,
+wrk with 128 connections for the load; all on loopback. Slices take turns, so that a busy machine is
+busy for both. The brokers share the processors with the service: with two of them that is what is
+measured, too.
+
+Run: python benchmarks/service_kafka.py [--slices 5] [--seconds 3]
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import tempfile
+from pathlib import Path
+from urllib.parse import quote
+
+from service import POST, REWARD, Load, quartiles, rows
+from service_processes import Server
+
+# Found by what service_processes.py adds to the path.
+from belated.journals import open_store
+from tests.integration.kafka_server import KafkaCluster
+from tests.integration.postgres_server import database
+
+CONNECTIONS = 128
+#: Of the requests/s on PostgreSQL.
+GOAL = 0.9
+
+
+def main() -> None:
+    """Print the table."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--slices", type=int, default=5)
+    parser.add_argument("--seconds", type=int, default=3)
+    arguments = parser.parse_args()
+    brokers = KafkaCluster(3, compiled=True)
+    try:
+        with tempfile.TemporaryDirectory() as folder, database() as dsn, database() as shelf:
+            open_store(shelf).create_tables()
+            address = f"kafka://{brokers.address}?copies=3&shelf={quote(shelf, safe='')}"
+            with Server("service", dsn) as postgres, Server("service", address) as kafka:
+                compare(Path(folder), postgres, kafka, arguments)
+    finally:
+        brokers.stop()
+
+
+def compare(folder: Path, postgres: Server, kafka: Server, arguments: argparse.Namespace) -> None:
+    """Both in turn; the first slice warms up."""
+    body = json.dumps({"rows": rows()[0]}, separators=(",", ":"))
+    loads = {
+        "decide": Load(folder, "decide", POST.format(body=body), "/v1/offers/decisions"),
+        "reward": Load(folder, "reward", REWARD, "/"),
+    }
+    found: dict[str, list[tuple[float, float, float, float]]] = {name: [] for name in loads}
+    for slice_ in range(arguments.slices + 1):
+        for name, load in loads.items():
+            base = load.run(postgres, CONNECTIONS, arguments.seconds)
+            ours = load.run(kafka, CONNECTIONS, arguments.seconds)
+            if slice_:
+                found[name].append((*base, *ours))
+        print(f"\r{slice_} of {arguments.slices} slices", end="", file=sys.stderr, flush=True)
+    print(file=sys.stderr)
+    print("| case | requests/s on PostgreSQL | on Kafka | of PostgreSQL's | CPU, of PostgreSQL's |")
+    print("|---|--:|--:|--:|--:|")
+    for name, slices in found.items():
+        before, after = (sorted(one[k] for one in slices)[len(slices) // 2] for k in (0, 2))
+        rates = quartiles([one[2] / one[0] for one in slices])
+        cpu = quartiles([one[3] / one[1] for one in slices])
+        print(f"| {name} | {before:,.0f} | {after:,.0f} | {rates} | {cpu} |")
+    print(f"goal for decisions: {GOAL} of the requests/s")
+
+
+if __name__ == "__main__":
+    main()
