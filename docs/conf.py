@@ -20,7 +20,7 @@ html_theme = "furo"
 html_static_path = ["_static"]
 html_extra_path = ["llms.txt"]
 html_search_scorer = str(Path(__file__).parent / "scorer.js")
-html_css_files = ["mathml.css"]
+html_css_files = ["pages.css"]
 html_title = f"belated {release}"
 
 myst_enable_extensions = ["amsmath", "colon_fence", "deflist", "dollarmath"]
@@ -51,11 +51,21 @@ html_math_renderer = "mathml"
 def _short_names(
     app: Sphinx, what: str, name: str, item: object, options: object, signature: str, returned: str
 ) -> tuple[str, str] | None:
-    """Show our names for array types inside other types too."""
-    if "TypeAliasForwardRef" not in f"{signature} {returned}":
-        return None
-    named = re.compile(r"TypeAliasForwardRef\('(\w+)'\)")
-    return named.sub(r"\1", signature or ""), named.sub(r"\1", returned or "")
+    """Show our names for array types inside other types too, and defaults as Python."""
+    shown = [signature or "", returned or ""]
+    for pattern, words in _SHORTER.items():
+        shown = [re.sub(pattern, words, text) for text in shown]
+    return (shown[0], shown[1]) if shown != [signature or "", returned or ""] else None
+
+
+#: What Sphinx could not parse: it would break the signature at every comma.
+_SHORTER = {
+    r"TypeAliasForwardRef\('(\w+)'\)": r"\1",
+    r"<factory>|<function [\w.]*<lambda>>": "...",
+    r"<function (\w+)[^<>]*>": r"\1",
+    r"<(?:\w+\.)*(\w+) object[^<>]*>": r"\1()",
+    r"Tuning\([^()]*\)": "Tuning()",
+}
 
 
 def _inline(translator: HTML5Translator, node: nodes.math) -> None:
