@@ -17,7 +17,6 @@ from belated.exceptions import (
     HistoryChanged,
     HistoryWarning,
     JournalReadUnavailable,
-    SnapshotWarning,
 )
 from belated.ids import key_of, new_id, partition_of
 from belated.journals import Journal, MemoryJournal, Store
@@ -26,8 +25,10 @@ from belated.learner import Fold
 from belated.published import PublishedModel
 from belated.service import Definition
 from belated.service.learning import learning_service as module
-from belated.service.learning.learners import learning_service
+from belated.service.learning.history_changes import HistoryChanges
+from belated.service.learning.learners import learning_service, shared_learner
 from belated.service.learning.learning_service import LearningService
+from belated.service.learning.shared_learner import SharedLearner
 from tests.integration.forger import Forger, forger
 
 POLICY = DelayedUCB(2, Bernoulli())
@@ -77,7 +78,7 @@ class Publications:
         publish = learner.coordination.publish
 
         def noting(data: bytes, epoch: int) -> int:
-            self.noticed.append(learner.history_changes)
+            self.noticed.append(learner.history_changes.count)
             model = PublishedModel.read(data)
             self.positions, self.n = model.positions, model.n
             return publish(data, epoch)
@@ -94,7 +95,6 @@ def until_published(learner: LearningService, journal: Journal, seen: Publicatio
         assert time.monotonic() < deadline
 
 
-@pytest.mark.filterwarnings("ignore::belated.exceptions.SnapshotWarning")
 def test_cut_and_replaced_tails_under_a_live_learner(
     store: Store,
     bandit: str,
@@ -168,12 +168,52 @@ def test_a_tail_that_was_replaced_while_no_one_looked(
     with pytest.raises(HistoryChanged):
         before.save(journal)
     fold = Fold(POLICY, REWARDS, partitions=PARTITIONS)
-    with pytest.warns(SnapshotWarning, match="partition 0"):
-        fold.load(journal)
+    changed = fold.load(journal)
+    assert [(one.partition, one.position) for one in changed] == [(0, before.positions[0])]
     assert fold.positions == [0, before.positions[1]]
     fold.catch_up(journal)
     assert fold.digest == fresh(journal).digest
     assert fold.head == fresh(journal).head
+    with pytest.warns(HistoryWarning, match="partition 0"):
+        Bandit(policy=POLICY, rewards=REWARDS, journal=store.journal(bandit)).close()
+
+
+@pytest.mark.parametrize("learners", ["one", "many"])
+def test_a_learner_that_starts_tells_of_records_that_were_lost_before(
+    store: Store,
+    bandit: str,
+    journal: Journal,
+    meddler: Forger,
+    learners: str,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """As an error, once, and not as a snapshot that was damaged: the alert hangs on it."""
+    monkeypatch.setattr(module, "SNAPSHOT", 0.0)
+    definition = Definition(bandit, POLICY, REWARDS, partitions=PARTITIONS)
+
+    def started() -> HistoryChanges:
+        one: LearningService | SharedLearner
+        if learners == "one":
+            one = learning_service(definition, store)
+            changes = one.history_changes
+        else:
+            one = shared_learner(definition, store)
+            changes = one.worker.history_changes
+        while one.step():
+            pass
+        one.close()
+        return changes
+
+    journal.append(some(np.random.default_rng(8), 30))
+    assert started().count == 0
+    meddler.cut(0, journal.end(0) - 3)
+    caplog.clear()
+    assert started().count == 1
+    assert [one.levelname for one in caplog.records if "history changed" in one.message] == [
+        "ERROR"
+    ]
+    assert started().count == 0  # the snapshot is of what is there again
 
 
 def test_a_snapshot_goes_on_with_the_chain(journal: Journal) -> None:

@@ -10,6 +10,7 @@ from belated.events import Opaque, Record, Reward, Settled, encode
 from belated.exceptions import (
     CorruptEvent,
     CorruptJournal,
+    HistoryChanged,
     OwnerFenced,
     SnapshotWarning,
 )
@@ -82,7 +83,6 @@ def test_a_missing_record_is_noticed(dsn: str, bandit: str) -> None:
         "UPDATE belated.snapshot SET position = 1 WHERE bandit = %s",
         "UPDATE belated.snapshot SET fingerprint = 'v2' WHERE bandit = %s",
         "UPDATE belated.snapshot SET seal = '' WHERE bandit = %s",
-        "DELETE FROM belated.record WHERE position = 3 AND bandit = %s",
     ],
 )
 def test_a_snapshot_that_is_not_whole_is_discarded(dsn: str, bandit: str, statement: str) -> None:
@@ -94,6 +94,19 @@ def test_a_snapshot_that_is_not_whole_is_discarded(dsn: str, bandit: str, statem
             assert journal.load(0) is None
         left = "SELECT count(*) FROM belated.piece WHERE bandit = %s"
         assert meddle(dsn, left, journal._number) == [(0,)]
+        journal.save(Snapshot(0, 1, "v1", {"ledger": b"1"}))
+        assert journal.load(0) == Snapshot(0, 1, "v1", {"ledger": b"1"})
+
+
+def test_a_snapshot_of_records_that_are_gone_is_discarded(dsn: str, bandit: str) -> None:
+    """It is not damaged: the journal has lost something, and that is what is said."""
+    with filled(dsn, bandit) as journal:
+        journal.save(Snapshot(0, 3, "v1", {"ledger": b"3"}))
+        gone = "DELETE FROM belated.record WHERE position = 3 AND bandit = %s"
+        meddle(dsn, gone, journal._number)
+        with pytest.raises(HistoryChanged, match="partition 0, position 3"):
+            journal.load(0)
+        assert journal.load(0) is None
         journal.save(Snapshot(0, 1, "v1", {"ledger": b"1"}))
         assert journal.load(0) == Snapshot(0, 1, "v1", {"ledger": b"1"})
 

@@ -22,6 +22,7 @@ from belated.learner.fold import Fold
 from belated.report.data import Gauges
 from belated.service.console.reports import Reports
 from belated.service.histogram import DELAYS, SECONDS, SIZES, Histogram
+from belated.service.learning.history_changes import HistoryChanges
 from belated.service.learning.journal_clock import JournalClock
 from belated.service.learning.learners import Learners
 from belated.service.learning.learning_service import SAMPLED, LearningService
@@ -81,7 +82,7 @@ def learner() -> LearningService:
     ]
     fold.take_all(0, page)
     found.fold, found.lag, found.delays = fold, 0.01, Histogram(DELAYS)
-    found.history_changes, found.head, found.adviser = 0, "4:abc", Adviser()
+    found.history_changes, found.head, found.adviser = HistoryChanges(), "4:abc", Adviser()
     found.adviser.current = frozenset({"alike"})
     found.refold = Refold(MemoryJournal(), lambda: 0.0)
     found.lags, found.fits = Histogram(SECONDS), Histogram(SECONDS)

@@ -342,7 +342,7 @@ def test_records_that_vanish_are_noticed() -> None:
     epoch = one.worker.owned[1].epoch
     town.journal._facts.streams[1].pop()
     town.run(one)
-    assert one.worker.history_changes == 1
+    assert one.worker.history_changes.count == 1
     assert one.worker.owned[1].epoch > epoch
     town.run(one)
     assert town.published().positions[1] == town.journal.end(1)

@@ -33,6 +33,7 @@ from belated.journals.identity import identify
 from belated.journals.steady_clock import system_clock
 from belated.kernels import Kernels
 from belated.learner import Fold, Follower, LiveModel
+from belated.learner.follower import warn_changed
 from belated.ledger.receipts import Receipt
 from belated.ledger.requests import Keep, check_keep
 from belated.policies import Policy, usual_policy
@@ -115,7 +116,8 @@ class Bandit(Evaluating):
         fold = self._new_fold()
         # Only now: whatever was refused above must leave no trace.
         identify(self.journal, family=repr(policy.family), dim=policy.dim, features=features)
-        fold.load(self.journal)
+        for error in fold.load(self.journal):
+            warn_changed(error, stacklevel=3)
         fold.catch_up(self.journal)
         found = list(fold.positions)
         settings = settings_of(policy, rewards, self._retention, features)

@@ -63,6 +63,9 @@ class Shelf(Protocol):
 
         A damaged one is removed, with a :class:`SnapshotWarning`: the fold then starts from the
         beginning.
+
+        Raises:
+            HistoryChanged: the partition ends before it, so records are gone; it is removed, too.
         """
 
     def base(self, partition: int) -> Snapshot | None:

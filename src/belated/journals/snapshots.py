@@ -14,6 +14,7 @@ import msgspec
 
 from belated.exceptions import (
     CorruptJournal,
+    HistoryChanged,
     HistoryUndone,
     InvalidInput,
     SnapshotConflict,
@@ -100,24 +101,19 @@ def seal(snapshot: Snapshot, checksums: Mapping[str, bytes]) -> bytes:
     return checksum(msgspec.msgpack.encode(parts))
 
 
-def damage(
-    snapshot: Snapshot, checksums: Mapping[str, bytes], sealed: bytes, end: int
-) -> str | None:
+def damage(snapshot: Snapshot, checksums: Mapping[str, bytes], sealed: bytes) -> str | None:
     """What is wrong with a stored snapshot; None if nothing is.
 
     Args:
         snapshot: as read, all pieces given.
         checksums: of the pieces, as they were written down.
         sealed: the seal, as it was written down.
-        end: the position of the last record of the partition.
     """
     for name, data in snapshot.pieces.items():
         if data is None or checksum(data) != checksums[name]:
             return f"its piece {name!r} has changed"
     if seal(snapshot, checksums) != sealed:
         return "its pieces do not belong together"
-    if snapshot.position > end:
-        return f"it is of position {snapshot.position}, and the journal ends at {end}"
     return None
 
 
@@ -145,16 +141,40 @@ def check_base(base: Snapshot, known: int, *, before: int, saved: int | None, un
         raise InvalidInput(message, base.position)
 
 
-def damaged_base(partition: int, place: str, reason: str) -> CorruptJournal:
-    """What to say where records were dropped, and what they came to is damaged."""
-    message = f"the base of partition {partition} in {place} is damaged: {reason}"
-    return CorruptJournal(f"{message}. The records it was made of were trimmed: restore a backup")
+def refuse_damaged_base(base: Snapshot, reason: str | None, end: int, place: str) -> None:
+    """Raise where records were dropped, and what they came to is damaged.
+
+    Args:
+        base: that stands for them.
+        reason: what is wrong with it, as :func:`damage` says.
+        end: the position of the last record of the partition.
+        place: where it is.
+
+    Raises:
+        CorruptJournal: something is.
+    """
+    if reason is None and base.position > end:
+        reason = f"it is of position {base.position}, and the journal ends at {end}"
+    if reason is not None:
+        message = f"the base of partition {base.partition} in {place} is damaged: {reason}"
+        what_to_do = "The records it was made of were trimmed: restore a backup"
+        raise CorruptJournal(f"{message}. {what_to_do}")
 
 
-def warn_discarded(partition: int, reason: str) -> None:
-    """Say that a snapshot was thrown away, and what that means."""
+def tell_discarded(snapshot: Snapshot, reason: str | None) -> None:
+    """Say that a snapshot was thrown away, and what that means.
+
+    Args:
+        snapshot: that was.
+        reason: what is wrong with it, as :func:`damage` says; None if the journal ends before it.
+
+    Raises:
+        HistoryChanged: nothing is wrong with it, so the journal has lost records.
+    """
+    if reason is None:
+        raise HistoryChanged(snapshot.partition, snapshot.position)
     message = (
-        f"the snapshot of partition {partition} is damaged and was discarded: {reason}. Nothing "
-        "is lost: the partition is read from its beginning, which takes longer"
+        f"the snapshot of partition {snapshot.partition} is damaged and was discarded: {reason}. "
+        "Nothing is lost: the partition is read from its beginning, which takes longer"
     )
     warnings.warn(message, SnapshotWarning, stacklevel=3)

@@ -23,7 +23,6 @@ from belated.journals import Journal, Snapshot, UniqueLog
 from belated.journals.chain import PIECE, Chain, chain_behind
 from belated.journals.columns import ColumnLog, ColumnPage
 from belated.journals.log import EMPTY
-from belated.journals.snapshots import warn_discarded
 from belated.kernels import Kernels
 from belated.kernels.pages import BLOCK
 from belated.learner.adapter import block_names
@@ -313,22 +312,33 @@ class FoldState:
                 pieces[_FROZEN] = self.frozen.write()
         return pieces
 
-    def load(self, journal: Journal) -> None:
+    def load(self, journal: Journal) -> list[HistoryChanged]:
         """Start from the snapshots of a journal, where it has some of use; in a new fold only.
 
-        One of another history than the journal now has is of none: it is passed over with a
-        :class:`SnapshotWarning`.
+        Returns:
+            For each snapshot that was made of other records than the journal now has, where it
+            ends. Those partitions are read from their beginning; whoever has learned from the
+            records that are gone should be told.
         """
         self._know_undone(journal)
-        self._restore(
-            [
-                self._snapshot_of(journal, partition) or self._base_of(journal, partition)
-                for partition in self.folded
-            ]
-        )
+        found: list[_Stored | None] = []
+        changed: list[HistoryChanged] = []
+        for partition in self.folded:
+            stored = None
+            try:
+                stored = self._snapshot_of(journal, partition)
+            except HistoryChanged as error:
+                changed.append(error)
+            found.append(stored or self._base_of(journal, partition))
+        self._restore(found)
+        return changed
 
     def _snapshot_of(self, journal: Journal, partition: int) -> _Stored | None:
-        """A snapshot with the chain up to it; None if there is none of use."""
+        """A snapshot with the chain up to it; None if there is none of use.
+
+        Raises:
+            HistoryChanged: there is one, of other records than the journal now has.
+        """
         snapshot, link = journal.load(partition), self.tuning.link
         if snapshot is None or snapshot.fingerprint != self.snapshot_fingerprint(partition):
             return None
@@ -337,11 +347,7 @@ class FoldState:
             return None
         chain = Chain.resume(snapshot.pieces[PIECE], journal, partition, position, link)
         if chain is None:
-            reason = (
-                f"the journal holds other records up to position {position} than it was made of"
-            )
-            warn_discarded(partition, reason)
-            return None
+            raise HistoryChanged(partition, position)
         self._saved[partition] = kept_at_load(snapshot.pieces)
         return snapshot, chain
 

@@ -305,9 +305,7 @@ class Follower:
 
     def _start_anew(self, error: HistoryChanged) -> None:
         """What was folded is no longer what the journal holds: begin with what it holds now."""
-        if not isinstance(error, HistoryTrimmed | HistoryUndone):
-            message = f"{error}. What this bandit has learned is discarded, and learned anew"
-            warnings.warn(message, HistoryWarning, stacklevel=6)
+        warn_changed(error, stacklevel=7)
         self.fold.clear()
         if self._holder.holds:  # to be let go they must be met again: no snapshot may pass them
             self.fold.begin(self.journal)
@@ -392,3 +390,10 @@ class Follower:
                 self._holder.hold(event)
         self.behind = True
         return "accepted"
+
+
+def warn_changed(error: HistoryChanged, stacklevel: int) -> None:
+    """Tell the caller that what was learned stood on records that are gone, or others."""
+    if not isinstance(error, HistoryTrimmed | HistoryUndone):
+        message = f"{error}. What this bandit has learned is discarded, and learned anew"
+        warnings.warn(message, HistoryWarning, stacklevel=stacklevel)

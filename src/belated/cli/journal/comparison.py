@@ -14,7 +14,7 @@ from belated.cli.journal.address import ends_of, undoing_in
 from belated.cli.journal.identity import OTHER_SETTINGS
 from belated.cli.journal.report import Report
 from belated.events import Opaque, Overwritten, Record
-from belated.exceptions import HistoryUndone
+from belated.exceptions import HistoryChanged, HistoryUndone
 from belated.journals import Journal, StoredBandit
 from belated.learner import Fold, LearnerAdapter, same_sums
 
@@ -62,8 +62,9 @@ class Comparison:
         """
         known = undoing_in(journal)
         while True:
+            changed: list[HistoryChanged] = []
             try:
-                self.short.load(journal)
+                changed = self.short.load(journal)
             except Exception as error:  # whatever a wrong snapshot leads to
                 self._break(error)
             # After the snapshots were loaded: none of them is beyond these ends.
@@ -74,6 +75,7 @@ class Comparison:
             known = now  # something was undone meanwhile, and both must know the same
             self.short.clear()
             self.whole.clear()
+        self.report.differences += [_other_history(one) for one in changed]
         self._sort_out(bandit)
 
     def _sort_out(self, bandit: StoredBandit) -> None:
@@ -186,6 +188,13 @@ class Comparison:
             self._broken = True
             what = f"{type(error).__name__}: {error}"
             self.report.differences.append(f"the snapshots cannot be gone on from ({what})")
+
+
+def _other_history(error: HistoryChanged) -> str:
+    return (
+        f"the snapshot of partition {error.partition} was made of other records than the journal "
+        f"has up to position {error.position}: did a failover or a restore lose some?"
+    )
 
 
 def _listed(partitions: Sequence[int]) -> str:

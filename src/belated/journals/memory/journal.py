@@ -35,9 +35,9 @@ from belated.journals.snapshots import (
     check_position,
     checksums_of,
     damage,
-    damaged_base,
+    refuse_damaged_base,
     seal,
-    warn_discarded,
+    tell_discarded,
 )
 from belated.journals.steady_clock import system_clock
 
@@ -309,11 +309,12 @@ class MemoryJournal(IndexedJournal):
             stored = self._snapshots.get(partition)
             if stored is None:
                 return None
-            reason = damage(*stored, end)
-            if reason is not None:
+            reason = damage(*stored)
+            is_sound = reason is None and stored.snapshot.position <= end
+            if not is_sound:
                 del self._snapshots[partition]
-        if reason is not None:
-            warn_discarded(partition, reason)
+        if not is_sound:
+            tell_discarded(stored.snapshot, reason)
             return None
         self._known[partition] = stored.checksums
         return msgspec.structs.replace(stored.snapshot, pieces=dict(stored.snapshot.pieces))
@@ -325,9 +326,7 @@ class MemoryJournal(IndexedJournal):
         stored = self._facts.bases.get(partition)
         if stored is None:
             return None
-        reason = damage(*stored, self.end(partition))
-        if reason is not None:
-            raise damaged_base(partition, "memory", reason)
+        refuse_damaged_base(stored.snapshot, damage(*stored), self.end(partition), "memory")
         return stored.snapshot
 
     def rebase(self, base: Snapshot, trimmed: Trimmed, undone: int) -> None:

@@ -19,9 +19,9 @@ from belated.journals.snapshots import (
     check_position,
     checksums_of,
     damage,
-    damaged_base,
+    refuse_damaged_base,
     seal,
-    warn_discarded,
+    tell_discarded,
 )
 from belated.journals.stored import as_stored, check_wanted
 
@@ -112,8 +112,8 @@ class PostgresShelf(NamedJournal):
         if not rows:
             return None
         snapshot, checksums, sealed = as_stored(partition, rows)
-        reason = damage(snapshot, checksums, sealed, end=self.end(partition))
-        if reason is None:
+        reason = damage(snapshot, checksums, sealed)
+        if reason is None and snapshot.position <= self.end(partition):
             self._known[partition] = checksums
             return snapshot
 
@@ -123,7 +123,7 @@ class PostgresShelf(NamedJournal):
                 talk.run_query("drop_pieces", **whose, kept=[])
 
         self._session.transact(work)
-        warn_discarded(partition, reason)
+        tell_discarded(snapshot, reason)
         return None
 
     def _piece_row(self, data: bytes) -> bytes:
@@ -142,8 +142,8 @@ class PostgresShelf(NamedJournal):
         if not rows:
             return None
         base, checksums, sealed = as_stored(partition, rows)
-        if (reason := damage(base, checksums, sealed, end=self.end(partition))) is not None:
-            raise damaged_base(partition, self._place, reason)
+        reason = damage(base, checksums, sealed)
+        refuse_damaged_base(base, reason, self.end(partition), self._place)
         return base
 
     def rebase(self, base: Snapshot, trimmed: Trimmed, undone: int) -> None:

@@ -20,9 +20,9 @@ from belated.journals.snapshots import (
     check_position,
     checksums_of,
     damage,
-    damaged_base,
+    refuse_damaged_base,
     seal,
-    warn_discarded,
+    tell_discarded,
 )
 from belated.journals.sqlite.file import SQLiteFile, open_file
 from belated.journals.sqlite.log import SQLiteLog
@@ -173,8 +173,8 @@ class SQLiteJournal(SQLiteLog):
         if not rows:
             return None
         snapshot, checksums, sealed = as_stored(partition, rows)
-        reason = damage(snapshot, checksums, sealed, end)
-        if reason is None:
+        reason = damage(snapshot, checksums, sealed)
+        if reason is None and snapshot.position <= end:
             self._known[partition] = checksums
             return snapshot
         with self._file.writing() as connection:
@@ -185,7 +185,7 @@ class SQLiteJournal(SQLiteLog):
             )
             if removed.rowcount:
                 connection.execute("DELETE FROM piece WHERE bandit = ? AND partition = ?", whose)
-        warn_discarded(partition, reason)
+        tell_discarded(snapshot, reason)
         return None
 
     def base(self, partition: int) -> Snapshot | None:
@@ -202,8 +202,8 @@ class SQLiteJournal(SQLiteLog):
         if not rows:
             return None
         base, checksums, sealed = as_stored(partition, rows)
-        if (reason := damage(base, checksums, sealed, end.position)) is not None:
-            raise damaged_base(partition, self._place, reason)
+        reason = damage(base, checksums, sealed)
+        refuse_damaged_base(base, reason, end.position, self._place)
         return base
 
     def rebase(self, base: Snapshot, trimmed: Trimmed, undone: int) -> None:

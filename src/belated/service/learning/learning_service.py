@@ -19,8 +19,6 @@ from belated.events import Record, Reward, Settled
 from belated.exceptions import (
     CorruptJournal,
     HistoryChanged,
-    HistoryTrimmed,
-    HistoryUndone,
     JournalError,
     OwnerFenced,
     SnapshotConflict,
@@ -35,6 +33,7 @@ from belated.learner.saving import Saving
 from belated.ledger import Ledger
 from belated.published import PublishedModel
 from belated.service.histogram import DELAYS, SECONDS, Histogram
+from belated.service.learning.history_changes import HistoryChanges
 from belated.service.learning.journal_clock import JournalClock
 from belated.service.learning.lease import SECONDS as LEASE
 from belated.service.learning.lease import Lease
@@ -114,8 +113,7 @@ class LearningService:
         self.fits = Histogram(SECONDS)
         #: How long rewards took, in seconds by the journal's stamps; of a crowd only some.
         self.delays = Histogram(DELAYS)
-        #: How often records that were folded were gone from the journal, or others.
-        self.history_changes = 0
+        self.history_changes = HistoryChanges(bandit=journal.bandit)
         #: When the journal took the oldest pending decision; None if there is none.
         self.oldest: int | None = None
         #: That stamps records: the one of this machine may be wrong, and jump.
@@ -216,7 +214,7 @@ class LearningService:
             self.shelf.acquire(partition)
         self.refold.start_anew()
         fold = self._make()
-        fold.load(self.shelf)
+        self.history_changes.tell_loaded(fold.load(self.shelf))
         fold.learner.defers = True
         # By whoever leads, and not by every process: one at a time writes it.
         policy = fold.learner.policy
@@ -229,15 +227,7 @@ class LearningService:
 
     def _start_anew(self, error: HistoryChanged) -> None:
         """Discard the fold before it publishes: it is of a history the journal no longer has."""
-        where = {"partition": error.partition, "position": error.position}
-        extra = {"bandit": self.journal.bandit, **where}
-        if isinstance(error, HistoryUndone):
-            log.warning("records were undone: the journal is folded anew", extra=extra)
-        elif isinstance(error, HistoryTrimmed):
-            log.warning("the journal was trimmed while it was read: it is read anew", extra=extra)
-        else:
-            self.history_changes += 1
-            log.error("history changed: %s", error, extra=extra)
+        self.history_changes.tell(error)
         epoch = self.epoch
         self._stand_by()
         self._take_over(epoch)

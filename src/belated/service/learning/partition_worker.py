@@ -14,8 +14,6 @@ from belated.exceptions import (
     BelatedError,
     CorruptJournal,
     HistoryChanged,
-    HistoryTrimmed,
-    HistoryUndone,
     JournalError,
     JournalUnavailable,
     OwnerFenced,
@@ -30,6 +28,7 @@ from belated.learner.partitioned import PartitionFold
 from belated.learner.saving import Saving
 from belated.published import PublishedModel
 from belated.service.histogram import SECONDS, Histogram
+from belated.service.learning.history_changes import HistoryChanges
 from belated.service.learning.journal_clock import JournalClock
 from belated.service.learning.membership import join
 from belated.service.runtime import Runtime, ThreadRuntime
@@ -104,8 +103,7 @@ class PartitionWorker:
         self.clock = JournalClock(journal, runtime)
         self.owned: dict[int, Owned] = {}
         self.lost = 0
-        #: How often records that were folded were gone from the journal, or others.
-        self.history_changes = 0
+        self.history_changes = HistoryChanges(bandit=journal.bandit, worker=name)
         #: How long ago the last record that was folded had been committed, in seconds; and of each
         #: page the first.
         self.lag = self._lag = 0.0
@@ -133,7 +131,7 @@ class PartitionWorker:
             except OwnerFenced:
                 self._lose(partition)
             except HistoryChanged as error:
-                self._tell_changed(error)
+                self.history_changes.tell(error)
                 self._drop(partition)
                 count += 1  # it is taken over anew
             except BelatedError as error:  # a record that cannot be read: others need not wait
@@ -188,7 +186,7 @@ class PartitionWorker:
         """Fence whoever owned it before, then begin where its last snapshot ends."""
         epoch = self.shelf.acquire(partition)
         fold = self._make(partition)
-        fold.load(self.shelf)
+        self.history_changes.tell_loaded(fold.load(self.shelf))
         if self._model is not None:
             fold.load_model(self._model)
         self.owned[partition] = Owned(fold, epoch, self._monotonic() + SNAPSHOT)
@@ -317,7 +315,7 @@ class PartitionWorker:
                 try:
                     saving = one.fold.begin_save(self.journal)
                 except HistoryChanged as error:
-                    self._tell_changed(error)
+                    self.history_changes.tell(error)
                     self._drop(partition)
                 else:
                     written = self._saver.submit(partial(saving.write, self.shelf))
@@ -339,16 +337,6 @@ class PartitionWorker:
                     written.result()
             except OwnerFenced:
                 self._lose(partition)
-
-    def _tell_changed(self, error: HistoryChanged) -> None:
-        if isinstance(error, HistoryUndone):
-            message, level = "records were undone: the partition is folded anew", logging.WARNING
-        elif isinstance(error, HistoryTrimmed):
-            message, level = "the journal was trimmed while it was read", logging.WARNING
-        else:
-            self.history_changes += 1
-            message, level = f"history changed: {error}", logging.ERROR
-        self._tell(level, message, error.partition, position=error.position)
 
     def _tell(self, level: int, message: str, partition: int | None, **more: object) -> None:
         told = {"bandit": self.journal.bandit, "worker": self.name, "partition": partition}

@@ -68,7 +68,7 @@ OF_LEARNERS = (
     _of_learner(
         _COUNTER, "belated_history_changes",
         "Times at which records that were folded were gone from the journal, or others.",
-        lambda learner: learner.history_changes,
+        lambda learner: learner.history_changes.count,
     ),
     _of_learner(
         _COUNTER, "belated_refold_disagreements",

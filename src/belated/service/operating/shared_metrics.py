@@ -36,7 +36,7 @@ OF_SHARED: Mapping[str, Callable[[SharedLearner], Value]] = {
     "belated_learner_lag_seconds": lambda one: one.worker.lag if one.worker.owned else None,
     "belated_fold_lag_seconds": lambda one: one.worker.lags,
     "belated_journal_head_info": lambda one: {one.merger.head: 1.0} if one.merger.head else {},
-    "belated_history_changes": lambda one: float(one.worker.history_changes),
+    "belated_history_changes": lambda one: float(one.worker.history_changes.count),
     "belated_journal_clock_ahead_seconds": lambda one: one.worker.clock.ahead(),
     "belated_journal_clock_offset_seconds": lambda one: one.worker.clock.offset,
     "belated_learner_events": lambda one: _events(one, unmatched=False),
