@@ -312,6 +312,35 @@ def test_a_bandit_goes_on_where_it_was(kafka: KafkaCluster, dsn: str, bandit: st
         np.testing.assert_allclose(second.estimate.theta, theta, rtol=1e-9)
 
 
+def test_what_was_looked_up_once_is_not_fetched_for_ever(
+    kafka: KafkaCluster, dsn: str, bandit: str
+) -> None:
+    """A learner's shelf asks where a partition ends, and must not hold what comes afterwards."""
+    with open_kafka(kafka, dsn, bandit, partitions=2) as journal:
+        journal.append([Settled(0, 1), Settled(1, 1)])
+        ends = journal.end(0), journal.end(1)
+        for n in range(20):
+            journal.append([Settled(0, 2 + n)])
+        assert journal.end(1) == ends[1]  # it had read the other partition, too
+        assert not journal._finder._streams
+        assert not journal._finder._connected().assignment()
+
+
+def test_requests_are_found_across_commits(kafka: KafkaCluster, dsn: str, bandit: str) -> None:
+    """Near each other and far apart."""
+    rows = np.ones(2, dtype=np.float32)
+    with open_kafka(kafka, dsn, bandit) as journal:
+        expected: dict[int, bytes] = {}
+        for n in range(80):
+            decision = Decision(new_id(5), 5, 0, 0, rows, 0.5, 1.0, 0)
+            kept = {0: b"%d" % n} if n % 3 else None
+            (position,) = journal.append([decision], requests=kept)
+            if kept and n not in range(10, 20):
+                expected[position] = kept[0]
+        assert journal.requests(0, list(expected)) == expected
+        assert journal.requests(0, [journal.end(0) + 5_000]) == {}
+
+
 def test_partitions_that_have_grown_are_told_in_one_question(opened: KafkaJournal) -> None:
     """Those that end elsewhere than at the positions given, also where an end was lost."""
     assert opened.grown(dict.fromkeys(range(4), 0)) == set()

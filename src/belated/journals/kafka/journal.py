@@ -16,7 +16,7 @@ from belated.journals.kafka.commits import Place, pack
 from belated.journals.kafka.log import KafkaLog
 from belated.journals.kafka.offsets import Offsets
 from belated.journals.kafka.piece_files import PieceFiles
-from belated.journals.kafka.reader import Reader
+from belated.journals.kafka.reader import Finder, Reader
 from belated.journals.kafka.topic import Topics, new_name
 from belated.journals.kafka.writer import Writer
 from belated.journals.log import EMPTY, Appended, Requests, Tail
@@ -92,7 +92,7 @@ class KafkaJournal(ShelvedActs, KafkaLog, PostgresShelf):
         self._files = None if snapshots is None else PieceFiles(snapshots, self._topic)
         self._offsets = Offsets(cluster, self._topic)
         self._reader = Reader(cluster, self._topic, self._offsets, self._floor)
-        self._finder = Reader(cluster, self._topic, self._offsets, self._floor)
+        self._finder = Finder(cluster, self._topic, self._offsets, self._floor)
 
     def _open(self, topics: Topics, wanted: int | None) -> None:
         """Find the bandit; make a topic first if there may be none."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 
 import numpy as np
@@ -27,7 +27,7 @@ from belated.journals.arrivals import (
 from belated.journals.columns import ColumnPage
 from belated.journals.kafka.commits import MAX_EVENTS, Commit, Place, pack
 from belated.journals.kafka.offsets import Offsets
-from belated.journals.kafka.reader import Reader
+from belated.journals.kafka.reader import Finder, Reader
 from belated.journals.kafka.writer import Writer
 from belated.journals.log import Requests, Tail
 from belated.journals.lookups import subject_of
@@ -42,7 +42,7 @@ class KafkaLog(NamedJournal):
     _offsets: Offsets
     #: Follows the log; the other one looks single records up, so that neither loses its place.
     _reader: Reader
-    _finder: Reader
+    _finder: Finder
     _place: str
     #: Stands for the brokers' clock; for tests.
     _clock: Clock | None
@@ -227,10 +227,9 @@ class KafkaLog(NamedJournal):
         wanted = set(positions)
         span = self._finder.span(partition)
         found: dict[int, bytes] = {}
-        for offset in sorted({Place.behind(one - 1).offset for one in wanted}):
-            if not span.first <= offset < span.end:
-                continue
-            for commit in self._finder.commits(partition, offset, span.end, 1)[:1]:
+        offsets = sorted({Place.behind(one - 1).offset for one in wanted})
+        for first, last in _runs([one for one in offsets if span.first <= one < span.end]):
+            for commit in self._finder.commits(partition, first, last + 1, MAX_EVENTS * _RUN):
                 kept = commit.requests().items()
                 found |= {Place(commit.offset, index).position: one for index, one in kept}
         return {position: one for position, one in found.items() if position in wanted}
@@ -294,6 +293,8 @@ class KafkaLog(NamedJournal):
 #: What events without an id are found by, but for settlements, which are many.
 _INDEXED = frozenset({"mode", "configured", "undone", "other"})
 _LAST_OF_DECISIONS = 5
+#: Records of Kafka that are looked up at a time, those in between included.
+_RUN = 64
 
 
 def _pack(
@@ -311,6 +312,15 @@ def _pack(
     if requests:
         kept = {index: requests[n] for index, n in enumerate(places) if n in requests}
     return pack(data, own, kept)
+
+
+def _runs(offsets: Sequence[int]) -> Iterator[tuple[int, int]]:
+    """Yield the first and the last of offsets that are near each other."""
+    start = 0
+    for n in range(1, len(offsets) + 1):
+        if n == len(offsets) or offsets[n] - offsets[start] >= _RUN:
+            yield offsets[start], offsets[n - 1]
+            start = n
 
 
 def _joined(parts: list[np.ndarray]) -> np.ndarray:

@@ -138,12 +138,9 @@ class Reader:
             if first <= offset <= stream.offset:
                 self._prefer(partition)
                 return stream
-        where = TopicPartition(self._topic, partition, offset)
-        if stream is not None:
-            del self._streams[partition]
-            consumer.incremental_unassign([where])
+        self._forget(partition)
         stream = _Stream(offset)
-        consumer.incremental_assign([where])
+        consumer.incremental_assign([TopicPartition(self._topic, partition, offset)])
         self._streams[partition] = stream
         self._prefer(partition)
         return stream
@@ -189,8 +186,7 @@ class Reader:
                 # Beyond the last commit may be the ends of transactions, which take offsets too.
                 stream.offset = max(stream.offset, message.offset() or 0)
             else:  # deleted between two questions, or the topic is another one
-                del self._streams[partition]
-                self._connected().incremental_unassign([TopicPartition(self._topic, partition)])
+                self._forget(partition)
 
     def _add(self, stream: _Stream, partition: int, message: Message) -> None:
         value, stamp = message.value() or b"", message.timestamp()[1]
@@ -201,6 +197,11 @@ class Reader:
         stream.commits.append(commit)
         stream.bytes += len(value)
         stream.offset = commit.offset + 1
+
+    def _forget(self, partition: int) -> None:
+        """Have nothing more fetched of a partition, and keep nothing of it."""
+        if self._streams.pop(partition, None) is not None:
+            self._connected().incremental_unassign([TopicPartition(self._topic, partition)])
 
     def _greatest_before(self, partition: int, offset: int, stamp: int) -> int:
         """Return the greatest stamp of a broker before an offset, if it is beyond a stamp.
@@ -219,3 +220,20 @@ class Reader:
             else:
                 high = middle
         return low
+
+
+class Finder(Reader):
+    """Looks single commits up, and follows nothing.
+
+    What is followed is fetched whole, whether anyone reads it or not: the next look-up in another
+    partition would take all of it into memory.
+    """
+
+    def commits(self, partition: int, offset: int, end: int, enough: int) -> list[Commit]:
+        """Return commits from an offset on, in order; see :meth:`Reader.commits`."""
+        with self._lock:
+            try:
+                return super().commits(partition, offset, end, enough)
+            finally:
+                with self._cluster.translated():
+                    self._forget(partition)
