@@ -1,10 +1,10 @@
 """Attacks on a service beside honest load: memory, and how long the honest wait.
 
 Each attack runs for some seconds in a process of its own, from an address of its own, against a
-service, while honest callers ask for decisions at a steady rate. Before it, as many well-formed
-requests run in its place: that is what the p99 is compared with. What it prints of each: the
-resident memory before, at most and afterwards, the p99 of the honest callers and the ratio, and
-what became of their requests.
+service, while honest callers ask for decisions at a steady rate. Before it, well-formed requests
+run in its place, as many as it sends if it consists of requests: that is what the p99 is compared
+with. What it prints of each: the resident memory before, at most and afterwards, the p99 of the
+honest callers and the ratio, and what became of their requests.
 
 It fails if memory grows by more than 64 MB, or an honest request is not answered.
 
@@ -34,8 +34,8 @@ PATH = "/v1/offers/decisions"
 SOURCE = ("127.0.0.2", 0)
 MB = 1 << 20
 MAX_GROWTH = 64 * MB
-#: What attacks are compared with.
-WELL_FORMED = "well-formed"
+#: Requests over one connection that a well-behaved client sends before it reads.
+PIPELINE = 12
 
 Attack = Callable[[int, float], Awaitable[None]]
 
@@ -108,21 +108,31 @@ ATTACKS: dict[str, Attack] = {
 }
 
 
-async def well_formed(port: int, until: float) -> None:
-    """What the attacks are compared with: requests over eight connections, answers read."""
+#: Connections and requests at a time of attacks that consist of requests; and of all others.
+REQUESTS = {
+    "pipelined requests, answers unread": (8, 500),
+    "a few at a time, answers unread": (64, 12),
+}
+FEW = (8, 10)
+
+
+async def well_formed(port: int, until: float, count: int, at_once: int) -> None:
+    """What an attack is compared with: as many requests, answers read."""
 
     async def one() -> None:
         reader, writer = await asyncio.open_connection("127.0.0.1", port, local_addr=SOURCE)
         try:
             while time.monotonic() < until:
-                writer.write(_GET * 10)
-                for _ in range(10):
-                    await reader.readuntil(b"}")
+                for _ in range(0, at_once, PIPELINE):
+                    asked = min(PIPELINE, at_once)
+                    writer.write(_GET * asked)
+                    for _ in range(asked):
+                        await reader.readuntil(b"}")
                 await asyncio.sleep(0.01)
         finally:
             writer.close()
 
-    await asyncio.gather(*[one() for _ in range(8)])
+    await asyncio.gather(*[one() for _ in range(count)])
 
 
 class Found(NamedTuple):
@@ -134,11 +144,12 @@ class Found(NamedTuple):
     most: int
 
 
-def beside(server: Server, seconds: float, name: str) -> Found:
-    """Ask honestly beside something, which has a process of its own."""
+def beside(server: Server, seconds: float, name: str, as_well_formed: bool = False) -> Found:
+    """Ask honestly beside an attack, or as many well-formed requests, in a process of its own."""
     processes = get_context("spawn")
     begun = processes.Event()
-    attack = processes.Process(target=_attack, args=(name, server.port, seconds, begun))
+    arguments = (name, as_well_formed, server.port, seconds, begun)
+    attack = processes.Process(target=_attack, args=arguments)
     attack.start()
     begun.wait(60)
     try:
@@ -147,14 +158,16 @@ def beside(server: Server, seconds: float, name: str) -> Found:
         attack.join()
 
 
-def _attack(name: str, port: int, seconds: float, begun: Event) -> None:
-    attack = well_formed if name == WELL_FORMED else ATTACKS[name]
+def _attack(name: str, as_well_formed: bool, port: int, seconds: float, begun: Event) -> None:
+    async def run() -> None:
+        until = time.monotonic() + seconds
+        if as_well_formed:
+            await well_formed(port, until, *REQUESTS.get(name, FEW))
+        else:
+            await ATTACKS[name](port, until)
+
     begun.set()
-    asyncio.run(_run(attack, port, time.monotonic() + seconds))
-
-
-async def _run(attack: Attack, port: int, until: float) -> None:
-    await attack(port, until)
+    asyncio.run(run())
 
 
 async def _ask(server: Server, seconds: float) -> Found:
@@ -209,10 +222,10 @@ def main() -> int:
         tempfile.TemporaryDirectory() as folder,
         Server("service", f"sqlite:///{folder}/attacked.db") as server,
     ):
-        beside(server, 2.0, WELL_FORMED)  # warm
+        beside(server, 2.0, "malformed", as_well_formed=True)  # warm
         for name in options.attack or ATTACKS:
             # Anew each time: on a shared disk it differs from minute to minute.
-            base = beside(server, max(2.0, options.seconds / 4), WELL_FORMED)
+            base = beside(server, max(2.0, options.seconds / 4), name, as_well_formed=True)
             print(f"beside well-formed requests: p99 {1e3 * base.p99:.1f} ms, {base.bad} failed")
             found, before, _ = run(server, name, options.seconds, base)
             harm |= found.most - before > MAX_GROWTH or found.bad > 0
