@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from contextlib import ExitStack
+from pathlib import Path
 
 import pytest
 
@@ -13,6 +14,7 @@ from belated.service import create_app
 from belated.service.access.limits import Limits
 from belated.service.http import connection as connection_module
 from belated.service.http import connections as connections_module
+from belated.service.http import freed_memory
 from belated.service.http.app import Service
 from belated.service.http.connection import MAX_PIPELINE
 from belated.service.http.framing import MAX_HEAD_BYTES, MAX_HEADERS
@@ -181,6 +183,41 @@ def test_whoever_does_not_read_is_cut(file: Store) -> None:
         with pytest.raises(ConnectionError):
             raw.socket.sendall(get("/openapi.json") * 200_000)
         eventually(lambda: statuses(serving.port, get("/livez")) == [200, 200])
+
+
+def test_memory_is_given_back_after_a_flood(file: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Once, when most of what was held is let go; and not for the usual requests."""
+    given: list[int] = []
+    monkeypatch.setattr(freed_memory, "give_back", lambda: given.append(1))
+    monkeypatch.setattr(connections_module, "LOOK_SECONDS", 0.05)
+    app = create_app([OFFERS], file, max_body_bytes=2 << 20)
+    with served(app) as serving:
+        assert statuses(serving.port, request()) == [201, 200]
+        with ExitStack() as hands:
+            for _ in range(5):
+                raw = hands.enter_context(Raw(serving.port))
+                raw.send(request(OFFER + b" " * (1 << 20))[:-1])
+            time.sleep(0.5)
+            assert not given
+        eventually(lambda: given == [1])
+        assert statuses(serving.port, request()) == [201, 200]
+        time.sleep(0.2)
+        assert given == [1]
+
+
+def test_what_the_allocator_keeps_is_given_back() -> None:
+    """Blocks between others, so that none of them is at the end of the heap."""
+    statm = Path("/proc/self/statm")
+    if not statm.exists():
+        pytest.skip("the system does not say how much memory is resident")
+    blocks = [bytes(100_000) for _ in range(400)]
+    kept = blocks[::8]
+    del blocks
+    before = int(statm.read_text().split()[1])
+    freed_memory.give_back()
+    assert len(kept) == 50
+    freed = (before - int(statm.read_text().split()[1])) * 4096
+    assert freed > 20_000_000
 
 
 def test_connections_are_counted(file: Store) -> None:

@@ -15,6 +15,7 @@ from http import HTTPStatus
 from typing import TYPE_CHECKING
 
 from belated.service.access.limits import Limits
+from belated.service.http import freed_memory
 
 if TYPE_CHECKING:
     from belated.service.http.app import Service
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 #: Bytes of requests that are not complete, or wait for their turn, and of answers that nobody
 #: reads; of all connections together, and at least this many bodies of the greatest size.
 MAX_HELD, MIN_BODIES = 16 << 20, 4
+#: After so many bytes were held, memory is given back once most of them were let go.
+MUCH = 4 << 20
 #: Seconds between two looks at the connections: deadlines are this much late at most.
 LOOK_SECONDS = 1.0
 
@@ -50,6 +53,7 @@ class Connections:
         self.now = monotonic()
         #: Bytes that all of them hold.
         self.held = 0
+        self._most = 0  # of them at any look, since memory was given back
         self._room = max(MAX_HELD, MIN_BODIES * service.max_body_bytes)
         self._loop = loop
         self._monotonic = monotonic
@@ -132,3 +136,7 @@ class Connections:
         for one in list(self._all):
             if one.due <= now:
                 one.expire()
+        self._most = max(self._most, self.held)
+        if self._most > MUCH and self.held < self._most // 4:
+            self._most = self.held
+            freed_memory.give_back()
