@@ -91,9 +91,9 @@ def _write(found: dict[str, int | None], of: int) -> float:
         "",
         "## Survivors",
         "",
-        "No test notices these. Many say the same in other words, or change a text or a speed. Tests "
-        "were written for other survivors of this sample, so another one would do less well: before, "
-        "the quick tests noticed 67.5% of it.",
+        "No test notices these. Many say the same in other words, or change a text or a speed. "
+        "Tests were written for other survivors of this sample, so another one would do less well: "
+        "before, the quick tests noticed 67.5% of it.",
         "",
     ]
     for name in sorted(alive):
