@@ -21,6 +21,8 @@ from pathlib import Path
 from typing import Protocol, cast
 from urllib.error import URLError
 
+from tests.integration.serving import free_port
+
 _PACKAGE = "github.com/Shopify/toxiproxy/v2/cmd/server@v2.5.0"
 
 
@@ -62,13 +64,13 @@ class Toxiproxy:
     """The program, told over HTTP what to do."""
 
     def __init__(self, program: str, port: int) -> None:
-        self._api = _free_port()
+        self._api = free_port()
         command = [program, "-host", "127.0.0.1", "-port", str(self._api)]
         self._process = subprocess.Popen(
             command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
         )
         try:
-            self.port = _free_port()
+            self.port = free_port()
             self._make(port)
         except BaseException:
             self.close()
@@ -213,10 +215,3 @@ class Slow(Gate):
     def _delay(self, sender: socket.socket, server: socket.socket, size: int) -> None:
         if sender is server:
             time.sleep(size / self._rate)
-
-
-def _free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        port: int = found.getsockname()[1]
-        return port
