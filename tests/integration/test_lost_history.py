@@ -105,7 +105,8 @@ def test_cut_and_replaced_tails_under_a_live_learner(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     """Each is noticed before the next model is published, and that is of what is there."""
-    monkeypatch.setattr(module, "PUBLISH", 0.0)
+    for seconds in ("PUBLISH", "PUBLISH_SHARE"):
+        monkeypatch.setattr(module, seconds, 0.0)
     monkeypatch.setattr(module, "SNAPSHOT", 0.0)  # one of every state: those of lost ones too
     rng = np.random.default_rng(5)
     learner = learning_service(Definition(bandit, POLICY, REWARDS, partitions=PARTITIONS), store)

@@ -45,7 +45,8 @@ def until(is_so: Callable[[], bool], one: LearningService) -> None:
 
 def test_a_successor_publishes_no_older_model(monkeypatch: pytest.MonkeyPatch) -> None:
     """It has no snapshot and reads one record at a time; deciders keep the model meanwhile."""
-    monkeypatch.setattr(module, "PUBLISH", 0.0)
+    for seconds in ("PUBLISH", "PUBLISH_SHARE"):
+        monkeypatch.setattr(module, seconds, 0.0)
     store = MemoryStore()
     bandit = Bandit(policy=POLICY, rewards=Explicit(), journal=store.journal(), seed=1)
     for _ in range(20):
