@@ -150,6 +150,30 @@ def test_a_crowd_that_is_large_enough_waits_for_nobody(monkeypatch: pytest.Monke
     asyncio.run(story())
 
 
+def test_a_crowd_that_is_large_enough_is_committed_within_a_turn(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Not at its end, when all others have been read too."""
+    monkeypatch.setattr(group_commit, "ENOUGH", 3)
+
+    async def story() -> None:
+        journal = Gated()
+        commits = GroupCommit(Together(), asyncio.get_running_loop(), ThreadRuntime())
+        told: list[int] = []
+        found = [appended(commits, journal, events(n, 1), told) for n in range(3)]
+        deadline = time.monotonic() + 10
+        while not journal.begun:  # the loop does nothing else meanwhile
+            assert time.monotonic() < deadline
+            time.sleep(0.001)
+        found += [appended(commits, journal, events(n, 1), told) for n in range(3, 5)]
+        journal.gate.release(10)
+        await asyncio.gather(*found)
+        assert journal.sizes == [3, 2]
+        commits.close()
+
+    asyncio.run(story())
+
+
 def test_a_large_crowd_is_divided(monkeypatch: pytest.MonkeyPatch) -> None:
     """No commit has more than the most, unless one caller alone brings more."""
     monkeypatch.setattr(group_commit, "MAX_COMMIT", 4)

@@ -128,13 +128,16 @@ class GroupCommit:
         """Append for several callers at once, each of whom is told by itself."""
         with self._lock:
             closing = self._closing
+            before = len(self._waiting)
             if not closing:
-                if not self._waiting:
+                if not before:
                     self._since = self._monotonic()
                 self._waiting += appends
         if closing:
             error = JournalClosed("the service is stopping: retry elsewhere")
             tell_all(partial(one.failed, error) for one in appends)
+        elif before < ENOUGH <= before + len(appends):
+            self._worker.wake()
         elif not self._noticed:  # wake the worker once for all that comes in this turn of the loop
             self._noticed = True
             self._loop.call_soon(self._notice)

@@ -14,12 +14,14 @@ from belated.ids import time_of
 from belated.inputs import Row, as_rows
 from belated.journals import UniqueLog
 from belated.service.runtime import Runtime
-from belated.service.serving.group_commit import Done, GroupCommit, tell_all
+from belated.service.serving.group_commit import ENOUGH, Done, GroupCommit, tell_all
 from belated.service.serving.slots import Slots
 
 
 class RequestBatcher:
-    """Chooses for all requests of one turn of the event loop, and commits the decisions.
+    """Chooses for the requests of one turn of the event loop, and commits the decisions.
+
+    A crowd is divided: while some of its decisions are committed, others are chosen.
 
     Args:
         decider: chooses; used by the event loop alone.
@@ -79,9 +81,13 @@ class RequestBatcher:
         if not self._finds_by_id:
             batch.named = [one.id for one in requests if one.id is not None and not _is_new(one)]
         self._waiting.append(batch)
+        if len(self._waiting) == ENOUGH:  # they are committed while others are still read
+            self._choose()
 
     def _choose(self) -> None:
         batches, self._waiting = self._waiting, []
+        if not batches:
+            return
         try:
             made = self._decide(
                 [request for batch in batches for request in batch.requests],
@@ -95,11 +101,12 @@ class RequestBatcher:
             for batch in batches:
                 end = start + len(batch.requests)
                 batch.events = made.decisions[start:end]
-                kept = made.requests
-                batch.kept = {n - start: kept[n] for n in range(start, end) if n in kept}
+                if kept := made.requests:
+                    batch.kept = {n - start: kept[n] for n in range(start, end) if n in kept}
                 start = end
         self._commits.append_all([batch for batch in batches if batch.events])
-        tell_all(refusals)
+        if refusals:  # not from within another one's request
+            self._loop.call_soon(tell_all, refusals)
 
     def _try(self, batch: _Batch) -> Callable[[], None] | None:
         """Decide for one caller; returns how to tell that it cannot be done, if so."""

@@ -1,0 +1,112 @@
+"""Requests of one turn are decided together, and a crowd in parts."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from functools import partial
+
+import numpy as np
+import pytest
+
+from belated import Bernoulli, DelayedUCB
+from belated.decider import Decider, LoadedModel, ParsedRequest
+from belated.events import Decision
+from belated.exceptions import InvalidInput
+from belated.ids import new_id
+from belated.journals import MemoryJournal
+from belated.journals.log import Appended
+from belated.journals.sessions import Batch
+from belated.service.runtime import ThreadRuntime
+from belated.service.serving import request_batcher
+from belated.service.serving.group_commit import Append, GroupCommit, resolve
+from belated.service.serving.request_batcher import RequestBatcher
+from belated.service.serving.slots import Slots
+
+POLICY = DelayedUCB(2, Bernoulli())
+ROWS = np.eye(2, dtype=np.float32).tobytes()
+
+
+class OneJournal:
+    """A log for one journal, in memory."""
+
+    def append_all(self, batches: Sequence[Batch]) -> list[Appended]:
+        """As a session does."""
+        return [batch.append() for batch in batches]
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+
+class Counted(GroupCommit):
+    """Notes how many appends it is given at a time."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        super().__init__(OneJournal(), loop, ThreadRuntime())
+        self.given: list[int] = []
+
+    def append_all(self, appends: Sequence[Append]) -> None:
+        """As before."""
+        self.given.append(len(appends))
+        super().append_all(appends)
+
+
+def made(commits: GroupCommit, loop: asyncio.AbstractEventLoop) -> RequestBatcher:
+    """A batcher over a journal in memory."""
+    return RequestBatcher(
+        Decider(POLICY, LoadedModel(POLICY), partitions=1, keep_requests=0.0),
+        commits,
+        MemoryJournal(),
+        loop,
+        ThreadRuntime(),
+        np.random.default_rng(1),
+        slots=Slots(new_id),
+    )
+
+
+def asked(batcher: RequestBatcher, rows: bytes = ROWS) -> asyncio.Future[list[Decision]]:
+    """What is awaited until the decision is durable."""
+    found: asyncio.Future[list[Decision]] = asyncio.get_running_loop().create_future()
+    batcher.decide([ParsedRequest(2)], [rows], lambda made: None, partial(resolve, found))
+    return found
+
+
+def test_a_crowd_is_chosen_for_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first part is handed over at once, the rest at the end of the turn."""
+    monkeypatch.setattr(request_batcher, "ENOUGH", 3)
+
+    async def story() -> None:
+        loop = asyncio.get_running_loop()
+        commits = Counted(loop)
+        batcher = made(commits, loop)
+        found = [asked(batcher) for _ in range(3)]
+        assert commits.given == [3]
+        found += [asked(batcher) for _ in range(5)]
+        assert commits.given == [3, 3]
+        decisions = [one for (one,) in await asyncio.gather(*found)]
+        assert len({one.id for one in decisions}) == 8
+        assert commits.given == [3, 3, 2]
+        found = [asked(batcher) for _ in range(3)]  # and nobody is left for the end of the turn
+        await asyncio.gather(*found)
+        assert commits.given == [3, 3, 2, 3]
+        commits.close()
+
+    asyncio.run(story())
+
+
+def test_one_that_cannot_be_decided_spoils_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nor where a part of a crowd is chosen for at once."""
+    monkeypatch.setattr(request_batcher, "ENOUGH", 3)
+
+    async def story() -> None:
+        loop = asyncio.get_running_loop()
+        commits = Counted(loop)
+        batcher = made(commits, loop)
+        wrong = np.full((2, 2), np.nan, np.float32).tobytes()
+        found = [asked(batcher), asked(batcher, wrong), asked(batcher), asked(batcher)]
+        first, refused, *others = await asyncio.gather(*found, return_exceptions=True)
+        assert isinstance(refused, InvalidInput)
+        assert all(isinstance(one, list) for one in (first, *others))
+        commits.close()
+
+    asyncio.run(story())
