@@ -18,7 +18,7 @@ from dataclasses import fields, replace
 from importlib.util import find_spec
 
 from belated.kernels.compiler import LOCK, NAMES, NotCached, cache_folder, load_kernel
-from belated.kernels.sets import Kernels, PageKernels, plain
+from belated.kernels.sets import Kernels, PageKernels, RowReader, plain
 
 log = logging.getLogger("belated.kernels")
 
@@ -52,12 +52,20 @@ def page_kernels(*, wait: bool = False) -> PageKernels | None:
     return _arrival.pages(wait)
 
 
+def row_reader() -> RowReader | None:
+    """The kernel that reads rows of numbers if it has arrived, else None."""
+    if _arrival.row_reader is None:
+        _arrival.start()
+    return _arrival.row_reader
+
+
 class _Arrival:
     """The kernels of this process, and the thread that replaces them."""
 
     def __init__(self) -> None:
         self.kernels = replace(plain())
         self.complete = plain()
+        self.row_reader: RowReader | None = None
         self._pages: dict[str, Callable[..., int]] = {}
         self._begin()
 
@@ -98,6 +106,8 @@ class _Arrival:
             return False
         if name in _PAGES:
             self._pages[name] = kernel
+        elif name == "read_rows":
+            self.row_reader = kernel
         else:
             setattr(self.kernels, name, kernel)
         return True

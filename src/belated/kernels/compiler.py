@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from belated.exceptions import MissingExtra
-from belated.kernels import pages
-from belated.kernels.sets import Kernels, PageKernels, plain
+from belated.kernels import json_rows, pages
+from belated.kernels.sets import Kernels, PageKernels, RowReader, plain
 from belated.kernels.source import (
     SWAPPED,
     add_product,
@@ -36,7 +36,7 @@ from belated.kernels.source import (
 )
 
 #: The kernels, in the order in which they are made: those of a decision first.
-NAMES = (*asdict(plain()), "crc_all", "fold_page")
+NAMES = (*asdict(plain()), "read_rows", "crc_all", "fold_page")
 
 #: The types of each kernel's arguments: f is a float, i an int and b a bool. M and V are a matrix
 #: and a vector, T and N the same of whole numbers, m, v, t and e such as are only read. p is a pool
@@ -53,6 +53,7 @@ _ARGUMENTS = {
     "unlearn": "M V v f f i f f",
     "amend": "M V v f f",
     "choose": "m V M f f i r",
+    "read_rows": "U i r",
     "crc_all": "U e e t N",
     "fold_page": "U e e e e i T M P R C N N v U R M B",
 }
@@ -78,6 +79,11 @@ def compiled() -> Kernels:
 def compiled_pages() -> PageKernels:
     """The same for the kernels of pages."""
     return PageKernels(compile_kernel("crc_all"), compile_kernel("fold_page"))
+
+
+def compiled_row_reader() -> RowReader:
+    """The same for the one that reads rows."""
+    return compile_kernel("read_rows")
 
 
 def compile_kernel(name: str) -> Callable[..., Any]:
@@ -196,7 +202,8 @@ def _dispatchers() -> dict[str, tuple[Any, Any]]:
         )
     }
     known = numbers | arrays
-    # Whole numbers wrap, and whatever a page holds is compared as it is: no sum is reordered.
+    # Whole numbers wrap, whatever a page holds is compared as it is, and a number that is read is
+    # the nearest: nothing is reordered.
     exact: Any = {"error_model": "numpy"}
     for primitive, loop in pages.SWAPPED_PAGES.items():
         overload(primitive, jit_options=exact, strict=False)(_always(loop))
@@ -211,12 +218,13 @@ def _dispatchers() -> dict[str, tuple[Any, Any]]:
         register_jitable(one)
     with reading_shipped():
         try:
-            jit, jit_pages = numba.njit(cache=True, **options), numba.njit(cache=True, **exact)
+            jit, jit_exact = numba.njit(cache=True, **options), numba.njit(cache=True, **exact)
             jit(count)
         except RuntimeError:  # no folder to keep machine code in
-            jit, jit_pages = numba.njit(**options), numba.njit(**exact)
+            jit, jit_exact = numba.njit(**options), numba.njit(**exact)
         made = {name: jit(kernel) for name, kernel in asdict(plain()).items()}
-        made |= {"crc_all": jit_pages(pages.crc_all), "fold_page": jit_pages(pages.fold_page)}
+        for kernel in (json_rows.read_rows, pages.crc_all, pages.fold_page):
+            made[kernel.__name__] = jit_exact(kernel)
     return {
         name: (kernel, tuple(known[letter] for letter in _ARGUMENTS[name].split()))
         for name, kernel in made.items()

@@ -6,6 +6,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from belated.inputs import Matrix, Row, Vector
 from belated.kernels.source import (
     amend,
@@ -46,6 +49,9 @@ class PageKernels:
     crc_all: Callable[..., int]
     fold_page: Callable[..., int]
 
+
+#: Reads rows of numbers; see :func:`belated.kernels.json_rows.read_rows`. Of use only compiled.
+RowReader = Callable[[NDArray[np.uint8], int, Row], int]
 
 _PLAIN = Kernels(
     argmax_ucb_all, count, learn, upper, sampled, score, count_all, unlearn, amend, choose

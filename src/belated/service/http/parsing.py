@@ -8,6 +8,9 @@ import struct
 from collections.abc import Sequence
 from datetime import datetime
 
+import msgspec
+import numpy as np
+
 from belated.decider import ParsedRequest
 from belated.decider.requests import offered
 from belated.events import Reward
@@ -15,11 +18,19 @@ from belated.exceptions import InvalidInput
 from belated.features import action_names
 from belated.ids import check_id
 from belated.inputs import as_rows
+from belated.kernels import row_reader
 from belated.ledger.requests import pack_context
 from belated.rewards import reported_reward
 from belated.service.serving.definition import Definition
 from belated.service.serving.served_bandit import ServedBandit
-from belated.service.wire.requests import MAX_ACTIONS, DecisionRequest, RewardBody, RewardsBody
+from belated.service.wire.requests import (
+    MAX_ACTIONS,
+    DecisionRequest,
+    Packed,
+    RewardBody,
+    RewardsBody,
+    Rows,
+)
 from belated.times import MIN_MICROSECONDS, as_datetime, as_microseconds
 
 _DAY = 86_400_000_000
@@ -40,7 +51,7 @@ def parse_request(request: DecisionRequest, definition: Definition) -> tuple[Par
             raise InvalidInput("this bandit has no features: send rows instead of a context")
         rows = _packed_rows(request, dim)
     else:
-        if (request.rows, request.dim) != (None, None) or actions is None:
+        if _has_rows(request) or request.dim is not None or actions is None:
             raise InvalidInput("this bandit has features: send a context and actions, no rows")
         rows = features.rows(request.context, actions).tobytes()
         if definition.keep_requests != 0.0:
@@ -109,25 +120,41 @@ def rewards_in(id: str, body: RewardBody | RewardsBody) -> list[tuple[str, Rewar
     return [(id, body)]
 
 
+def _has_rows(request: DecisionRequest) -> bool:
+    return request.rows is not None and bytes(request.rows) != b"null"
+
+
 def _packed_rows(request: DecisionRequest, dim: int) -> bytes:
     """The rows of an offer as float32 numbers, one row after the other."""
-    given = request.rows
-    if given is None:
-        raise InvalidInput("rows is missing: a row of numbers for each action", None)
     if request.dim not in (None, dim):
         raise InvalidInput(f"rows of {request.dim} numbers: {dim} were expected", request.dim)
-    if isinstance(given, str):
-        try:
-            data = base64.b64decode(given, validate=True)
-        except (binascii.Error, ValueError):
-            raise InvalidInput("rows is a text, but no base64", None) from None
-        if not data or len(data) % (4 * dim):
-            message = f"rows has {len(data)} bytes: a multiple of {4 * dim} was expected"
-            raise InvalidInput(message, None)
-        if len(data) > 4 * dim * MAX_ACTIONS:
-            count = len(data) // (4 * dim)
-            raise InvalidInput(f"{count:,} rows: an offer may have {MAX_ACTIONS:,}", count)
-        return data
+    read = row_reader()
+    if read is not None and request.rows is not None:
+        text = np.frombuffer(request.rows, np.uint8)
+        numbers = np.empty(len(text) // 2, np.float32)
+        if 0 < (count := read(text, dim, numbers)) <= MAX_ACTIONS:
+            return numbers[: count * dim].tobytes()
+    if not _has_rows(request):
+        raise InvalidInput("rows is missing: a row of numbers for each action", None)
+    given = _read_rows(b'{"rows":%b}' % request.rows).rows
+    return _unpacked(given, dim) if isinstance(given, str) else _packed(given, dim)
+
+
+def _unpacked(given: str, dim: int) -> bytes:
+    try:
+        data = base64.b64decode(given, validate=True)
+    except (binascii.Error, ValueError):
+        raise InvalidInput("rows is a text, but no base64", None) from None
+    if not data or len(data) % (4 * dim):
+        message = f"rows has {len(data)} bytes: a multiple of {4 * dim} was expected"
+        raise InvalidInput(message, None)
+    if len(data) > 4 * dim * MAX_ACTIONS:
+        count = len(data) // (4 * dim)
+        raise InvalidInput(f"{count:,} rows: an offer may have {MAX_ACTIONS:,}", count)
+    return data
+
+
+def _packed(given: list[list[float]], dim: int) -> bytes:
     if set(map(len, given)) != {dim}:
         raise InvalidInput(f"rows: rows of {dim} numbers were expected, and at least one", None)
     numbers: list[float] = []
@@ -137,3 +164,12 @@ def _packed_rows(request: DecisionRequest, dim: int) -> bytes:
         return struct.pack(f"<{len(numbers)}f", *numbers)
     except OverflowError:  # beyond float32, and so beyond what a row may hold: this says where
         return as_rows(given, dim).tobytes()
+
+
+class _Rows(msgspec.Struct):
+    """Rows where they stand in a request: an error says the place."""
+
+    rows: Rows | Packed
+
+
+_read_rows = msgspec.json.Decoder(_Rows).decode
