@@ -90,6 +90,26 @@ def test_every_migration_says_its_version() -> None:
     assert migrations(VERSION) == []
 
 
+def test_tables_of_no_release_are_not_passed_over(
+    empty: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Nothing leads from them to the present ones: that is said at once."""
+    assert main(["schema", "--from", str(VERSION - 1)]) == 2
+    told = capsys.readouterr()
+    assert f"tables of version {VERSION - 1} are of no release" in told.err
+    assert not told.out
+    PostgresJournal.create_tables(empty)
+    execute(empty, f"UPDATE belated.migration SET version = {VERSION - 1}")
+    with pytest.raises(JournalError, match="are of no release"):
+        PostgresJournal.create_tables(empty)
+
+
+def test_present_tables_need_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    """And whoever asks is told so."""
+    assert main(["schema", "--from", str(VERSION)]) == 0
+    assert "there is nothing to do" in capsys.readouterr().out
+
+
 def test_what_is_not_a_version_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     """Exit code 2 and one line."""
     assert main(["schema", "--from", "99"]) == 2

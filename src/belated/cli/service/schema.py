@@ -40,5 +40,7 @@ def run(options: argparse.Namespace) -> int:
     if version is not None and not 0 <= version <= VERSION:
         raise InvalidInput(f"--from is {version}: from 0 to {VERSION} was expected", version)
     steps = [schema()] if version is None else migrations(version)
+    if not steps:
+        steps = [f"-- The tables are of version {VERSION} already: there is nothing to do."]
     print("\n".join(["BEGIN;", *steps, "COMMIT;"]))
     return 0

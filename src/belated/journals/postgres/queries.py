@@ -7,6 +7,8 @@ import re
 from functools import cache
 from pathlib import Path
 
+from belated.exceptions import JournalError
+
 #: The version of the tables this release needs.
 VERSION = 8
 
@@ -43,11 +45,21 @@ def migrations(after: int = 0) -> list[str]:
     """What leads from a version of the tables to the present one, a step each.
 
     From none it is one step. Later versions have files in ``sql/migrations``, by their numbers.
+
+    Raises:
+        JournalError: no release had tables of that version.
     """
     if after == 0:
         return [schema()]
-    steps = sorted((_FOLDER / "migrations").glob("*.sql"))
-    return [step.read_text(encoding="utf-8") for step in steps if int(step.name[:4]) > after]
+    steps = {int(step.name[:4]): step for step in (_FOLDER / "migrations").glob("*.sql")}
+    wanted = range(after + 1, VERSION + 1)
+    if not steps.keys() >= set(wanted):
+        message = f"tables of version {after} are of no release, and nothing leads from there"
+        raise JournalError(
+            f"{message} to {VERSION}: export the journals with the belated that made them, and "
+            "import them into a new database"
+        )
+    return [steps[version].read_text(encoding="utf-8") for version in wanted]
 
 
 @cache
