@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from belated.exceptions import MissingExtra
-from belated.kernels import json_rows, pages
+from belated.kernels import pages
 from belated.kernels.sets import Kernels, PageKernels, RowReader, plain
 from belated.kernels.source import (
     SWAPPED,
@@ -166,6 +166,7 @@ def _dispatchers() -> dict[str, tuple[Any, Any]]:
         from numba import types
         from numba.extending import overload, register_jitable
 
+        from belated.kernels.json_rows import read_rows
         from belated.kernels.shipped import reading_shipped
     except ImportError:
         raise MissingExtra("compiling the kernels", "fast") from None
@@ -223,7 +224,7 @@ def _dispatchers() -> dict[str, tuple[Any, Any]]:
         except RuntimeError:  # no folder to keep machine code in
             jit, jit_exact = numba.njit(**options), numba.njit(**exact)
         made = {name: jit(kernel) for name, kernel in asdict(plain()).items()}
-        for kernel in (json_rows.read_rows, pages.crc_all, pages.fold_page):
+        for kernel in (read_rows, pages.crc_all, pages.fold_page):
             made[kernel.__name__] = jit_exact(kernel)
     return {
         name: (kernel, tuple(known[letter] for letter in _ARGUMENTS[name].split()))
