@@ -6,7 +6,9 @@ on loopback. Slices follow each other, so that a busy machine is busy for both; 
 median of all slices of the echo with as many connections. Requests are not kept, but in one case.
 At last an open loop at half of that: latencies beside those of the echo, and of bare commits.
 
-Run: python benchmarks/service.py [--slices 5] [--seconds 3]
+With --pin each process that answers stays on the first core; wrk and PostgreSQL run where they can.
+
+Run: python benchmarks/service.py [--slices 5] [--seconds 3] [--pin]
 """
 
 from __future__ import annotations
@@ -110,14 +112,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--slices", type=int, default=5)
     parser.add_argument("--seconds", type=int, default=3)
+    parser.add_argument("--pin", action="store_true")
     arguments = parser.parse_args()
     with (
         tempfile.TemporaryDirectory() as name,
         database() as dsn,
-        Server("echo", dsn) as echo,
-        Server("service", dsn) as service,
-        Server("kept", dsn) as kept,
-        Server("guarded", dsn) as guarded,
+        Server("echo", dsn, pinned=arguments.pin) as echo,
+        Server("service", dsn, pinned=arguments.pin) as service,
+        Server("kept", dsn, pinned=arguments.pin) as kept,
+        Server("guarded", dsn, pinned=arguments.pin) as guarded,
     ):
         saturated = measure(Path(name), echo, service, kept, arguments)
         latencies(echo, service, dsn, saturated / 2, 2 * arguments.seconds)

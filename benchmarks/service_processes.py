@@ -20,11 +20,19 @@ from tests.integration.serving import free_port  # noqa: E402
 
 
 class Server:
-    """An application of service_apps.py in a process of its own, once it answers."""
+    """An application of service_apps.py in a process of its own, once it answers.
 
-    def __init__(self, app: str, dsn: str) -> None:
+    Args:
+        app: its name there.
+        dsn: of the database.
+        pinned: whether all its threads stay on one core.
+    """
+
+    def __init__(self, app: str, dsn: str, *, pinned: bool = False) -> None:
         self.port = free_port()
         command = [sys.executable, "service_apps.py", app, str(self.port), dsn]
+        if pinned:
+            command = ["taskset", "--cpu-list", "0", *command]
         environment = os.environ | {"OPENBLAS_NUM_THREADS": "1"}
         self.process = subprocess.Popen(command, cwd=HERE, env=environment)
         deadline = time.monotonic() + 120
