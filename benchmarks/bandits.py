@@ -26,6 +26,8 @@ from tests.integration.postgres_server import database
 
 NUMBERS = (1, 10, 100)
 CONNECTIONS = 128
+#: Seconds after which the kernels of a process are compiled, or loaded: that takes CPU, too.
+ARRIVED = 6.0
 #: Least requests/s at a hundred against one, and the most of the others.
 MIN_RATIO, MAX_IDLE, MAX_CONNECTIONS, MAX_THREADS = 0.6, 0.05, 6, 12
 #: For wrk: each request for any of the bandits.
@@ -66,6 +68,7 @@ def main() -> None:
                 script = ANY.format(body=body, count=number)
                 load = Load(Path(name), f"any-{number}", script, "/")
                 with Server(f"many {number}", dsn) as decider:
+                    time.sleep(ARRIVED)
                     load.run(decider, CONNECTIONS, 1)
                     rate, cpu = load.run(decider, CONNECTIONS, arguments.seconds)
                     if round_:  # the first one warms up
