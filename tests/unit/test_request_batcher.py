@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 
 import numpy as np
@@ -14,9 +14,7 @@ from belated.decider import Decider, LoadedModel, ParsedRequest
 from belated.events import Decision
 from belated.exceptions import InvalidInput
 from belated.ids import new_id
-from belated.journals import MemoryJournal
-from belated.journals.log import Appended
-from belated.journals.sessions import Batch
+from belated.journals import MemoryJournal, MemoryStore
 from belated.service.runtime import ThreadRuntime
 from belated.service.serving import request_batcher
 from belated.service.serving.group_commit import Append, GroupCommit, resolve
@@ -27,22 +25,11 @@ POLICY = DelayedUCB(2, Bernoulli())
 ROWS = np.eye(2, dtype=np.float32).tobytes()
 
 
-class OneJournal:
-    """A log for one journal, in memory."""
-
-    def append_all(self, batches: Sequence[Batch]) -> list[Appended]:
-        """As a session does."""
-        return [batch.append() for batch in batches]
-
-    def close(self) -> None:
-        """Nothing is held."""
-
-
 class Counted(GroupCommit):
     """Notes how many appends it is given at a time."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        super().__init__(OneJournal(), loop, ThreadRuntime())
+        super().__init__(MemoryStore().session(), loop, ThreadRuntime())
         self.given: list[int] = []
 
     def append_all(self, appends: Sequence[Append]) -> None:
@@ -71,14 +58,28 @@ def asked(batcher: RequestBatcher, rows: bytes = ROWS) -> asyncio.Future[list[De
     return found
 
 
-def test_a_crowd_is_chosen_for_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The first part is handed over at once, the rest at the end of the turn."""
+@pytest.fixture(autouse=True)
+def three_are_enough(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A crowd is divided into parts of three."""
     monkeypatch.setattr(request_batcher, "ENOUGH", 3)
 
-    async def story() -> None:
+
+def play(story: Callable[[Counted, RequestBatcher], Awaitable[None]]) -> None:
+    """Tell it on an event loop of its own."""
+
+    async def whole() -> None:
         loop = asyncio.get_running_loop()
         commits = Counted(loop)
-        batcher = made(commits, loop)
+        await story(commits, made(commits, loop))
+        commits.close()
+
+    asyncio.run(whole())
+
+
+def test_a_crowd_is_chosen_for_in_parts() -> None:
+    """The first part is handed over at once, the rest at the end of the turn."""
+
+    async def story(commits: Counted, batcher: RequestBatcher) -> None:
         found = [asked(batcher) for _ in range(3)]
         assert commits.given == [3]
         found += [asked(batcher) for _ in range(5)]
@@ -89,24 +90,18 @@ def test_a_crowd_is_chosen_for_in_parts(monkeypatch: pytest.MonkeyPatch) -> None
         found = [asked(batcher) for _ in range(3)]  # and nobody is left for the end of the turn
         await asyncio.gather(*found)
         assert commits.given == [3, 3, 2, 3]
-        commits.close()
 
-    asyncio.run(story())
+    play(story)
 
 
-def test_one_that_cannot_be_decided_spoils_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_that_cannot_be_decided_spoils_no_other() -> None:
     """Nor where a part of a crowd is chosen for at once."""
-    monkeypatch.setattr(request_batcher, "ENOUGH", 3)
 
-    async def story() -> None:
-        loop = asyncio.get_running_loop()
-        commits = Counted(loop)
-        batcher = made(commits, loop)
+    async def story(commits: Counted, batcher: RequestBatcher) -> None:
         wrong = np.full((2, 2), np.nan, np.float32).tobytes()
         found = [asked(batcher), asked(batcher, wrong), asked(batcher), asked(batcher)]
         first, refused, *others = await asyncio.gather(*found, return_exceptions=True)
         assert isinstance(refused, InvalidInput)
         assert all(isinstance(one, list) for one in (first, *others))
-        commits.close()
 
-    asyncio.run(story())
+    play(story)
