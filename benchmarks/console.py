@@ -28,7 +28,7 @@ from belated import PerArm
 sys.path.append(str(Path(__file__).parents[1]))
 
 from tests.integration.chromium import Chromium
-from tests.integration.serving import free_port
+from tests.ports import free_port
 
 RATE = 50.0
 CONFIG = """

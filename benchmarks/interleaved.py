@@ -158,7 +158,7 @@ def main() -> None:
 
     sys.path.insert(0, str(HERE))
     from tests.integration.postgres_server import database
-    from tests.integration.serving import free_port
+    from tests.ports import free_port
 
     with tempfile.TemporaryDirectory() as folder, database() as dsn:
         port = free_port()

@@ -14,9 +14,9 @@ Run: python benchmarks/postgres.py [--slices 15] [--seconds 0.5] [--dsn ...]
 from __future__ import annotations
 
 import argparse
-import importlib.util
 import itertools
 import statistics
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -32,7 +32,10 @@ from belated.journals import PostgresJournal
 from belated.journals.postgres.arrivals import Arrivals
 from belated.journals.postgres.queries import query
 
-SERVER = Path(__file__).parents[1] / "tests" / "integration" / "postgres_server.py"
+sys.path.append(str(Path(__file__).parents[1]))
+
+from tests.integration.postgres_server import PostgresServer
+
 UNLOCKED = """
 CREATE TABLE IF NOT EXISTS unlocked (
     position  bigint GENERATED ALWAYS AS IDENTITY,
@@ -113,12 +116,7 @@ def served(dsn: str | None) -> Iterator[str]:
     if dsn is not None:
         yield dsn
         return
-    spec = importlib.util.spec_from_file_location("postgres_server", SERVER)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    server = module.PostgresServer()
+    server = PostgresServer()
     try:
         yield server.dsn
     finally:

@@ -16,7 +16,7 @@ from resident_memory import resident
 HERE = Path(__file__).parent
 sys.path.append(str(HERE.parent))
 
-from tests.integration.serving import free_port  # noqa: E402
+from tests.ports import free_port  # noqa: E402
 
 
 class Server:

@@ -11,8 +11,8 @@ Rounds with one and two learners take turns.
 from __future__ import annotations
 
 import argparse
-import importlib.util
 import multiprocessing
+import sys
 import time
 from pathlib import Path
 from statistics import median
@@ -27,7 +27,10 @@ from belated.journals import PostgresJournal, open_store
 from belated.service.learning.learners import shared_learner
 from belated.service.serving.definition import Definition
 
-SERVER = Path(__file__).parents[1] / "tests" / "integration" / "postgres_server.py"
+sys.path.append(str(Path(__file__).parents[1]))
+
+from tests.integration.postgres_server import database
+
 DIM, PARTITIONS = 20, 16
 DEFINITION = Definition(
     "offers", DelayedUCB(DIM, Bernoulli()), Explicit(), partitions=PARTITIONS, learners="many"
@@ -102,20 +105,13 @@ def main() -> None:
     parser.add_argument("--events", type=int, default=300_000)
     parser.add_argument("--rounds", type=int, default=3)
     options = parser.parse_args()
-    spec = importlib.util.spec_from_file_location("postgres_server", SERVER)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    server = module.PostgresServer()
-    try:
-        PostgresJournal.create_tables(server.dsn)
-        fill(server.dsn, options.events)
+    with database() as dsn:
+        fill(dsn, options.events)
         gains: list[float] = []
         for n in range(options.rounds):
             rates: dict[int, float] = {}
             for learners in (1, 2):
-                found = measure(server.dsn, learners, options.events)
+                found = measure(dsn, learners, options.events)
                 records, cpu = sum(one.records for one in found), max(one.cpu for one in found)
                 rates[learners] = records / cpu
                 wall = max(one.wall for one in found)
@@ -127,8 +123,6 @@ def main() -> None:
             gains.append(rates[2] / rates[1])
         low, high = min(gains), max(gains)
         print(f"two learners fold {median(gains):.2f}x one ({low:.2f} to {high:.2f})")
-    finally:
-        server.stop()
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ import psycopg
 from tests.containers.podman import IMAGE, Container, podman, run_once
 from tests.faults.releases import Release, make_following
 from tests.integration.processes import Process
-from tests.integration.serving import free_port
+from tests.ports import free_port
 from tests.waiting import eventually
 
 ROOT = Path(__file__).parents[2]

@@ -15,7 +15,7 @@ import pytest
 from tests.containers.podman import Container, ask, ask_until_answered, running
 from tests.integration.postgres_server import PostgresServer
 from tests.integration.prometheus_server import DEPLOY, Prometheus
-from tests.integration.serving import free_port
+from tests.ports import free_port
 from tests.waiting import eventually
 
 yaml = pytest.importorskip("yaml")

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.containers.podman import BASE, IMAGE, ask_until_answered, podman, printed, running
-from tests.integration.serving import free_port
+from tests.ports import free_port
 
 ROOT = Path(__file__).parents[2]
 #: Seconds from the start of a container to its first decision.

@@ -9,7 +9,7 @@ from pathlib import Path
 from tests.faults.releases import Release
 from tests.faults.town import write_config
 from tests.integration.processes import Process, later
-from tests.integration.serving import free_port
+from tests.ports import free_port
 
 #: Seconds for which a decider goes on when it is told to stop.
 DRAIN = 2

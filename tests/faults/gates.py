@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Protocol, cast
 from urllib.error import URLError
 
-from tests.integration.serving import free_port
+from tests.ports import free_port
 
 _PACKAGE = "github.com/Shopify/toxiproxy/v2/cmd/server@v2.5.0"
 

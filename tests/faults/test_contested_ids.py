@@ -17,7 +17,7 @@ from tests.faults.races import Races, Told, assert_one_answer_each
 from tests.faults.writers import races_run
 from tests.integration.postgres_server import PostgresServer
 from tests.integration.processes import Process
-from tests.integration.serving import free_port
+from tests.ports import free_port
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="there is no SIGKILL here")

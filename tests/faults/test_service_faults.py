@@ -21,7 +21,7 @@ from tests.faults.town import Cluster, assert_nothing_lost
 from tests.integration.locks import append_in
 from tests.integration.postgres_server import PostgresServer
 from tests.integration.processes import later
-from tests.integration.serving import free_port
+from tests.ports import free_port
 
 
 @contextmanager

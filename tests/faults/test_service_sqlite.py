@@ -18,7 +18,7 @@ from belated.journals import Journal, open_store
 from tests.faults.service_load import Load
 from tests.faults.town import Cluster, assert_nothing_lost, write_config
 from tests.integration.processes import Process
-from tests.integration.serving import free_port
+from tests.ports import free_port
 
 pytestmark = pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="there is no SIGKILL here")
 

@@ -25,7 +25,7 @@ from tests.faults.service_load import Load
 from tests.faults.town import Cluster, _check_once, check_saved
 from tests.integration.postgres_server import PostgresServer
 from tests.integration.processes import Process, later, pid_of
-from tests.integration.serving import free_port
+from tests.ports import free_port
 
 PARTITIONS, LEARNERS = 8, 3
 #: Seconds after which a learner that says nothing is replaced.

@@ -19,7 +19,7 @@ from belated.testing.simulator.checks import check_counts, check_oracle, check_s
 from tests.faults.service_load import Load, value_of
 from tests.integration.postgres_server import PostgresServer
 from tests.integration.processes import Process, later
-from tests.integration.serving import free_port
+from tests.ports import free_port
 
 PARTITIONS = 2
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.serving import free_port
+from tests.ports import free_port
 
 _NGINX = """
 daemon off; master_process off; pid {folder}/nginx.pid; error_log {folder}/error.log;

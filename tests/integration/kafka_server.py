@@ -22,8 +22,9 @@ import tempfile
 import time
 import uuid
 from collections.abc import Callable
-from contextlib import ExitStack
 from pathlib import Path
+
+from tests.ports import free_port
 
 #: Seconds in which a broker must have started or stopped.
 _PATIENCE = 120.0
@@ -75,7 +76,7 @@ class KafkaCluster:
         self._java += ["-Dorg.slf4j.simpleLogger.defaultLogLevel=warn", "-cp", f"{jars}/*"]
         self._folder = Path(tempfile.mkdtemp(prefix="belated-kafka-"))
         self._starter = os.getpid()
-        ports = _free_ports(3 * brokers)
+        ports = [free_port() for _ in range(3 * brokers)]
         self._ports, self._controllers = ports[:brokers], ports[brokers : 2 * brokers]
         self._inner = ports[2 * brokers :]
         self._ways = [port if way is None else way(port) for port in self._ports]
@@ -202,15 +203,6 @@ class KafkaCluster:
 
 #: Starts so many brokers.
 StartKafka = Callable[..., KafkaCluster]
-
-
-def _free_ports(count: int) -> list[int]:
-    """All held until the last is found, so that none is given twice."""
-    with ExitStack() as held:
-        links = [held.enter_context(socket.socket()) for _ in range(count)]
-        for link in links:
-            link.bind(("127.0.0.1", 0))
-        return [link.getsockname()[1] for link in links]
 
 
 def main() -> None:

@@ -14,7 +14,8 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from tests.integration.postgres_server import PostgresServer, _as, _free_port, _user
+from tests.integration.postgres_server import PostgresServer, _as, _user
+from tests.ports import free_port
 
 _SETTINGS = """
 [databases]
@@ -45,7 +46,7 @@ def require_pooler() -> str:
 @contextmanager
 def pooled(server: PostgresServer, mode: str, size: int = 10) -> Iterator[str]:
     """The address of a pooler before a server."""
-    program, user, port = require_pooler(), _user(), _free_port()
+    program, user, port = require_pooler(), _user(), free_port()
     folder = Path(tempfile.mkdtemp(prefix="belated-pgbouncer-"))
     settings = folder / "pgbouncer.ini"
     settings.write_text(

@@ -4,7 +4,7 @@ It installs nothing: it finds the programs of PostgreSQL (in ``POSTGRES_BIN``, o
 Debian puts them) and starts a server of its own. Nothing of it is left when it has stopped.
 
 Run as a script it prints the address of a server, which stops when its input ends:
-``python tests/integration/postgres_server.py``.
+``python -m tests.integration.postgres_server``.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ import os
 import pwd
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -24,6 +23,8 @@ from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
 from typing import Any
+
+from tests.ports import free_port
 
 #: Users under whose name the server runs where this process is root, which PostgreSQL refuses.
 _USERS = ("postgres", "nobody")
@@ -68,7 +69,7 @@ class PostgresServer:
         self._folder = Path(tempfile.mkdtemp(prefix="belated-postgres-"))
         self._process: subprocess.Popen[bytes] | None = None
         self._starter = os.getpid()
-        self.port = _free_port()
+        self.port = free_port()
         atexit.register(self.stop)
         try:
             if self._user is not None:
@@ -222,13 +223,6 @@ def _remove(folder: Path, starter: int) -> None:
     """When the process ends that made it, not a fork of that."""
     if os.getpid() == starter:
         shutil.rmtree(folder, ignore_errors=True)
-
-
-def _free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        port: int = found.getsockname()[1]
-        return port
 
 
 def main() -> None:

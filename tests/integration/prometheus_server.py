@@ -15,7 +15,7 @@ from urllib.request import urlopen
 
 import pytest
 
-from tests.integration.serving import free_port
+from tests.ports import free_port
 from tests.waiting import eventually
 
 DEPLOY = Path(__file__).parents[2] / "deploy"

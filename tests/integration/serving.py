@@ -10,15 +10,8 @@ from contextlib import contextmanager
 from belated.service.access.limits import Limits
 from belated.service.http.app import Service
 from belated.service.http.server import Server
+from tests.ports import free_port
 from tests.waiting import eventually
-
-
-def free_port() -> int:
-    """One that nobody listens on."""
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        port: int = found.getsockname()[1]
-        return port
 
 
 class Serving:

@@ -19,7 +19,8 @@ from belated.journals import open_journal
 from belated.service import Client, Definition, create_app
 from tests.integration.chromium import Chromium
 from tests.integration.processes import Process, later
-from tests.integration.serving import Serving, free_port
+from tests.integration.serving import Serving
+from tests.ports import free_port
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 

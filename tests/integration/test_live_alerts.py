@@ -36,7 +36,7 @@ from tests.integration.prometheus_server import (
     fast_alerts,
     require_prometheus,
 )
-from tests.integration.serving import free_port
+from tests.ports import free_port
 from tests.waiting import eventually
 
 FACTOR, LEAST = 1_440, 30

@@ -17,7 +17,7 @@ import pytest
 from belated.journals import Store, open_store
 from tests.integration.postgres_server import PostgresServer
 from tests.integration.processes import ROWS, Process, later
-from tests.integration.serving import free_port
+from tests.ports import free_port
 
 BODY = json.dumps({"rows": ROWS})
 JSON = {"Content-Type": "application/json"}

@@ -6,13 +6,15 @@ import json
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
-from tests.integration.serving import free_port
+from tests.ports import free_port
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "tutorial" / "service.md"
@@ -32,23 +34,29 @@ def test_every_command_of_the_tutorial_works(dsn: str, tmp_path: Path) -> None:
     for port in ("8080", "9101", "9090"):
         assert script.count(port) >= 2
         script = script.replace(port, str(free_port()))
-    # Bash loses a signal for a job that it has not begun to run; a reader is not that quick.
-    assert script.count("kill $decider") == 1
-    begun = "until grep --quiet '\"learning\"' learner.log; do sleep 0.1; done"
-    script = script.replace("kill $decider", f"{begun}\nkill $decider")
     shutil.copy(ROOT / "deploy" / "prometheus" / "alerts.yml", tmp_path)
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-    ended = subprocess.run(
-        ["bash", "-e", "-c", f"trap 'kill $(jobs -p) 2>/dev/null || true' EXIT\n{script}"],
-        cwd=tmp_path,
-        env=os.environ | {"DATABASE_URL": dsn, "PATH": path},
-        capture_output=True,
-        text=True,
-        timeout=180,
-        check=False,
-    )
-    told = ended.stdout + ended.stderr
-    assert ended.returncode == 0, told
+    output = tmp_path / "shell.log"
+    with output.open("w") as file, (tmp_path / "commands.log").open("w") as commands:
+        shell = subprocess.Popen(
+            ["bash", "-ex", "-c", script],
+            cwd=tmp_path,
+            env=os.environ | {"DATABASE_URL": dsn, "PATH": path},
+            stdout=file,
+            stderr=commands,
+            start_new_session=True,  # with its jobs it is a group, which can be ended as one
+        )
+    try:
+        code = shell.wait(300)
+    except subprocess.TimeoutExpired:
+        logs = (f"{one.name}:\n{one.read_text()}" for one in tmp_path.glob("*.log"))
+        pytest.fail("\n".join(["it did not end", *logs]))
+    finally:
+        with suppress(ProcessLookupError):
+            os.killpg(shell.pid, signal.SIGKILL)
+        shell.wait()
+    told = output.read_text()
+    assert code == 0, told + (tmp_path / "commands.log").read_text()
     rate, pending, delay, alerts = (
         json.loads(line)["data"]["result"] for line in told.splitlines() if '"resultType"' in line
     )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 from collections import Counter
 from types import SimpleNamespace
 from typing import Any
@@ -33,6 +32,7 @@ from belated.service.operating.metrics import Metrics
 from belated.service.runtime import ThreadRuntime
 from belated.service.serving.served_bandit import RequestStats
 from belated.service.serving.spool_recovery import LeftSpools
+from tests.ports import free_port
 
 ROW = np.array([1.0, 0.5], dtype=np.float32)
 
@@ -193,9 +193,7 @@ def test_a_learner_alone_can_be_asked_too(learner: LearningService) -> None:
     """On a port of its own, which is free again afterwards."""
     learners = Learners({})
     learners.running["offers"] = learner
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
+    port = free_port()
     for _ in range(2):
         stop = Metrics({}, learners, {}).listen(port)
         try:

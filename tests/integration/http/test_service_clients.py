@@ -23,7 +23,8 @@ from belated.service.client.verbs import Verbs
 from belated.service.http.app import Service
 from tests.integration.http.bandits import DIM, ROWS, problem_in
 from tests.integration.postgres_server import PostgresServer
-from tests.integration.serving import Serving, free_port, served
+from tests.integration.serving import Serving, served
+from tests.ports import free_port
 from tests.waiting import eventually
 
 # --- the same again ------------------------------------------------------------------------------
