@@ -50,9 +50,9 @@ CREATE TABLE IF NOT EXISTS unlocked (
 )"""
 INSERT = """
 INSERT INTO unlocked (recorded, "check", bandit, partition, mark, event)
-SELECT extract(epoch FROM clock_timestamp()) * 1000000, crc, %(bandit)s, partition, mark, event
-FROM unnest(%(partitions)b::smallint[], %(marks)b::bytea[], %(crcs)b::bigint[],
-            %(events)b::bytea[]) AS one (partition, mark, crc, event)
+SELECT extract(epoch FROM clock_timestamp()) * 1000000, crc, bandit, partition, mark, event
+FROM unnest(%(bandits)b::integer[], %(partitions)b::smallint[], %(marks)b::bytea[],
+            %(crcs)b::bigint[], %(events)b::bytea[]) AS one (bandit, partition, mark, crc, event)
 ON CONFLICT (bandit, partition, mark) DO NOTHING RETURNING position"""
 ROW = np.linspace(0, 1, 20, dtype=np.float32)
 
