@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from confluent_kafka.admin import AdminClient, NewPartitions
+from confluent_kafka.admin import AdminClient, ConfigResource, NewPartitions, ResourceType
 
 from belated.exceptions import JournalError, JournalMismatch
 from belated.journals import KafkaJournal, PostgresJournal
+from belated.journals.kafka.topic import MAX_BYTES, Topics
 from tests.integration.kafka_journals import change, open_kafka
 from tests.integration.kafka_server import KafkaCluster
 
@@ -29,6 +30,24 @@ def test_settings_that_lose_records_are_refused(
     change(kafka, opened._topic, setting, value)
     with pytest.raises(JournalMismatch, match=rf"{setting} = {value}: then .*; set {setting} = "):
         open_kafka(kafka, dsn, opened.bandit)
+
+
+def test_a_broker_that_does_not_know_a_new_topic_yet_is_asked_again(
+    kafka: KafkaCluster, opened: KafkaJournal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of three brokers the one that is asked for the settings may hear of the topic last."""
+    assert opened._topic is not None
+    describe = AdminClient.describe_configs
+    answers: list[str] = []
+
+    def late(self: AdminClient, resources: list[ConfigResource], **how: float) -> object:
+        answers.append("unknown" if not answers else "known")
+        other = ConfigResource(ResourceType.TOPIC, "no-such-topic")
+        return describe(self, [other] if answers == ["unknown"] else resources, **how)
+
+    monkeypatch.setattr(AdminClient, "describe_configs", late)
+    assert Topics(opened._cluster, 1).check(opened._topic, 4) == MAX_BYTES
+    assert answers == ["unknown", "known"]
 
 
 def test_too_few_copies_are_refused(kafka: KafkaCluster, dsn: str, opened: KafkaJournal) -> None:

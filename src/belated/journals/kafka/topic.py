@@ -106,10 +106,9 @@ class Topics:
             JournalMismatch: It has other settings, partitions or copies than it must have.
         """
         with self._cluster.translated():
-            found = self._described(name)
-            resource = ConfigResource(ResourceType.TOPIC, name)
-            described = self._admin.describe_configs([resource], request_timeout=self._cluster.wait)
-            configs = self._result(described)
+            # For a while, some brokers may not know a topic that was just made.
+            found = self._cluster.repeated(lambda: self._describe(name))
+            settings = self._cluster.repeated(lambda: self._describe_settings(name))
         where = f"the topic {name!r} in {self._cluster.place}"
         if len(found.partitions) != partitions:
             have = f"{where} has {len(found.partitions)} partitions, and the bandit {partitions}"
@@ -123,23 +122,23 @@ class Topics:
                 f"{have}: reassign its partitions, or open it with copies={copies}"
             )
         for setting, wanted in settings_of(self._copies).items():
-            value = configs[setting].value
+            value = settings[setting]
             if not _is_enough(setting, value, wanted):
                 have = f"{where} has {setting} = {value}"
                 raise JournalMismatch(f"{have}: then {_WHY[setting]}; set {setting} = {wanted}")
-        return int(configs["max.message.bytes"].value)
+        return int(settings["max.message.bytes"])
 
-    def _described(self, name: str) -> TopicMetadata:
-        """Return what the brokers say; for a while they may not know a topic that was just made."""
+    def _describe(self, name: str) -> TopicMetadata:
+        found = self._admin.list_topics(name, timeout=self._cluster.wait).topics[name]
+        for error in (found.error, *(one.error for one in found.partitions.values())):
+            if error is not None:
+                raise KafkaException(error)
+        return found
 
-        def ask() -> TopicMetadata:
-            found = self._admin.list_topics(name, timeout=self._cluster.wait).topics[name]
-            for error in (found.error, *(one.error for one in found.partitions.values())):
-                if error is not None:
-                    raise KafkaException(error)
-            return found
-
-        return self._cluster.repeated(ask)
+    def _describe_settings(self, name: str) -> dict[str, str]:
+        resource = ConfigResource(ResourceType.TOPIC, name)
+        described = self._admin.describe_configs([resource], request_timeout=self._cluster.wait)
+        return {setting: one.value for setting, one in self._result(described).items()}
 
     def drop(self, name: str, partition: int, before: int) -> None:
         """Delete the records of a partition before an offset."""
