@@ -67,8 +67,9 @@ def revisions(count: int) -> Crowd:
 
 
 def revised_parts(count: int) -> Crowd:
-    told = [Reward("one", START, n / count, f"part {n % 64}", n // 64) for n in range(count)]
-    return [decided("one")], told
+    return [decided("one")], [
+        Reward("one", START, n / count, f"part {n % 64}", n // 64) for n in range(count)
+    ]
 
 
 #: The last two learn each time, so they do more for a record; it does not grow with their number.

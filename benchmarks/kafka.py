@@ -32,7 +32,9 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
+from urllib.parse import quote
 
 import numpy as np
 from confluent_kafka import Producer
@@ -41,7 +43,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from belated.events import Decision, Event, Reward, encode
 from belated.ids import new_id
-from belated.journals import KafkaJournal
+from belated.journals import KafkaJournal, Store, open_store
 from belated.service.runtime import ThreadRuntime
 from belated.service.serving.group_commit import GroupCommit, resolve
 from tests.integration.kafka_server import KafkaCluster
@@ -70,6 +72,9 @@ class Bench:
     def __init__(self, cluster: KafkaCluster, dsn: str) -> None:
         self._cluster = cluster
         self._dsn = dsn
+
+    def store(self) -> Store:
+        return open_store(f"kafka://{self._cluster.address}?shelf={quote(self._dsn, safe='')}")
 
     def journal(self, partitions: int) -> KafkaJournal:
         name = f"{partitions} partitions"
@@ -145,10 +150,11 @@ def produce(bench: Bench, rounds: int, events: int, threads: int) -> None:
     found: dict[str, list[tuple[float, float, float]]] = {}
     with bench.journal(16) as journal:
         producer = bench.producer()
-        assert journal._topic is not None
+        topic = journal._topic
+        assert topic is not None
         for number in range(rounds + 1):  # the first warms up, and counts for nothing
             data = [(n % 16, encode(decision(n % 16))) for n in range(events)]
-            costs = {"bare": bench.cost(lambda: send_bare(producer, journal._topic, data))}  # noqa: B023
+            costs = {"bare": bench.cost(lambda: send_bare(producer, topic, data))}  # noqa: B023
             for size in SIZES:
                 commits = [
                     [decision(n % 16) for _ in range(size)] for n in range(max(8, events // size))
@@ -206,7 +212,7 @@ def waiting(bench: Bench, rounds: int, seconds: float) -> None:
         for way in ("journal", "bare, linger 5 ms", "bare, linger 0"):
             some = seconds if number else 1.0
             if way == "journal":
-                times = asyncio.run(wait_for_journal(bench.journal(16), some))
+                times = asyncio.run(wait_for_journal(bench.store(), some))
             else:
                 linger = 5 if way.endswith("5 ms") else 0
                 times = asyncio.run(wait_for_bare(bench.producer(linger_ms=linger), topic, some))
@@ -216,28 +222,31 @@ def waiting(bench: Bench, rounds: int, seconds: float) -> None:
                 found.setdefault(way, []).append((1e3 * middle, 1e3 * last, len(times) / some))
     print(f"\n{CALLERS} callers, {rounds} rounds      p50 ms            p99 ms      events/s")
     for way, values in found.items():
-        middle, last, rate = zip(*values, strict=True)
-        row = f"{way:20} {spread(middle):>18} {spread(last):>18} {statistics.median(rate):10,.0f}"
+        middles, lasts, rates = zip(*values, strict=True)
+        row = (
+            f"{way:20} {spread(middles):>18} {spread(lasts):>18} {statistics.median(rates):10,.0f}"
+        )
         print(row)
 
 
-async def wait_for_journal(journal: KafkaJournal, seconds: float) -> list[float]:
+async def wait_for_journal(store: Store, seconds: float) -> list[float]:
     loop = asyncio.get_running_loop()
-    commits = GroupCommit(journal, loop, ThreadRuntime())
+    session = store.session(wait=60)
+    journal = session.journal("16 partitions", partitions=16)
+    commits = GroupCommit(session, loop, ThreadRuntime())
     times: list[float] = []
     end = time.perf_counter() + seconds
 
     async def call() -> None:
         while (start := time.perf_counter()) < end:
             done: asyncio.Future[Sequence[int]] = loop.create_future()
-            commits.append(
-                [decision(5)], lambda count: None, lambda found, done=done: resolve(done, found)
-            )
+            commits.append(journal, [decision(5)], lambda count: None, partial(resolve, done))
             await done
             times.append(time.perf_counter() - start)
 
     await asyncio.gather(*(call() for _ in range(CALLERS)))
     await loop.run_in_executor(None, commits.close)
+    session.close()
     return times
 
 

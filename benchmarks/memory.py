@@ -55,6 +55,7 @@ def settled(count: int) -> str:
     with fold.learner.bulk():
         for record in decisions(count):
             fold.take(record)
+            assert isinstance(record.event, Decision)
             told = Reward(record.event.id, record.recorded, 1.0)
             fold.take(Record(0, record.position, record.recorded, told))
     rows = (4 * DIM + 9) * count

@@ -40,6 +40,7 @@ from tqdm import tqdm
 
 from belated import Bernoulli, DelayedUCB, kernels
 from belated.events import Decision, Event, encode
+from belated.events.codec import digest_of
 from belated.ids import new_id
 from belated.journals import Journal, MemoryJournal, PostgresJournal
 from belated.journals.postgres.arrivals import check_of, mark_of
@@ -52,9 +53,9 @@ APPEND_GOAL, READ_GOAL = 60, 50
 #: One statement after the other without a BEGIN: the server takes them as one transaction.
 COPY = """SELECT FROM belated.partition WHERE bandit = {} AND partition = 0 FOR UPDATE;
 COPY bare FROM STDIN (FORMAT binary)"""
-#: Position, stamp, check, bandit, partition, mark, event.
-BareRow = tuple[int, int, int, int, int, bytes, bytes]
-FIELDS = struct.Struct(">h iq iq iq ii ih i16s i".replace(" ", ""))
+#: Position, stamp, check, bandit, partition, mark, digest, event.
+BareRow = tuple[int, int, int, int, int, bytes, bytes, bytes]
+FIELDS = struct.Struct(">h iq iq iq ii ih i16s i32s i".replace(" ", ""))
 HEAD, END = b"PGCOPY\n\xff\r\n\0" + bytes(8), b"\xff\xff"
 #: Wall and CPU time of one slice, by the way it was done.
 Times = dict[str, list[tuple[float, float]]]
@@ -76,15 +77,31 @@ class BareCopy:
             self._position += 1
             data = encode(event)
             check = check_of(0, self._position, now, data)
-            mark = mark_of(event, data)
-            found.append((self._position, now, check, self._number, 0, mark, data))
+            digest = digest_of(data)
+            mark = mark_of(event, digest)
+            found.append((self._position, now, check, self._number, 0, mark, digest, data))
         return found
 
     def append(self, rows: list[BareRow]) -> None:
         parts = [HEAD]
-        for position, recorded, check, bandit, partition, mark, event in rows:
+        for position, recorded, check, bandit, partition, mark, digest, event in rows:
             head = FIELDS.pack(
-                7, 8, position, 8, recorded, 8, check, 4, bandit, 2, partition, 16, mark, len(event)
+                8,
+                8,
+                position,
+                8,
+                recorded,
+                8,
+                check,
+                4,
+                bandit,
+                2,
+                partition,
+                16,
+                mark,
+                32,
+                digest,
+                len(event),
             )
             parts += (head, event)
         parts.append(END)

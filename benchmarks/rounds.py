@@ -125,7 +125,7 @@ def many(slices: int) -> None:
             times: dict[str, list[float]] = {
                 key: [] for key in ("decide", "many", "observe", "all")
             }
-            for number in range(slices // 4 + 1):
+            for number in range(max(1, slices // 4) + 1):
                 spent = []
                 start = time.process_time()
                 made = [one.decide(rows) for rows in requests]

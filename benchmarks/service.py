@@ -90,12 +90,14 @@ class Load:
         """Requests/s, and CPU seconds of the server for each request."""
         before = server.cpu()
         url = f"http://127.0.0.1:{server.port}{self.path}"
-        command = ["wrk", "-t1", f"-c{connections}", f"-d{seconds}s", "-s", self.script, url]
+        command = ["wrk", "-t1", f"-c{connections}", f"-d{seconds}s", "-s", str(self.script), url]
         said = subprocess.run(command, capture_output=True, text=True, check=True).stdout
         if failed := re.search(r"Non-2xx.*|Socket errors.*", said):
             raise RuntimeError(f"{self.script.name}: {failed[0]}")
-        rate = float(re.search(r"Requests/sec:\s+([\d.]+)", said)[1])
-        count = int(re.search(r"(\d+) requests in", said)[1])
+        rate, count = (
+            float(re.findall(pattern, said)[0])
+            for pattern in (r"Requests/sec:\s+([\d.]+)", r"(\d+) requests in")
+        )
         if not count:
             raise RuntimeError(f"{self.script.name}: nothing was answered within {seconds} s")
         return rate, (server.cpu() - before) / count
@@ -252,9 +254,9 @@ def measure(
         said = "" if goal is None else f">= {goal[0]}" + (f", <= {goal[1]}" if goal[1] else "")
         print(f"| {case} | {connections} | {rate:,.0f} | {ratio} | {cpu} | {said} |")
     single = [one[2] for one in found["decide", 128]]
-    for case, goal in (("batch of 100", 2), ("batch of 100, base64", 3)):
+    for case, least in (("batch of 100", 2), ("batch of 100, base64", 3)):
         ratios = [100 * one[2] / alone for one, alone in zip(found[case, 8], single, strict=True)]
-        print(f"{case}: decisions/s against single ones: {quartiles(ratios)}x, goal {goal}")
+        print(f"{case}: decisions/s against single ones: {quartiles(ratios)}x, goal {least}")
     return statistics.median(single)
 
 

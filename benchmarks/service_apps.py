@@ -105,7 +105,7 @@ def fit_on_demand() -> None:
     def fit_is_due(learner: Learner) -> bool:
         return is_due(learner) or (learner._refit is None and told[-1:] == [signal.SIGUSR1])
 
-    Learner.fit_is_due = fit_is_due  # type: ignore[method-assign]
+    Learner.fit_is_due = fit_is_due  # type: ignore[assignment, method-assign]
 
 
 def learn(port: int, dsn: str, bandits: Sequence[Definition] = (OFFERS,)) -> int:

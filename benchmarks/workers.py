@@ -53,7 +53,7 @@ def fill(dsn: str, count: int) -> None:
             events: list[Event] = []
             for n in range(start, min(count, start + 2_000), 3):
                 for _ in range(2):
-                    x = rng.normal(size=DIM).astype(np.float32) / 4
+                    x = (rng.normal(size=DIM) / 4).astype(np.float32)
                     id = new_id(1_700_000_000_000_000 + n)
                     events.append(Decision(id, n, "", 0, x, 0.5, 0.5, 0))
                 events.append(Reward(events[-1].id, n, float(rng.random() < 0.5)))  # type: ignore[union-attr]

@@ -1,0 +1,91 @@
+"""Run every benchmark, one after the other; ``--quick`` only sees that each still runs.
+
+Each prints its own table. In a quick run they are so small that their figures say nothing: what
+fails there has fallen behind the code that it measures.
+
+Run: python -m benchmarks [--quick] [--only service kafka]
+"""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+HERE = Path(__file__).parent
+#: Of each benchmark the options of a quick run; None: it takes minutes at any size.
+QUICK: dict[str, str | None] = {
+    "advice": "--rounds 500",
+    "attacks": "--seconds 1 --attack malformed",
+    "bandits": "--rounds 1 --seconds 1 --settle 1 --idle 1 --numbers 1 3",
+    "batches": "--repeats 1",
+    "catching_up": "--events 2000 --opened 2000 --repeats 1",
+    "chain": "--repeats 2",
+    "cold_start": None,
+    "console": "--decisions 500 --seconds 1 --pairs 1",
+    "contested": "--events 2000 --repeats 1 --bound 100",
+    "export": "--decisions 500",
+    "first_hour": None,
+    "fits": "--rounds 50 --repeats 1",
+    "forgetting": "--slices 1 --sizes 20x10",
+    "interleaved": f"{HERE.parent} --pairs 2",
+    "json_rows": "--repeats 1",
+    "kafka": "--rounds 1 --events 500 --seconds 0.5",
+    "kafka_soak": None,
+    "kernels": "--slices 1",
+    "memory": "--decisions 1000 --forgotten 1000",
+    "path_of_a_decision": "",
+    "plan": "--rounds 1 --seconds 1 --rates 50",
+    "policies": "--slices 1",
+    "postgres": "--slices 2 --seconds 0.1",
+    "postgres_throughput": "--slices 2 --batches 2 --events 1000",
+    "refit": "--rows 1000 --dim 5 --repeats 1",
+    "report": "--decisions 500",
+    "requests": "--pairs 2 --decisions 200",
+    "restore": "--events 500",
+    "rewards_memory": "--rewards 1000",
+    "rounds": "--slices 4",
+    "service": "--slices 1 --seconds 1",
+    "service_kafka": "--slices 1 --seconds 1 --brokers 1",
+    "service_latency": "--rounds 1 --seconds 1 --rewards 1000",
+    "snapshots": "--decisions 1000 --saves 1",
+    "soak": "0.1 --bandits 3 --rate 50",
+    "trimming": None,
+    "workers": "--events 2000 --rounds 1",
+}
+#: What a full run needs to be told.
+FULL = {"interleaved": f"{HERE.parent}"}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="see that each still runs")
+    parser.add_argument("--only", nargs="*", choices=QUICK, default=list(QUICK))
+    arguments = parser.parse_args()
+    if forgotten := scripts() ^ set(QUICK):
+        sys.exit(f"benchmarks, and what benchmarks/__main__.py names, differ: {sorted(forgotten)}")
+    failed = []
+    for name in arguments.only:
+        options = QUICK[name] if arguments.quick else FULL.get(name, "")
+        if options is None:
+            continue
+        print(f"== {name} {options}", flush=True)
+        start = time.perf_counter()
+        ended = subprocess.run([sys.executable, HERE / f"{name}.py", *options.split()], check=False)
+        print(f"== {name}: {time.perf_counter() - start:.0f} s", flush=True)
+        if ended.returncode:
+            failed.append(name)
+    if failed:
+        sys.exit(f"failed: {', '.join(failed)}")
+
+
+def scripts() -> set[str]:
+    """Those that say how to run them; the others are what these are made of."""
+    names = {file.stem: file.read_text(encoding="utf-8") for file in HERE.glob("*.py")}
+    return {name for name, text in names.items() if f"python benchmarks/{name}.py" in text}
+
+
+if __name__ == "__main__":
+    main()
