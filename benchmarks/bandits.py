@@ -24,6 +24,7 @@ from service_processes import Server
 # Found by what service_processes.py adds to the path.
 from tests.integration.postgres_server import database
 
+NUMBERS = (1, 10, 100)
 CONNECTIONS = 128
 #: Seconds after which the kernels of a process are compiled, or loaded: that takes CPU, too.
 ARRIVED = 6.0
@@ -54,18 +55,16 @@ def main() -> None:
     parser.add_argument("--seconds", type=int, default=3)
     parser.add_argument("--settle", type=float, default=75)
     parser.add_argument("--idle", type=float, default=30)
-    parser.add_argument("--numbers", type=int, nargs="+", default=[1, 10, 100], help="of bandits")
     arguments = parser.parse_args()
-    numbers: list[int] = arguments.numbers
     body = json.dumps({"rows": rows()[0]}, separators=(",", ":"))
-    rates: dict[int, list[float]] = {number: [] for number in numbers}
-    cpus: dict[int, list[float]] = {number: [] for number in numbers}
+    rates: dict[int, list[float]] = {number: [] for number in NUMBERS}
+    cpus: dict[int, list[float]] = {number: [] for number in NUMBERS}
     rests: dict[int, float] = {}
     held: dict[int, str] = {}
     with tempfile.TemporaryDirectory() as name, database() as dsn:
         port = int(str(conninfo_to_dict(dsn)["port"]))
         for round_ in range(arguments.rounds + 1):
-            for number in numbers:
+            for number in NUMBERS:
                 script = ANY.format(body=body, count=number)
                 load = Load(Path(name), f"any-{number}", script, "/")
                 with Server(f"many {number}", dsn) as decider:
@@ -86,8 +85,8 @@ def main() -> None:
                         )
     print("| bandits | requests/s | of one | CPU, µs | idle CPU, % | connections, threads |")
     print("|--:|--:|--:|--:|--:|---|")
-    alone = statistics.median(rates[numbers[0]])
-    for number in numbers:
+    alone = statistics.median(rates[1])
+    for number in NUMBERS:
         ratio = quartiles([rate / alone for rate in rates[number]])
         print(
             f"| {number} | {statistics.median(rates[number]):,.0f} | {ratio} "
@@ -95,7 +94,7 @@ def main() -> None:
             f"| {held[number]} |"
         )
     print(
-        f"goals at 100: at least {MIN_RATIO} of one; idle at most {100 * MAX_IDLE:.0f} %;"
+        f"goals at {NUMBERS[-1]}: at least {MIN_RATIO} of one; idle at most {100 * MAX_IDLE:.0f} %;"
         f" at most {MAX_CONNECTIONS} connections and {MAX_THREADS} threads a process (decider +"
         " learner)"
     )
