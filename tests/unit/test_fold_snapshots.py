@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 from belated import Bernoulli, DelayedUCB, Explicit
 from belated.events import Decision, Event, Reward, Void
+from belated.exceptions import JournalUnavailable
 from belated.ids import new_id
 from belated.journals import MemoryJournal, Snapshot
 from belated.learner.fold import Fold, same_sums
@@ -65,3 +67,32 @@ def test_only_what_changed_is_written_and_all_comes_back() -> None:
         np.testing.assert_allclose(again.learner._pending.matrix, fold.learner._pending.matrix)
     fold.save(journal)
     assert not {name for name in journal.given if "lines" in name}
+
+
+def test_a_snapshot_pays_only_once_something_was_folded() -> None:
+    """A journal that is idle is not written to, whoever has made its last snapshot."""
+    journal, fold = MemoryJournal(), folded()
+    assert not fold.save_pays()
+    journal.append([Void("a", START)])
+    fold.catch_up(journal)
+    assert fold.save_pays()
+    fold.save(journal)
+    assert not fold.save_pays()
+    again = folded()
+    again.load(journal)
+    assert not again.save_pays()
+
+
+def test_a_snapshot_that_was_not_written_pays_again() -> None:
+    """Also if nothing comes after it."""
+
+    class Away(MemoryJournal):
+        def save(self, snapshot: Snapshot) -> None:
+            raise JournalUnavailable("away")
+
+    journal, fold = Away(), folded()
+    journal.append([Void("a", START)])
+    fold.catch_up(journal)
+    with pytest.raises(JournalUnavailable):
+        fold.save(journal)
+    assert fold.save_pays()

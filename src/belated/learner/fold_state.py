@@ -266,6 +266,8 @@ class FoldState:
         for part in saving.parts:
             table = self.adapters[part.partition].table
             table.copies = None
+            if part.sums is None:  # it was not written
+                self._saved_version = 0
             if saving.conflicts:  # then nothing is known of what is stored
                 self._saved[part.partition] = {}
             elif part.sums is not None:
@@ -276,8 +278,11 @@ class FoldState:
     def save_pays(self) -> bool:
         """Whether a snapshot would write little, or not much more than the events since the last.
 
-        So the bytes written for an event are bounded, wherever rewards change older lines.
+        So the bytes written for an event are bounded, wherever rewards change older lines; and a
+        journal that is idle is not written to.
         """
+        if self.version == self._saved_version:
+            return False
         row = 4 * self.policy.dim
         lines = sum(len(self._changed_blocks(one)) for one in self.folded) << BLOCK
         size = lines * (LINE + row)

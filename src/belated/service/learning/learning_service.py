@@ -51,7 +51,7 @@ ADVISE = 10.0
 #: that is there at once.
 FAR = 20_000
 #: Seconds for which a learner that has nothing to do need not be called, at most.
-REST = 10.0
+REST = 60.0
 #: Seconds by which each bandit of a process puts off the others' models: those that differ, and
 #: those that do not.
 PUBLISH_SHARE, ALIVE_SHARE = 0.01, 0.2
