@@ -134,8 +134,7 @@ def test_learners_that_share_a_bandit_on_kafka_agree_with_a_replay(
         fold = folded(journal, policy)
         # The first is never called again: neither does it give back, nor save.
         first.worker.membership.close()
-        if first.merger.lease._worker is not None:
-            first.merger.lease._worker.stop()
+        first.merger.lease._renewal.stop()
         model = None
         while (model is None or model.n < fold.model.n) and time.monotonic() < until:
             second.step()

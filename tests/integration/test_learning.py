@@ -65,8 +65,7 @@ def until_idle(learner: LearningService) -> None:
 
 def hang(learner: LearningService) -> None:
     """Renew its lease no more, as if the whole process hung or were dead."""
-    assert learner.lease._worker is not None
-    learner.lease._worker.stop()
+    learner.lease._renewal.stop()
 
 
 def test_the_model_that_is_published_is_that_of_the_journal(

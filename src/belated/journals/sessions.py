@@ -88,6 +88,13 @@ class StoreSession(BatchLog, Protocol):
     def glance(self, bandits: Sequence[str]) -> dict[str, Glance]:
         """Return how each of these bandits stands, where its journal exists."""
 
+    def renew_leases(self, held: Mapping[str, str], seconds: float) -> dict[str, int]:
+        """Renew leases by the names of their bandits, each with its holder, in one commit.
+
+        Returns:
+            The epochs of those whose holder still leads.
+        """
+
 
 class _Opens(Protocol):
     """What :class:`LoopedSession` needs of a store."""
@@ -148,6 +155,11 @@ class LoopedSession:
                 log = self._log(name)
                 found[name] = Glance(tuple(map(log.end, range(log.partitions))), led)
         return found
+
+    def renew_leases(self, held: Mapping[str, str], seconds: float) -> dict[str, int]:
+        """Renew leases, one after the other."""
+        found = {name: self._lead(name).acquire_lease(who, seconds) for name, who in held.items()}
+        return {name: epoch for name, epoch in found.items() if epoch is not None}
 
     def close(self) -> None:
         """Close what was opened to look."""

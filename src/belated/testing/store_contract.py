@@ -126,6 +126,26 @@ class StoreContract:
         assert session.published({"a": 0, "b": 0}) == {"b": (number, b"model")}
         assert session.published({"a": 0, "b": number}) == {}
 
+    def test_leases_are_renewed_together(self) -> None:
+        """Those that are still held: not one that another has, nor one that nobody ever had."""
+        store = self.make_store()
+        store.create_tables()
+        with closing(store.session()) as session:
+            for name in ("a", "b", "c"):
+                session.journal(name, partitions=1)
+            leads = {name: session.coordination(name) for name in ("a", "b", "c")}
+            mine = leads["a"].acquire_lease("me", 1.0)
+            leads["b"].acquire_lease("another", 100.0)
+            leads["c"].acquire_lease("me", 1.0)
+            held = {"a": "me", "b": "me", "c": "me"}
+            assert session.renew_leases(held, 100.0) == {"a": mine, "c": 1}
+            left = {name: lead.leader() for name, lead in leads.items()}
+            assert {name: one.holder for name, one in left.items() if one is not None} == {
+                "a": "me", "b": "another", "c": "me",
+            }  # fmt: skip
+            assert all(one is not None and one.seconds > 50.0 for one in left.values())
+            assert session.renew_leases({}, 100.0) == {}
+
     def test_closing_what_a_session_opened_leaves_the_others_open(self) -> None:
         """And closing the session ends all."""
         store = self.make_store()

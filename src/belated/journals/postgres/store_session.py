@@ -96,6 +96,13 @@ class PostgresStoreSession:
         rows = self._session.run_query("glance", names=list(bandits))
         return {name: Glance(tuple(ends), led) for name, led, ends in rows}
 
+    def renew_leases(self, held: Mapping[str, str], seconds: float) -> dict[str, int]:
+        """Renew leases in one commit; see :meth:`StoreSession.renew_leases`."""
+        names, holders = list(held), list(held.values())
+        return dict(
+            self._session.run_query("renew_leases", names=names, holders=holders, seconds=seconds)
+        )
+
     def close(self) -> None:
         """Close the connection; any later call of what was opened raises :class:`JournalClosed`."""
         self._session.close()

@@ -101,6 +101,20 @@ class SQLiteSession:
                     found[name] = Glance(tuple((end or 0) % POSITIONS for end in ends), until > now)
         return found
 
+    def renew_leases(self, held: Mapping[str, str], seconds: float) -> dict[str, int]:
+        """Renew leases in one commit; see :meth:`StoreSession.renew_leases`."""
+        renew = (
+            "UPDATE leader SET until = ? WHERE holder = ? "
+            "AND bandit = (SELECT number FROM bandit WHERE name = ?) RETURNING epoch"
+        )
+        found = {}
+        with self._file.writing() as connection:
+            until = (self._clock or system_clock)() + round(seconds * 1e6)
+            for name, holder in held.items():
+                for (epoch,) in connection.execute(renew, (until, holder, name)).fetchall():
+                    found[name] = epoch
+        return found
+
     def close(self) -> None:
         """Close the file; any later call of what was opened raises :class:`JournalClosed`."""
         self._file.close()

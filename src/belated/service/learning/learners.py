@@ -266,6 +266,7 @@ def learning_service(
         features=definition.features,
         lease=lease,
         runtime=opened.runtime,
+        renewal=None if sessions is None else sessions.renewal,
         bandits=bandits,
     )
 
@@ -305,7 +306,7 @@ def learners_of(
     definitions: Sequence[Definition], store: Store, *, lease: float = SECONDS
 ) -> Learners:
     """Return the learners of some bandits, which share their connections and threads."""
-    sessions = LearnerSessions(store)
+    sessions = LearnerSessions(store, lease)
     make = partial(
         learner_of, store=store, lease=lease, sessions=sessions, bandits=len(definitions)
     )

@@ -36,7 +36,7 @@ from belated.service.histogram import DELAYS, SECONDS, Histogram
 from belated.service.learning.history_changes import HistoryChanges
 from belated.service.learning.journal_clock import JournalClock
 from belated.service.learning.lease import SECONDS as LEASE
-from belated.service.learning.lease import Lease
+from belated.service.learning.lease import Lease, LeaseRenewal, alone
 from belated.service.learning.refold import PAUSE, Refold
 from belated.service.runtime import Runtime, ThreadRuntime
 
@@ -79,6 +79,7 @@ class LearningService:
         shelf: the same journal, opened once more: snapshots are written to it, beside all else. If
             None, the journal itself.
         runtime: time and threads; real ones if None.
+        renewal: renews the leases of all learners of the process; if None, that of this one.
         bandits: how many are learned by this process: what can wait is done less often.
     """
 
@@ -93,6 +94,7 @@ class LearningService:
         holder: str | None = None,
         lease: float = LEASE,
         runtime: Runtime | None = None,
+        renewal: LeaseRenewal | None = None,
         bandits: int = 1,
     ) -> None:
         runtime = runtime or ThreadRuntime()
@@ -102,7 +104,8 @@ class LearningService:
         self.holder = holder or f"{socket.gethostname()}/{os.getpid()}/{secrets.token_hex(4)}"
         self._make = fold
         self._features = features
-        self.lease = Lease(coordination, self.holder, lease, runtime)
+        renewal = renewal or LeaseRenewal(alone(coordination), lease, runtime)
+        self.lease = Lease(coordination, journal.bandit, self.holder, renewal)
         #: The fold while this learner leads; None while it stands by.
         self.fold: Fold | None = None
         self.epoch = 0

@@ -13,7 +13,7 @@ from belated.journals.configuration import configure, settings_of
 from belated.learner.partitioned import Merging, PartitionFold, PartitionSums
 from belated.published import PublishedModel
 from belated.service.learning.lease import SECONDS as LEASE
-from belated.service.learning.lease import Lease
+from belated.service.learning.lease import Lease, LeaseRenewal, alone
 from belated.service.runtime import Runtime, ThreadRuntime
 
 #: Seconds between two looks for sums, and between two models that do not differ.
@@ -61,7 +61,8 @@ class Merger:
         self.journal = journal
         self.coordination = coordination
         self.name = name
-        self.lease = Lease(coordination, name, lease, runtime)
+        renewal = LeaseRenewal(alone(coordination), lease, runtime)
+        self.lease = Lease(coordination, journal.bandit, name, renewal)
         self.merging: Merging | None = None
         self.epoch = 0
         self.head = ""

@@ -7,6 +7,7 @@ from functools import cached_property
 
 from belated.journals import Store
 from belated.journals.sessions import Glance, StoreSession
+from belated.service.learning.lease import LeaseRenewal
 from belated.service.runtime import SharedThreads
 
 
@@ -18,10 +19,12 @@ class LearnerSessions:
 
     Args:
         store: of the journals.
+        lease: seconds for which a lead is held without being renewed.
     """
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, lease: float) -> None:
         self._store = store
+        self._lease = lease
         #: For leases, fits and snapshots of all learners.
         self.threads = SharedThreads()
 
@@ -34,6 +37,11 @@ class LearnerSessions:
     def coordinating(self) -> StoreSession:
         """For leases and models."""
         return self._store.session()
+
+    @cached_property
+    def renewal(self) -> LeaseRenewal:
+        """Of all leases at once."""
+        return LeaseRenewal(self.coordinating.renew_leases, self._lease, self.threads)
 
     @cached_property
     def saving(self) -> StoreSession:

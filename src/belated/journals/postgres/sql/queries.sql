@@ -217,6 +217,13 @@ SET holder = excluded.holder, until = excluded.until,
 WHERE mine.holder = excluded.holder OR mine.until <= now()
 RETURNING epoch;
 
+-- renew_leases: stay the leader of many bandits, wherever no one else has become it
+UPDATE belated.leader SET until = now() + %(seconds)s * interval '1 second'
+FROM unnest(%(names)s::text[], %(holders)s::text[]) AS held (name, holder)
+JOIN belated.bandit USING (name)
+WHERE leader.bandit = bandit.number AND leader.holder = held.holder
+RETURNING held.name, epoch;
+
 -- release_lease: let another lead at once
 UPDATE belated.leader SET until = '-infinity'
 WHERE bandit = %(bandit)s AND holder = %(holder)s;
