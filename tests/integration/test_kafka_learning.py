@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from typing import NamedTuple
 from urllib.parse import quote
 
@@ -148,3 +149,14 @@ def test_learners_that_share_a_bandit_on_kafka_agree_with_a_replay(
     )
     second.close()
     first.close()  # what it knows is old, and it can save none of it
+
+
+def test_leases_are_renewed_in_the_database(store: Store, bandit: str, journal: Journal) -> None:
+    """All over one connection; one that another holds is not."""
+    with closing(store.coordination(bandit)) as lead, closing(store.session()) as session:
+        epoch = lead.acquire_lease("me", 1.0)
+        assert session.renew_leases({bandit: "me"}, 100.0) == {bandit: epoch}
+        leader = lead.leader()
+        assert leader is not None
+        assert leader.seconds > 50.0
+        assert session.renew_leases({bandit: "another"}, 100.0) == {}

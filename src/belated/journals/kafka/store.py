@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from belated.journals.kafka.coordination import KafkaCoordinationStore
 from belated.journals.postgres.keys import PostgresKeyStore
 from belated.journals.postgres.store import PostgresStore
-from belated.journals.sessions import LoopedSession
+from belated.journals.sessions import LoopedSession, StoreSession
 from belated.journals.store import StoredBandit
 
 if TYPE_CHECKING:
@@ -87,9 +88,9 @@ class KafkaStore:
         """Open the API keys."""
         return self._database.keys(wait=wait)
 
-    def session(self, *, wait: float = 10.0) -> LoopedSession:
+    def session(self, *, wait: float = 10.0) -> KafkaSession:
         """Open what any number of bandits use; each has its own clients of Kafka."""
-        return LoopedSession(self, wait)
+        return KafkaSession(self, self._database, wait)
 
     @contextmanager
     def new_journal(self, bandit: str, *, partitions: int) -> Iterator[KafkaJournal]:
@@ -107,3 +108,31 @@ class KafkaStore:
     def create_tables(self) -> None:
         """Create the tables, or migrate those of an older release."""
         self._database.create_tables()
+
+
+class KafkaSession(LoopedSession):
+    """A session whose bandits have clients of their own; leases are renewed in the database.
+
+    Args:
+        store: the store.
+        database: of leases.
+        wait: seconds to wait for either.
+    """
+
+    def __init__(self, store: KafkaStore, database: PostgresStore, wait: float) -> None:
+        super().__init__(store, wait)
+        self._database = database
+
+    @cached_property
+    def _leases(self) -> StoreSession:
+        return self._database.session(wait=self._wait)
+
+    def renew_leases(self, held: Mapping[str, str], seconds: float) -> dict[str, int]:
+        """Renew leases in one commit; see :meth:`StoreSession.renew_leases`."""
+        return self._leases.renew_leases(held, seconds)
+
+    def close(self) -> None:
+        """Close what was opened to look, and the connection for leases."""
+        super().close()
+        if "_leases" in vars(self):
+            self._leases.close()
