@@ -14,7 +14,7 @@ from belated import Bernoulli, DelayedUCB, Explicit
 from belated.journals import Store, open_store
 from belated.service import Definition, create_app
 from belated.service.http.app import Service
-from belated.service.serving import spools
+from belated.service.serving import lookups, spools
 from belated.service.serving.spools import SpoolFolder
 from tests.integration.keyrings import make
 from tests.integration.postgres_server import PostgresServer, require_programs
@@ -83,7 +83,8 @@ def test_threads_and_connections_do_not_grow(
     address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Counted while all of it is at work: requests of every kind, and a learner."""
-    monkeypatch.setattr(spools, "PATIENCE", 60.0)  # a disk that is slow here is no outage
+    for waiting in (spools, lookups):  # a disk that is slow here is no outage
+        monkeypatch.setattr(waiting, "PATIENCE", 60.0)
     store = open_store(address)
     store.create_tables()
     key = make(store, "decide", "reward", "read").key
