@@ -6,11 +6,15 @@ from collections.abc import Callable, Mapping
 
 import pytest
 
+from belated import Bernoulli, DelayedUCB, Explicit
 from belated.exceptions import JournalUnavailable
 from belated.journals import MemoryStore
 from belated.journals.sessions import StoreSession
+from belated.service.learning.learners import learning_service, shared_learner
 from belated.service.learning.lease import Lease, LeaseRenewal
+from belated.service.learning.sessions import LearnerSessions
 from belated.service.runtime import Step, ThreadRuntime
+from belated.service.serving.definition import Definition
 
 SECONDS = 9.0
 
@@ -144,6 +148,20 @@ def test_what_was_left_to_others_is_not_renewed(session: StoreSession) -> None:
     assert process.lead() == {"a": 1, "b": 1}  # it may lead again
     process.pass_time(SECONDS / 3)
     assert process.asked[-1] == {"a", "b"}
+
+
+def test_learners_of_both_kinds_are_renewed_together() -> None:
+    """Those that are one of many, too."""
+    store = MemoryStore()
+    sessions = LearnerSessions(store, SECONDS)
+    policy = DelayedUCB(2, Bernoulli())
+    alone = learning_service(Definition("a", policy, Explicit()), store, sessions=sessions)
+    shared = Definition("b", policy, Explicit(), partitions=2, learners="many")
+    one_of_many = shared_learner(shared, store, sessions=sessions)
+    assert alone.lease._renewal is one_of_many.merger.lease._renewal is sessions.renewal
+    alone.close()
+    one_of_many.close()
+    sessions.close()
 
 
 class _Noting:

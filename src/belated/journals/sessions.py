@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Protocol, runtime_checkable
@@ -158,8 +158,7 @@ class LoopedSession:
 
     def renew_leases(self, held: Mapping[str, str], seconds: float) -> dict[str, int]:
         """Renew leases, one after the other."""
-        found = {name: self._lead(name).acquire_lease(who, seconds) for name, who in held.items()}
-        return {name: epoch for name, epoch in found.items() if epoch is not None}
+        return renew_each(self._lead, held, seconds)
 
     def close(self) -> None:
         """Close what was opened to look."""
@@ -177,3 +176,11 @@ class LoopedSession:
         if name not in self._coordinations:
             self._coordinations[name] = self.coordination(name)
         return self._coordinations[name]
+
+
+def renew_each(
+    lead: Callable[[str], CoordinationStore], held: Mapping[str, str], seconds: float
+) -> dict[str, int]:
+    """Renew leases one after the other, given where that of a bandit is."""
+    found = {name: lead(name).acquire_lease(who, seconds) for name, who in held.items()}
+    return {name: epoch for name, epoch in found.items() if epoch is not None}

@@ -18,7 +18,7 @@ from belated.journals.sessions import Glance
 from belated.learner import Fold
 from belated.learner.partitioned import PartitionFold, check_mergeable
 from belated.service.learning.learning_service import LearningService
-from belated.service.learning.lease import SECONDS
+from belated.service.learning.lease import SECONDS, LeaseRenewal
 from belated.service.learning.sessions import LearnerSessions
 from belated.service.learning.shared_learner import SharedLearner
 from belated.service.runtime import Runtime
@@ -266,7 +266,7 @@ def learning_service(
         features=definition.features,
         lease=lease,
         runtime=opened.runtime,
-        renewal=None if sessions is None else sessions.renewal,
+        renewal=opened.renewal,
         bandits=bandits,
     )
 
@@ -299,6 +299,7 @@ def shared_learner(
         features=definition.features,
         lease=lease,
         runtime=opened.runtime,
+        renewal=opened.renewal,
     )
 
 
@@ -320,6 +321,7 @@ class _Opened(NamedTuple):
     coordination: CoordinationStore
     shelf: Journal
     runtime: Runtime | None
+    renewal: LeaseRenewal | None
 
 
 def _open(definition: Definition, store: Store, sessions: LearnerSessions | None) -> _Opened:
@@ -332,4 +334,6 @@ def _open(definition: Definition, store: Store, sessions: LearnerSessions | None
     journal = reading.journal(name, partitions=definition.partitions)
     identify(journal, family=repr(policy.family), dim=policy.dim, features=definition.features)
     runtime = None if sessions is None else sessions.threads
-    return _Opened(journal, coordinating.coordination(name), saving.journal(name), runtime)
+    renewal = None if sessions is None else sessions.renewal
+    coordination = coordinating.coordination(name)
+    return _Opened(journal, coordination, saving.journal(name), runtime, renewal)

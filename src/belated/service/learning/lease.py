@@ -6,9 +6,11 @@ import math
 import threading
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from functools import partial
 
 from belated.exceptions import JournalError
 from belated.journals import CoordinationStore
+from belated.journals.sessions import renew_each
 from belated.service.runtime import Runtime, Worker
 
 #: Seconds for which the lead is held without being renewed: how long a dead leader is missed.
@@ -152,9 +154,4 @@ class LeaseRenewal:
 
 def alone(coordination: CoordinationStore) -> Renew:
     """Return what renews the lease of one bandit, whose learner has a connection of its own."""
-
-    def renew(held: Mapping[str, str], seconds: float) -> Mapping[str, int]:
-        found = {name: coordination.acquire_lease(who, seconds) for name, who in held.items()}
-        return {name: epoch for name, epoch in found.items() if epoch is not None}
-
-    return renew
+    return partial(renew_each, lambda bandit: coordination)

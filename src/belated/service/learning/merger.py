@@ -39,6 +39,7 @@ class Merger:
         features: what makes rows, if anything does: the journal is told.
         lease: seconds for which the lead is held without being renewed.
         runtime: time and threads; real ones if None.
+        renewal: renews the leases of all learners of the process; if None, that of this one.
 
     Attributes:
         merging: the sums of all partitions, while this one leads.
@@ -56,12 +57,13 @@ class Merger:
         features: Features | None = None,
         lease: float = LEASE,
         runtime: Runtime | None = None,
+        renewal: LeaseRenewal | None = None,
     ) -> None:
         runtime = runtime or ThreadRuntime()
         self.journal = journal
         self.coordination = coordination
         self.name = name
-        renewal = LeaseRenewal(alone(coordination), lease, runtime)
+        renewal = renewal or LeaseRenewal(alone(coordination), lease, runtime)
         self.lease = Lease(coordination, journal.bandit, name, renewal)
         self.merging: Merging | None = None
         self.epoch = 0

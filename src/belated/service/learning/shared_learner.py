@@ -11,6 +11,7 @@ from belated.features import Features
 from belated.journals import CoordinationStore, Journal
 from belated.learner.partitioned import PartitionFold
 from belated.service.learning.lease import SECONDS as LEASE
+from belated.service.learning.lease import LeaseRenewal
 from belated.service.learning.merger import Merger
 from belated.service.learning.partition_worker import PartitionWorker
 from belated.service.runtime import Runtime, ThreadRuntime
@@ -32,6 +33,7 @@ class SharedLearner:
         shelf: the same journal, opened once more: snapshots are written to it. If None, the journal
             itself.
         runtime: time and threads; real ones if None.
+        renewal: renews the leases of all learners of the process; if None, that of this one.
 
     Attributes:
         worker: for partitions.
@@ -49,6 +51,7 @@ class SharedLearner:
         lease: float = LEASE,
         shelf: Journal | None = None,
         runtime: Runtime | None = None,
+        renewal: LeaseRenewal | None = None,
     ) -> None:
         runtime = runtime or ThreadRuntime()
         self.coordination = coordination
@@ -70,6 +73,7 @@ class SharedLearner:
             features=features,
             lease=lease,
             runtime=runtime,
+            renewal=renewal,
         )
 
     @property
