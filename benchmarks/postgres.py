@@ -135,7 +135,7 @@ def run(dsn: str, slices: int, seconds: float) -> None:
     ]:  # fmt: skip
         name = f"{writers} writers, {partitions} partitions, {batch} {time.time_ns()}"
         with PostgresJournal(dsn, bandit=name, partitions=partitions) as journal:
-            crowd = [Writer(dsn, journal._number, n % partitions) for n in range(writers)]
+            crowd = [Writer(dsn, journal.number, n % partitions) for n in range(writers)]
         rates: dict[str, list[float]] = {way: [] for way in ways}
         # The first slice of each makes plans and warms up; the order turns round.
         for n, order in zip(range(slices + 1), itertools.cycle([[*ways], [*ways][::-1]])):

@@ -150,7 +150,7 @@ def appending(dsn: str, slices: int, batches: int) -> Times:
         connection.execute("DROP TABLE IF EXISTS bare")
         connection.execute("CREATE TABLE bare (LIKE belated.record INCLUDING ALL)")
     with PostgresJournal(dsn, bandit=f"appending {time.time_ns()}") as journal:
-        bare = BareCopy(dsn, journal._number)
+        bare = BareCopy(dsn, journal.number)
 
         def ours() -> tuple[float, float]:
             events = [decisions(BATCH) for _ in range(batches)]
@@ -179,7 +179,7 @@ def reading(dsn: str, slices: int, events: list[Event]) -> Times:
         connection.execute("VACUUM ANALYZE belated.record")
 
         def fetch() -> None:
-            whose = {"bandit": journal._number, "partition": 0, "limit": USUAL.page}
+            whose = {"bandit": journal.number, "partition": 0, "limit": USUAL.page}
             after = count = 0
             while True:
                 found = connection.execute(query("read"), whose | {"after": after}, binary=True)

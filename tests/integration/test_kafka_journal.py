@@ -79,7 +79,7 @@ class TestKafkaJournal(LogContract, ShelfContract):
             connection.execute(
                 "UPDATE belated.piece SET data = data || '\\x00' "
                 "WHERE bandit = %s AND partition = %s AND name = %s",
-                (journal._number, partition, piece),
+                (journal.number, partition, piece),
             )
 
 

@@ -21,7 +21,7 @@ from tests.integration.damage import filled, meddle
 def meddle_at_two(journal: PostgresJournal, dsn: str, change: str, *values: object) -> None:
     """Change the second record."""
     statement = f"UPDATE belated.record SET {change} WHERE bandit = %s AND position = 2"
-    meddle(dsn, statement, *values, journal._number)
+    meddle(dsn, statement, *values, journal.number)
 
 
 def test_a_changed_bit_in_an_event_is_noticed(dsn: str, bandit: str) -> None:
@@ -65,7 +65,7 @@ def test_a_missing_record_is_noticed(dsn: str, bandit: str) -> None:
         meddle(
             dsn,
             "DELETE FROM belated.record WHERE bandit = %s AND position IN (3, 4)",
-            journal._number,
+            journal.number,
         )
         assert len(journal.read(0, 0, 2)) == 2
         for after in (0, 2):
@@ -89,11 +89,11 @@ def test_a_snapshot_that_is_not_whole_is_discarded(dsn: str, bandit: str, statem
     """Missing, renamed or moved: none is loaded, nothing is left, and a new one can be saved."""
     with filled(dsn, bandit) as journal:
         journal.save(Snapshot(0, 3, "v1", {"block 0": b"00", "ledger": b"3"}))
-        meddle(dsn, statement, journal._number)
+        meddle(dsn, statement, journal.number)
         with pytest.warns(SnapshotWarning, match="partition 0"):
             assert journal.load(0) is None
         left = "SELECT count(*) FROM belated.piece WHERE bandit = %s"
-        assert meddle(dsn, left, journal._number) == [(0,)]
+        assert meddle(dsn, left, journal.number) == [(0,)]
         journal.save(Snapshot(0, 1, "v1", {"ledger": b"1"}))
         assert journal.load(0) == Snapshot(0, 1, "v1", {"ledger": b"1"})
 
@@ -103,7 +103,7 @@ def test_a_snapshot_of_records_that_are_gone_is_discarded(dsn: str, bandit: str)
     with filled(dsn, bandit) as journal:
         journal.save(Snapshot(0, 3, "v1", {"ledger": b"3"}))
         gone = "DELETE FROM belated.record WHERE position = 3 AND bandit = %s"
-        meddle(dsn, gone, journal._number)
+        meddle(dsn, gone, journal.number)
         with pytest.raises(HistoryChanged, match="partition 0, position 3"):
             journal.load(0)
         assert journal.load(0) is None

@@ -174,7 +174,7 @@ def test_a_partition_that_another_holds(dsn: str, bandit: str) -> None:
         with psycopg.connect(dsn) as other:
             other.execute(
                 "SELECT FROM belated.partition WHERE bandit = %s FOR UPDATE",
-                (journal_of(live)._number,),
+                (journal_of(live).number,),
             )
             start = time.monotonic()
             with pytest.raises(JournalUnavailable, match=r"lock timeout.*holds the partition"):
@@ -204,7 +204,7 @@ def test_a_fold_stops_at_a_flipped_bit(dsn: str, bandit: str) -> None:
         before = play(writer, 3)
         reader.sync()
         after = play(writer, 20)
-        damaged = (dsn, "event", "bandit = %s AND position = 21", journal_of(writer)._number)
+        damaged = (dsn, "event", "bandit = %s AND position = 21", journal_of(writer).number)
         flip(*damaged)
         for _ in range(2):
             with pytest.raises(CorruptEvent, match="partition 0, position 21 "):
@@ -230,7 +230,7 @@ def test_a_snapshot_with_a_flipped_bit_is_made_anew(dsn: str, bandit: str) -> No
     with opened(dsn, bandit) as live:
         play(live, 20)
         live.decide(OFFER)
-        digest, number = live.digest, journal_of(live)._number
+        digest, number = live.digest, journal_of(live).number
     with psycopg.connect(dsn) as connection:
         query = "SELECT name FROM belated.piece WHERE bandit = %s AND length(data) > 0"
         names = [name for (name,) in connection.execute(query, (number,))]

@@ -76,12 +76,17 @@ def pair_of(*servers: PostgresServer) -> str:
 
 
 def test_of_two_hosts_the_one_that_is_there(first: PostgresServer, second: PostgresServer) -> None:
-    """Whichever stands first; and when it stops, the calls go to the other one."""
+    """Whichever stands first; and when it stops, the calls go to the other one.
+
+    Each server has its own number for the bandit, which is looked up again after the first failure.
+    """
     address = pair_of(first, second)
     open_store(second.dsn).journal("failover").close()
     with open_store(address).journal("failover") as journal:
         assert journal.append([Void("a", 1)]) == [1]
         first.kill()
+        with pytest.raises(JournalUnavailable, match="lost the registration"):
+            journal.append([Void("b", 2)])
         assert journal.append([Void("b", 2)]) == [1]  # by the one that takes over
         assert [record.event for record in journal.read(0, 0, 10)] == [Void("b", 2)]
     with open_store(address).journal("failover") as journal:
@@ -103,6 +108,8 @@ def test_of_two_hosts_the_one_that_takes_events(
         with open_store(address).journal("demoted") as fresh:
             assert fresh.append([Void("b", 2)]) == [1]
         journal._session._connection.execute("SET default_transaction_read_only = on")  # type: ignore[attr-defined]
+        with pytest.raises(JournalUnavailable, match="lost the registration"):
+            journal.append([Void("c", 3)])
         assert journal.append([Void("c", 3)]) == [2]  # beside what the fresh one has written
     with open_store(second.dsn).journal("demoted") as journal:
         assert journal.end(0) == 2

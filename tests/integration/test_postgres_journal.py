@@ -51,7 +51,7 @@ class TestPostgresJournal(JournalContract):
             self.dsn,
             "UPDATE belated.piece SET data = data || '\\x00' "
             "WHERE bandit = %s AND partition = %s AND name = %s",
-            journal._number,
+            journal.number,
             partition,
             piece,
         )
@@ -270,7 +270,7 @@ def test_two_events_with_one_mark_are_not_mixed_up(dsn: str, bandit: str) -> Non
     """If hashes ever agree, the second is refused: nothing is dropped in silence."""
     with PostgresJournal(dsn, bandit=bandit) as journal:
         journal.append([Void("a", 1)])
-        meddle(dsn, "UPDATE belated.record SET digest = '\\x00' WHERE bandit = %s", journal._number)
+        meddle(dsn, "UPDATE belated.record SET digest = '\\x00' WHERE bandit = %s", journal.number)
         with pytest.raises(JournalError, match="record_is_new"):
             journal.append([Void("a", 1)])
         assert journal.end(0) == 1

@@ -37,7 +37,7 @@ def test_a_record_that_was_changed_is_noticed(journal: PostgresJournal, dsn: str
     journal.append([decision("a")])
     with psycopg.connect(dsn) as connection:
         connection.execute(
-            "UPDATE belated.record SET recorded = recorded + 1 WHERE bandit = %s", [journal._number]
+            "UPDATE belated.record SET recorded = recorded + 1 WHERE bandit = %s", [journal.number]
         )
     with pytest.raises(CorruptEvent, match="was changed"):
         journal.records_of(["a"])

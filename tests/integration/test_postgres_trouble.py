@@ -41,7 +41,7 @@ def locked(dsn: str, journal: PostgresJournal) -> Iterator[psycopg.Connection]:
     with psycopg.connect(dsn) as other:
         other.execute(
             "SELECT FROM belated.partition WHERE bandit = %s AND partition = 0 FOR UPDATE",
-            (journal._number,),
+            (journal.number,),
         )
         yield other
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 
 import httpx
@@ -12,7 +13,11 @@ import psycopg
 import pytest
 
 from belated import Bernoulli, DelayedUCB, Explicit
+from belated.events import Void
+from belated.exceptions import JournalMismatch, JournalUnavailable
 from belated.journals import PostgresJournal
+from belated.journals.postgres.store import PostgresStore
+from belated.journals.sessions import Batch
 from belated.service import Definition, create_app
 from belated.service.serving.spools import SpoolFolder
 from tests.integration.postgres_server import PostgresServer, find_programs
@@ -76,6 +81,85 @@ def test_a_decider_that_is_ahead_of_the_journal_recovers(
             decide(20)
             eventually(lambda: offers.version == 71 and len(offers.decider.unapplied) == 0)
             assert (offers.decider.model.n, offers.decider.model.pending) == (35, 0)
+
+
+def ids_in(journal: PostgresJournal) -> list[str]:
+    """The ids of all events in a journal of one partition."""
+    return [record.event.id for record in journal.read(0, 0, 100) if isinstance(record.event, Void)]
+
+
+def lose_registration(dsn: str, bandit: str) -> None:
+    """Remove a bandit, as a standby that lacks the last commits does; connections stay open."""
+    whose = "(SELECT number FROM belated.bandit WHERE name = %s)"
+    with psycopg.connect(dsn) as connection:
+        for table in ("record", "partition", "snapshot"):
+            statement = f"DELETE FROM belated.{table} WHERE bandit = {whose}"
+            connection.execute(statement.encode(), [bandit])
+        connection.execute("DELETE FROM belated.bandit WHERE name = %s", [bandit])
+
+
+def test_a_bandit_that_a_restore_lost_never_writes_into_the_journal_of_another(
+    postgres: PostgresServer, tmp_path: Path
+) -> None:
+    """Its next append fails and writes nothing; the one after registers the bandit again."""
+    dsn = f"{postgres.dsn.rpartition('/')[0]}/numbers"
+    wipe(postgres.dsn, "numbers")
+    PostgresJournal.create_tables(dsn)
+    PostgresJournal(dsn, bandit="old").close()
+    program("pg_dump", "-Fc", "-d", dsn, "-f", tmp_path / "backup")
+    with (
+        PostgresJournal(dsn, bandit="lost") as lost,
+        closing(PostgresStore(dsn).session()) as session,
+    ):
+        shared = [session.journal(name) for name in ("old", "lost")]
+        identity = {"family": "Bernoulli()", "dim": "2", "features": ""}
+        lost.identify(identity)
+        lost.append([Void("before", 1)])
+        wipe(postgres.dsn, "numbers")
+        program("pg_restore", "--single-transaction", "-d", dsn, tmp_path / "backup")
+        with PostgresJournal(dsn, bandit="new") as new:
+            with pytest.raises(JournalUnavailable, match="lost the registration of a bandit"):
+                lost.append([Void("refused", 1)])
+            with pytest.raises(JournalUnavailable, match="lost the registration of a bandit"):
+                session.append_all([Batch(one, [Void("refused together", 1)]) for one in shared])
+            assert (ids_in(new), ids_in(shared[0])) == ([], [])
+            lost.append([Void("after", 1)])
+            session.append_all([Batch(one, [Void("together", 1)]) for one in shared])
+            assert ids_in(new) == []
+            assert ids_in(shared[0]) == ["together"]
+            assert ids_in(lost) == ids_in(shared[1]) == ["after", "together"]
+        assert lost.identify({}) == identity
+
+
+def test_a_registration_lost_under_an_open_connection_is_noticed(dsn: str, bandit: str) -> None:
+    """Behind a pooler a failover closes no connection: no record is written without a bandit."""
+    with PostgresJournal(dsn, bandit=bandit) as journal:
+        number = journal.number
+        journal.append([Void("before", 1)])
+        lose_registration(dsn, bandit)
+        with pytest.raises(JournalUnavailable, match="trying again registers the bandit"):
+            journal.append([Void("refused", 1)])
+        with psycopg.connect(dsn) as connection:
+            count = "SELECT count(*) FROM belated.record WHERE bandit = %s"
+            assert connection.execute(count, [number]).fetchone() == (0,)
+        assert journal.append([Void("after", 1)]) == [1]
+        assert ids_in(journal) == ["after"]
+        lose_registration(dsn, bandit)
+        with pytest.raises(JournalUnavailable, match="lost the registration"):
+            journal.acquire(0)
+        assert journal.acquire(0) == 1
+
+
+def test_a_bandit_registered_again_with_other_partitions_is_refused(dsn: str, bandit: str) -> None:
+    """Its events would be routed to partitions in which nobody looks for them."""
+    with PostgresJournal(dsn, bandit=bandit) as journal:
+        lose_registration(dsn, bandit)
+        with PostgresJournal(dsn, bandit=bandit, partitions=4) as other:
+            with pytest.raises(JournalUnavailable):
+                journal.append([Void("refused", 1)])
+            with pytest.raises(JournalMismatch, match="has 4 partitions, not 1"):
+                journal.append([Void("refused", 1)])
+            assert [other.end(partition) for partition in range(4)] == [0, 0, 0, 0]
 
 
 @pytest.mark.parametrize("more", [(), ("--trim",)])

@@ -7,25 +7,18 @@ begins. So these few records are on the shelf as well, as they stand in the log.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from belated.events import Configured, ModeChanged, Record, encode, read_event
 from belated.exceptions import CorruptEvent
 from belated.journals.arrivals import check_partition
 from belated.journals.lookups import Subject
-from belated.journals.named import NamedJournal
 from belated.journals.postgres.arrivals import MARKS, beyond, check_of, mark_of
-
-if TYPE_CHECKING:
-    from belated.journals.postgres.session import PostgresSession
+from belated.journals.postgres.registration import RegisteredBandit
 
 
-class ShelvedActs(NamedJournal):
+class ShelvedActs(RegisteredBandit):
     """Keeps records of operators on the shelf, and finds them there."""
 
-    _session: PostgresSession
-    _number: int
-    _place: str
     #: Partition and position of those that are known to be there.
     _shelved: set[tuple[int, int]]
 
@@ -50,8 +43,8 @@ class ShelvedActs(NamedJournal):
             if place in self._shelved:
                 continue
             data = encode(act.event)
-            self._session.run_query(
-                "keep_act", bandit=self._number, partition=act.partition, position=act.position,
+            self._session.run_registered(
+                "keep_act", bandit=self.number, partition=act.partition, position=act.position,
                 recorded=act.recorded, check=check_of(*place, act.recorded, data),
                 mark=mark_of(act.event, act.digest), digest=act.digest, event=data,
             )  # fmt: skip
@@ -60,7 +53,7 @@ class ShelvedActs(NamedJournal):
     def _acts(self, partition: int, subject: Subject, limit: int | None = None) -> list[Record]:
         mark = MARKS[subject]
         rows = self._session.run_query(
-            "last_marked", bandit=self._number, partition=partition, least=mark,
+            "last_marked", bandit=self.number, partition=partition, least=mark,
             beyond=beyond(mark), limit=limit,
         )  # fmt: skip
         return [self._act(*row) for row in sorted(rows)]

@@ -28,20 +28,31 @@ class PostgresCoordinationStore:
         wait: how many seconds to wait for the server.
     """
 
-    _number: int
     #: Of Kafka, if the records are there.
     _topic: str | None
+    _generation: int | None = None
+    _last_number: int
 
     def __init__(self, dsn: str | PostgresSession, *, bandit: str, wait: float = 10.0) -> None:
+        self._bandit = check_id(bandit, "the bandit's name")
         self._session = open_session(dsn, wait)
         try:
-            found = self._session.run_query("find", name=check_id(bandit, "the bandit's name"))
-            if not found:
-                raise no_such_bandit(bandit, self._session.place)
-            self._number, _, self._topic = found[0]
+            _ = self._number
         except BaseException:
             self._session.close()
             raise
+
+    @property
+    def _number(self) -> int:
+        """The number of the bandit, looked up again whenever the database may be another."""
+        generation = self._session.generation
+        if self._generation != generation:
+            found = self._session.run_query("find", name=self._bandit)
+            if not found:
+                raise no_such_bandit(self._bandit, self._session.place)
+            self._last_number, _, self._topic = found[0]
+            self._generation = generation
+        return self._last_number
 
     def acquire_lease(self, holder: str, seconds: float) -> int | None:
         """Become the leader, or stay it; see :meth:`CoordinationStore.acquire_lease`."""
@@ -74,7 +85,7 @@ class PostgresCoordinationStore:
         """Be one of the workers; see :meth:`CoordinationStore.claim`."""
 
         def work(talk: Talk) -> Claim:
-            ((partitions,),) = talk.run_query("lock_workers", bandit=self._number)
+            ((partitions,),) = talk.run_registered("lock_workers", bandit=self._number)
             talk.run_query("end_sessions", bandit=self._number, worker=worker)
             held: dict[str, list[int]] = dict(talk.run_query("workers", bandit=self._number))
             claim = claimed(held.pop(worker, ()), list(held.values()), partitions)

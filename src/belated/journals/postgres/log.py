@@ -34,6 +34,7 @@ from belated.journals.postgres.arrivals import (
     beyond,
     check_of,
 )
+from belated.journals.postgres.registration import RegisteredBandit
 from belated.journals.stored import StoredJournal
 from belated.kernels.pages import PADDING
 
@@ -49,19 +50,12 @@ class _Contested(Exception):
     """One of the ids has a decision, or shares half its key with one that has."""
 
 
-class PostgresLog(StoredJournal):
+class PostgresLog(StoredJournal, RegisteredBandit):
     """What is appended, and read back by position or by id; see :class:`PostgresJournal`."""
 
-    _session: PostgresSession
-    _number: int
     _clock: Clock | None
     #: Events that were sent here again: the journal had their very bytes, and wrote nothing.
     duplicates = 0
-
-    @property
-    def number(self) -> int:
-        """The number of the bandit in the database."""
-        return self._number
 
     def append(
         self,
@@ -112,7 +106,7 @@ class PostgresLog(StoredJournal):
 
         def append(kept: list[int]) -> list[int]:
             arrivals = self._arrivals_of(events, kept, requests)
-            arrivals.refuse_second([(self._number, id, self._partitions) for id in ids])
+            arrivals.refuse_second([(self.number, id, self._partitions) for id in ids])
             found = self._session.call("append", list(arrivals.values.values()))
             if found is None:
                 raise _Contested
@@ -135,7 +129,7 @@ class PostgresLog(StoredJournal):
     ) -> Appended:
         """Some id may have a decision: find out, and append the others."""
         homes = sorted({route(event, self._partitions) for event in events})
-        talk.run_query("lock", bandit=self._number, partitions=homes)
+        talk.run_registered("lock", len(homes), bandit=self.number, partitions=homes)
 
         def append(kept: list[int]) -> list[int]:
             if not kept:
@@ -160,7 +154,7 @@ class PostgresLog(StoredJournal):
         stamps = None
         if recorded is not None or self._clock is not None:
             stamps = stamps_for(events, recorded, self._clock or (lambda: 0))
-        return Arrivals([self._number] * len(events), partitions, events, stamps)
+        return Arrivals([self.number] * len(events), partitions, events, stamps)
 
     def _taken(self, arrivals: Arrivals, found: list[int]) -> list[int]:
         positions = arrivals.of_all(found)
@@ -183,14 +177,18 @@ class PostgresLog(StoredJournal):
         self._session.check_open()
         if not taken:
             return
-        whose = [self._number] * len(taken)
+        whose = self.number
         arrivals = Arrivals(
-            whose, homes, [one.event for one in taken], [one.recorded for one in taken]
+            [whose] * len(taken),
+            homes,
+            [one.event for one in taken],
+            [one.recorded for one in taken],
         )
         arrivals.keep([one.event for one in taken], requests)
 
         def work(talk: Talk) -> None:
-            talk.run_query("lock", bandit=self._number, partitions=sorted(set(homes)))
+            locked = sorted(set(homes))
+            talk.run_registered("lock", len(locked), bandit=whose, partitions=locked)
             arrange_imported(taken, self._partitions, lambda p: self._tail(p, talk))
             talk.run_query("append", **arrivals.values)
 
@@ -205,7 +203,7 @@ class PostgresLog(StoredJournal):
         """
         check_range(partition, after, limit, self._partitions)
         rows = self._session.run_query(
-            "read", bandit=self._number, partition=partition, after=after, limit=limit
+            "read", bandit=self.number, partition=partition, after=after, limit=limit
         )
         found = (
             (
@@ -223,7 +221,7 @@ class PostgresLog(StoredJournal):
         """Return the records beyond a position as columns; see :meth:`ColumnLog.read_columns`."""
         check_range(partition, after, limit, self._partitions)
         [found] = self._session.run_query(
-            "read_columns", bandit=self._number, partition=partition, after=after, limit=limit
+            "read_columns", bandit=self.number, partition=partition, after=after, limit=limit
         )
         positions, stamps, checks, digests, lengths, events = (one or b"" for one in found)
         place, stamp, check = (
@@ -257,7 +255,7 @@ class PostgresLog(StoredJournal):
         marks = sorted({key[:8] for key in keys})
         rows = talk.run_query(
             "records_of",
-            bandit=self._number,
+            bandit=self.number,
             partitions=pack_integers([partition_of(mark, self._partitions) for mark in marks], 2),
             least=pack_bytes(marks),
             beyond=pack_bytes([beyond(mark) for mark in marks]),
@@ -273,7 +271,7 @@ class PostgresLog(StoredJournal):
         homes = sorted({partition_of(key, self._partitions) for key in keys})
 
         def work(talk: Talk) -> int:
-            talk.run_query("lock", bandit=self._number, partitions=homes)
+            talk.run_registered("lock", len(homes), bandit=self.number, partitions=homes)
             found = to_overwrite(self._of(talk, set(keys)))
             for record, event in found:
                 data = encode(event)
@@ -344,9 +342,6 @@ class PostgresLog(StoredJournal):
         intact = check == check_of(partition, position, recorded, data)
         found = [(position, recorded, intact, digest, data)]
         return self._records(partition, position - 1, found)[0]
-
-    def _whose(self, partition: int) -> dict[str, int]:
-        return {"bandit": self._number, "partition": partition}
 
     def _tail(self, partition: int, talk: Talk | PostgresSession) -> Tail:
         check_partition(partition, self._partitions)

@@ -52,6 +52,13 @@ class Talk:
         cursor = self._connection.execute(query(name), values or None, binary=True)
         return cursor.fetchall() if cursor.description else []
 
+    def run_registered(self, name: str, rows: int = 1, /, **values: object) -> list[Row]:
+        """Run a query that finds this many rows, unless the bandit's registration was lost."""
+        found = self.run_query(name, **values)
+        if len(found) != rows:
+            raise psycopg.errors.ForeignKeyViolation(f"{name}: {len(found)} of {rows} rows")
+        return found
+
     def script(self, text: str) -> None:
         """Run several statements of ours."""
         self._connection.execute(text.encode())
@@ -71,16 +78,26 @@ class PostgresSession:
     def __init__(self, dsn: str, wait: float) -> None:
         self._given = read_dsn(dsn)
         self._wait = wait
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # a transaction may look up the number of a bandit
         self._closed = False
         self._connection: Connection | None = None
+        self._generation = 0
         self._pid = os.getpid()
         #: For messages; without the password.
         self.place = describe(self._given)
 
+    @property
+    def generation(self) -> int:
+        """Changes whenever the database may be another: numbers of bandits are then outdated."""
+        return self._generation
+
     def run_query(self, name: str, /, **values: object) -> list[Row]:
         """Run one query, which is a transaction of its own and may be repeated."""
         return self._run(lambda connection: Talk(connection).run_query(name, **values))
+
+    def run_registered(self, name: str, /, **values: object) -> list[Row]:
+        """Run one query that finds a row, unless the bandit's registration was lost."""
+        return self._run(lambda connection: Talk(connection).run_registered(name, 1, **values))
 
     def call(self, name: str, values: Sequence[bytes | None]) -> bytes | None:
         """Run one query whose values are packed, and that has one value; it may be repeated.
@@ -160,6 +177,7 @@ class PostgresSession:
         if self._connection is None or self._connection.closed:
             self._connection = None
             self._connection = self._connect()
+            self._generation += 1
         return self._connection
 
     def _connect(self) -> Connection:
@@ -201,7 +219,7 @@ class PostgresSession:
             if self._connection is not None:
                 _of_parents.append(self._connection)  # to close it would end the parent's
             self._connection = None
-            self._lock = threading.Lock()
+            self._lock = threading.RLock()
             self._pid = os.getpid()
 
     @contextmanager
@@ -221,6 +239,13 @@ class PostgresSession:
             )
             advice = _advice(error, what)
             return JournalUnavailable(f"{self.place} cannot be used now: {what}; {advice}{doubt}")
+        if isinstance(error, psycopg.errors.ForeignKeyViolation):
+            self._generation += 1
+            return JournalUnavailable(
+                f"{self.place} has lost the registration of a bandit ({what}): it was restored to "
+                "an earlier state, or a standby without the last commits took over; nothing was "
+                "acknowledged, and trying again registers the bandit"
+            )
         if isinstance(error, psycopg.DataError):
             return InvalidInput(f"{self.place} refused a value: {what}")
         if isinstance(error, _MISSING):
@@ -242,6 +267,11 @@ class BorrowedSession(PostgresSession):
         self._lender = lender
         self._closed = False
         self.place = lender.place
+
+    @property
+    def generation(self) -> int:
+        """Changes whenever the database may be another; see :class:`PostgresSession`."""
+        return self._lender.generation
 
     def close(self) -> None:
         """Use it no more."""

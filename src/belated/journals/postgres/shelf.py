@@ -8,10 +8,10 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from belated.events import Trimmed
-from belated.exceptions import JournalMismatch, OwnerFenced
+from belated.exceptions import OwnerFenced
 from belated.journals.arrivals import check_partition
-from belated.journals.named import NamedJournal
 from belated.journals.postgres.arrivals import MARKS, beyond
+from belated.journals.postgres.registration import RegisteredBandit
 from belated.journals.snapshots import (
     Snapshot,
     check_base,
@@ -23,20 +23,15 @@ from belated.journals.snapshots import (
     seal,
     tell_discarded,
 )
-from belated.journals.stored import as_stored, check_wanted
+from belated.journals.stored import as_stored
 
 if TYPE_CHECKING:
-    from belated.journals.postgres.session import PostgresSession, Talk
+    from belated.journals.postgres.session import Talk
 
 
-class PostgresShelf(NamedJournal):
+class PostgresShelf(RegisteredBandit):
     """What is stored beside a log; see :class:`PostgresJournal`."""
 
-    _session: PostgresSession
-    _number: int
-    _place: str
-    #: Of Kafka, with the records; None if they are in the database.
-    _topic: str | None
     # By partition, the checksums of the pieces of the snapshot last saved or loaded here.
     _known: dict[int, dict[str, bytes]]
     # What is owned, by process too: what a fork inherits, it does not own.
@@ -50,20 +45,22 @@ class PostgresShelf(NamedJournal):
         """Store what the bandit is, if nothing is stored yet; give back what is."""
 
         def work(talk: Talk) -> str:
-            talk.run_query("identify", bandit=self._number, identity=json.dumps(identity))
-            ((stored,),) = talk.run_query("identity", bandit=self._number)
+            talk.run_query("identify", bandit=self.number, identity=json.dumps(identity))
+            ((stored,),) = talk.run_registered("identity", bandit=self.number)
             return str(stored)
 
-        return dict(json.loads(self._session.transact(work)))
+        self._identity = self._session.transact(work)
+        return dict(json.loads(self._identity))
 
     def reidentify(self, identity: dict[str, str]) -> None:
         """Store what the bandit is, instead of what was stored."""
-        self._session.run_query("reidentify", bandit=self._number, identity=json.dumps(identity))
+        self._identity = json.dumps(identity)
+        self._session.run_query("reidentify", bandit=self.number, identity=self._identity)
 
     def acquire(self, partition: int) -> int:
         """Become the owner of a partition; see :meth:`Shelf.acquire`."""
         check_partition(partition, self._partitions)
-        ((epoch,),) = self._session.run_query("acquire", **self._whose(partition))
+        ((epoch,),) = self._session.run_registered("acquire", **self._whose(partition))
         self._epochs[os.getpid(), partition] = epoch
         return int(epoch)
 
@@ -81,7 +78,7 @@ class PostgresShelf(NamedJournal):
         whose = self._whose(partition)
 
         def work(talk: Talk) -> None:
-            ((epoch, before),) = talk.run_query("lock_snapshot", **whose)
+            ((epoch, before),) = talk.run_registered("lock_snapshot", **whose)
             if mine not in (None, epoch):
                 raise OwnerFenced(partition)
             if before is not None and snapshot.position < before:
@@ -160,8 +157,8 @@ class PostgresShelf(NamedJournal):
         acts = MARKS["undone"]
 
         def work(talk: Talk) -> None:
-            talk.run_query("lock", bandit=self._number, partitions=[partition])
-            ((_, saved),) = talk.run_query("lock_snapshot", **whose)
+            talk.run_registered("lock", bandit=self.number, partitions=[partition])
+            ((_, saved),) = talk.run_registered("lock_snapshot", **whose)
             start = talk.run_query("start", **whose)
             ((count,),) = talk.run_query("undone", **whose, least=acts, beyond=beyond(acts))
             check_base(base, undone, before=start[0][0] if start else 0, saved=saved, undone=count)
@@ -177,33 +174,3 @@ class PostgresShelf(NamedJournal):
     def _prepare_trimmed(self, trimmed: Trimmed) -> Callable[[Talk], None]:
         """Return what appends that record to the log, while the database holds its locks."""
         raise NotImplementedError
-
-    def _whose(self, partition: int) -> dict[str, int]:
-        return {"bandit": self._number, "partition": partition}
-
-    def _register(self, wanted: int | None, topic: str | None) -> None:
-        """Find the bandit in the database; make it if it is new, with its log in this topic.
-
-        Args:
-            wanted: Partitions; None for as many as there are, and 1 in a new one.
-            topic: Of Kafka; None if the records of a new bandit are in the database.
-        """
-        found = self._session.run_query("find", name=self._bandit)
-        if not found:
-            self._session.run_query(
-                "register", name=self._bandit, partitions=wanted or 1, topic=topic
-            )
-            found = self._session.run_query("find", name=self._bandit)
-        ((self._number, self._partitions, self._topic),) = found
-        if (topic is None) != (self._topic is None):
-            raise JournalMismatch(_other_log(self._bandit, self._place, self._topic))
-        check_wanted(self._bandit, self._place, wanted, self._partitions)
-
-
-def _other_log(bandit: str, place: str, topic: str | None) -> str:
-    where = "there" if topic is None else f"in the topic {topic!r} of Kafka"
-    scheme = "postgresql" if topic is None else "kafka"
-    return (
-        f"the records of bandit {bandit!r} of {place} are {where}: open it by its address that "
-        f"begins with `{scheme}:`, or choose another name"
-    )

@@ -36,7 +36,7 @@ SELECT pg_advisory_xact_lock(7088419842034167156);
 WITH made AS (
     INSERT INTO belated.bandit (name, partitions, topic)
     VALUES (%(name)s, %(partitions)s, %(topic)s)
-    ON CONFLICT (name) DO NOTHING RETURNING number
+    ON CONFLICT DO NOTHING RETURNING number -- if the name or the number exists
 ), homes AS (
     INSERT INTO belated.partition (bandit, partition)
     SELECT number, generate_series(0, %(partitions)s::integer - 1) FROM made
@@ -348,10 +348,17 @@ WHERE bandit = %(bandit)s AND partition = %(partition)s
 ORDER BY position + 0 DESC LIMIT %(limit)s;
 
 -- keep_act: a record of an operator, whose log is elsewhere; again does nothing
-INSERT INTO belated.record (position, recorded, "check", bandit, partition, mark, digest, event)
-VALUES (%(position)s, %(recorded)s, %(check)s, %(bandit)s, %(partition)s, %(mark)b, %(digest)b,
-        %(event)b)
-ON CONFLICT DO NOTHING;
+WITH home AS (
+    SELECT bandit, partition FROM belated.partition
+    WHERE bandit = %(bandit)s AND partition = %(partition)s
+), written AS (
+    INSERT INTO belated.record
+        (position, recorded, "check", bandit, partition, mark, digest, event)
+    SELECT %(position)s, %(recorded)s, %(check)s, bandit, partition, %(mark)b, %(digest)b, %(event)b
+    FROM home
+    ON CONFLICT DO NOTHING
+)
+SELECT partition FROM home;
 
 -- create_key: in the first of the two places under its name that is free; nothing if none is
 INSERT INTO belated.key (id, name, place, bandits, scopes, rate, hash)
