@@ -92,6 +92,11 @@ def verify(
 ) -> Report:
     """Read it all, and compare."""
     report = Report(bandit.name)
+    try:
+        ends = ends_of(journal)
+    except CorruptJournal as error:  # where the records end is unknown
+        report.damage.append(str(error))
+        return report
     bases = map(journal.base, range(journal.partitions))
     heads = Heads([chain_behind(base) for base in bases], expected)
     _tell_trimmed(journal, report)
@@ -114,7 +119,8 @@ def verify(
                 folds.start(journal, bandit)
             except (CorruptEvent, CorruptJournal):  # reading all of it tells where
                 folds = None
-        ends = ends_of(journal) if folds is None else folds.ends
+        if folds is not None:
+            ends = folds.ends
         held: AbstractContextManager[None] = nullcontext() if folds is None else folds.held()
         with Progress("verified", sum(ends)) as progress, held:
             for partition, end in enumerate(ends):

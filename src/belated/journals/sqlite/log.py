@@ -9,6 +9,7 @@ from dataclasses import replace
 import numpy as np
 
 from belated.events import Event, Record, digest_of, encode
+from belated.exceptions import CorruptJournal
 from belated.ids import key_of, partition_of
 from belated.journals.arrivals import (
     Clock,
@@ -169,12 +170,18 @@ class SQLiteLog(StoredJournal):
     def _page(self, partition: int, after: int, limit: int) -> tuple[int, list[_Row]]:
         check_range(partition, after, limit, self._partitions)
         base = place_of(self._number, partition, 0)
+        select = (
+            f"SELECT {_COLUMNS} FROM record WHERE place > ? AND place < ? ORDER BY place LIMIT ?"
+        )
+        wanted = base + after, base + POSITIONS, limit
         with self._file.reading() as connection:
-            rows = connection.execute(
-                f"SELECT {_COLUMNS} FROM record WHERE place > ? AND place < ? "
-                "ORDER BY place LIMIT ?",
-                (base + after, base + POSITIONS, limit),
-            ).fetchall()
+            rows: list[_Row] = connection.execute(select, wanted).fetchall()
+            end = self._tail(connection, partition).position if len(rows) < limit else 0
+            if after + len(rows) < end:  # records were appended since, or the scan ended too early
+                rows = connection.execute(select, wanted).fetchall()
+            last = after + len(rows)
+            if len(rows) < limit and last < end and (not rows or rows[-1][0] == base + last):
+                raise self._hidden(partition, last + 1)
         return base, rows
 
     def records_of(self, ids: Sequence[str]) -> list[Record]:
@@ -305,13 +312,39 @@ class SQLiteLog(StoredJournal):
         return self._records(partition, position - 1, found)[0]
 
     def _tail(self, connection: sqlite3.Connection, partition: int) -> Tail:
+        """Return the last record of a partition.
+
+        A damaged row number misleads the binary searches of SQLite, which then do not find the rows
+        behind it. So the last row and the one that follows it are examined.
+
+        Raises:
+            CorruptJournal: records behind the last one are hidden.
+        """
         base = place_of(self._number, partition, 0)
-        row = connection.execute(
-            "SELECT place, recorded FROM record WHERE place > ? AND place < ? "
-            "ORDER BY place DESC LIMIT 1",
-            (base, base + POSITIONS),
-        ).fetchone()
-        return EMPTY if row is None else Tail(row[0] - base, row[1])
+        # One statement: both rows are of the same state of the file.
+        rows: list[_Row] = connection.execute(
+            f"SELECT {_COLUMNS} FROM record WHERE place >= coalesce("
+            "(SELECT max(place) FROM record WHERE place > ? AND place < ?), ?) "
+            "ORDER BY place LIMIT 2",
+            (base, base + POSITIONS, base),
+        ).fetchall()
+        tail = EMPTY
+        if rows and base < rows[0][0] < base + POSITIONS:
+            last = rows.pop(0)
+            tail = Tail(last[0] - base, last[1])
+            if not _is_whole(last):
+                before = "SELECT max(place) FROM record WHERE place < ?"
+                (place,) = connection.execute(before, (last[0],)).fetchone()
+                expected = max(place or base, base) + 1
+                if expected != last[0]:
+                    raise self._hidden(partition, expected - base)
+        if rows and (rows[0][0] < base + POSITIONS or not _is_whole(rows[0])):
+            raise self._hidden(partition, tail.position + 1)
+        return tail
+
+    def _hidden(self, partition: int, position: int) -> CorruptJournal:
+        where = self._where(partition, position)
+        return CorruptJournal(f"{where} is out of reach, as a row is damaged: restore a backup")
 
     def _insert(
         self,
@@ -343,6 +376,12 @@ class SQLiteLog(StoredJournal):
         if rows:
             self._file.note_last(LastRecord(place, check))
         return written
+
+
+def _is_whole(row: _Row) -> bool:
+    """Whether a row is as it was written."""
+    place, recorded, mark, check, _, data = row
+    return is_intact(place, recorded, mark, check, data)
 
 
 def _size(arrivals: Sequence[_Arrival], requests: Requests | None) -> int:
