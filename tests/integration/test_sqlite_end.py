@@ -11,8 +11,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from belated.events import Void
+from belated.events import Erased, Overwritten, Reward, Void
 from belated.exceptions import BelatedError, CorruptJournal
+from belated.ids import key_of
 from belated.journals import SQLiteJournal, SQLiteStore
 
 SUFFIXES = ("", "-wal", "-shm", ".end")
@@ -84,6 +85,20 @@ def test_a_process_that_dies_is_no_damage(tmp_path: Path) -> None:
     for copy in (whole, torn):
         with SQLiteJournal(copy, bandit="offers") as journal:
             assert journal.end(0) == 1
+
+
+def test_overwriting_the_last_record_is_no_damage(tmp_path: Path) -> None:
+    """A reward for an erased decision comes last, another process overwrites it, and this dies."""
+    path, key = tmp_path / "offers.db", key_of("order-17")
+    with SQLiteJournal(path, bandit="offers") as journal:
+        journal.append([Reward("order-17", 5, 1.0), Erased(key, 6)])
+        journal.append([Reward("order-17", 7, 1.0, part="late")])
+        with SQLiteJournal(path, bandit="offers") as nightly:
+            assert nightly.overwrite([key]) == 2
+        copy = crashed(path, tmp_path / "copy")
+    with SQLiteJournal(copy, bandit="offers") as journal:
+        assert journal.end(0) == 3
+        assert journal.read(0, 2, 1)[0].event == Overwritten(key)
 
 
 def test_files_that_come_and_go(tmp_path: Path) -> None:

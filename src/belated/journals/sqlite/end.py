@@ -15,15 +15,18 @@ from pathlib import Path
 from struct import Struct, error
 from typing import BinaryIO, NamedTuple
 
-_LAYOUT = Struct("<8sqqI")
-_MAGIC = b"blat end"
+_LAYOUT = Struct("<8sq32sI")
+_MAGIC = b"blat en2"
 
 
 class LastRecord(NamedTuple):
-    """The last record that was committed: its place and its checksum."""
+    """The last record that was committed: its place, and the digest of its event.
+
+    The digest stays when the event of an erased decision is overwritten; the checksum does not.
+    """
 
     place: int
-    check: int
+    digest: bytes
 
 
 class EndFile:
@@ -43,9 +46,9 @@ class EndFile:
     def read(self) -> LastRecord | None:
         """Return the last record; None if it is not known, or the file was torn."""
         with suppress(OSError, error):
-            magic, place, check, checksum = _LAYOUT.unpack(self.path.read_bytes())
-            if magic == _MAGIC and checksum == _checksum(place, check):
-                return LastRecord(place, check)
+            magic, place, digest, checksum = _LAYOUT.unpack(self.path.read_bytes())
+            if magic == _MAGIC and checksum == _checksum(place, digest):
+                return LastRecord(place, digest)
         return None
 
     def write(self, last: LastRecord) -> None:
@@ -75,5 +78,5 @@ class EndFile:
             self._file = None
 
 
-def _checksum(place: int, check: int) -> int:
-    return zlib.crc32(b"%d %d" % (place, check))
+def _checksum(place: int, digest: bytes) -> int:
+    return zlib.crc32(b"%d " % place + digest)

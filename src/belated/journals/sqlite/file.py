@@ -264,9 +264,9 @@ def _check_last(connection: sqlite3.Connection, path: Path, last: LastRecord, fr
     """Refuse a file that has lost what was acknowledged."""
     found = None
     if not fresh:
-        find = 'SELECT "check" FROM record WHERE place = ?'
+        find = "SELECT CAST(digest AS BLOB) FROM record WHERE place = ?"
         found = connection.execute(find, (last.place,)).fetchone()
-    if found != (last.check,):
+    if found != (last.digest,):
         partition, position = split_place(last.place)
         message = (
             f"{str(path)!r} has lost acknowledged events: the record at partition {partition}, "

@@ -374,7 +374,7 @@ class SQLiteLog(StoredJournal):
                 [(rows[n][0], request) for n, request in requests.items()],
             )
         if rows:
-            self._file.note_last(LastRecord(place, check))
+            self._file.note_last(LastRecord(place, digest))
         return written
 
 
