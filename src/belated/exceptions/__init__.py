@@ -29,6 +29,7 @@
         │   ├── SpoolInUse                   another process, or journal, has the spool open
         │   └── SpoolNotPermitted            the spool belongs to another user
         ├── JournalMismatch    (ValueError)  it was made with other settings than asked for
+        ├── JournalReplaced                  its file was removed or replaced while it was open
         ├── NotAJournal        (ValueError)  the file is something else than a journal
         ├── UnsupportedFormat  (ValueError)  the file was made by a newer release
         ├── CorruptJournal     (ValueError)  the file is damaged, or records are missing
@@ -85,6 +86,7 @@ from belated.exceptions.journal_errors import (
     JournalError,
     JournalMismatch,
     JournalReadUnavailable,
+    JournalReplaced,
     JournalUnavailable,
     NotAJournal,
     NotIndexed,
@@ -136,6 +138,7 @@ __all__ = [
     "JournalError",
     "JournalMismatch",
     "JournalReadUnavailable",
+    "JournalReplaced",
     "JournalUnavailable",
     "MissingExtra",
     "MissingRewardWarning",

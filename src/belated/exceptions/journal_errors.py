@@ -39,6 +39,10 @@ class JournalMismatch(JournalError, ValueError):
     """The journal was made with other settings than those it is opened with."""
 
 
+class JournalReplaced(JournalError):
+    """The file of a journal was removed or replaced while it was open: restart to open it again."""
+
+
 class NotAJournal(JournalError, ValueError):
     """The file is no journal; it was left as it is."""
 

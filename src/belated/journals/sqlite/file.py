@@ -15,12 +15,14 @@ from belated.exceptions import (
     CorruptJournal,
     JournalClosed,
     JournalError,
+    JournalReplaced,
     JournalUnavailable,
     NotAJournal,
     UnsupportedFormat,
 )
 from belated.journals.sqlite.end import EndFile, LastRecord
 from belated.journals.sqlite.errors import translated
+from belated.journals.sqlite.inode import Inode, inode_of
 from belated.journals.sqlite.rows import split_place
 
 #: Says in the file's header that it is a journal: "blat" in ASCII.
@@ -54,6 +56,8 @@ class SQLiteFile:
         self._end = EndFile(self.path)
         self._last: LastRecord | None = None
         self._connection: sqlite3.Connection | None = None
+        self._inode: Inode | None = None
+        self._log_inode: Inode | None = None
         self._pid = os.getpid()
         with self._lock, self._translated("open"):
             self._connect()
@@ -63,7 +67,9 @@ class SQLiteFile:
     def reading(self) -> Iterator[sqlite3.Connection]:
         """The connection, for single statements that read."""
         with self._lock, self._translated("read"):
-            yield self._connect()
+            connection = self._connect()
+            self._check_in_place()
+            yield connection
 
     @contextmanager
     def writing(self, size: int = 0) -> Iterator[sqlite3.Connection]:
@@ -78,12 +84,14 @@ class SQLiteFile:
             connection.execute("BEGIN IMMEDIATE")
             try:
                 yield connection
+                self._check_in_place()
                 connection.execute("COMMIT")
             except BaseException:
                 self._last = None
                 if connection.in_transaction:  # SQLite itself rolls back when the disk is full
                     connection.execute("ROLLBACK")
                 raise
+            self._check_in_place()
             if self._last is not None:
                 self._end.write(self._last)
                 self._last = None
@@ -110,6 +118,8 @@ class SQLiteFile:
         self.check_open()
         if self._connection is None:
             self._connection = _open(self.path, self._wait, self._end)
+            self._inode = self._inode or inode_of(self.path)
+            self._log_inode = None
             self._pid = os.getpid()
             self._checkpoint_at = time.monotonic() + _CHECKPOINT_SECONDS
             # Others may have left a long log and gone: then the first write here clears it.
@@ -130,8 +140,23 @@ class SQLiteFile:
             self._connection.close()
             self._connection = None
             self._end.close()
-            if not self._log.exists():  # no one else has it open: all is in its place
+            # No one else has it open: all is in its place.
+            if not self._log.exists() and inode_of(self.path) == self._inode:
                 self._end.remove()
+
+    def _check_in_place(self) -> None:
+        """Raise if the file at the path is no longer the one that is open.
+
+        SQLite goes on writing to a file that was removed, and all of it is lost with the process.
+        """
+        self._log_inode = self._log_inode or inode_of(self._log)
+        if (self._inode, self._log_inode) != (inode_of(self.path), inode_of(self._log)):
+            message = (
+                f"the journal {str(self.path)!r}, or its write-ahead log, was removed or replaced "
+                "while it was open: nothing is acknowledged any more. Put the file back, or "
+                "restart to use the one that is there now"
+            )
+            raise JournalReplaced(message)
 
     def _checkpoint_if_due(self, connection: sqlite3.Connection, size: int) -> None:
         """Move what is in the write-ahead log to its place, while no one else can write.

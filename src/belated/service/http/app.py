@@ -260,6 +260,8 @@ class Service:
     def _readyz(self) -> tuple[int, bytes]:
         if self.draining:
             return 503, encode(Ready("draining", []))
+        if self._served is not None and self._served.poll.replaced:
+            return 503, encode(Ready("journal replaced", []))
         stale = [name for name, one in self.bandits.items() if one.is_stale(MAX_MODEL_AGE)]
         if not stale:
             return 200, encode(Ready("ready", []))

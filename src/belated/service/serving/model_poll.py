@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Protocol
 
 from belated.events import ModeChanged
-from belated.exceptions import CorruptJournal, JournalError, UnsupportedFormat
+from belated.exceptions import CorruptJournal, JournalError, JournalReplaced, UnsupportedFormat
 from belated.journals.sessions import StoreSession
 from belated.published import PublishedModel
 from belated.service.runtime import Runtime, Worker
@@ -58,6 +58,8 @@ class ModelPoll:
         self._model_due = self._mode_due = 0.0
         self._pause = POLL_SECONDS
         self._worker: Worker | None = None
+        #: Whether the journal was removed or replaced under this process.
+        self.replaced = False
 
     def start(self) -> None:
         """Take what there is now; from then on look beside the event loop.
@@ -93,7 +95,9 @@ class ModelPoll:
                 models = self._look_for_models()
                 calls += models
                 self._pause = POLL_SECONDS if models else min(2 * self._pause, MAX_POLL_SECONDS)
+            self.replaced = False
         except JournalError as error:  # it is unavailable: go on with what there is
+            self.replaced = isinstance(error, JournalReplaced)
             for one in self._bandits.values():
                 one.note("board", error)
             return RETRY_SECONDS

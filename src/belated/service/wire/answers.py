@@ -233,7 +233,8 @@ class Ready(msgspec.Struct, frozen=True):
     """Whether requests should come here.
 
     Attributes:
-        status: ready, stale, or draining: it will stop soon.
+        status: ready, stale, draining (it will stop soon), or journal replaced: the file of SQLite
+            was removed or replaced, and nothing is accepted until the service is restarted.
         stale_bandits: the bandits whose model is too old; not told where the service asks for keys.
     """
 
