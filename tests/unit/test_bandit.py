@@ -19,6 +19,7 @@ from belated import (
 )
 from belated.events import Settled
 from belated.exceptions import InvalidInput
+from belated.ids import new_id
 from belated.journals import MemoryJournal
 from belated.journals.configuration import semantics_of
 from belated.testing import ManualClock
@@ -193,6 +194,18 @@ def test_every_status(clock: ManualClock) -> None:
     assert bandit.decision_counts == {
         "dormant": 0, "pending": 0, "rewarded": 2, "defaulted": 0, "censored": 1, "voided": 1,
     }  # fmt: skip
+
+
+@pytest.mark.parametrize("days", [0, 40, -40])
+def test_a_client_clock_that_is_wrong_loses_no_reward(clock: ManualClock, days: int) -> None:
+    """The reward comes before its decision, which another process still holds, and is learned."""
+    bandit = opened(clock, rewards=Explicit("7d"), retention="30d")
+    id = new_id(clock.now - days * DAY_US)
+    assert bandit.observe(id, 1.0).status == "unmatched"
+    bandit.decide(ROWS, id=id)
+    entry = bandit.entry(id)
+    assert entry is not None
+    assert (entry.state, bandit.estimate.n) == ("rewarded", 1)
 
 
 def test_an_expired_reward_while_the_decision_is_remembered(clock: ManualClock) -> None:

@@ -93,7 +93,5 @@ def test_what_is_refused_is_counted_and_what_is_too_late_is_told() -> None:
     assert bandit.refused_counts == {"duplicate": 1, "conflict": 1}
     second = bandit.decide(np.eye(2))
     now[0] += 25 * HOUR
-    assert bandit.observe(second.id, 1.0).status == "expired"
-    bandit.settle()  # and also once it is forgotten
-    assert bandit.observe(second.id, 1.0).status == "expired"
-    assert bandit.event_counts["expired"] == 2
+    assert bandit.observe(second.id, 1.0).status == "unmatched"  # its decision was forgotten
+    assert bandit.event_counts["unmatched"] == 1

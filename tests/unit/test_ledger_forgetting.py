@@ -39,19 +39,20 @@ def test_a_settled_decision_is_forgotten_after_the_retention_and_stays_counted()
     assert (story.ledger.counters["unmatched"], story.ledger.counters["orphaned"]) == (0, 1)
 
 
-def test_a_reward_is_told_to_have_expired_when_its_decision_was_forgotten() -> None:
-    """An id that was made here tells its age; nothing is kept for it."""
+def test_the_time_inside_an_id_says_nothing_about_the_retention() -> None:
+    """A reward that precedes its decision waits for it, though the id looks older than that."""
     id, made = "018bcfe568007005ab1c2d3e4f506172", 1_700_000_000_000_000
     day = 86_400_000_000
-    story = ToldLedger((made + 5, decided(id=id)), (made + 6, told(1.0, id=id)), retention=day)
-    story.tell((made + 2 * day, settled(made + 2 * day)))
-    assert story.ledger.entry(id) is None
-    story.tell((made + 2 * day, told(2.0, "b", id=id)), (made + 2 * day, Void(id, 0)))
-    assert story.statuses[-2:] == ["expired", "expired"]
-    assert story.ledger.counters["unmatched"] == 0
-    early = id.replace("6172", "6173")  # not yet decided, and young enough
-    story = ToldLedger((made + day, told(1.0, id=early)), retention=day)
+    story = ToldLedger((made + 40 * day, told(1.0, id=id)), retention=day)
     assert story.statuses == ["unmatched"]
+    story.tell((made + 40 * day + 1, decided(id=id)))
+    entry = story.ledger.entry(id)
+    assert entry is not None
+    assert entry.state == "rewarded"
+    story.tell((made + 42 * day, settled(made + 42 * day)))
+    assert story.ledger.entry(id) is None
+    story.tell((made + 42 * day, told(2.0, "b", id=id)), (made + 42 * day, Void(id, 0)))
+    assert story.statuses[-2:] == ["unmatched", "unmatched"]
 
 
 def test_a_decision_that_is_still_out_is_not_forgotten() -> None:

@@ -30,7 +30,7 @@ from belated.events import (
     Void,
 )
 from belated.exceptions import HistoryUndone
-from belated.ids import key_of, time_of
+from belated.ids import key_of
 from belated.kernels.pages import ACTIVATED, CONFLICT, EXPECTED, FORGOTTEN, LATE
 from belated.ledger.entries import (
     Facts,
@@ -207,10 +207,6 @@ class Ledger(EntryStore):
             if type(event) is Reward:
                 return self._reward_heard(number, event, recorded)
             return self._mark_heard(number, event, recorded)  # type: ignore[arg-type]
-        if self._retention is not None:
-            made = time_of(event.id)
-            if made is not None and recorded > made + self._retention:
-                return "expired"  # its decision was forgotten
         self.soonest = min(self.soonest, recorded)
         return self._unmatched.add(key_of(event.id), event, recorded)
 

@@ -29,7 +29,7 @@ from belated.events import (
     Void,
     encode,
 )
-from belated.ids import key_of, time_of
+from belated.ids import key_of
 from belated.inputs import MAX_REWARD
 from belated.ledger.entries import MAX_PARTS
 from belated.rewards import Rewards
@@ -185,9 +185,6 @@ class Oracle:
             return
         known = self._facts.get(event.id)
         if known is None or not known.decisions:
-            made = time_of(event.id)
-            if None not in (made, self.retention) and recorded > made + self.retention:  # type: ignore[operator]
-                return  # its decision was forgotten
             waiting = sum(not facts.decisions for facts in self._facts.values())
             if known is None and waiting >= self.max_unmatched_ids:
                 return
