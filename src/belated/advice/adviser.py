@@ -128,8 +128,8 @@ class Adviser:
         """All that there is to say now and was not said before; it is said once it is taken."""
         looks = look_number(seen.rewards)
         if looks > self._looks:
-            self._looks, self.dependence = looks, seen.dependence
-            self._depends = advise(seen, skip=CHECKS.keys() - {"dependence"})
+            depends = advise(seen, skip=CHECKS.keys() - {"dependence"})
+            self._looks, self.dependence, self._depends = looks, seen.dependence, depends
         found = advise(seen, skip={"dependence"}) + self._depends
         self.current = frozenset(one.name for one in found)
         for one in found:

@@ -48,7 +48,9 @@ class Bandit(Evaluating):
     Opening a journal that has records resumes where they end. Several processes may hold the same
     bandit on one SQLite file or database: each sees what the others wrote at its next call. Threads
     may share a bandit: calls take turns. After ``fork()`` the child draws its own randomness. A
-    mode that another process sets is obeyed once this one has read it: at its second call.
+    mode that another process sets is obeyed once this one has read it: at its second call. If an
+    exception interrupts a call (``KeyboardInterrupt``, a time-out), the call may or may not have
+    taken effect: retry it with the same id. The next call reads the journal again.
 
     Args:
         policy: how actions are chosen.
@@ -214,7 +216,7 @@ class Bandit(Evaluating):
         Raises:
             RewardConflict: another value is known for this part and revision.
         """
-        with self._lock:
+        with self._lock, self._follower:
             if self._read_only:
                 self._check_open()
             now, fold = self._clock(), self._fold
@@ -258,7 +260,7 @@ class Bandit(Evaluating):
         ['rewarded', 'rewarded', 'conflict']
         """
         given = split_rewards(rewards)
-        with self._lock:
+        with self._lock, self._follower:
             self._check_open()
             events: list[Reward] = []
             now = self._clock()
@@ -317,7 +319,7 @@ class Bandit(Evaluating):
     def _mark(
         self, kind: type[Activation | Void], id: str | Decision, at: Moment | None
     ) -> Receipt:
-        with self._lock:
+        with self._lock, self._follower:
             self._check_open()
             now = self._clock()
             event = kind(check_id(id), now if at is None else as_microseconds(at))
@@ -333,7 +335,7 @@ class Bandit(Evaluating):
         """
         if mode not in MODES:
             raise InvalidInput(f"mode is {mode!r}: one of {', '.join(MODES)} was expected", mode)
-        with self._lock:
+        with self._lock, self._follower:
             self._check_open()
             self._follower.append([ModeChanged(self._clock(), mode, reason)])
 

@@ -52,7 +52,7 @@ class Deciding(Lifecycle):
         Raises:
             BanditOff: the bandit's mode is ``off``.
         """
-        with self._lock:
+        with self._lock, self._follower:
             if self._read_only:
                 self._check_open()
             if id is not None:
@@ -112,7 +112,7 @@ class Deciding(Lifecycle):
         ['c1', 'c2']
         """
         asked = split_requests(requests, actions, ids, features=self.features is not None)
-        with self._lock:
+        with self._lock, self._follower:
             self._check_open()
             answers: dict[int, Decision] = {}
             parsed: list[ParsedRequest] = []
@@ -161,7 +161,7 @@ class Deciding(Lifecycle):
         >>> bandit.pending.count
         0
         """
-        with self._lock:
+        with self._lock, self._follower:
             self._read_new()
             self._obey()
             request, table = self._parse(rows, actions, None, True)
@@ -170,7 +170,8 @@ class Deciding(Lifecycle):
     def _parse(
         self, rows: Any, actions: Actions | None, id: str | None, activated: bool
     ) -> tuple[ParsedRequest, Row]:
-        return parse_request(
+        self._follower.intact = True  # whatever the caller's features raise
+        parsed = parse_request(
             rows,
             actions,
             dim=self.policy.dim,
@@ -180,6 +181,8 @@ class Deciding(Lifecycle):
             keeps=self._keep != 0.0,
             holdout=self._decider.holdout,
         )
+        self._follower.intact = False
+        return parsed
 
     def _parse_alike(
         self, asked: Sequence[OneRequest], activated: bool
@@ -219,5 +222,7 @@ class Deciding(Lifecycle):
 
     def _again(self, known: Decision, rows: Any, actions: Actions | None) -> Decision:
         """A retry gets the decision that was made; another decision under its id is refused."""
+        self._follower.intact = True  # as above
         check_same(known, rows_of(rows, actions, self.policy.dim, self.features))
+        self._follower.intact = False
         return known

@@ -10,8 +10,9 @@ from typing import Self
 
 import numpy as np
 
-from belated.exceptions import ReadOnly
+from belated.exceptions import JournalError, ReadOnly
 from belated.learner import FoldView
+from belated.learner.follower import warn_unsaved
 
 
 class Lifecycle(FoldView):
@@ -21,27 +22,29 @@ class Lifecycle(FoldView):
 
     def settle(self) -> int:
         """Settle all that is due by now; returns how many decisions that were."""
-        with self._lock:
-            self._check_open()
-            self._follower.catch_up()
-            before = self._fold.counts
-            due = [self._follower.due(p) for p in range(self.journal.partitions)]
-            if any(due):
-                self._follower.append([event for events in due for event in events])
-            after = self._fold.counts
-            return sum(before[state] - after[state] for state in ("dormant", "pending"))
+        with self._lock, self._follower:
+            return self._settle()
+
+    def _settle(self) -> int:
+        self._check_open()
+        self._follower.catch_up()
+        before = self._fold.counts
+        due = [self._follower.due(p) for p in range(self.journal.partitions)]
+        if any(due):
+            self._follower.append([event for events in due for event in events])
+        after = self._fold.counts
+        return sum(before[state] - after[state] for state in ("dormant", "pending"))
 
     def sync(self) -> int:
         """Fold what others wrote, and settle what is due; returns how many records that were."""
-        with self._lock:
-            self._check_open()
+        with self._lock, self._follower:
             before = self._fold.version
-            self.settle()
+            self._settle()
             return self._fold.version - before
 
     def save(self) -> None:
         """Store a snapshot, so that the next opening is quick."""
-        with self._lock:
+        with self._lock, self._follower:
             self._check_open()
             self._follower.save()
 
@@ -49,9 +52,14 @@ class Lifecycle(FoldView):
         """Save a snapshot and close the journal."""
         with self._lock:
             if not self._read_only:
-                self._follower.try_to_save()
+                try:
+                    with self._follower:
+                        self._follower.save()
+                except JournalError as error:
+                    warn_unsaved(error)
                 self._read_only = True
-                self.journal.close()
+            if self._fold.until is None:  # a view of the past shares the journal
+                self.journal.close()  # again, if it was interrupted
 
     def __enter__(self) -> Self:
         return self

@@ -206,7 +206,8 @@ class Decider:
         for one in self.unapplied:
             if one.counted:
                 self._source.add_pending(one.decision.x.astype(np.float64), one.weight)
-        self.change_mode("learn")
+        self._source.change_mode("learn", self.unapplied)
+        self.mode = "learn"
 
     @property
     def holds(self) -> bool:
@@ -216,8 +217,8 @@ class Decider:
     def change_mode(self, mode: Mode) -> None:
         """Decide in another way from now on."""
         if mode != self.mode:
-            self.mode = mode
             self._source.change_mode(mode, self.unapplied)
+            self.mode = mode
 
     # --- the parts -------------------------------------------------------------------------------
 

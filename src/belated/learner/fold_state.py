@@ -57,6 +57,8 @@ class FoldState:
     positions: list[int]
     version: int
     chains: list[Chain]
+    #: Whether it knows what was undone and where to read on: since :meth:`begin` or :meth:`load`.
+    begun: bool
 
     def __init__(
         self,
@@ -81,6 +83,7 @@ class FoldState:
 
     def clear(self) -> None:
         """Forget everything: what was folded is no longer what the journal holds."""
+        self.begun = False
         partitions, tuning = self._partitions, self.tuning
         self.learner = self._new_learner()
         adapters = new_adapters(self.learner, self.rewards)
@@ -135,6 +138,7 @@ class FoldState:
         """
         self._know_undone(journal)
         self._restore([self._base_of(journal, one) for one in self.folded])
+        self.begun = True
 
     def _know_undone(self, journal: UniqueLog) -> None:
         for partition in self.folded:
@@ -336,6 +340,7 @@ class FoldState:
                 changed.append(error)
             found.append(stored or self._base_of(journal, partition))
         self._restore(found)
+        self.begun = True
         return changed
 
     def _snapshot_of(self, journal: Journal, partition: int) -> _Stored | None:

@@ -6,11 +6,13 @@ import warnings
 from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
+from types import TracebackType
 from typing import TypeVar
 
 from belated.advice import Adviser, warn
 from belated.events import Decision, Erased, Event, Record, Settled
 from belated.exceptions import (
+    BelatedError,
     HistoryChanged,
     HistoryTrimmed,
     HistoryUndone,
@@ -37,6 +39,10 @@ RESTARTS = 5
 class Follower:
     """Appends events, and folds everything new, one's own events included.
 
+    Every use of the fold is a ``with`` block. An exception that comes from outside the library
+    (``KeyboardInterrupt``, a time-out, ``MemoryError``) can end a block between any two
+    instructions: then the next block begins by rebuilding the fold from the journal.
+
     While the journal is away and a spool accepts events, the fold is *behind*: each call then
     folds a part of what is new, so that no caller waits for all that an outage held up.
 
@@ -56,6 +62,8 @@ class Follower:
     ) -> None:
         self.fold = fold
         self.journal = journal
+        #: False while the fold may be half changed: within a block, and after one was interrupted.
+        self.intact = True
         self._partitions = journal.partitions
         self._followed: FollowedLog | None = None
         if journal.partitions == 1 and isinstance(journal, FollowedLog):
@@ -68,6 +76,22 @@ class Follower:
         self._snapshot_at = fold.version + fold.tuning.snapshot_every
         self._adviser = Adviser()
         self._look_at = 0  # the version at which there may be something to do in passing
+
+    def __enter__(self) -> None:
+        if not (self.intact and self.fold.begun):
+            self.intact = False
+            self._rebuild()
+            self._or_anew(self._fold_all)
+        self.intact = False
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if kind is None or _is_ours(error):
+            self.intact = True
 
     @property
     def behind(self) -> bool:
@@ -268,8 +292,7 @@ class Follower:
         try:
             self.save()
         except JournalError as error:
-            message = f"no snapshot was saved ({error}); the next opening reads more of the journal"
-            warnings.warn(message, SnapshotWarning, stacklevel=5)
+            warn_unsaved(error)
 
     def _do_in_passing(self) -> None:
         """Save a snapshot and warn the caller, each now and then."""
@@ -306,13 +329,19 @@ class Follower:
     def _start_anew(self, error: HistoryChanged) -> None:
         """What was folded is no longer what the journal holds: begin with what it holds now."""
         warn_changed(error, stacklevel=7)
-        self.fold.clear()
-        if self._holder.holds:  # to be let go they must be met again: no snapshot may pass them
-            self.fold.begin(self.journal)
-            self._holder.count_again()
-            self._holder.release_known(lambda id: self.fold.entry(id) is not None)  # in a base
+        self._rebuild()
+
+    def _rebuild(self) -> None:
+        """Discard what was folded, and begin with what the journal holds."""
+        fold, holder = self.fold, self._holder
+        fold.clear()
+        # Decisions that are held must be met again to be let go: no snapshot may pass them.
+        if holder.holds or fold.until is not None:
+            fold.begin(self.journal)
         else:
-            self.fold.load(self.journal)
+            fold.load(self.journal)
+        holder.count_again()
+        holder.release_known(lambda id: fold.entry(id) is not None)  # in a base
 
     def _fold_all(self) -> None:
         self.behind = True  # until the journal has answered
@@ -390,6 +419,22 @@ class Follower:
                 self._holder.hold(event)
         self.behind = True
         return "accepted"
+
+
+def _is_ours(error: BaseException | None) -> bool:
+    """Whether the library raised an error: it does so between two changes of a fold.
+
+    Not while another exception was handled: that one may have come at any point.
+    """
+    while isinstance(error, BelatedError):
+        error = None if error.__suppress_context__ else error.__context__
+    return error is None
+
+
+def warn_unsaved(error: JournalError) -> None:
+    """Tell the caller that no snapshot was saved."""
+    message = f"no snapshot was saved ({error}); the next opening reads more of the journal"
+    warnings.warn(message, SnapshotWarning, stacklevel=6)
 
 
 def warn_changed(error: HistoryChanged, stacklevel: int) -> None:

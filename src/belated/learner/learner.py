@@ -16,6 +16,7 @@ from functools import partial
 import numpy as np
 
 from belated.estimators import Estimate, Estimator, Laplace
+from belated.exceptions import BelatedError
 from belated.families import Gaussian
 from belated.inputs import Matrix, Row, Vector
 from belated.kernels import Kernels
@@ -233,16 +234,24 @@ class Learner(KeptRewards):
         self._bulk = True
         try:
             yield
-        finally:
-            self._bulk = False
-            self.fit()
+        except BelatedError:  # all changes before it count; any other error leaves one half done
+            self._end_bulk()
+            raise
+        self._end_bulk()
+
+    def _end_bulk(self) -> None:
+        self._bulk = False
+        self._catch_up()
 
     def refresh(self) -> None:
         """Bring the model up to date, also within :meth:`bulk`."""
         if self._bulk:
             self._bulk = False
-            self.fit()
+            self._catch_up()
             self._bulk = True
+
+    def _catch_up(self) -> None:
+        self.fit()
 
     @property
     def estimate(self) -> Estimate:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from datetime import datetime
 
-from belated.learner.fold import Fold
+from belated.learner.follower import Follower
 from belated.times import as_datetime
 
 
@@ -14,12 +14,14 @@ class Pending:
     """The decisions whose rewards are out: their count, the oldest, and each of them.
 
     >>> from threading import RLock
-    >>> Pending(Fold.__new__(Fold), 0, RLock()).count
+    >>> Pending(Follower.__new__(Follower), 0, RLock()).count
     0
     """
 
-    def __init__(self, fold: Fold, count: int, lock: AbstractContextManager[object]) -> None:
-        self._fold = fold
+    def __init__(
+        self, follower: Follower, count: int, lock: AbstractContextManager[object]
+    ) -> None:
+        self._follower = follower
         self._lock = lock
         #: G_t.
         self.count = count
@@ -39,5 +41,6 @@ class Pending:
             yield key.hex(), as_datetime(recorded)
 
     def _all(self) -> list[tuple[bytes, int]]:
-        with self._lock:
-            return [one for ledger in self._fold.ledgers.values() for one in ledger.pending()]
+        with self._lock, self._follower:
+            ledgers = self._follower.fold.ledgers.values()
+            return [one for ledger in ledgers for one in ledger.pending()]

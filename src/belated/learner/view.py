@@ -37,21 +37,21 @@ class FoldView:
     @property
     def mode(self) -> str:
         """How the bandit decides: ``learn``, ``freeze``, ``baseline`` or ``off``."""
-        with self._lock:
+        with self._lock, self._follower:
             self._read_new()
             return self._fold.mode
 
     @property
     def pending(self) -> Pending:
         """The pending decisions."""
-        with self._lock:
+        with self._lock, self._follower:
             self._read_new()
-            return Pending(self._fold, self._fold.model.pending, self._lock)
+            return Pending(self._follower, self._fold.model.pending, self._lock)
 
     @property
     def estimate(self) -> Estimate:
         """A converged fit of all that has arrived: a function of the set of rewards alone."""
-        with self._lock:
+        with self._lock, self._follower:
             self._read_new()
             estimate = self._fold.learner.estimate
             names = None if self.features is None else self.features.names
@@ -63,7 +63,7 @@ class FoldView:
 
         What is pending is not in it, so it is too high while only good outcomes have arrived.
         """
-        with self._lock:
+        with self._lock, self._follower:
             self._read_new()
             seen = self._fold.learner.observed
             return seen.total / seen.n if seen.n else None
@@ -71,14 +71,14 @@ class FoldView:
     @property
     def decision_counts(self) -> dict[str, int]:
         """Decisions by state; they add up to all decisions ever made."""
-        with self._lock:
+        with self._lock, self._follower:
             self._read_new()
             return self._fold.counts
 
     @property
     def event_counts(self) -> dict[str, int]:
         """Events by what they meant; they add up to all events."""
-        with self._lock:
+        with self._lock, self._follower:
             self._read_new()
             return self._fold.counters
 
@@ -95,7 +95,7 @@ class FoldView:
     @property
     def digest(self) -> str:
         """Names the state of every decision: equal for equal journals, however they are split."""
-        with self._lock:
+        with self._lock, self._follower:
             self._read_new()
             return self._fold.digest
 
@@ -113,7 +113,7 @@ class FoldView:
         Of one whose record was trimmed, what it has come to is known, and not what it was.
         """
         id = check_id(id)
-        with self._lock:
+        with self._lock, self._follower:
             self._read_new()
             status = self._fold.entry(id)
             if status is None:

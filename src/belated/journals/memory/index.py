@@ -32,7 +32,9 @@ class MemoryIndex:
         """All records of a key, or about a subject, in order."""
         stream, start = self._streams[partition], self._indexed[partition]
         for record in stream[start:]:
-            self._found.setdefault(_place(record), []).append(record)
+            found = self._found.setdefault(_place(record), [])
+            if not found or found[-1] is not record:  # it is, if the last call was interrupted here
+                found.append(record)
             self._indexed[partition] += 1
         return self._found.get((partition, whose), [])
 

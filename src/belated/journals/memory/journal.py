@@ -139,11 +139,7 @@ class MemoryJournal(IndexedJournal):
                 Record(last.partition, position, stamp, event)
                 for position, event in enumerate(events, first)
             ]
-            stream += records
-            if requests:
-                for place, request in requests.items():
-                    self._facts.requests[last.partition, first + place] = request
-            return AppendedAfter([record.position for record in records], records)
+            return AppendedAfter(self._keep(records, requests), records)
 
     def append_unique(
         self,
@@ -367,11 +363,20 @@ class MemoryJournal(IndexedJournal):
         self._closed = closed
 
     def _keep(self, records: list[Record], requests: Requests | None = None) -> list[int]:
-        for place, request in (requests or {}).items():
-            self._facts.requests[records[place].partition, records[place].position] = request
-        for record in records:
-            self._streams[record.partition].append(record)
-        return [record.position for record in records]
+        """Store records; an exception at any point leaves a partition with all of its, or none."""
+        streams, facts = self._streams, self._facts
+        arrived: dict[int, tuple[list[Record], dict[tuple[int, int], bytes]]] = {}
+        for place, record in enumerate(records):
+            stream, kept = arrived.setdefault(record.partition, ([], {}))
+            stream.append(record)
+            if requests and place in requests:
+                kept[record.partition, record.position] = requests[place]
+        positions = [record.position for record in records]
+        for partition, (stream, kept) in arrived.items():
+            # No call may come between these: Python raises interrupts when one has returned.
+            facts.requests |= kept
+            streams[partition] += stream
+        return positions
 
     def _tail(self, partition: int) -> Tail:
         self._check_open()

@@ -8,10 +8,12 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
+from typing import TypeVar
 
 from belated.exceptions import (
+    BelatedError,
     CorruptJournal,
     JournalClosed,
     JournalError,
@@ -35,6 +37,8 @@ _PAGE = 4096
 _CHECKPOINT_BYTES = 1000 * _PAGE  # after which SQLite too would do it
 _CHECKPOINT_SECONDS = 60.0  # what is in its place cannot be lost with the write-ahead log
 _making = threading.Lock()
+
+T = TypeVar("T")
 
 
 class SQLiteFile:
@@ -66,9 +70,7 @@ class SQLiteFile:
     @contextmanager
     def reading(self) -> Iterator[sqlite3.Connection]:
         """The connection, for single statements that read."""
-        with self._lock, self._translated("read"):
-            connection = self._connect()
-            self._check_in_place()
+        with self._lock, self._statements() as connection:
             yield connection
 
     @contextmanager
@@ -78,18 +80,65 @@ class SQLiteFile:
         Args:
             size: about how many bytes will be written.
         """
-        with self._lock, self._translated("write to"):
-            connection = self._connect()
-            # IMMEDIATE takes the lock before anything is read: what is read stays true.
-            connection.execute("BEGIN IMMEDIATE")
+        with self._lock, self._transaction(size) as connection:
+            yield connection
+
+    def read(self, act: Callable[[sqlite3.Connection], T]) -> T:
+        """Run single statements that read; safe against interrupts, as :meth:`write` is."""
+        return self._run(act, self._statements())
+
+    def write(self, act: Callable[[sqlite3.Connection], T], size: int = 0) -> T:
+        """Run statements in a transaction: durable at the end, undone by an error.
+
+        An exception may be raised between any two instructions (``KeyboardInterrupt``, a time-out):
+        it leaves neither the lock held nor a transaction open. :meth:`writing` cannot promise this:
+        Python may raise it on entering ``__exit__``, before anything is released.
+
+        Args:
+            act: runs the statements.
+            size: about how many bytes will be written.
+        """
+        return self._run(act, self._transaction(size))
+
+    def _run(
+        self,
+        act: Callable[[sqlite3.Connection], T],
+        scope: AbstractContextManager[sqlite3.Connection],
+    ) -> T:
+        with self._lock:
             try:
+                with scope as connection:
+                    return act(connection)
+            except (BelatedError, sqlite3.Error):
+                raise
+            except BaseException:  # cursors may be open too: they end with the connection
+                interrupted, self._connection, self._last = self._connection, None, None
+                if interrupted is not None:
+                    interrupted.rollback()
+                    interrupted.close()
+                raise
+
+    @contextmanager
+    def _statements(self) -> Iterator[sqlite3.Connection]:
+        with self._translated("read"):
+            connection = self._connect()
+            self._check_in_place()
+            yield connection
+
+    @contextmanager
+    def _transaction(self, size: int) -> Iterator[sqlite3.Connection]:
+        with self._translated("write to"):
+            connection = self._connect()
+            try:
+                # IMMEDIATE takes the lock before anything is read: what is read stays true.
+                connection.execute("BEGIN IMMEDIATE")
                 yield connection
                 self._check_in_place()
                 connection.execute("COMMIT")
             except BaseException:
                 self._last = None
-                if connection.in_transaction:  # SQLite itself rolls back when the disk is full
-                    connection.execute("ROLLBACK")
+                with suppress(sqlite3.ProgrammingError):  # the connection was closed
+                    connection.rollback()  # nothing, if SQLite did: when the disk is full
                 raise
             self._check_in_place()
             if self._last is not None:
@@ -230,6 +279,16 @@ class BorrowedFile(SQLiteFile):
         self.check_open()
         with self._lender.writing(size) as connection:
             yield connection
+
+    def read(self, act: Callable[[sqlite3.Connection], T]) -> T:
+        """Run single statements that read."""
+        self.check_open()
+        return self._lender.read(act)
+
+    def write(self, act: Callable[[sqlite3.Connection], T], size: int = 0) -> T:
+        """Run statements in a transaction."""
+        self.check_open()
+        return self._lender.write(act, size)
 
     def note_last(self, last: LastRecord) -> None:
         """Say, within :meth:`writing`, which record is the last."""

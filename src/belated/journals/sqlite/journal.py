@@ -86,7 +86,8 @@ class SQLiteJournal(SQLiteLog):
 
     def identify(self, identity: dict[str, str]) -> dict[str, str]:
         """Store what the bandit is, if nothing is stored yet; give back what is."""
-        with self._file.writing() as connection:
+
+        def store(connection: sqlite3.Connection) -> str:
             connection.execute(
                 "UPDATE bandit SET identity = ? WHERE number = ? AND identity IS NULL",
                 (json.dumps(identity), self._number),
@@ -94,7 +95,9 @@ class SQLiteJournal(SQLiteLog):
             (stored,) = connection.execute(
                 "SELECT identity FROM bandit WHERE number = ?", (self._number,)
             ).fetchone()
-        return dict(json.loads(stored))
+            return str(stored)
+
+        return dict(json.loads(self._file.write(store)))
 
     def reidentify(self, identity: dict[str, str]) -> None:
         """Store what the bandit is, instead of what was stored."""
@@ -122,8 +125,8 @@ class SQLiteJournal(SQLiteLog):
         check_partition(partition, self._partitions)
         checksums = checksums_of(snapshot, self._known.get(partition, {}))
         whose = (self._number, partition)
-        given = snapshot.pieces.items()
-        with self._file.writing(sum(len(data) for _, data in given)) as connection:
+
+        def store(connection: sqlite3.Connection) -> None:
             mine = self._epochs.get((os.getpid(), partition))
             if mine not in (None, self._epoch(connection, partition)):
                 raise OwnerFenced(partition)
@@ -153,6 +156,8 @@ class SQLiteJournal(SQLiteLog):
                     "VALUES (?, ?, ?, ?, ?)",
                     (*whose, snapshot.position, snapshot.fingerprint, seal(snapshot, checksums)),
                 )
+
+        self._file.write(store, sum(map(len, snapshot.pieces.values())))
         # Also where it was ignored: what may be kept next time is compared with what is stored.
         self._known[partition] = checksums
 
@@ -161,20 +166,20 @@ class SQLiteJournal(SQLiteLog):
         check_partition(partition, self._partitions)
         whose = (self._number, partition)
         self._known.pop(partition, None)
-        with self._file.reading() as connection:
-            end = self._tail(connection, partition).position
-            # One statement, so that no other process can save in between.
-            rows = connection.execute(
+        # One statement, so that no other process can save in between.
+        rows = self._file.read(
+            lambda connection: connection.execute(
                 "SELECT position, fingerprint, seal, name, checksum, CAST(data AS BLOB) "
                 "FROM snapshot LEFT JOIN piece USING (bandit, partition) "
                 "WHERE bandit = ? AND partition = ?",
                 whose,
             ).fetchall()
+        )
         if not rows:
             return None
         snapshot, checksums, sealed = as_stored(partition, rows)
         reason = damage(snapshot, checksums, sealed)
-        if reason is None and snapshot.position <= end:
+        if reason is None and snapshot.position <= self.end(partition):
             self._known[partition] = checksums
             return snapshot
         with self._file.writing() as connection:
@@ -191,19 +196,19 @@ class SQLiteJournal(SQLiteLog):
     def base(self, partition: int) -> Snapshot | None:
         """Return what the records that were dropped came to; see :meth:`Shelf.base`."""
         check_partition(partition, self._partitions)
-        with self._file.reading() as connection:
-            rows = connection.execute(
+        rows = self._file.read(
+            lambda connection: connection.execute(
                 "SELECT position, fingerprint, seal, name, checksum, CAST(data AS BLOB) "
                 "FROM base LEFT JOIN base_piece USING (bandit, partition, position) "
                 "WHERE bandit = ? AND partition = ?",
                 (self._number, partition),
             ).fetchall()
-            end = self._tail(connection, partition)
+        )
         if not rows:
             return None
         base, checksums, sealed = as_stored(partition, rows)
         reason = damage(base, checksums, sealed)
-        refuse_damaged_base(base, reason, end.position, self._place)
+        refuse_damaged_base(base, reason, self.end(partition), self._place)
         return base
 
     def rebase(self, base: Snapshot, trimmed: Trimmed, undone: int) -> None:

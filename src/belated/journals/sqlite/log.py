@@ -65,8 +65,10 @@ class SQLiteLog(StoredJournal):
         """Keep events, all or none; see :meth:`Log.append`."""
         arrivals = self._arrivals(events)
         check_requests(events, requests)
-        with self._file.writing(_size(arrivals, requests)) as connection:
-            found = self._append(connection, arrivals, recorded, requests)
+        found = self._file.write(
+            lambda connection: self._append(connection, arrivals, recorded, requests),
+            _size(arrivals, requests),
+        )
         return [record.position for record in found]
 
     def append_after(
@@ -76,7 +78,8 @@ class SQLiteLog(StoredJournal):
         arrivals = self._arrivals(events)
         check_requests(events, requests)
         place = place_of(self._number, last.partition, last.position)
-        with self._file.writing(_size(arrivals, requests)) as connection:
+
+        def append(connection: sqlite3.Connection) -> AppendedAfter:
             before = connection.execute(
                 "SELECT place, recorded, CAST(digest AS BLOB) FROM record "
                 "WHERE place >= ? AND place < ? ORDER BY place DESC LIMIT 1",
@@ -91,7 +94,9 @@ class SQLiteLog(StoredJournal):
                 for position, event in enumerate(events, last.position + 1)
             ]
             found = self._insert(connection, records, [data for _, _, data in arrivals], requests)
-        return AppendedAfter([record.position for record in found], found)
+            return AppendedAfter([record.position for record in found], found)
+
+        return self._file.write(append, _size(arrivals, requests))
 
     def append_unique(
         self,
@@ -102,8 +107,10 @@ class SQLiteLog(StoredJournal):
         """Keep events, and no second decision; see :meth:`UniqueLog.append_unique`."""
         check_requests(events, requests)
         size = sum(map(len, requests.values())) if requests else 0
-        with self._file.writing(size + EVENT_BYTES * len(events)) as connection:
-            return self.append_within(connection, events, ids, requests)
+        return self._file.write(
+            lambda connection: self.append_within(connection, events, ids, requests),
+            size + EVENT_BYTES * len(events),
+        )
 
     def append_within(
         self,
@@ -174,7 +181,8 @@ class SQLiteLog(StoredJournal):
             f"SELECT {_COLUMNS} FROM record WHERE place > ? AND place < ? ORDER BY place LIMIT ?"
         )
         wanted = base + after, base + POSITIONS, limit
-        with self._file.reading() as connection:
+
+        def scan(connection: sqlite3.Connection) -> list[_Row]:
             rows: list[_Row] = connection.execute(select, wanted).fetchall()
             end = self._tail(connection, partition).position if len(rows) < limit else 0
             if after + len(rows) < end:  # records were appended since, or the scan ended too early
@@ -182,12 +190,13 @@ class SQLiteLog(StoredJournal):
             last = after + len(rows)
             if len(rows) < limit and last < end and (not rows or rows[-1][0] == base + last):
                 raise self._hidden(partition, last + 1)
-        return base, rows
+            return rows
+
+        return base, self._file.read(scan)
 
     def records_of(self, ids: Sequence[str]) -> list[Record]:
         """Return all records of these ids, by partition and position: found by an index."""
-        with self._file.reading() as connection:
-            return self._of(connection, {key_of(id) for id in ids})
+        return self._file.read(lambda connection: self._of(connection, {*map(key_of, ids)}))
 
     def overwrite(self, keys: Sequence[bytes]) -> int:
         """Overwrite the events of erased decisions; see :meth:`UniqueLog.overwrite`.
@@ -209,8 +218,10 @@ class SQLiteLog(StoredJournal):
         return len(found)
 
     def _about(self, partition: int, subject: Subject, limit: int | None = None) -> list[Record]:
-        with self._file.reading() as connection:
-            rows = self._marked(connection, partition, MARKS[subject], limit or -1)
+        mark = MARKS[subject]
+        rows = self._file.read(
+            lambda connection: self._marked(connection, partition, mark, limit or -1)
+        )
         return [self._found(row) for row in sorted(rows)]
 
     def requests(self, partition: int, positions: Sequence[int]) -> dict[int, bytes]:
@@ -218,27 +229,27 @@ class SQLiteLog(StoredJournal):
         check_partition(partition, self._partitions)
         base = place_of(self._number, partition, 0)
         select = "SELECT CAST(request AS BLOB) FROM request WHERE place = ?"
-        with self._file.reading() as connection:
-            found = {one: connection.execute(select, (base + one,)).fetchone() for one in positions}
+        found = self._file.read(
+            lambda connection: {
+                one: connection.execute(select, (base + one,)).fetchone() for one in positions
+            }
+        )
         return {position: row[0] for position, row in found.items() if row is not None}
 
     def end(self, partition: int) -> int:
         """The position of the last record, 0 if there is none."""
         check_partition(partition, self._partitions)
-        with self._file.reading() as connection:
-            return self._tail(connection, partition).position
+        return self._file.read(lambda connection: self._tail(connection, partition)).position
 
     def last_stamp(self, partition: int) -> int:
         """The stamp of the last record, 0 if there is none."""
         check_partition(partition, self._partitions)
-        with self._file.reading() as connection:
-            return self._tail(connection, partition).stamp
+        return self._file.read(lambda connection: self._tail(connection, partition)).stamp
 
     def start(self, partition: int) -> Tail:
         """Return the last record that was dropped; see :meth:`Log.start`."""
         check_partition(partition, self._partitions)
-        with self._file.reading() as connection:
-            return self._start(connection, partition)
+        return self._file.read(lambda connection: self._start(connection, partition))
 
     def _start(self, connection: sqlite3.Connection, partition: int) -> Tail:
         row = connection.execute(

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -234,23 +233,6 @@ class ForgettingLearner(Learner):
         return x
 
     # --- fits ----------------------------------------------------------------------------------
-
-    @contextmanager
-    def bulk(self) -> Iterator[None]:
-        """Many changes at once: the model stands still, and is fitted anew at the end."""
-        self._bulk = True
-        try:
-            yield
-        finally:
-            self._bulk = False
-            self._catch_up()
-
-    def refresh(self) -> None:
-        """Bring the model up to date, also within :meth:`bulk`."""
-        if self._bulk:
-            self._bulk = False
-            self._catch_up()
-            self._bulk = True
 
     def _catch_up(self) -> None:
         if self._is_new:

@@ -1,0 +1,233 @@
+"""A bandit whose calls are interrupted at random places.
+
+Python raises an asynchronous exception when a function is entered and when a call of a C function
+returns. A profiler is called at the same places: so it can raise at any of them, reproducibly.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import sys
+import zlib
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import numpy as np
+
+from belated import Bandit, Bernoulli, ConversionsOnly, DefaultAfter, DelayedUCB, Explicit
+from belated.events import Decision, Reward
+from belated.journals import Journal, MemoryJournal, SQLiteJournal
+from belated.testing import ManualClock
+from belated.tuning import Tuning
+
+MINUTE = 60_000_000
+#: Behind every record: a replay up to here reads the whole journal, and no snapshot.
+END = "9999-12-31T00:00Z"
+#: Calls and returns among which the place of an interrupt is drawn: those of some ten calls.
+PLACES = 6_000
+
+KINDS: dict[str, dict[str, Any]] = {
+    "explicit": {"rewards": Explicit()},
+    "default": {"rewards": DefaultAfter("20m")},
+    "conversions": {"rewards": ConversionsOnly("30m")},
+    "half-life": {
+        "rewards": Explicit(),
+        "policy": DelayedUCB(2, Bernoulli(), half_life="1h"),
+        "keep_requests": 0.0,  # so that the fast path is taken
+    },
+}
+
+
+class TimeLimit(Exception):
+    """A worker's time-out."""
+
+
+class InterruptedBandit:
+    """A bandit, its journal, and what was acknowledged.
+
+    Args:
+        kind: one of ``KINDS``.
+        path: of a SQLite journal; None for one in memory.
+        seed: of all that is drawn.
+
+    Attributes:
+        errors: what interrupted a call, of every second one: a notebook or a future keeps them too,
+            and with them all frames.
+    """
+
+    def __init__(self, kind: str, path: Path | None, seed: int) -> None:
+        self.kind, self.path = kind, path
+        self.clock = ManualClock()
+        self.rng = np.random.default_rng(seed)
+        self.memory = None if path else MemoryJournal(clock=self.clock)
+        self.ids: list[str] = []
+        self.named: dict[str, list[list[float]]] = {}
+        self.rewards: dict[str, float] = {}
+        self.errors: list[BaseException] = []
+        self.bandit = self.open()
+        for n in range(30):
+            self.call(n)
+
+    def open(self) -> Bandit:
+        """Open the journal, as another process would."""
+        tuning = Tuning(
+            page=64, bulk=24, snapshot_every=50, dropped=16, block=16, link=16, new_id=self.new_id
+        )
+        usual: dict[str, Any] = {"policy": DelayedUCB(2, Bernoulli()), "tuning": tuning}
+        journal: Journal | None = self.memory
+        if self.path is not None:
+            journal = SQLiteJournal(self.path, bandit="offers", clock=self.clock, wait=0.5)
+        seed = int(self.rng.integers(1 << 30))
+        return Bandit(journal=journal, clock=self.clock, seed=seed, **(usual | KINDS[self.kind]))
+
+    def new_id(self, now: int, slot: int | None) -> str:
+        """An id as the library makes it, drawn from the seed."""
+        return f"{now // 1000:012x}7{self.rng.integers(1 << 12):03x}8{self.rng.bytes(8).hex()[1:]}"
+
+    def call(self, n: int) -> None:
+        """Make one of fifteen kinds of calls, and note what was acknowledged."""
+        bandit, rng = self.bandit, self.rng
+        self.clock.now += int(rng.integers(MINUTE))
+        match n % 15:
+            case 0 | 1:
+                self.ids.append(bandit.decide(np.array(self.rows())).id)
+            case 2 | 3:
+                id = f"order-{rng.integers(1 << 40)}"
+                self.named[id] = self.rows()
+                self.ids.append(bandit.decide(self.named[id], id=id).id)
+            case 4:
+                tables = [self.rows() for _ in range(int(rng.integers(1, 30)))]
+                self.ids += [made.id for made in bandit.decide_many(tables)]
+            case 5 | 6 | 7:
+                self.observe(self.ids[int(rng.integers(len(self.ids)))])
+            case 8:
+                some = {self.ids[int(k)] for k in rng.integers(len(self.ids), size=5)}
+                bandit.observe_many([(id, self.value(id)) for id in sorted(some)])
+                self.rewards |= {id: self.value(id) for id in some}
+            case 9:
+                bandit.settle()
+            case 10:
+                bandit.save()
+            case 11:
+                _ = bandit.estimate, bandit.pending.oldest
+            case 12:
+                bandit.score(self.rows())
+            case 13:
+                bandit.change_mode("freeze" if bandit.mode == "learn" else "learn")
+            case 14:
+                bandit.entry(self.ids[-1])
+
+    def rows(self) -> list[list[float]]:
+        """Three rows."""
+        rows: list[list[float]] = self.rng.normal(size=(3, 2)).tolist()
+        return rows
+
+    def value(self, id: str) -> float:
+        """The reward of a decision: always the same, so that reporting it again is a retry."""
+        return 1.0 if self.kind == "conversions" else float(zlib.crc32(id.encode()) % 2)
+
+    def observe(self, id: str) -> None:
+        """Report a reward."""
+        self.bandit.observe(id, self.value(id))
+        self.rewards[id] = self.value(id)
+
+    def interrupt(self, number: int) -> str:
+        """Make calls until one is interrupted, and check all that is promised then.
+
+        Returns:
+            Where it was interrupted.
+        """
+        order = self.rng.permutation(15).tolist()
+        where = self._interrupt([partial(self.call, n) for n in order * 20], number)
+        self.check_unlocked()
+        with ThreadPoolExecutor(1) as threads:  # another thread finds no lock held
+            threads.submit(lambda: self.bandit.decision_counts).result(timeout=60)
+        check_replay(self.bandit)
+        self.retry()
+        for n in order[:3]:
+            self.call(n)
+        check_replay(self.bandit)
+        return where
+
+    def _interrupt(self, calls: Sequence[Callable[[], object]], number: int) -> str:
+        """Make calls, and raise an error at one of the places where Python may raise it.
+
+        Returns:
+            Where it was raised; nothing if the calls ended before.
+        """
+        error = (KeyboardInterrupt, TimeLimit, MemoryError)[number % 3]
+        left, where = int(self.rng.integers(1, PLACES)), ""
+
+        def profiler(frame: FrameType, event: str, arg: object) -> None:
+            nonlocal left, where
+            left -= event in ("call", "c_return")
+            if not left:
+                sys.setprofile(None)
+                where = f"{frame.f_code.co_filename}:{frame.f_lineno}"
+                raise error
+
+        sys.setprofile(profiler)
+        try:
+            for call in calls:
+                call()
+                if where:  # the library handled it, as it does errors of a policy
+                    break
+        except error as raised:
+            if number % 2:
+                self.errors.append(raised)
+        finally:
+            sys.setprofile(None)
+        return where
+
+    def retry(self) -> None:
+        """Who got no answer asks again under the same id: it happens once."""
+        journal = self.bandit.journal
+        for id, rows in self.named.items():
+            made = self.bandit.decide(rows, id=id)
+            assert made == self.bandit.decide(rows, id=id)
+            assert [type(one.event) for one in journal.records_of([id])].count(Decision) == 1
+        self.named.clear()
+        for id, value in self.rewards.items():
+            records = [one for one in journal.records_of([id]) if type(one.event) is Reward]
+            assert len(records) == 1
+            assert self.bandit.observe(id, value).status == "duplicate"
+        self.rewards.clear()
+
+    def check_unlocked(self) -> None:
+        """Another process can write at once."""
+        if self.path is None:
+            return
+        other = sqlite3.connect(self.path, timeout=0, isolation_level=None)
+        try:
+            other.execute("BEGIN IMMEDIATE")
+            other.execute("ROLLBACK")
+        finally:
+            other.close()
+
+    def reopen(self, number: int) -> None:
+        """Interrupt closing, close, and open again: a snapshot that was saved is a right one."""
+        if self.path is None:
+            self._interrupt([self.bandit.save], number)
+            self.bandit.save()
+        else:
+            self._interrupt([self.bandit.close], number)
+            self.bandit.close()
+            self.check_unlocked()
+        self.bandit = self.open()
+        check_replay(self.bandit)
+
+
+def check_replay(bandit: Bandit) -> None:
+    """What a bandit knows is what its journal says."""
+    replay = bandit.as_of(END)
+    assert bandit.digest == replay.digest
+    assert bandit.decision_counts == replay.decision_counts
+    assert bandit.event_counts == replay.event_counts
+    assert bandit.pending.count == replay.pending.count == len([*bandit.pending])
+    assert bandit.mode == replay.mode
+    assert bandit.estimate.n == replay.estimate.n
+    np.testing.assert_allclose(bandit.estimate.theta, replay.estimate.theta, rtol=1e-6, atol=1e-6)

@@ -1,0 +1,127 @@
+"""An exception that interrupts a call leaves a bandit that equals its journal."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from belated import Bandit, Bernoulli, DelayedUCB, Explicit, PerArm
+from belated.exceptions import InvalidInput, JournalUnavailable
+from belated.features import Actions
+from belated.inputs import Row
+from belated.journals import MemoryJournal, Snapshot
+from tests.faults.interrupted import KINDS, InterruptedBandit, check_replay
+
+#: Interrupts of one bandit.
+EACH = 10
+
+
+@pytest.mark.parametrize("journal", ["memory", "sqlite"])
+@pytest.mark.filterwarnings("ignore::belated.exceptions.BelatedWarning")
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_an_interrupted_call_leaves_a_bandit_that_equals_its_journal(
+    journal: str, tmp_path: Path, full: bool
+) -> None:
+    """Live equals replay, nothing is left locked, retries count once, and no snapshot is wrong."""
+    interrupts, where = 0, set()
+    for seed in range(100 if full else 6):
+        kind = [*KINDS][seed % len(KINDS)]
+        path = tmp_path / f"{seed}.db" if journal == "sqlite" else None
+        one = InterruptedBandit(kind, path, seed)
+        for number in range(EACH):
+            where.add(one.interrupt(number + seed))
+            interrupts += 1
+        one.reopen(seed)
+        one.bandit.close()
+    assert interrupts == EACH * (100 if full else 6)
+    assert len(where) > interrupts / 3
+
+
+class CountedJournal(MemoryJournal):
+    """Counts how often a fold begins, and can be unavailable."""
+
+    begun = 0
+    unavailable = False
+
+    def load(self, partition: int) -> Snapshot | None:
+        """Return the snapshot."""
+        self.begun += 1
+        if self.unavailable:
+            raise JournalUnavailable("the disk is full")
+        return super().load(partition)
+
+
+class Picky(PerArm):
+    """Features that raise what they like."""
+
+    def rows(self, context: Any, actions: Actions) -> Row:
+        """Return those of a context that has an age."""
+        return super().rows([context["age"]], actions)
+
+
+def opened(journal: MemoryJournal, **settings: Any) -> Bandit:
+    """A bandit on a journal."""
+    dim = settings["features"].dim if settings else 2
+    policy = DelayedUCB(dim, Bernoulli())
+    return Bandit(policy, rewards=Explicit(), journal=journal, seed=1, **settings)
+
+
+def interrupt(bandit: Bandit, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Interrupt an append once the journal has it."""
+
+    def take(fold: Any, record: Any) -> str:
+        monkeypatch.undo()
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(type(bandit._fold), "take", take)
+    with pytest.raises(KeyboardInterrupt):
+        bandit.decide([[1.0, 0.0], [0.0, 1.0]])
+
+
+def test_errors_of_a_caller_do_not_rebuild_the_bandit() -> None:
+    """Features that raise and input that is refused cost no reading of the journal."""
+    journal = CountedJournal()
+    bandit = opened(journal, features=Picky(["a", "b"], context=1))
+    bandit.decide({"age": 0.5})
+    for wrong in ({}, {"age": "old"}, None):
+        with pytest.raises((KeyError, ValueError, TypeError)):
+            bandit.decide(wrong)
+        with pytest.raises(InvalidInput):
+            bandit.observe("a", 7.0)
+    bandit.decide({"age": 0.5})
+    assert journal.begun == 1
+
+
+def test_an_interrupted_bandit_says_nothing_until_it_can_be_rebuilt(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """While the journal cannot be read, it answers nothing that may be wrong; then it goes on."""
+    journal = CountedJournal()
+    bandit = opened(journal)
+    interrupt(bandit, monkeypatch)
+    journal.unavailable = True
+    for _ in range(2):
+        with pytest.raises(JournalUnavailable):
+            bandit.decide([[1.0, 0.0], [0.0, 1.0]])
+        with pytest.raises(JournalUnavailable):
+            _ = bandit.estimate
+    journal.unavailable = False
+    assert bandit.pending.count == 1
+    check_replay(bandit)
+
+
+def test_closing_an_interrupted_bandit_saves_what_the_journal_says(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As Ctrl-C within a with statement does."""
+    saved: list[Snapshot] = []
+    journal = CountedJournal()
+    monkeypatch.setattr(journal, "save", saved.append)
+    bandit = opened(journal)
+    with monkeypatch.context() as patch:
+        interrupt(bandit, patch)
+    bandit.close()
+    assert saved[0].position == 2  # the configuration, and the decision
+    assert bandit.pending.count == 1
