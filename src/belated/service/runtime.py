@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 import math
 import os
 import sys
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import suppress
@@ -17,6 +19,13 @@ from belated.journals.steady_clock import system_clock
 T = TypeVar("T")
 #: Does a piece of work; returns in how many seconds to be called again, None: when it is woken.
 Step = Callable[[], float | None]
+
+#: Seconds until a step that failed is tried again: at first, and at most.
+RETRY, MAX_RETRY = 0.1, 5.0
+#: Seconds for which a step may fail before its worker counts as dead.
+DEAD = 60.0
+
+log = logging.getLogger("belated.service")
 
 
 class Worker(Protocol):
@@ -49,7 +58,7 @@ class Runtime(Protocol):
         """Return seconds that only grow."""
 
     def start_worker(self, name: str, step: Step) -> Worker:
-        """Call a step at once, and then as it says."""
+        """Call a step at once, and then as it says; one that raises is logged and tried again."""
 
     def start_background(self, name: str) -> Background:
         """Have a place for long computations."""
@@ -96,7 +105,7 @@ class SharedThreads(ThreadRuntime):
         with self._lock:
             if self._crew is None:
                 self._crew = _Crew()
-        return self._crew.add(step)
+        return self._crew.add(name, step)
 
     def start_background(self, name: str) -> Background:
         """Compute in the thread of this name."""
@@ -121,14 +130,16 @@ class _Crew:
         self.members: list[_Member] = []
         self.thread = _ThreadWorker("belated workers", self._step)
 
-    def add(self, step: Step) -> _Member:
+    def add(self, name: str, step: Step) -> _Member:
         with self.lock:
-            member = _Member(self, step)
+            member = _Member(self, name, step)
             self.members.append(member)
         self.thread.wake()
         return member
 
     def stop(self) -> None:
+        for member in self.members:
+            member.step.end()
         self.thread.stop()
 
     def _step(self) -> float | None:
@@ -141,14 +152,14 @@ class _Crew:
 
 
 class _Member:
-    def __init__(self, crew: _Crew, step: Step) -> None:
+    def __init__(self, crew: _Crew, name: str, step: Step) -> None:
         self._crew = crew
-        self._step = step
+        self.step = _Supervised(name, step)
         self.due = -math.inf
 
     def call(self) -> None:
         self.due = math.inf
-        pause = self._step()
+        pause = self.step()
         if pause is not None:
             self.due = min(self.due, time.monotonic() + pause)
 
@@ -157,10 +168,72 @@ class _Member:
         self._crew.thread.wake()
 
     def stop(self, seconds: float | None = None) -> None:
+        self.step.end()
         with suppress(ValueError):
             self._crew.members.remove(self)
         if self._crew.lock.acquire(timeout=-1 if seconds is None else seconds):
             self._crew.lock.release()
+
+
+class _Supervised:
+    """The step of a worker: an error is logged, and the step is called again after a pause.
+
+    Attributes:
+        name: of the worker.
+        thread: that calls the step, if it has one of its own.
+    """
+
+    thread: threading.Thread | None = None
+
+    def __init__(self, name: str, step: Step) -> None:
+        self.name = name
+        self._step = step
+        self._pause = RETRY
+        self._retry_at = -math.inf
+        self._failing_since: float | None = None
+        _workers.add(self)
+
+    def __call__(self) -> float | None:
+        now = time.monotonic()
+        if now < self._retry_at:  # it was woken: the pause holds all the same
+            return self._retry_at - now
+        try:
+            pause = self._step()
+        except Exception:
+            log.exception("a worker failed and is tried again", extra={"worker": self.name})
+            failures[self.name] += 1
+            if self._failing_since is None:
+                self._failing_since = now
+            pause, self._pause = self._pause, min(2 * self._pause, MAX_RETRY)
+            self._retry_at = time.monotonic() + pause
+            return pause
+        self._failing_since, self._pause = None, RETRY
+        return pause
+
+    def why_dead(self) -> str | None:
+        """Return why the worker counts as dead; None if it is alive."""
+        if self.thread is not None and self.thread.ident is not None and not self.thread.is_alive():
+            return "its thread has ended"
+        since = self._failing_since
+        if since is not None and (seconds := time.monotonic() - since) >= DEAD:
+            return f"it has failed for {seconds:.0f} seconds"
+        return None
+
+    def end(self) -> None:
+        """Supervise it no longer: it was told to stop."""
+        _workers.discard(self)
+
+
+#: Those of this process that were not told to stop.
+_workers: set[_Supervised] = set()
+#: Steps that raised in this process, by the name of their worker.
+failures: Counter[str] = Counter()
+
+
+def dead_workers() -> dict[str, str]:
+    """Return why workers of this process are dead, by their names: only a restart helps."""
+    found = [(one.name, one.why_dead()) for one in _workers.copy()]
+    return {name: why for name, why in sorted(found, key=str) if why is not None}
 
 
 class _BorrowedBackground:
@@ -181,17 +254,19 @@ class _BorrowedBackground:
 
 class _ThreadWorker:
     def __init__(self, name: str, step: Step) -> None:
-        self._step = step
+        self._step = _Supervised(name, step)
         self._woken = threading.Event()
         self._stopped = False
         # A daemon: a store that hangs must not keep the process alive.
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+        self._step.thread = self._thread
         self._thread.start()
 
     def wake(self) -> None:
         self._woken.set()
 
     def stop(self, seconds: float | None = None) -> None:
+        self._step.end()
         self._stopped = True
         self._woken.set()
         self._thread.join(seconds)

@@ -33,13 +33,13 @@ from belated.service.http.routes import BANDIT_ROUTES, Route, find
 from belated.service.http.tokens import tokens_of
 from belated.service.learning.learners import learners_of
 from belated.service.learning.lease import SECONDS
-from belated.service.runtime import Runtime, ThreadRuntime
+from belated.service.runtime import Runtime, ThreadRuntime, dead_workers
 from belated.service.serving.definition import Definition
 from belated.service.serving.group_commit import GroupCommit
 from belated.service.serving.served_bandit import MAX_MODEL_AGE, ServedBandit
 from belated.service.serving.served_bandits import ServedBandits
 from belated.service.serving.spools import Spools
-from belated.service.wire.answers import Alive, Ready
+from belated.service.wire.answers import Alive, Dead, Ready
 from belated.service.wire.problem import Problem
 from belated.service.wire.requests import MAX_BODY_BYTES, DecisionRequests, RewardsBody
 
@@ -255,6 +255,8 @@ class Service:
             tokens.check(one, reward, keyed)
 
     def _livez(self) -> tuple[int, bytes]:
+        if dead := dead_workers():  # anyone may ask this: why they fail is in the log
+            return 503, encode(Dead(dead))
         return 200, encode(Alive())
 
     def _readyz(self) -> tuple[int, bytes]:
@@ -317,7 +319,16 @@ class Service:
 # --- what is not about one bandit ----------------------------------------------------------------
 
 AROUND = (
-    Route("GET", "/livez", Service._livez, None, "Whether the process runs", Alive, scope=None),
+    Route(
+        "GET",
+        "/livez",
+        Service._livez,
+        None,
+        "Whether the process and its workers run",
+        Alive,
+        also={503: Dead},
+        scope=None,
+    ),
     Route(
         "GET",
         "/readyz",

@@ -21,7 +21,7 @@ from belated.service.learning.learning_service import LearningService
 from belated.service.learning.lease import SECONDS, LeaseRenewal
 from belated.service.learning.sessions import LearnerSessions
 from belated.service.learning.shared_learner import SharedLearner
-from belated.service.runtime import Runtime
+from belated.service.runtime import Runtime, ThreadRuntime, Worker
 from belated.service.serving.definition import Definition
 
 #: Seconds between two looks at the journals: while something comes, and at most.
@@ -64,41 +64,50 @@ class Learners:
         self.failures: Counter[str] = Counter()
         self._kept = [_Kept(name, one) for name, one in make.items()]
         self._away = False
-        # A daemon: a process that ends without stopping it must not hang.
-        self._thread = threading.Thread(target=self._run, name="belated learners", daemon=True)
+        self._pause = IDLE
+        self._ended = threading.Event()
+        self._worker: Worker | None = None
 
     def start(self) -> None:
         """Begin to learn."""
         if self._kept:
-            self._thread.start()
+            self._worker = ThreadRuntime().start_worker("belated learners", self._turn)
 
     def stop(self) -> None:
         """Let each save what it knows and leave the lead to others; returns when all have."""
         self._stopped.set()
-        if self._thread.ident is not None:
-            self._thread.join(STOP)
+        if self._worker is not None:
+            self._worker.wake()
+            self._ended.wait(STOP)
+            self._worker.stop(0.0)
 
-    def _run(self) -> None:
-        pause = IDLE
-        while not self._stopped.is_set():
-            glances = self._look()
-            if glances is None:
-                self._stopped.wait(AWAY)
-                continue
-            busy = False
-            for one in self._kept:
-                if not self._stopped.is_set() and one.is_due(glances.get(one.name)):
-                    busy = self._step(one) or busy
-            if busy:
-                pause = IDLE
-                continue
-            # Not when the first is due: of a hundred learners there is always one.
-            self._stopped.wait(IDLE if self._sessions is None else pause)
-            pause = min(2 * pause, MAX_IDLE)
+    def _turn(self) -> float | None:
+        """Let each learner do what is due; returns the seconds until the next turn."""
+        if self._stopped.is_set():
+            self._end_all()
+            return None
+        glances = self._look()
+        if glances is None:
+            return AWAY
+        busy = False
         for one in self._kept:
-            self._end(one)
-        if self._sessions is not None:
-            self._sessions.close()
+            if not self._stopped.is_set() and one.is_due(glances.get(one.name)):
+                busy = self._step(one) or busy
+        if busy:
+            self._pause = IDLE
+            return 0.0
+        # Not when the first is due: of a hundred learners there is always one.
+        pause, self._pause = self._pause, min(2 * self._pause, MAX_IDLE)
+        return IDLE if self._sessions is None else pause
+
+    def _end_all(self) -> None:
+        try:
+            for one in self._kept:
+                self._end(one)
+            if self._sessions is not None:
+                self._sessions.close()
+        finally:
+            self._ended.set()
 
     def _look(self) -> Mapping[str, Glance] | None:
         """Return how the bandits stand; None while the journal is away."""

@@ -13,6 +13,8 @@ from belated.service.access.authorizer import Authorizer
 from belated.service.access.tokens import RewardTokens
 from belated.service.console.reports import Reports
 from belated.service.learning.learners import Learners
+from belated.service.runtime import dead_workers
+from belated.service.runtime import failures as worker_failures
 from belated.service.serving.group_commit import GroupCommit
 from belated.service.serving.served_bandit import ServedBandit
 
@@ -98,6 +100,16 @@ class Metrics:
         for name in self._learners.names:
             failures.add_metric([name], self._learners.failures[name])
         yield failures
+        dead = GaugeMetricFamily(
+            "belated_dead_workers", "Workers that have ended, or have failed for a minute."
+        )
+        dead.add_metric([], len(dead_workers()))
+        failed = CounterMetricFamily(
+            "belated_worker_failures", "Errors of workers; each is retried.", labels=["worker"]
+        )
+        for name, count in worker_failures.copy().items():
+            failed.add_metric([name], count)
+        yield from (dead, failed)
         requests = CounterMetricFamily(
             "belated_http_requests", "Requests.", labels=["method", "route", "status"]
         )

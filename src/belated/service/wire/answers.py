@@ -229,6 +229,18 @@ class Alive(msgspec.Struct, frozen=True):
     status: str = "alive"
 
 
+class Dead(msgspec.Struct, frozen=True):
+    """The process must be restarted: some of its workers have ended, or fail all the time.
+
+    Attributes:
+        dead_workers: why each of them counts as dead, by its name.
+        status: dead.
+    """
+
+    dead_workers: dict[str, str]
+    status: str = "dead"
+
+
 class Ready(msgspec.Struct, frozen=True):
     """Whether requests should come here.
 
