@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 
@@ -12,7 +12,13 @@ from belated.exceptions import InvalidInput, JournalUnavailable
 from belated.features import Actions
 from belated.inputs import Row
 from belated.journals import MemoryJournal, Snapshot
+from belated.journals.sqlite.store import SQLiteStore
+from belated.learner.learner import Learner
+from belated.service import Definition
+from belated.service.learning import learners as learners_module
+from belated.service.learning.learners import learners_of
 from tests.faults.interrupted import KINDS, InterruptedBandit, check_replay
+from tests.waiting import eventually
 
 #: Interrupts of one bandit.
 EACH = 10
@@ -125,3 +131,36 @@ def test_closing_an_interrupted_bandit_saves_what_the_journal_says(
     bandit.close()
     assert saved[0].position == 2  # the configuration, and the decision
     assert bandit.pending.count == 1
+
+
+@pytest.mark.parametrize("kind", ["one", "many"])
+def test_a_learner_that_fails_within_a_record_saves_no_snapshot(
+    kind: Literal["one", "many"], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is made again and reads that record again, whole."""
+    monkeypatch.setattr(learners_module, "FAILED", 0.01)
+    store = SQLiteStore(tmp_path / "offers.db")
+    policy = DelayedUCB(2, Bernoulli())
+    definition = Definition("offers", policy, Explicit(), partitions=1, learners=kind)
+    journal = store.journal("offers")
+    bandit = Bandit(policy, rewards=Explicit(), journal=journal, seed=1)
+    for _ in range(5):
+        bandit.decide([[1.0, 0.0], [0.0, 1.0]])
+    journal.close()  # without a snapshot of the bandit
+    add_pending, left = Learner.add_pending, [3]
+
+    def fails_once(learner: Learner, x: Any, weight: float) -> None:
+        left[0] -= 1
+        if not left[0]:
+            raise MemoryError
+        add_pending(learner, x, weight)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Learner, "add_pending", fails_once)
+        learners = learners_of([definition], store)
+        learners.start()
+        eventually(lambda: learners.failures["offers"] >= 1 and left[0] < -1, seconds=120)
+        learners.stop()
+    with Bandit(policy, rewards=Explicit(), journal=store.journal("offers"), seed=1) as again:
+        check_replay(again)
+        assert again.pending.count == 5

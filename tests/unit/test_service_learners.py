@@ -40,7 +40,7 @@ class Scripted:
         self._leads = found
         return 1
 
-    def close(self) -> None:
+    def close(self, *, save: bool = True) -> None:
         """Noted."""
         self.closed = True
 

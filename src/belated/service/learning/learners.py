@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import NamedTuple
 
-from belated.exceptions import JournalError, JournalUnavailable
+from belated.exceptions import BelatedError, JournalError, JournalUnavailable
 from belated.journals import CoordinationStore, Journal, Store, StoreSession
 from belated.journals.identity import identify
 from belated.journals.sessions import Glance
@@ -143,10 +143,11 @@ class Learners:
             one.away = one.learner is not None
             one.due = time.monotonic() + (AWAY if one.away else FAILED)
             return False
-        except Exception:
+        except Exception as error:
             self.failures[one.name] += 1
             log.exception("a learner failed and is made anew", extra={"bandit": one.name})
-            self._end(one)
+            # The library raises its errors between two changes; any other may come at any point.
+            self._end(one, save=isinstance(error, BelatedError))
             one.due = time.monotonic() + FAILED
             return False
         if one.away:
@@ -154,12 +155,12 @@ class Learners:
         one.away = False
         return busy
 
-    def _end(self, one: _Kept) -> None:
+    def _end(self, one: _Kept, *, save: bool = True) -> None:
         learner, one.learner, one.leads, one.away = one.learner, None, None, False
         if learner is not None:
             del self.running[one.name]
             try:
-                learner.close()
+                learner.close(save=save)
             except Exception:
                 log.exception("a learner could not be closed", extra={"bandit": one.name})
 

@@ -187,12 +187,17 @@ class LearningService:
     def _next_settled(self, fold: Fold) -> float:
         return min(ledger.next_due() for ledger in fold.ledgers.values())
 
-    def close(self) -> None:
-        """Save, leave the lead to others, and let go of everything."""
+    def close(self, *, save: bool = True) -> None:
+        """Save, leave the lead to others, and let go of everything.
+
+        Args:
+            save: False if the fold may be half changed: an error came in the middle of a step.
+        """
         if self.fold is not None:
             self._end_saving()
-            with suppress(JournalError):
-                self.fold.save(self.shelf)
+            if save:
+                with suppress(JournalError):
+                    self.fold.save(self.shelf)
         self.lease.close()
         self._stand_by()
         self._fitter.stop()

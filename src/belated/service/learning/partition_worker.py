@@ -143,10 +143,14 @@ class PartitionWorker:
             raise failed
         return count
 
-    def close(self) -> None:
-        """Save, leave the partitions to others, and let go of everything."""
+    def close(self, *, save: bool = True) -> None:
+        """Save, leave the partitions to others, and let go of everything.
+
+        Args:
+            save: False if a fold may be half changed: an error came in the middle of a step.
+        """
         self._end_saving()
-        for one in self.owned.values():
+        for one in self.owned.values() if save else ():
             try:
                 one.fold.save(self.shelf)
             except JournalUnavailable:  # as it will be for the others: each would wait as long

@@ -92,8 +92,12 @@ class SharedLearner:
         finally:  # a record that a worker cannot read does not keep others' sums from deciders
             self.merger.step()
 
-    def close(self) -> None:
-        """Save, leave partitions and lead to others, and let go of everything."""
+    def close(self, *, save: bool = True) -> None:
+        """Save, leave partitions and lead to others, and let go of everything.
+
+        Args:
+            save: False if a fold may be half changed: an error came in the middle of a step.
+        """
         self.merger.close()
-        self.worker.close()
+        self.worker.close(save=save)
         self.coordination.close()
