@@ -87,9 +87,11 @@ class Process:
         self._process.kill()
         self._process.wait(30)
 
-    def ask(self, method: str, path: str, body: object = None) -> tuple[int, dict[str, Any]]:
+    def ask(
+        self, method: str, path: str, body: object = None, timeout: float = 10
+    ) -> tuple[int, dict[str, Any]]:
         """One request to its service, over a connection of its own."""
-        connection = HTTPConnection("127.0.0.1", self.heard("serving")["port"], timeout=10)
+        connection = HTTPConnection("127.0.0.1", self.heard("serving")["port"], timeout=timeout)
         try:
             data = None if body is None else json.dumps(body)
             connection.request(method, path, data, {"Content-Type": "application/json"})

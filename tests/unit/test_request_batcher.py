@@ -94,6 +94,48 @@ def test_a_crowd_is_chosen_for_in_parts() -> None:
     play(story)
 
 
+def test_a_large_batch_is_chosen_for_in_several_turns_all_or_none() -> None:
+    """Each turn chooses for three requests; others are decided in between; rows are made late."""
+
+    async def story(commits: Counted, batcher: RequestBatcher) -> None:
+        turns: list[int] = []
+        loop = asyncio.get_running_loop()
+
+        def batch(rows: Sequence[bytes]) -> asyncio.Future[list[Decision]]:
+            found: asyncio.Future[list[Decision]] = loop.create_future()
+            uses = [partial(use, data) for data in rows]
+            batcher.decide(
+                [ParsedRequest(2)] * len(rows), uses, lambda made: None, partial(resolve, found)
+            )
+            return found
+
+        def use(data: bytes) -> bytes:
+            turns[-1] += 1
+            return data
+
+        def turn() -> None:
+            turns.append(0)
+            if len(turns) < 20:
+                loop.call_soon(turn)
+
+        turn()
+        whole, other = batch([ROWS] * 10), asked(batcher)
+        await asyncio.wait([whole, other], return_when=asyncio.FIRST_COMPLETED)
+        assert other.done()
+        assert len(await whole) == 10
+        assert sum(turns) == 10
+        assert max(turns) == 3
+
+        turns.append(0)
+        wrong = np.full((2, 2), np.nan, np.float32).tobytes()
+        before = batcher._decider.model.pending
+        with pytest.raises(InvalidInput):
+            await batch([ROWS] * 7 + [wrong])
+        assert batcher._decider.model.pending == before
+
+    play(story)
+
+
 def test_one_that_cannot_be_decided_spoils_no_other() -> None:
     """Nor where a part of a crowd is chosen for at once."""
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from operator import itemgetter
 from typing import Any, NoReturn
 
@@ -60,7 +60,7 @@ class Columns:
         given = record
         if record is None or (not isinstance(record, np.ndarray) and isinstance(record, Mapping)):
             given = self._named({} if record is None else record, who)
-        array = _as_array(given)
+        array = None if _nested(given) else _as_array(given)
         if array is None or array.shape != (self.width,) or array.dtype.kind not in _REAL:
             self._refuse(given, who)
         return array
@@ -73,7 +73,10 @@ class Columns:
                 given = [*map(self._pick, records)]
             except (KeyError, IndexError, TypeError, ValueError):
                 given = None  # one by one below, to name the one at fault
-        table = _as_array(given)
+        if given is None or _any_is(given, (str, bytes, Mapping)) or any(map(_nested, given)):
+            table = None
+        else:
+            table = _as_array(given)
         if table is None or table.shape != (len(ids), self.width) or table.dtype.kind not in _REAL:
             pairs = zip(ids, records, strict=True)
             table = np.array([self.numbers(record, f"action {id!r}") for id, record in pairs])
@@ -137,6 +140,18 @@ def _as_names(spec: Any, what: str) -> tuple[str, ...]:
         if name in spec[:at]:
             raise InvalidInput(f"{what} names {name!r} twice", name)
     return tuple(str.__str__(name) for name in spec)
+
+
+def _nested(values: Any) -> bool:
+    """Whether a list of values holds text or further lists, and so no row of numbers.
+
+    NumPy would make room for the longest text in every entry.
+    """
+    return isinstance(values, list | tuple) and _any_is(values, (str, bytes, list, tuple, Mapping))
+
+
+def _any_is(values: Iterable[Any], kinds: tuple[type, ...]) -> bool:
+    return any(issubclass(kind, kinds) for kind in set(map(type, values)))
 
 
 def _as_array(given: Any) -> NDArray[Any] | None:

@@ -12,7 +12,7 @@ import numpy as np
 
 from belated.exceptions import InvalidInput
 from belated.features.frames import is_missing
-from belated.features.records import shown
+from belated.features.records import MAX_TEXT, shown
 from belated.inputs import as_float
 
 
@@ -126,6 +126,9 @@ class Category(Encoder):
         found = [0.0] * (len(self.values) + self.others)
         if not is_missing(value):
             text = value if type(value) is str else as_text(value)
+            if len(text) > MAX_TEXT:
+                message = f"a text of {len(text):,} characters: at most {MAX_TEXT:,} are allowed"
+                raise InvalidInput(message, text[:100])
             at = self._places.get(text)
             found[len(self.values) + self._drawn(text) if at is None else at] = 1.0
         return found

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass
 from functools import lru_cache
+from json.encoder import encode_basestring_ascii as _quoted
 from typing import Any
 
 import numpy as np
@@ -14,10 +14,24 @@ from numpy.typing import NDArray
 
 from belated.exceptions import InvalidInput
 from belated.features.protocol import Features, digest, fingerprint_of
-from belated.features.records import Actions, Context, as_actions, as_record, is_number, shown
+from belated.features.records import (
+    MAX_TEXT,
+    Actions,
+    Context,
+    as_actions,
+    as_record,
+    is_number,
+    long_text,
+    shown,
+)
 from belated.inputs import MAX_ENTRY, Row, as_dim, as_rows
 
 Words = NDArray[np.uint64]
+
+#: Pairs of features that are crossed at once: their arrays fit into the cache.
+AT_ONCE = 1 << 14
+#: Length of the longest text whose word is cached, in characters; and the number of cached words.
+CACHED_TEXT, CACHED_WORDS = 64, 1 << 15
 
 
 @dataclass(frozen=True)
@@ -99,12 +113,16 @@ class Hashed:
         z, v = np.array(c_values), np.array(values)
         start = np.array(owners) * self.dim  # where the row of each feature begins
         columns, signed = self._placed(a, v)
-        columns += start
+        flat = np.bincount(columns + start, signed, len(ids) * self.dim)
         if self.interactions:
-            crossed = self._placed(_crossed(c, a), np.multiply.outer(z, v))
-            columns = np.concatenate([columns, (crossed[0] + start).ravel()])
-            signed = np.concatenate([signed, crossed[1].ravel()])
-        table = np.bincount(columns, signed, len(ids) * self.dim).reshape(len(ids), self.dim)
+            # Added in order, a few context features at a time, so that memory does not grow with
+            # the number of pairs.
+            step = max(1, AT_ONCE // len(a))
+            for at in range(0, len(c), step):
+                some = slice(at, at + step)
+                columns, signed = self._placed(_crossed(c[some], a), np.multiply.outer(z[some], v))
+                np.add.at(flat, (columns + start).ravel(), signed.ravel())
+        table = flat.reshape(len(ids), self.dim)
         columns, signed = self._placed(c, z)
         table += np.bincount(columns, signed, self.dim)
         if self.intercept:
@@ -114,7 +132,11 @@ class Hashed:
     def _features(self, kind: str, given: Any, who: str) -> tuple[list[int], list[float]]:
         words, values = [], []
         for name, value in _by_name(as_record(given, who), who):
+            if len(name) > MAX_TEXT:
+                raise long_text(f"a name of {who}", name)
             if isinstance(value, str):
+                if len(value) > MAX_TEXT:
+                    raise long_text(f"{name!r} of {who}", value)
                 words.append(_word(self.seed, kind, name, str.__str__(value)))
                 values.append(1.0)
             elif is_number(value):
@@ -134,12 +156,22 @@ class Hashed:
         return columns, np.where(words & np.uint64(1), -values, values)
 
 
-@lru_cache(maxsize=1 << 16)
 def _word(seed: int, kind: str, name: int | str, value: str | None) -> int:
-    """64 bits that stand for a feature."""
-    key = json.dumps([seed, kind, name, value], separators=(",", ":")).encode("ascii")
+    """Return the 64 bits that stand for a feature; long texts are not cached."""
+    if len(value or "") > CACHED_TEXT or (isinstance(name, str) and len(name) > CACHED_TEXT):
+        return _new_word(seed, kind, name, value)
+    return _cached_word(seed, kind, name, value)
+
+
+def _new_word(seed: int, kind: str, name: int | str, value: str | None) -> int:
+    shown_name = _quoted(name) if isinstance(name, str) else name
+    shown_value = "null" if value is None else _quoted(value)
+    key = f'[{seed},"{kind}",{shown_name},{shown_value}]'.encode("ascii")  # JSON
     state = hashlib.blake2b(key, digest_size=8, person=b"belated.hashed")
     return int.from_bytes(state.digest(), "little")
+
+
+_cached_word = lru_cache(maxsize=CACHED_WORDS)(_new_word)
 
 
 def _crossed(c: Words, a: Words) -> Words:

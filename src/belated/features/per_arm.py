@@ -160,7 +160,8 @@ class PerArm:
         places = blocks + len(self.actions) * np.arange(len(ids))
         if len(self._offers) >= OFFERS:
             self._offers.clear()
-        self._offers[ids] = places
+        # With the ids of the features: equal texts of callers need not be kept.
+        self._offers[tuple(self.actions[at] for at in blocks)] = places
         return places
 
 

@@ -19,6 +19,8 @@ Actions = Sequence[int | str] | Mapping[Any, Context] | NDArray[Any]
 
 #: The largest id that is a number.
 MAX_ID = (1 << 63) - 1
+#: Maximum length of a text in a record, in characters.
+MAX_TEXT = 10_000
 
 _TEXT = frozenset({str})
 _LISTS = (list, tuple, dict)  # the usual ones first: asking an abstract class takes longer
@@ -84,6 +86,12 @@ def as_record(record: Any, who: str) -> Mapping[str, Any]:
         message = f"{who} is {shown(record)}: a mapping of names to values was expected"
         raise InvalidInput(message, record)
     return record
+
+
+def long_text(what: str, value: str) -> InvalidInput:
+    """Return the error for a text that is too long to be the name or the value of a field."""
+    message = f"{what} is a text of {len(value):,} characters: at most {MAX_TEXT:,} are allowed"
+    return InvalidInput(message, value[:100])
 
 
 def shown(value: Any) -> str:

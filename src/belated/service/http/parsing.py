@@ -5,8 +5,9 @@ from __future__ import annotations
 import base64
 import binascii
 import struct
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -25,6 +26,9 @@ from belated.service.serving.definition import Definition
 from belated.service.serving.served_bandit import ServedBandit
 from belated.service.wire.requests import (
     MAX_ACTIONS,
+    MAX_FIELDS,
+    MAX_NUMBERS,
+    MAX_PAIRS,
     DecisionRequest,
     Packed,
     RewardBody,
@@ -53,6 +57,7 @@ def parse_request(request: DecisionRequest, definition: Definition) -> tuple[Par
     else:
         if _has_rows(request) or request.dim is not None or actions is None:
             raise InvalidInput("this bandit has features: send a context and actions, no rows")
+        _check_sizes(request.context, actions, dim)
         rows = features.rows(request.context, actions).tobytes()
         if definition.keep_requests != 0.0:
             context = pack_context(request.context, actions)
@@ -64,6 +69,25 @@ def parse_request(request: DecisionRequest, definition: Definition) -> tuple[Par
         count, names, request.id, request.first_attempt, request.activated, context, unit
     )
     return parsed, rows
+
+
+def _check_sizes(context: Any, actions: Any, dim: int) -> None:
+    """Refuse what would take features too much memory or time, before they begin."""
+    count, of_context, of_actions = len(actions), 0, 0
+    if isinstance(context, Mapping):
+        of_context = len(context)
+    if isinstance(actions, Mapping):
+        of_actions = sum(len(one) for one in actions.values() if isinstance(one, Mapping))
+    if of_context + of_actions > MAX_FIELDS:
+        message = f"context has {of_context:,} fields, and actions have {of_actions:,}"
+        raise InvalidInput(f"{message}: at most {MAX_FIELDS:,} together are allowed")
+    if of_context * (count + of_actions) > MAX_PAIRS:
+        message = f"context has {of_context:,} fields, and actions has {count:,} actions"
+        limit = f"context fields × (actions + action fields) may be at most {MAX_PAIRS:,}"
+        raise InvalidInput(f"{message} with {of_actions:,} fields: {limit}")
+    if count * dim > MAX_NUMBERS:
+        message = f"actions has {count:,} actions, each with a row of {dim:,} numbers"
+        raise InvalidInput(f"{message}: at most {MAX_NUMBERS // dim:,} actions are allowed")
 
 
 def parse_rewards(

@@ -6,13 +6,15 @@ One table for all of it, so that the document and what is served cannot disagree
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs
 
 import msgspec
 
+from belated.decider import ParsedRequest
 from belated.events import Activation, Decision, ModeChanged, Void
 from belated.exceptions import InvalidInput
 from belated.ids import check_id
@@ -22,6 +24,8 @@ from belated.service.access.tokens import RewardTokens
 from belated.service.http import console
 from belated.service.http.parsing import event_time, parse_request, parse_rewards, rewards_in
 from belated.service.http.problems import ProblemError
+from belated.service.serving.definition import Definition
+from belated.service.serving.request_batcher import Rows
 from belated.service.serving.served_bandit import ServedBandit
 from belated.service.wire.answers import (
     Accepted,
@@ -44,6 +48,9 @@ from belated.service.wire.requests import (
 
 if TYPE_CHECKING:
     from belated.service.http.exchange import Exchange
+
+#: Rows of a batch that are held in memory until they are used, in bytes.
+HELD_BYTES = 8 << 20
 
 
 @dataclass(frozen=True)
@@ -110,10 +117,22 @@ def _told(tokens: RewardTokens | None, decision: Decision, slot: int | None = No
 
 
 def _decide_many(call: Exchange, body: DecisionRequests) -> None:
-    definition = call.bandit.definition
-    parsed = [parse_request(request, definition) for request in body.requests]
-    requests, rows = [one for one, _ in parsed], [rows for _, rows in parsed]
-    call.bandit.decide(requests, rows, call.settle)
+    call.bandit.decide_many(_parsed(body.requests, call.bandit.definition), call.settle)
+
+
+def _parsed(
+    requests: Sequence[DecisionRequest], definition: Definition
+) -> Iterator[tuple[ParsedRequest, Rows]]:
+    """Parse one request after the other; rows beyond `HELD_BYTES` are made when they are used."""
+    held = 0
+    for one in requests:
+        request, rows = parse_request(one, definition)
+        held += len(rows)
+        yield request, rows if held <= HELD_BYTES else partial(_rows, one, definition)
+
+
+def _rows(request: DecisionRequest, definition: Definition) -> bytes:
+    return parse_request(request, definition)[1]
 
 
 def _many_decided(call: Exchange, made: Sequence[Decision]) -> ManyDecided:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
 import numpy as np
 
 from belated.decider import Decider, Made, ParsedRequest
+from belated.decider.runs import AT_ONCE
 from belated.events import Decision
 from belated.ids import time_of
 from belated.inputs import Row, as_rows
@@ -17,11 +19,15 @@ from belated.service.runtime import Runtime
 from belated.service.serving.group_commit import ENOUGH, Done, GroupCommit, tell_all
 from belated.service.serving.slots import Slots
 
+#: The rows of a request as float32 numbers, row after row; or what makes them when they are used.
+Rows = bytes | Callable[[], bytes]
+
 
 class RequestBatcher:
     """Chooses for the requests of one turn of the event loop, and commits the decisions.
 
-    A crowd is divided: while some of its decisions are committed, others are chosen.
+    A crowd is divided: while some of its decisions are committed, others are chosen. A large batch
+    is chosen for in several turns, so that the event loop can serve others in between.
 
     Args:
         decider: chooses; used by the event loop alone.
@@ -55,12 +61,13 @@ class RequestBatcher:
         self._rng = rng
         self._slots = slots
         self._finds_by_id = finds_by_id
-        self._waiting: list[_Batch] = []
+        self._waiting: deque[_Batch] = deque()
+        self._scheduled = False
 
     def decide(
         self,
         requests: Sequence[ParsedRequest],
-        rows: Sequence[bytes],
+        rows: Sequence[Rows],
         counted: Callable[[Sequence[Decision]], None],
         done: Done[list[Decision]],
     ) -> None:
@@ -75,8 +82,7 @@ class RequestBatcher:
             counted: is then told the decisions that were made here.
             done: is told all of them, or what went wrong.
         """
-        if not self._waiting:
-            self._loop.call_soon(self._choose)
+        self._schedule()
         batch = _Batch(self._journal, requests, rows, self._decider, counted, done)
         if not self._finds_by_id:
             batch.named = [one.id for one in requests if one.id is not None and not _is_new(one)]
@@ -84,39 +90,68 @@ class RequestBatcher:
         if len(self._waiting) == ENOUGH:  # they are committed while others are still read
             self._choose()
 
+    def _schedule(self) -> None:
+        if not self._scheduled:
+            self._scheduled = True
+            self._loop.call_soon(self._turn)
+
+    def _turn(self) -> None:
+        self._scheduled = False
+        self._choose()
+
     def _choose(self) -> None:
-        batches, self._waiting = self._waiting, []
-        if not batches:
+        parts = self._next_parts()
+        if not parts:
             return
+        refusals = []
         try:
-            made = self._decide(
-                [request for batch in batches for request in batch.requests],
-                [rows for batch in batches for rows in batch.rows],
-            )
+            made = self._decide(parts)
         except Exception:  # of one of them: each is tried by itself, and hears what is wrong
-            refusals = [one for batch in batches if (one := self._try(batch)) is not None]
+            refusals = [one for part in parts if (one := self._try(part)) is not None]
         else:
-            refusals = []
             start = 0
-            for batch in batches:
-                end = start + len(batch.requests)
-                batch.events = made.decisions[start:end]
-                if kept := made.requests:
-                    batch.kept = {n - start: kept[n] for n in range(start, end) if n in kept}
-                start = end
-        self._commits.append_all([batch for batch in batches if batch.events])
+            for batch, end in parts:
+                start = batch.add(made, start, end)
+        batches = [batch for batch, _ in parts]
+        self._commits.append_all([one for one in batches if one.is_chosen])
+        self._waiting.extend(one for one in batches if not one.is_chosen and not one.refused)
+        if self._waiting:
+            self._schedule()
         if refusals:  # not from within another one's request
             self._loop.call_soon(tell_all, refusals)
 
-    def _try(self, batch: _Batch) -> Callable[[], None] | None:
+    def _next_parts(self) -> list[tuple[_Batch, int]]:
+        """Take from the queue what is chosen for in one turn: each batch, and up to which request.
+
+        That is `ENOUGH` requests; fewer if their rows have more than `AT_ONCE` numbers.
+        """
+        parts, room, rows = [], ENOUGH, AT_ONCE / self._decider.policy.dim
+        while self._waiting and room > 0 and rows > 0:
+            batch = self._waiting.popleft()
+            end = len(batch.events)
+            while end < len(batch.requests) and room > 0 and rows > 0:
+                rows -= batch.requests[end].n_rows
+                room -= 1
+                end += 1
+            parts.append((batch, end))
+        return parts
+
+    def _try(self, part: tuple[_Batch, int]) -> Callable[[], None] | None:
         """Decide for one caller; returns how to tell that it cannot be done, if so."""
+        batch, end = part
         try:
-            batch.events, batch.kept = self._decide(batch.requests, batch.rows)
+            batch.add(self._decide([part]), 0, end)
         except Exception as error:
-            return partial(batch.refuse, error)
+            batch.refused = True
+            return partial(batch.failed, error)
         return None
 
-    def _decide(self, requests: Sequence[ParsedRequest], rows: Sequence[bytes]) -> Made:
+    def _decide(self, parts: Sequence[tuple[_Batch, int]]) -> Made:
+        requests: list[ParsedRequest] = []
+        rows: list[Rows] = []
+        for batch, end in parts:
+            requests += batch.requests[len(batch.events) : end]
+            rows += batch.rows[len(batch.events) : end]
         table = table_of(rows, self._decider.policy.dim)
         now = self._clock()
         self._decider.slot = self._slots.at(now)
@@ -127,14 +162,15 @@ class _Batch:
     """The requests of one caller, which are decided all or none."""
 
     __slots__ = (
-        "_counted", "_decider", "_done", "events", "journal", "kept", "named", "requests", "rows",
+        "_counted", "_decider", "_done", "events", "journal", "kept", "named", "refused",
+        "requests", "rows",
     )  # fmt: skip
 
     def __init__(
         self,
         journal: UniqueLog,
         requests: Sequence[ParsedRequest],
-        rows: Sequence[bytes],
+        rows: Sequence[Rows],
         decider: Decider,
         counted: Callable[[Sequence[Decision]], None],
         done: Done[list[Decision]],
@@ -143,11 +179,26 @@ class _Batch:
         self.requests = requests
         self.rows = rows
         self.events: list[Decision] = []
-        self.kept: Mapping[int, bytes] = {}
+        self.kept: dict[int, bytes] = {}
+        self.refused = False
         self.named = [request.id for request in requests if request.id is not None]
         self._decider = decider
         self._counted = counted
         self._done = done
+
+    @property
+    def is_chosen(self) -> bool:
+        """Whether all its decisions are made."""
+        return len(self.events) == len(self.requests)
+
+    def add(self, made: Made, start: int, end: int) -> int:
+        """Add decisions, those of `made` from `start` on; returns where those of others begin."""
+        first = len(self.events)
+        stop = start + end - first
+        self.events += made.decisions[start:stop]
+        if kept := made.requests:
+            self.kept |= {n - start + first: kept[n] for n in range(start, stop) if n in kept}
+        return stop
 
     def durable(self, positions: Sequence[int], standing: Mapping[str, Decision]) -> None:
         made = self.events
@@ -167,9 +218,6 @@ class _Batch:
     def failed(self, error: Exception) -> None:
         for event in self.events:
             self._decider.discard(event)
-        self.refuse(error)
-
-    def refuse(self, error: Exception) -> None:
         self._done(error)
 
 
@@ -177,6 +225,7 @@ def _is_new(request: ParsedRequest) -> bool:
     return request.first_attempt and request.id is not None and time_of(request.id) is not None
 
 
-def table_of(rows: Sequence[bytes], dim: int) -> Row:
+def table_of(rows: Sequence[Rows], dim: int) -> Row:
     """Return rows as one table, checked."""
-    return as_rows(np.frombuffer(b"".join(rows), np.float32).reshape(-1, dim), dim)
+    data = b"".join([one if isinstance(one, bytes) else one() for one in rows])
+    return as_rows(np.frombuffer(data, np.float32).reshape(-1, dim), dim)

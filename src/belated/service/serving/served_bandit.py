@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import math
 from asyncio import Future
 from collections import Counter
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Coroutine, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -38,7 +39,7 @@ from belated.service.histogram import SECONDS, Histogram
 from belated.service.serving.definition import Definition
 from belated.service.serving.group_commit import Done, pass_on, resolve
 from belated.service.serving.lookups import LookUps
-from belated.service.serving.request_batcher import RequestBatcher, table_of
+from belated.service.serving.request_batcher import RequestBatcher, Rows, table_of
 from belated.service.serving.shared import Shared
 from belated.service.serving.slots import Slots
 from belated.service.serving.spool_recovery import LeftSpools
@@ -47,6 +48,8 @@ from belated.tuning import USUAL, Tuning
 
 #: A model older than this, in seconds, is stale.
 MAX_MODEL_AGE = 600.0
+#: Seconds after which parsing a batch lets the event loop serve others.
+TURN_SECONDS = 0.01
 #: Seconds between two log lines about a policy that fails.
 FALLBACK_LOG_SECONDS = 60.0
 
@@ -142,8 +145,32 @@ class ServedBandit:
 
     # --- deciding --------------------------------------------------------------------------------
 
+    def decide_many(
+        self, parsed: Iterable[tuple[ParsedRequest, Rows]], done: Done[list[Decision]]
+    ) -> None:
+        """Decide for a batch, which is parsed in several turns of the event loop if it is large.
+
+        Args:
+            parsed: the requests of one caller, who gets all decisions or none, and their rows.
+            done: is told the decisions, or what went wrong.
+        """
+        self._run(self._decide_parsed(parsed), done)
+
+    async def _decide_parsed(self, parsed: Iterable[tuple[ParsedRequest, Rows]]) -> list[Decision]:
+        requests, rows = [], []
+        turn = self._runtime.monotonic()
+        for request, data in parsed:
+            requests.append(request)
+            rows.append(data)
+            if self._runtime.monotonic() > turn + TURN_SECONDS:
+                await asyncio.sleep(0)
+                turn = self._runtime.monotonic()
+        deciding: Future[list[Decision]] = self._loop.create_future()
+        self.decide(requests, rows, partial(resolve, deciding))
+        return await deciding
+
     def decide(
-        self, requests: Sequence[ParsedRequest], rows: Sequence[bytes], done: Done[list[Decision]]
+        self, requests: Sequence[ParsedRequest], rows: Sequence[Rows], done: Done[list[Decision]]
     ) -> None:
         """Decide, in one commit for all; the caller is told once it is durable.
 
@@ -174,7 +201,7 @@ class ServedBandit:
     async def _decide_named(
         self,
         requests: Sequence[ParsedRequest],
-        rows: Sequence[bytes],
+        rows: Sequence[Rows],
         ids: Sequence[str],
         start: float,
     ) -> list[Decision]:
@@ -202,7 +229,7 @@ class ServedBandit:
     def _check_same(
         self,
         requests: Sequence[ParsedRequest],
-        rows: Sequence[bytes],
+        rows: Sequence[Rows],
         known: Mapping[str, Decision],
     ) -> None:
         """Refuse what is not a retry: a decision for other rows is of no use to the caller."""

@@ -17,6 +17,12 @@ MAX_BATCH = 1_000
 MAX_BODY_BYTES = 1 << 20
 #: How many actions may be in one decision request.
 MAX_ACTIONS = 1_000
+#: How many fields the context and the records of the actions of one decision request may have.
+MAX_FIELDS = 20_000
+#: How many pairs of a context field with an action or one of its fields: features may cross them.
+MAX_PAIRS = 1_000_000
+#: How many numbers the rows of one decision request may have, if features make them.
+MAX_NUMBERS = 2_000_000
 # What stands in `extra_json_schema` is for readers of the document: others check it.
 _NO_NUL = {"pattern": "^[^\\u0000]*$"}
 Number = Annotated[
