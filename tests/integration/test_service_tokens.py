@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import httpx
 import msgspec
 import pytest
 
-from belated import Bernoulli, DelayedUCB, Explicit
+from belated import Bernoulli, DelayedUCB, Explicit, Gaussian
+from belated.cli.main import main
 from belated.exceptions import InvalidInput, ServiceError
 from belated.journals import Store
 from belated.service import Client, Definition, create_app
@@ -208,3 +210,30 @@ def test_a_service_without_token_keys_makes_none() -> None:
     """It says so when it is made, and not with the first decision."""
     with pytest.raises(InvalidInput, match=r"add secrets_env under \[tokens\]"):
         create_app(definitions(), "postgresql://nowhere")
+
+
+def test_rewards_without_bounds_have_no_tokens(
+    store: Store, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """``serve``, its ``--check``, ``doctor`` and ``create_app`` name the setting and the remedy."""
+    file = tmp_path / "belated.toml"
+    file.write_text(
+        f"""
+        [store]
+        address = "sqlite:///{tmp_path}/belated.db"
+        [tokens]
+        secrets_env = "BELATED_TOKEN_KEYS"
+        [bandits.offers]
+        policy = "DelayedUCB(dim=2, family=Gaussian())"
+        rewards = "Explicit('7d')"
+        tokens = "enforce"
+        """
+    )
+    for command in (["serve", "--check"], ["serve"], ["doctor"]):
+        assert main([*command, str(file)]) != 0
+        said = "".join(capsys.readouterr())
+        assert "bandits.offers.tokens" in said
+        assert "add bounds, as in rewards =" in said
+    unbounded = Definition("offers", DelayedUCB(2, Gaussian()), Explicit("7d"), tokens="enforce")
+    with pytest.raises(InvalidInput, match="add bounds"):
+        create_app([unbounded], store, token_keys=KEYS)

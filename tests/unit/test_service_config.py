@@ -148,6 +148,18 @@ class TestWhatIsRead:
         (mistake,) = mistakes(text.replace("enforce", "on"))
         assert """"off", "report" or "enforce" was expected, not 'on'""" in mistake
 
+    @pytest.mark.parametrize("family", ["Gaussian()", "Poisson()"])
+    @pytest.mark.parametrize("mode", ["report", "enforce"])
+    def test_tokens_need_rewards_with_bounds(self, family: str, mode: str) -> None:
+        """Otherwise anyone with a token could report a value that decides alone."""
+        text = f'{STORE}[tokens]\nsecrets_env = "S"\n{OFFERS}tokens = "{mode}"\n'
+        text = text.replace("Bernoulli()", family)
+        (mistake,) = mistakes(text)
+        assert mistake.startswith("belated.toml, line 8: bandits.offers.tokens: ")
+        assert 'rewards have no bounds: add bounds, as in rewards = "Explicit(' in mistake
+        bounded = text.replace("window='7d'", "'7d', bounds=(0, 100)")
+        assert parse_config(bounded).bandits[0].tokens == mode
+
     def test_a_share_of_requests(self) -> None:
         """From none to all."""
         for share in ("0", "1", '"auto"'):

@@ -18,7 +18,9 @@ from typing import Literal
 
 from belated.events import Decision
 from belated.exceptions import Forbidden, InvalidInput, RateLimited, Unauthenticated
+from belated.families import Interval
 from belated.journals.steady_clock import system_clock
+from belated.rewards import Rewards
 from belated.service.wire.requests import RewardBody
 
 #: What is done with tokens: none are made; they are counted; they are asked for.
@@ -35,6 +37,14 @@ _FORM = 1  # so that another one can come later
 _PAYLOAD = struct.Struct(">BIBdd")  # form, end in seconds (high 32 bits and low 8), range
 _KEY = re.compile(r"([A-Za-z0-9_-]{1,16}):([A-Za-z0-9+/=_-]+)")
 _LEAST_BYTES = 32
+
+
+def check_bounded(rewards: Rewards, support: Interval) -> None:
+    """Refuse tokens for rewards without bounds: one report of an extreme value would decide."""
+    if rewards.bounds is None and not math.isfinite(support.upper - support.lower):
+        message = "anyone with a token could report any value, as rewards have no bounds"
+        remedy = f"{type(rewards).__name__}(…, bounds=(0, 100))"
+        raise InvalidInput(f'{message}: add bounds, as in rewards = "{remedy}"')
 
 
 class TokenSecrets:

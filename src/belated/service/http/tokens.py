@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from belated.exceptions import InvalidInput
-from belated.service.access.tokens import LIFETIME, RewardTokens, TokenSecrets
+from belated.service.access.tokens import LIFETIME, RewardTokens, TokenSecrets, check_bounded
 from belated.service.serving.definition import Definition
 
 
@@ -16,6 +16,7 @@ def tokens_of(
     if keys is None:
         message = f"{definition.name} makes tokens, and there are no keys to sign them with"
         raise InvalidInput(f"{message}: add secrets_env under [tokens]", definition.name)
+    check_bounded(definition.rewards, definition.policy.family.support)
     least, most = definition.rewards.range(definition.policy.family.support)
     learned = definition.retention or definition.rewards.window_us or LIFETIME
     return RewardTokens(

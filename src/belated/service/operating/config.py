@@ -30,7 +30,7 @@ from belated.rewards import check_default, check_semantics, retention_us
 from belated.service.access.authorizer import Auth, auth_at
 from belated.service.access.limits import Limits
 from belated.service.access.origins import as_origin
-from belated.service.access.tokens import TokenMode, TokenSecrets
+from belated.service.access.tokens import TokenMode, TokenSecrets, check_bounded
 from belated.service.learning.lease import SECONDS
 from belated.service.operating.toml_tables import ConfigErrors, TomlTable
 from belated.service.serving.definition import Definition, LearnerCount
@@ -262,6 +262,8 @@ def _definition(name: str, table: TomlTable, makes_tokens: bool) -> Definition |
     table.checked("rewards", lambda: check_semantics(rewards))
     table.checked("rewards", lambda: check_default(rewards, policy.family.support))
     table.checked("rewards", lambda: check_learnable(policy, rewards))
+    if tokens != "off":
+        table.checked("tokens", lambda: check_bounded(rewards, policy.family.support))
     if features is not None and features.dim != policy.dim:
         message = f"they give rows of {features.dim} numbers, and the policy is for {policy.dim}"
         table.refuse("features", message)
