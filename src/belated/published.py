@@ -49,6 +49,7 @@ class PublishedModel(msgspec.Struct, frozen=True, array_like=True):
             partitions; empty if one learner has them all.
         center_number: of that θ; grows with each.
         center_n: rewards that θ was estimated from.
+        unmatched: number of ids with events but without a decision, by the reporter of the first.
 
     >>> from belated import Bernoulli, DelayedUCB
     >>> policy = DelayedUCB(2, Bernoulli())
@@ -78,6 +79,7 @@ class PublishedModel(msgspec.Struct, frozen=True, array_like=True):
     center: bytes = b""
     center_number: int = 0
     center_n: int = 0
+    unmatched: dict[str, int] = {}
 
     @classmethod
     def of(
@@ -89,6 +91,7 @@ class PublishedModel(msgspec.Struct, frozen=True, array_like=True):
         version: int,
         at: int,
         head: str = "",
+        unmatched: dict[str, int] | None = None,
     ) -> Self:
         """The model as it is now."""
         return cls(
@@ -108,6 +111,7 @@ class PublishedModel(msgspec.Struct, frozen=True, array_like=True):
             effective_n=model.effective_n,
             rivals=b"" if model.rivals is None else _bytes(model.rivals),
             picked=model.picked,
+            unmatched=unmatched or {},
         )
 
     def model(self, policy: Policy, *, kernels: Kernels | None = None) -> Model:

@@ -58,6 +58,7 @@ HEALTHY = {
     _of("attention", 'kind="conflict"'): _STEADY.format(0, "{n}"),
     _of("attention", 'kind="mode"'): _STEADY.format(1, "{n}"),  # has an alert of its own
     _of("report_age_seconds"): _STEADY.format(300, "{n}"),
+    _of("unmatched_refused_total"): _STEADY.format(0, "{n}"),
 }
 
 DAY = 24 * 60
@@ -75,6 +76,7 @@ CAUSES: dict[str, tuple[int, dict[str, str]]] = {
         10 * 60,
         {_of("learner_events_total", 'status="rewarded"'): "0+3000x60 180000+0x540"},
     ),
+    "BelatedUnmatchedFull": (30, {_of("unmatched_refused_total"): "0+0x20 100+100x10"}),
     "BelatedRewardsMissing": (30, {_of("attention", 'kind="silence"'): "0+0x20 1+0x10"}),
     "BelatedAttention": (100, {_of("attention", 'kind="conflict"'): "0+0x20 1+0x80"}),
     "BelatedReportOld": (60, {_of("report_age_seconds"): "30000+60x60"}),

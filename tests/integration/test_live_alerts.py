@@ -84,7 +84,7 @@ AWAY = {
 }
 DEAD = {("BelatedNoLeader", ""), ("BelatedModelOld", "offers")}
 APART = {("BelatedOtherPolicy", "offers"), ("BelatedLearnerBehind", "offers")}
-NOT_HERE = {"BelatedReportOld", "BelatedWorkerDead"}
+NOT_HERE = {"BelatedReportOld", "BelatedUnmatchedFull", "BelatedWorkerDead"}
 
 
 @pytest.fixture(autouse=True)

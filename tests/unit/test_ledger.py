@@ -195,16 +195,18 @@ def test_a_decision_takes_so_many_parts_and_no_more() -> None:
     assert (story.statuses[-1], story.value) == ("revised", MAX_PARTS + 2)
 
 
-def test_an_unknown_id_has_so_many_parts_and_so_many_ids_may_wait() -> None:
-    """A decision that comes later finds what was kept for it, and what was not is not there."""
-    story = ToldLedger(max_unmatched_ids=2, rewards=Explicit(WINDOW, reduce="sum"), max_reward=1e3)
+def test_an_unknown_id_has_so_many_parts_and_any_number_of_ids_may_wait() -> None:
+    """A decision that comes later finds what was kept for it."""
+    story = ToldLedger(rewards=Explicit(WINDOW, reduce="sum"), max_reward=1e3)
     story.tell(*[(21, told(1.0, f"p{n}")) for n in range(MAX_PARTS + 2)])
     story.tell((22, told(1.0, id="b")), (22, told(1.0, id="c")), (22, GONE))
-    assert story.statuses[-4:] == ["over_limit", "unmatched", "over_limit", "unmatched"]
-    assert story.ledger.counters["unmatched"] == MAX_PARTS + 2
-    assert story.oracle.unmatched == MAX_PARTS + 2
+    assert story.statuses[-4:] == ["over_limit", "unmatched", "unmatched", "unmatched"]
+    assert story.ledger.counters["unmatched"] == MAX_PARTS + 3
+    assert story.oracle.unmatched == MAX_PARTS + 3
+    assert story.ledger.unmatched == {"": 3}
     story.tell((23, decided(id="b")), (23, decided(id="c")))
-    assert (story.entry("b").state, story.entry("c").state) == ("rewarded", "pending")
+    assert (story.entry("b").state, story.entry("c").state) == ("rewarded", "rewarded")
+    assert story.ledger.unmatched == {"": 1}
     story.tell((24, told(1.0, id="d")))
     assert story.statuses[-1] == "unmatched"
 

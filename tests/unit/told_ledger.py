@@ -34,14 +34,12 @@ class ToldLedger:
         retention: int | None = None,
         min_reward: float = -10.0,
         max_reward: float = 10.0,
-        max_unmatched_ids: int = 100_000,
     ) -> None:
         given = Explicit(WINDOW) if rewards is None else rewards
         options: dict[str, Any] = {
             "min_reward": min_reward,
             "max_reward": max_reward,
             "retention": retention,
-            "max_unmatched_ids": max_unmatched_ids,
         }
         self.ledger = Ledger(given, NullListener(), **options)
         self.oracle = Oracle(rewards=given, **options)

@@ -5,6 +5,7 @@ For each partition a ledger and an adapter to the learner, and one learner for a
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from contextlib import nullcontext
 from hashlib import blake2b
@@ -196,6 +197,7 @@ class Fold(FoldState):
             version=self.version,
             at=at,
             head=str(head) if (head := self.head).digest else "",
+            unmatched=self.unmatched,
         )
 
     def entry(self, id: str) -> DecisionStatus | None:
@@ -221,6 +223,14 @@ class Fold(FoldState):
                 if count:
                     total[status] = total.get(status, 0) + count
         return dict(sorted(total.items()))
+
+    @property
+    def unmatched(self) -> dict[str, int]:
+        """Number of ids whose decision is not known, by the reporter of their first event."""
+        total: Counter[str] = Counter()
+        for ledger in self.ledgers.values():
+            total.update(ledger.unmatched)
+        return dict(total)
 
     @property
     def head(self) -> Head:

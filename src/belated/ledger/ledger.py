@@ -46,7 +46,7 @@ from belated.ledger.entry_store import EntryStore
 from belated.ledger.listener import LedgerListener
 from belated.ledger.table import NONE
 from belated.ledger.undone import Undone
-from belated.ledger.unmatched import MAX_UNMATCHED_IDS, UnmatchedEvents
+from belated.ledger.unmatched import UnmatchedEvents
 from belated.rewards import Rewards
 from belated.tuning import USUAL, Tuning
 
@@ -62,7 +62,6 @@ class Ledger(EntryStore):
         min_reward: the least reward that is taken.
         max_reward: the greatest.
         retention: for how long after its record a decision takes rewards, in microseconds.
-        max_unmatched_ids: ids without a decision whose events are kept.
         tuning: sizes.
     """
 
@@ -74,7 +73,6 @@ class Ledger(EntryStore):
         min_reward: float,
         max_reward: float,
         retention: int | None = None,
-        max_unmatched_ids: int = MAX_UNMATCHED_IDS,
         tuning: Tuning = USUAL,
     ) -> None:
         super().__init__(rewards, changes, retention)
@@ -85,7 +83,7 @@ class Ledger(EntryStore):
         self.counters: Counter[str] = Counter()
         self._least, self._most = min_reward, max_reward
         self._window = rewards.window_us
-        self._unmatched = UnmatchedEvents(max_unmatched_ids)
+        self._unmatched = UnmatchedEvents()
         # Decisions come due in the order of their numbers, but for those in the heap.
         self._due = 0
         self._dues: list[tuple[int, int]] = []
@@ -305,6 +303,11 @@ class Ledger(EntryStore):
         self._table.flags[number - self._table.base] |= FORGOTTEN
         self._facts.pop(number, None)
         self.changes.forget(number)
+
+    @property
+    def unmatched(self) -> dict[str, int]:
+        """Number of ids whose decision is not known, by the reporter of their first event."""
+        return {name: count for name, count in self._unmatched.reporters.items() if count}
 
     # --- when something is due ------------------------------------------------------------------
 

@@ -29,8 +29,7 @@ class Receipt(msgspec.Struct, Result, frozen=True, gc=False):
 
     * ``voided``: the decision was never carried out, or this event says so;
     * ``expired``: it came after the retention;
-    * ``over_limit``: the decision has 64 parts already; or its decision is not known, and nor are
-      those of 100,000 other ids with events;
+    * ``over_limit``: the decision has 64 parts already;
     * ``erased``: the decision was erased, with all that comes under its id;
     * ``retracted``: what its reporter says at this time was retracted.
 

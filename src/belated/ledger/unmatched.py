@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 
 import msgspec
 import numpy as np
@@ -15,9 +15,7 @@ from belated.ledger.entries import Facts, take_mark, take_reward
 
 DecisionEvent = Activation | Reward | Void
 
-#: Ids in one partition whose decision is not known; events of further ones are not kept.
-MAX_UNMATCHED_IDS = 100_000
-#: Of ``seen``: ten for each id, at least.
+#: Of ``seen``.
 PLACES = 1 << 20
 
 
@@ -27,39 +25,40 @@ class Unmatched(msgspec.Struct, gc=False, array_like=True):
     Attributes:
         since: when the first event was recorded.
         facts: what the events come to.
+        reporter: name of the key that reported the first event; empty without one.
     """
 
     since: int
     facts: Facts
+    reporter: str = ""
 
 
 class UnmatchedEvents:
     """What is known of decisions that have not come, by their keys.
 
-    Args:
-        max_ids: ids for which events are kept.
+    None is ever dropped before the retention: the service bounds what it accepts.
 
-    >>> unmatched = UnmatchedEvents(max_ids=1)
+    >>> unmatched = UnmatchedEvents()
     >>> unmatched.add(b"key", Reward("a1", 5, 1.0), recorded=7)
     'unmatched'
     >>> unmatched.add(b"key", Reward("a1", 5, 1.0), recorded=8)
     'duplicate'
-    >>> unmatched.add(b"other", Void("a2", 5), recorded=9)
-    'over_limit'
     >>> unmatched.take(b"key").parts[""].value
     1.0
     """
 
-    def __init__(self, max_ids: int = MAX_UNMATCHED_IDS) -> None:
-        self.max_ids = max_ids
+    def __init__(self) -> None:
         #: The oldest first.
         self.ids: OrderedDict[bytes, Unmatched] = OrderedDict()
+        #: Number of ids by reporter.
+        self.reporters: Counter[str] = Counter()
         #: Not 0 at the last bits of their keys, and of some that are gone; one place without any.
         self.seen: NDArray[np.uint8] = np.zeros(1, dtype=np.uint8)
 
     def restore(self, ids: dict[bytes, Unmatched]) -> None:
         """Take what a snapshot holds."""
         self.ids = OrderedDict(ids)
+        self.reporters = Counter(one.reporter for one in ids.values())
         for key in ids:
             self._note(key)
 
@@ -72,9 +71,9 @@ class UnmatchedEvents:
         """Keep an event until its decision comes; returns what it is to those already there."""
         one = self.ids.get(key)
         if one is None:
-            if len(self.ids) >= self.max_ids:
-                return "over_limit"
-            one = self.ids[key] = Unmatched(recorded, Facts())
+            reporter = event.reporter if isinstance(event, Reward) else ""
+            one = self.ids[key] = Unmatched(recorded, Facts(), reporter)
+            self.reporters[reporter] += 1
             self._note(key)
         facts, before = one.facts, one.facts.events
         if isinstance(event, Reward):
@@ -86,7 +85,10 @@ class UnmatchedEvents:
     def take(self, key: bytes) -> Facts | None:
         """Hand over what is known of a decision that has come."""
         one = self.ids.pop(key, None) if self.ids else None
-        return None if one is None else one.facts
+        if one is None:
+            return None
+        self.reporters[one.reporter] -= 1
+        return one.facts
 
     @property
     def oldest(self) -> float:
@@ -97,5 +99,7 @@ class UnmatchedEvents:
         """Give up ids of which the first event was recorded before; returns how many events."""
         count = 0
         while self.ids and self.oldest < horizon:
-            count += self.ids.popitem(last=False)[1].facts.events
+            _, one = self.ids.popitem(last=False)
+            self.reporters[one.reporter] -= 1
+            count += one.facts.events
         return count

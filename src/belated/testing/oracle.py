@@ -82,7 +82,6 @@ class Oracle:
         min_reward: the least reward that is taken.
         max_reward: the greatest.
         retention: for how long after its record a decision takes rewards, in microseconds.
-        max_unmatched_ids: ids without a decision whose events are kept.
 
     Attributes:
         watermark: the journal time that the partition has reached.
@@ -116,12 +115,10 @@ class Oracle:
         min_reward: float,
         max_reward: float,
         retention: int | None = None,
-        max_unmatched_ids: int = 100_000,
     ) -> None:
         self.rewards = rewards
         self.min_reward, self.max_reward = min_reward, max_reward
         self.retention = retention
-        self.max_unmatched_ids = max_unmatched_ids
         self.forgotten: list[Outcome] = []
         self._records: list[Record] = []
         self._undoing: list[Erased | Retracted] = []
@@ -184,10 +181,6 @@ class Oracle:
             self._ageing.append((recorded, event.id))
             return
         known = self._facts.get(event.id)
-        if known is None or not known.decisions:
-            waiting = sum(not facts.decisions for facts in self._facts.values())
-            if known is None and waiting >= self.max_unmatched_ids:
-                return
         if known is None:
             known = self._facts[event.id] = _Facts()
             self._ageing.append((recorded, event.id))

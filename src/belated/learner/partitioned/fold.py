@@ -111,6 +111,7 @@ class PartitionFold(Fold):
             head=chain.head,
             oldest=ledger.oldest,
             last_stamp=0 if chain.last is None else chain.last.recorded,
+            unmatched=self.unmatched,
         )
 
     def _change_mode(self, record: Record) -> None:

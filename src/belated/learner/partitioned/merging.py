@@ -91,6 +91,14 @@ class Merging:
         return dict(sorted(total.items()))
 
     @property
+    def unmatched(self) -> dict[str, int]:
+        """Number of ids whose decision is not known, by the reporter of their first event."""
+        total: Counter[str] = Counter()
+        for entry in self._all():
+            total.update(entry.unmatched)
+        return dict(total)
+
+    @property
     def oldest(self) -> int | None:
         """When the journal took the oldest pending decision; None if there is none."""
         return min((one.oldest for one in self._all() if one.oldest is not None), default=None)
@@ -119,6 +127,7 @@ class Merging:
                 version=sum(entry.version for entry in entries),
                 at=at,
                 head=self._head(),
+                unmatched=self.unmatched,
             ),
             center=self.center.theta.astype("<f8").tobytes(),
             center_number=self.center.number,

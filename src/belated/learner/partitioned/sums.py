@@ -34,6 +34,7 @@ class PartitionSums(msgspec.Struct, frozen=True, array_like=True):
         head: names all records that are in it; empty if the journal stores no digests.
         oldest: when the journal took the oldest pending decision; None if there is none.
         last_stamp: of the last record.
+        unmatched: number of ids with events but without a decision, by the reporter of the first.
     """
 
     fingerprint: str
@@ -52,6 +53,7 @@ class PartitionSums(msgspec.Struct, frozen=True, array_like=True):
     head: bytes
     oldest: int | None
     last_stamp: int
+    unmatched: dict[str, int] = {}
 
     @property
     def order(self) -> tuple[int, int, int]:

@@ -39,6 +39,11 @@ OF_BANDITS = (
         lambda bandit: bandit.stats.activations_voids,
     ),
     _of_bandit(
+        _COUNTER, "belated_unmatched_refused",
+        "Events refused because too many wait for decisions that are unknown.",
+        lambda bandit: bandit.stats.unmatched_refused,
+    ),
+    _of_bandit(
         _COUNTER, "belated_store_duplicates",
         "Events sent again by this process, which the store had and did not write.",
         lambda bandit: bandit.duplicates,

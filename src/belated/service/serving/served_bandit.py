@@ -7,7 +7,7 @@ import logging
 import math
 from asyncio import Future
 from collections import Counter
-from collections.abc import Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -25,7 +25,13 @@ from belated.decider import (
     check_same,
 )
 from belated.events import Activation, Decision, Event, ModeChanged, Reward, Void
-from belated.exceptions import BanditOff, InvalidInput
+from belated.exceptions import (
+    BanditOff,
+    InvalidInput,
+    JournalReadUnavailable,
+    NotIndexed,
+    RateLimited,
+)
 from belated.ids import check_id
 from belated.journals import Journal, SpoolJournal, SpoolStatus, UniqueLog
 from belated.journals.identity import identify
@@ -44,6 +50,7 @@ from belated.service.serving.shared import Shared
 from belated.service.serving.slots import Slots
 from belated.service.serving.spool_recovery import LeftSpools
 from belated.service.serving.spools import Recovery
+from belated.service.serving.unmatched_room import UnmatchedRoom
 from belated.tuning import USUAL, Tuning
 
 #: A model older than this, in seconds, is stale.
@@ -65,6 +72,7 @@ class RequestStats:
     decisions: int = 0
     rewards: int = 0
     activations_voids: int = 0
+    unmatched_refused: int = 0
     models: int = 0
     entropy: float = 0.0  # Σ -log p of the choices
     seconds: Histogram = field(default_factory=lambda: Histogram(SECONDS))  # of answers to decide
@@ -137,6 +145,7 @@ class ServedBandit:
         )
         self._reader = shared.reading.journal(name)
         self._lookups = LookUps(self._reader, self.decider, self._spool, self._loop, shared.threads)
+        self._room = UnmatchedRoom()
         self._fallback_log_due = -math.inf
         self._tasks: set[Future[Any]] = set()
         #: When the model was made, in microseconds since 1970; None before the first one.
@@ -259,12 +268,49 @@ class ServedBandit:
     # --- rewards, activations, voids -------------------------------------------------------------
 
     def report(self, rewards: Sequence[Reward], done: Done[Sequence[int]]) -> None:
-        """Append rewards: one commit for all."""
-        self.reward_commits.append(self._reward_log, rewards, self._rewarded, done)
+        """Append rewards: one commit for all.
+
+        Rewards of known decisions are always accepted. Others wait for their decision, and are
+        refused with :class:`RateLimited` if too many do.
+        """
+        append = partial(self.reward_commits.append, self._reward_log, rewards, self._rewarded)
+        self._admit(rewards[0].reporter, [one.id for one in rewards], append, done)
 
     def append_event(self, event: Activation | Void, done: Done[Sequence[int]]) -> None:
-        """Append an activation or a void."""
-        self.commits.append(self._log, [event], self._noted, done)
+        """Append an activation or a void, which are accepted as rewards are."""
+        append = partial(self.commits.append, self._log, [event], self._noted)
+        self._admit("", [event.id], append, done)
+
+    def _admit(
+        self,
+        reporter: str,
+        ids: Sequence[str],
+        append: Callable[[Done[Sequence[int]]], None],
+        done: Done[Sequence[int]],
+    ) -> None:
+        if self._room.is_ample(reporter, len(ids)):
+            self._room.add(reporter, len(ids))
+            append(done)
+        else:
+            self._run(self._append_known(reporter, ids, append), done)
+
+    async def _append_known(
+        self, reporter: str, ids: Sequence[str], append: Callable[[Done[Sequence[int]]], None]
+    ) -> Sequence[int]:
+        """Append events after looking up which of their decisions are unknown."""
+        distinct = list(dict.fromkeys(ids))
+        with suppress(JournalReadUnavailable, NotIndexed):  # then nobody knows: accept them
+            known = await self._lookups.decisions(distinct)
+            if unknown := [id for id in distinct if id not in known]:
+                try:
+                    self._room.check(reporter, unknown)
+                except RateLimited:
+                    self.stats.unmatched_refused += len(unknown)
+                    raise
+                self._room.add(reporter, len(unknown))
+        appending: Future[Sequence[int]] = self._loop.create_future()
+        append(partial(resolve, appending))
+        return await appending
 
     def _rewarded(self, count: int) -> None:
         self.stats.rewards += count
@@ -384,6 +430,7 @@ class ServedBandit:
 
     def load(self, published: PublishedModel) -> None:
         """Choose with this model from now on, if it can be used."""
+        self._room.update(published.unmatched)
         try:
             self._source.load(published, self.decider.unapplied)
         except Exception as error:  # of another policy, or damaged: go on with the one there is

@@ -1,0 +1,87 @@
+"""Rewards for unknown decisions: accepted ones are kept, and what cannot be kept is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+
+from belated import Bernoulli, DelayedUCB, Explicit
+from belated.journals import Store, open_store
+from belated.service import Client, Definition, create_app
+from tests.integration.keyrings import known
+from tests.integration.serving import Serving, served
+from tests.waiting import eventually
+
+ROWS = [[1.0, 0.0], [0.0, 1.0]]
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    """What is tested here does not depend on its kind."""
+    return open_store(f"sqlite:///{tmp_path}/belated.db")
+
+
+@pytest.fixture
+def serving(store: Store) -> Iterator[Serving]:
+    """A service that asks for keys, and learns."""
+    offers = Definition("offers", DelayedUCB(2, Bernoulli()), Explicit(), keep_requests=0.0)
+    with served(create_app([offers], store, auth="keys", learn=True)) as found:
+        yield found
+
+
+def flood(http: httpx.Client, header: dict[str, str], batches: int) -> tuple[int, httpx.Response]:
+    """Report rewards for unknown ids until they are refused; returns how many were accepted."""
+    for batch in range(batches):
+        rewards = [{"id": f"nobody-{batch}-{n}", "value": 1} for n in range(1_000)]
+        response = http.post("rewards/batch", json={"rewards": rewards}, headers=header)
+        if response.status_code != 202:
+            return batch * 1_000, response
+    return batches * 1_000, response
+
+
+def test_a_flood_of_unknown_ids_is_refused_and_drops_nothing(
+    serving: Serving, store: Store
+) -> None:
+    """One key has a share; others report early rewards; known decisions are always rewarded."""
+    flooding, other = known(store, serving.url), known(store, serving.url)
+    url = f"{serving.url}/v1/offers/"
+    with (
+        httpx.Client(base_url=url, timeout=60) as http,
+        Client(serving.url, bandit="offers", key=other.key) as client,
+    ):
+        decided = [client.decide(ROWS).id for _ in range(3)]
+        accepted, refused = flood(http, flooding.header, batches=40)
+        assert refused.status_code == 429
+        assert int(refused.headers["retry-after"]) > 0
+        assert "no decision has the id 'nobody-" in refused.json()["detail"]
+        assert "of this key for unknown decisions wait already" in refused.json()["detail"]
+        assert 10_000 <= accepted <= 26_000
+
+        # A refused reward was not taken.
+        missing = http.get(f"decisions/nobody-{accepted // 1_000}-0", headers=other.header)
+        assert missing.status_code == 404 or missing.json()["state"] == "unknown"
+        # The flooding key still reports rewards of known decisions.
+        for id in decided:
+            reward = {"value": 1}
+            response = http.put(f"decisions/{id}/reward", json=reward, headers=flooding.header)
+            assert response.status_code == 202, response.text
+        # Another key reports a reward before its decision, and it counts.
+        early = http.put("decisions/early/reward", json={"value": 1}, headers=other.header)
+        assert early.status_code == 202, early.text
+        client.decide(ROWS, id="early")
+        eventually(lambda: client.state().observations == 4, seconds=60)
+        # Every accepted reward is still there.
+        client.decide(ROWS, id="nobody-0-0")
+        client.decide(ROWS, id=f"nobody-{accepted // 1_000 - 1}-999")
+        eventually(lambda: client.state().observations == 6, seconds=60)
+        assert client.entry("early").state == "rewarded"
+
+        metrics = httpx.get(f"{serving.url}/metrics", headers=other.header).text
+        samples = dict(
+            line.rsplit(" ", 1) for line in metrics.splitlines() if not line.startswith("#")
+        )
+        assert float(samples['belated_unmatched_refused_total{bandit="offers"}']) == 1_000
+        assert float(samples['belated_unmatched_events{bandit="offers"}']) == accepted - 2
