@@ -136,7 +136,7 @@ def test_told_to_stop_it_answers_what_is_under_way(start: Start, store: Store) -
                     taken.append(found["id"])
                     if answer.will_close:
                         break
-            except (OSError, HTTPException) as error:  # closed while it was idle, or just opened
+            except (OSError, HTTPException) as error:
                 cut.append(error)
             finally:
                 connection.close()
@@ -150,7 +150,7 @@ def test_told_to_stop_it_answers_what_is_under_way(start: Start, store: Store) -
     for caller in callers:
         caller.join(20)
         assert not caller.is_alive()
-    assert len(cut) <= 2 * len(callers)
+    assert not cut
     journal = store.journal("offers")
     assert journal.decisions(taken).keys() == set(taken)
     journal.close()

@@ -294,8 +294,8 @@ class Connection(asyncio.Protocol):
     def stop(self) -> None:
         """Take no further request."""
         self._stopping = True
-        if not self._queue and self._stage == _IDLE:
-            self._transport.close()
+        if not self._queue and self._stage == _IDLE and not self._ended:
+            self._close()
 
     def cut(self) -> None:
         """Close it at once, whatever is under way."""

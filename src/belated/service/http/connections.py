@@ -125,11 +125,15 @@ class Connections:
         for one in list(self._all):
             one.stop()
 
-    async def wait_closed(self, seconds: float) -> None:
-        """Wait until all have ended; those that last longer are cut."""
+    async def wait(self, seconds: float) -> None:
+        """Wait until all have ended, or for so many seconds."""
         deadline = self._monotonic() + seconds
         while self._all and self._monotonic() < deadline:
             await asyncio.sleep(0.02)
+
+    async def wait_closed(self, seconds: float) -> None:
+        """Wait until all have ended; those that last longer are cut."""
+        await self.wait(seconds)
         for one in list(self._all):
             one.cut()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gc
 import logging
 import signal
@@ -24,6 +25,9 @@ except ModuleNotFoundError:
 
 #: Seconds in which requests under way may end, once it is told to stop.
 GRACE = 10.0
+#: Seconds for which an idle connection may send another request after that: one that is under way
+#: when the connection is closed would not be answered.
+IDLE_SECONDS = 1.0
 #: Connections that may wait to be taken.
 BACKLOG = 2048
 #: Open files besides connections: of the store, the spool, the log.
@@ -128,12 +132,29 @@ class Server:
             log.info("draining: no longer ready", extra={"seconds": self._drain})
             await asyncio.sleep(self._drain)
         log.info("stopping: what is under way is answered first")
+        app.draining = True  # every answer closes its connection
+        backlog = self._listening.dup()
         server.close()
+        await _accept_all(backlog, connections)
+        await connections.wait(IDLE_SECONDS)
         connections.stop()
         await connections.wait_closed(GRACE)
         await asyncio.to_thread(app.close)
         log.info("stopped")
         return 0
+
+
+async def _accept_all(listening: socket.socket, connections: Connections) -> None:
+    """Accept the connections that wait in the backlog, and close the socket.
+
+    The system resets those that are left there.
+    """
+    loop = asyncio.get_running_loop()
+    listening.setblocking(False)
+    with listening, contextlib.suppress(OSError):
+        while True:
+            accepted, _ = listening.accept()
+            await loop.connect_accepted_socket(lambda: Connection(connections), accepted)
 
 
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:

@@ -1,0 +1,70 @@
+"""A service that stops closes its connections without cutting off a request."""
+
+from __future__ import annotations
+
+import socket
+
+import pytest
+
+from belated.journals import Store
+from belated.service import create_app
+from belated.service.http import server
+from tests.integration.connections.offers import OFFERS
+from tests.integration.raw_http import request
+from tests.integration.serving import Serving
+from tests.waiting import eventually
+
+
+def connected(serving: Serving) -> socket.socket:
+    """An idle connection, which has been answered once."""
+    found = socket.create_connection(("127.0.0.1", serving.port), timeout=30)
+    found.sendall(request())
+    assert found.recv(65536).startswith(b"HTTP/1.1 201")
+    return found
+
+
+def refuses(serving: Serving) -> bool:
+    """Whether it takes no new connections."""
+    try:
+        socket.create_connection(("127.0.0.1", serving.port), timeout=30).close()
+    except OSError:
+        return True
+    return False
+
+
+def test_an_idle_connection_may_send_a_last_request(
+    file: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may have been on its way; the answer says that the connection is closed."""
+    monkeypatch.setattr(server, "IDLE_SECONDS", 60.0, raising=False)
+    serving = Serving()
+    serving.start(create_app([OFFERS], file))
+    idle = [connected(serving) for _ in range(5)]
+    serving.stop_soon()
+    eventually(lambda: refuses(serving), seconds=60)
+    for one in idle:
+        one.sendall(request())
+    for one in idle:
+        answer = one.recv(65536)
+        assert answer.startswith(b"HTTP/1.1 201")
+        assert b"connection: close" in answer
+        assert one.recv(65536) == b""
+        one.close()
+    serving.stop()  # with nobody left it does not wait
+
+
+def test_a_connection_that_stays_idle_is_not_reset(
+    file: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A client that sends too late reads the end of the connection, and no error."""
+    monkeypatch.setattr(server, "IDLE_SECONDS", 0.0, raising=False)
+    serving = Serving()
+    serving.start(create_app([OFFERS], file))
+    idle = connected(serving)
+    serving.stop_soon()
+    assert idle.recv(65536) == b""
+    idle.sendall(request())
+    idle.sendall(request())
+    assert idle.recv(65536) == b""
+    idle.close()
+    serving.stop()
