@@ -30,6 +30,8 @@ BATCH = 50_000
 Writer = Callable[[JournalTable, Journal | None, BinaryIO, Callable[[int], None]], None]
 
 _TIMES = ("at", "recorded", "effective", "rewarded")
+#: What formulas of spreadsheets begin with.
+_FORMULA = ("=", "+", "-", "@", "\t", "\r")
 _encode = msgspec.json.Encoder().encode
 
 
@@ -90,7 +92,7 @@ def _lines(table: JournalTable, journal: Journal | None) -> Iterator[dict[str, A
 def write_csv(
     table: JournalTable, journal: Journal | None, file: BinaryIO, step: Callable[[int], None]
 ) -> None:
-    """Write CSV: what is not known is empty, a request is JSON."""
+    """Write CSV: what is not known is empty, a request is JSON, and no text is a formula."""
     for number, batch in enumerate(batches(table)):
         text = io.StringIO(newline="")
         writer = csv.writer(text)
@@ -100,9 +102,14 @@ def write_csv(
             if "request" in line:
                 kept = line["request"]
                 line["request"] = None if kept is None else _encode(kept).decode()
-            writer.writerow(line.values())
+            writer.writerow(map(_plain_text, line.values()))
         file.write(text.getvalue().encode())
         step(len(batch))
+
+
+def _plain_text(value: Any) -> Any:
+    """Put an apostrophe before text that a spreadsheet would run as a formula."""
+    return f"'{value}" if isinstance(value, str) and value.startswith(_FORMULA) else value
 
 
 def write_jsonl(

@@ -20,7 +20,7 @@ from belated.exceptions import InvalidInput
 from belated.families import Bernoulli, Family, Gaussian
 from belated.features import Features, Hashed, PerArm
 from belated.ids import check_id
-from belated.inputs import Row, as_rows
+from belated.inputs import MAX_REWARD, Row, as_rows
 from belated.journals import Journal
 from belated.journals.configuration import configure, settings_of
 from belated.journals.identity import identify
@@ -94,7 +94,10 @@ def import_log(journal: Journal, log: Iterable[LoggedDecision], features: Featur
         requests = {}
         for n, one in enumerate(decisions[start : start + PAGE], start=start):
             stamp = max(stamp, stamp + _SECOND if one.at is None else one.at)
-            decision, request = _events_of(one, n, stamp, features)
+            try:
+                decision, request = _events_of(one, n, stamp, features)
+            except InvalidInput as error:
+                raise InvalidInput(f"decision {n + 1} of the log: {error}", error.value) from None
             if request is not None:
                 requests[len(events)] = request
             events += [decision, Reward(decision.id, stamp, one.reward)]
@@ -138,6 +141,39 @@ def _with_share(kept: bytes, share: float) -> bytes:
     return kept[:1] + np.array([share], "<f8").tobytes() + kept[9:]
 
 
+def _checked(one: LoggedDecision, columns: Mapping[str, str]) -> LoggedDecision:
+    """Return a decision whose numbers can be computed with.
+
+    Args:
+        one: as it was read.
+        columns: what the log calls them.
+
+    Raises:
+        InvalidInput: names the column.
+    """
+    if not 0 <= one.index < len(one.propensities):
+        count = len(one.propensities)
+        message = f"{columns['index']} is {one.index}: there are {count} actions, from 0 on"
+        raise InvalidInput(message, one.index)
+    for place, share in enumerate(one.propensities):
+        if not 0.0 <= share <= 1.0 or (place == one.index and share == 0.0):
+            expected = "a probability was expected, above 0 for the chosen action"
+            message = f"{columns['propensities']} of action {place} is {share}: {expected}"
+            raise InvalidInput(message, share)
+    if not abs(one.reward) <= MAX_REWARD:
+        message = f"{columns['reward']} has the size {abs(one.reward):g}"
+        raise InvalidInput(f"{message}: at most {MAX_REWARD:g} was expected", one.reward)
+    if not 0.0 < one.share <= 1.0:
+        raise InvalidInput(f"pdrop is {1.0 - one.share}: from 0 to below 1 was expected", one.share)
+    if one.rows is not None:
+        as_rows(one.rows, one.rows.shape[-1])
+    return one
+
+
+_DSJSON = {"index": "_labelIndex", "propensities": "p", "reward": "_label_cost"}
+_OBP = {"index": "action", "propensities": "pi_b", "reward": "reward"}
+
+
 # --- DSJSON ---------------------------------------------------------------------------------------
 
 
@@ -162,7 +198,7 @@ def read_dsjson(file: BinaryIO, name: str = "the log") -> Iterator[LoggedDecisio
         try:
             line = json.loads(text)
             if isinstance(line, dict) and "_label_cost" in line and "c" in line:
-                yield _of_dsjson(line)
+                yield _checked(_of_dsjson(line), _DSJSON)
         except (ValueError, KeyError, TypeError, IndexError) as error:
             message = f"{name}, line {number}: {type(error).__name__}: {error}"
             raise InvalidInput(f"{message}; mend or remove it", number) from None
@@ -254,7 +290,7 @@ def read_obp(file: BinaryIO | Mapping[str, Any], name: str = "the log") -> Itera
     count = int(known["n_actions"]) if "n_actions" in known else int(action.max()) + 1
     shares = _shares_of_obp(known, pscore, count, name)
     for n in range(len(action)):
-        yield LoggedDecision(
+        one = LoggedDecision(
             id=None,
             at=None,
             actions=list(range(count)),
@@ -263,6 +299,10 @@ def read_obp(file: BinaryIO | Mapping[str, Any], name: str = "the log") -> Itera
             reward=float(reward[n]),
             context=context[n].tolist(),
         )
+        try:
+            yield _checked(one, _OBP)
+        except InvalidInput as error:
+            raise InvalidInput(f"{name}, decision {n}: {error}", n) from None
 
 
 def _shares_of_obp(known: Mapping[str, Any], pscore: Any, count: int, name: str) -> Any:

@@ -20,6 +20,7 @@ from belated.cli.journal.lines import (
     FORMAT,
     End,
     Header,
+    check_values,
     read_header,
     read_line,
     record_of,
@@ -106,6 +107,7 @@ class Lines:
         self._source = enumerate(source, start=1)
         self._name = name
         self.header = self._header()
+        self._dim = _dim_of(self.header)
         self.count = 0
         self._chains = [Chain() for _ in range(self.header.partitions)]
         self._requests: dict[tuple[int, int], bytes] = {}  # by partition and position in the file
@@ -121,6 +123,7 @@ class Lines:
                     return
                 record = record_of(line)
                 data = encode(record.event)  # what cannot be written is found here, with its line
+                check_values(record.event, self._dim)
             except (msgspec.MsgspecError, ValueError, OverflowError) as error:
                 raise self._wrong(number, str(error)) from None
             if record.partition not in range(len(positions)):
@@ -178,6 +181,12 @@ class Lines:
 
     def _wrong(self, number: int, why: str) -> InvalidInput:
         return InvalidInput(f"{self._name}, line {number}: {why}", number)
+
+
+def _dim_of(header: Header) -> int | None:
+    """The width of the rows, if the header says it."""
+    text = (header.identity or {}).get("dim", "")
+    return int(text) if text.isdecimal() else None
 
 
 def _in_pages(records: Iterable[Record]) -> Iterator[list[Record]]:

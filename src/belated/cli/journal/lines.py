@@ -20,11 +20,28 @@ from typing import Annotated, Any, Union, cast, get_args
 import msgspec
 import numpy as np
 
-from belated.events import Decision, Event, Opaque, Record, Reward, encode, kind_of, read_event
-from belated.exceptions import CorruptEvent
+from belated.events import (
+    Activation,
+    Decision,
+    Event,
+    Opaque,
+    Record,
+    Reward,
+    Void,
+    encode,
+    kind_of,
+    read_event,
+)
+from belated.exceptions import CorruptEvent, InvalidInput
+from belated.ids import check_id
+from belated.inputs import as_row
 
 #: Of the lines; a file of a greater one is not read.
 FORMAT = 2
+#: The largest predicted mean: that of a reward of :data:`belated.inputs.MAX_REWARD`, with room.
+MAX_MEAN = 1e12
+#: The end of the year 9999, in microseconds since 1970.
+MAX_TIME = 253_402_300_799_999_999
 
 
 class Header(msgspec.Struct, tag_field="kind", tag="journal", frozen=True, omit_defaults=True):
@@ -141,6 +158,37 @@ def record_of(line: Line) -> Record:
     """
     event = _read(line) if line.data is None else read_event(line.data)
     return Record(line.partition, line.position, line.recorded, event)
+
+
+def check_values(event: Event | Opaque, dim: int | None) -> None:
+    """Refuse values that no bandit writes, and that later commands could not compute with.
+
+    Args:
+        event: of a line.
+        dim: width of the rows, if that is known.
+
+    Raises:
+        InvalidInput: names the field.
+    """
+    if isinstance(event, Decision | Activation | Reward | Void):
+        check_id(event.id, "id")
+    if not isinstance(event, Decision):
+        return
+    for name, share in (("propensity", event.propensity), ("overall", event.overall)):
+        if share is not None and not 0.0 < share <= 1.0:
+            expected = "a probability above 0 and at most 1 was expected"
+            raise InvalidInput(f"{name} is {share}: {expected}", share)
+    for name, mean in (("mean", event.mean), *(("means", one) for one in event.means)):
+        if not abs(mean) <= MAX_MEAN:
+            raise InvalidInput(f"{name} is {mean}: at most {MAX_MEAN:g} was expected", mean)
+    for name, number, most in (
+        ("index", event.index, (1 << 31) - 1),
+        ("model", event.model, (1 << 63) - 1),
+        ("at", event.at_us, MAX_TIME),
+    ):
+        if not 0 <= number <= most:
+            raise InvalidInput(f"{name} is {number}: from 0 to {most} was expected", number)
+    as_row(event.x, len(event.x) if dim is None else dim)
 
 
 def request_of(line: Line) -> bytes | None:

@@ -18,8 +18,13 @@ _PASSING = {
 _NOT_ALLOWED = {sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM}
 
 
-def translated(error: sqlite3.DatabaseError, verb: str, path: Path) -> Exception:
+def translated(
+    error: sqlite3.DatabaseError | UnicodeDecodeError, verb: str, path: Path
+) -> Exception:
     """The error to raise in its place; itself, if there is none."""
+    if isinstance(error, UnicodeDecodeError):  # raised for SQLite's message about the schema
+        message = f"{str(path)!r} is damaged (its schema is not text): restore a backup"
+        return CorruptJournal(message)
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF
     if code == sqlite3.SQLITE_NOTADB:
         return NotAJournal(f"{str(path)!r} is no database of SQLite: choose another file")

@@ -250,7 +250,7 @@ class SQLiteFile:
     def _translated(self, verb: str) -> Iterator[None]:
         try:
             yield
-        except sqlite3.DatabaseError as error:
+        except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
             raise translated(error, verb, self.path) from error
 
 

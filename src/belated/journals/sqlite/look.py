@@ -9,6 +9,7 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 
 from belated.exceptions import InvalidInput, NotAJournal, UnsupportedFormat
+from belated.journals.sqlite.errors import translated
 from belated.journals.sqlite.file import APPLICATION_ID, FORMAT
 from belated.journals.store import StoredBandit, StoredSnapshot
 
@@ -20,6 +21,7 @@ def looking_into(path: Path) -> Iterator[sqlite3.Connection]:
     Raises:
         InvalidInput: there is no such file.
         NotAJournal: it is no journal, or cannot be read as one.
+        CorruptJournal: its schema is damaged.
         UnsupportedFormat: a newer release has made it.
     """
     if not path.is_file():
@@ -38,6 +40,8 @@ def looking_into(path: Path) -> Iterator[sqlite3.Connection]:
                 message = f"it has format {version}, and this release knows {FORMAT} at most"
                 raise UnsupportedFormat(f"{path}: {message}: upgrade belated")
             yield connection
+    except UnicodeDecodeError as error:
+        raise translated(error, "read", path) from None
     except sqlite3.DatabaseError as error:
         if getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_NOTADB:
             raise NotAJournal(f"{path}: this is no journal of belated") from None

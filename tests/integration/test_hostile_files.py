@@ -1,0 +1,149 @@
+"""Files that others made or damaged: what is wrong is named, and nothing runs as a formula."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from belated import Bandit, Bernoulli, DefaultAfter, DelayedUCB
+from belated.cli.main import main
+from belated.exceptions import CorruptJournal, JournalError
+from belated.journals import open_journal, open_store
+
+HOSTILE = ["=1+1", "+1", "-1+cmd|' /C calc'!A0", "@SUM(A1)", "\t=1", "\r=1"]
+
+
+def exported(folder: Path) -> list[dict[str, Any]]:
+    """The lines of an exported journal of two decisions and a reward."""
+    address = f"sqlite:///{folder}/source.db?bandit=offers"
+    policy = DelayedUCB(2, Bernoulli())
+    with Bandit(policy, rewards=DefaultAfter("7d"), journal=open_journal(address)) as bandit:
+        bandit.decide([[1, 0], [0, 1]], ["a", "b"], id="o-1")
+        bandit.decide([[1, 0], [0, 1]], ["a", "b"], id="o-2")
+        bandit.observe("o-1", 1.0)
+    assert main(["journal", "export", address, "--output", f"{folder}/source.jsonl"]) == 0
+    return [json.loads(line) for line in (folder / "source.jsonl").read_text().splitlines()]
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "told"),
+    [
+        ("propensity", 0.0, "propensity is 0.0: a probability above 0 and at most 1"),
+        ("propensity", -1.0, "propensity is -1.0"),
+        ("propensity", 1.5, "propensity is 1.5"),
+        ("overall", 2.0, "overall is 2.0: a probability"),
+        ("x", [1e38, -1e38], "a row holds finite numbers of at most 1e+08"),
+        ("x", [1.0, 2.0, 3.0], "one row of 2 numbers was expected"),
+        ("mean", 1e308, "mean is 1e+308"),
+        ("index", -1, "index is -1"),
+        ("index", 1 << 62, "index is"),
+        ("model", -1, "model is -1"),
+        ("at", 1 << 62, "at is"),
+        ("id", "", "id is empty"),
+        ("id", "x" * 5_000, "has 5000 bytes"),
+    ],
+)
+def test_import_refuses_values_that_no_bandit_writes(
+    field: str, value: Any, told: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """With the line and the field; later commands would fail on them."""
+    lines = exported(tmp_path)
+    number = [line["kind"] for line in lines].index("decision")
+    lines[number][field] = value
+    lines[-1].pop("head", None)
+    source = tmp_path / "changed.jsonl"
+    source.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    assert main(["journal", "import", str(source), f"sqlite:///{tmp_path}/new.db"]) == 2
+    said = capsys.readouterr().err
+    assert f"{source}, line {number + 1}: " in said
+    assert told in said
+
+
+@pytest.mark.parametrize(
+    ("changed", "told"),
+    [
+        ({"p": [1.5, -0.5]}, "p of action 0 is -0.5: a probability was expected"),
+        ({"p": [0.0, 1.0]}, "p of action 1 is 0.0"),
+        ({"_labelIndex": 7}, "_labelIndex is 7: there are 2 actions"),
+        ({"_label_cost": 1e300}, "_label_cost has the size 1e+300: at most 1e+09"),
+        ({"pdrop": 1.0}, "pdrop is 1.0"),
+    ],
+)
+def test_import_refuses_logs_with_impossible_numbers(
+    changed: dict[str, Any], told: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A line of DSJSON, by its number and field; and a decision of Open Bandit Pipeline."""
+    line: dict[str, Any] = {
+        "_label_cost": -1.0, "_labelIndex": 1, "a": [2, 1], "p": [0.75, 0.25],
+        "c": {"_multi": [{"TAction": {"topic": "sport"}}, {"TAction": {"topic": "music"}}]},
+    }  # fmt: skip
+    source = tmp_path / "log.dsjson"
+    source.write_text(json.dumps(line) + "\n" + json.dumps(line | changed) + "\n")
+    into = f"sqlite:///{tmp_path}/new.db"
+    assert main(["journal", "import", str(source), into, "--format", "dsjson"]) == 2
+    said = capsys.readouterr().err
+    assert f"{source}, line 2: " in said
+    assert told in said
+
+
+def test_import_refuses_arrays_with_impossible_probabilities(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The decision and the array are named."""
+    shares = np.array([[0.5, 0.5], [1.5, -0.5]])
+    feedback: dict[str, Any] = {
+        "context": np.eye(2),
+        "action": [0, 1],
+        "reward": [1, 0],
+        "pscore": [0.5, -0.5],
+    }
+    np.savez(tmp_path / "log.npz", pi_b=shares, n_actions=2, **feedback)
+    source = str(tmp_path / "log.npz")
+    into = f"sqlite:///{tmp_path}/new.db"
+    assert main(["journal", "import", source, into, "--format", "obp"]) == 2
+    assert f"{source}, decision 1: pi_b of action 0 is 1.5" in capsys.readouterr().err
+
+
+def test_csv_holds_no_formulas(tmp_path: Path) -> None:
+    """Texts that spreadsheets would run have an apostrophe before them; numbers stay numbers."""
+    address = f"sqlite:///{tmp_path}/offers.db?bandit=offers"
+    policy = DelayedUCB(2, Bernoulli())
+    with Bandit(policy, rewards=DefaultAfter("7d"), journal=open_journal(address)) as bandit:
+        for text in HOSTILE:
+            bandit.decide([[-1, 0]], [text], id=f"{text} id")
+        bandit.decide([[1, 0]], [-7], id="plain")
+    file = tmp_path / "offers.csv"
+    assert main(["journal", "export", address, "--format", "csv", "--output", str(file)]) == 0
+    with file.open(newline="") as lines:
+        rows = list(csv.DictReader(lines))
+    assert [row["id"] for row in rows] == [*(f"'{text} id" for text in HOSTILE), "plain"]
+    assert [row["action"] for row in rows] == [*(f"'{text}" for text in HOSTILE), "-7"]
+    assert all(float(row["propensity"]) == 1.0 for row in rows)
+
+
+def test_a_damaged_schema_is_reported_as_damage(tmp_path: Path) -> None:
+    """Wherever a bit of its text was flipped: never as an error of text encoding."""
+    path = tmp_path / "offers.db"
+    with open_journal(f"sqlite:///{path}?bandit=offers"):
+        pass
+    data = path.read_bytes()
+    start = data.index(b"CREATE TABLE")
+    damaged = 0
+    for at in range(start, start + 400, 3):
+        path.write_bytes(data[:at] + bytes([data[at] ^ 0x80]) + data[at + 1 :])
+        for suffix in ("-wal", "-shm", ".end"):
+            path.with_name(path.name + suffix).unlink(missing_ok=True)
+        try:
+            open_store(f"sqlite:///{path}").describe()
+            with open_journal(f"sqlite:///{path}?bandit=offers") as journal:
+                journal.read(0, 0, 1)
+        except CorruptJournal as error:
+            damaged += "its schema is not text" in str(error)
+        except JournalError:  # SQLite itself saw it; an error of encoding is none of these
+            pass
+    assert damaged > 0
