@@ -30,7 +30,11 @@ _PROBLEMS = {
     413: ("TooLarge", "The body is too large."),
     415: ("Unsupported", "The body is compressed, or not said to be application/json."),
     422: ("Invalid", "Something in the request is wrong: the detail says what. Nothing was taken."),
-    429: ("TooOften", "The key or the token is used more often than it may be; try again later."),
+    429: (
+        "TooOften",
+        "The key or the token is used more often than it may be, or the decision is unknown and "
+        "too many events wait for unknown decisions; try again later.",
+    ),
     500: ("Failed", "Something went wrong in the service."),
     503: ("Away", "The journal cannot be reached now. It is safe to try again, after a second."),
 }
@@ -112,6 +116,8 @@ def _refusals(route: Route, keys: bool) -> set[int]:
     if "{bandit}" in route.path:
         takes = route.body is not None or "{id}" in route.path
         found |= _PROBLEMS.keys() - _OF_KEYS - (set() if takes else {422})
+    if route.status == 202:  # an event that may wait for an unknown decision
+        found.add(429)
     if keys and route.scope is not None:
         found |= _OF_KEYS | {403}
     return found
