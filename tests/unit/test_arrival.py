@@ -54,6 +54,13 @@ def run(code: str, cache: Path | None = None) -> list[str]:
     return ran.stdout.split()
 
 
+@pytest.fixture(scope="module")
+def warm() -> None:
+    """Compile every kernel that is not in the cache yet, as ``belated warm`` does."""
+    for name in NAMES:
+        compile_kernel(name)
+
+
 def test_the_first_decision_waits_for_nothing(tmp_path: Path) -> None:
     """Plain kernels answer, and a process that ends at once has not even loaded numba."""
     code = "decide(); print(kernels.complete() is kernels.plain(), 'numba' in sys.modules)"
@@ -61,9 +68,9 @@ def test_the_first_decision_waits_for_nothing(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.usefixtures("warm")
 def test_kernels_in_the_cache_arrive_in_a_bandit_that_is_there() -> None:
     """Nothing is compiled, and the model that decided with plain kernels has them all."""
-    kernels.compiled()
     code = """
 bandit, _ = decide()
 arrival._Arrival._compiled_elsewhere = None
@@ -98,9 +105,9 @@ def test_what_is_compiled_elsewhere_arrives(tmp_path: Path, full: bool) -> None:
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
 @pytest.mark.parametrize("seconds", [0.0, 1.1, 1.5])
+@pytest.mark.usefixtures("warm")
 def test_a_fork_does_not_hang(seconds: float) -> None:
     """Whenever it comes: the child loads the kernels itself."""
-    kernels.compiled()
     code = f"""
 decide()
 time.sleep({seconds})
@@ -171,9 +178,9 @@ def test_a_compiled_model_takes_whatever_lies_in_memory() -> None:
         assert model.retract(row, 0, weight)
 
 
+@pytest.mark.usefixtures("warm")
 def test_warm_says_what_it_did(capsys: pytest.CaptureFixture[str]) -> None:
     """A line for each kernel, and where they are."""
-    kernels.compiled()
     *each, last = Command("warm").said(capsys).splitlines()
     assert [line.partition(": ")[0] for line in each] == list(NAMES)
     assert last.endswith(f" found in {cache_folder()}")
