@@ -156,3 +156,11 @@ def test_labels_of_two_lines_are_apart(overall: float, alone: float, above: bool
     named = explore_labels(rows, room=0.12 * 5)
     assert [one["above"] for one in named] == [True, above]
     assert [one["at"] for one in named] == [overall, alone]
+
+
+@pytest.mark.parametrize(("theta", "factor"), [(2.0, "× 7.4"), (800.0, "more than × 1,000")])
+def test_a_coefficient_of_any_size_has_a_factor(theta: float, factor: str) -> None:
+    """The exponential of 800 is more than a float holds."""
+    best = {"name": "returning", "action": "red", "theta": theta}
+    said = words.coefficients({"coefficients": [best], "family": "Bernoulli"})
+    assert said.title.endswith(f": {factor}")

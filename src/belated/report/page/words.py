@@ -270,10 +270,9 @@ def coefficients(data: Data) -> Said:
     whose = f" of {best['action']}" if best["action"] else ""
     if data["family"] in ("Bernoulli", "Poisson"):
         what = "odds" if data["family"] == "Bernoulli" else "rate"
-        title = (
-            f"“{best['name']}” {verb} the {what}{whose} the most surely: × "
-            f"{math.exp(best['theta']):.1f}"
-        )
+        theta = best["theta"]
+        factor = f"× {math.exp(theta):.1f}" if theta < math.log(1_000) else "more than × 1,000"
+        title = f"“{best['name']}” {verb} the {what}{whose} the most surely: {factor}"
     else:
         title = f"“{best['name']}” {verb} the reward{whose} the most surely: {best['theta']:+.3g}"
     return Said(
