@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Sequence
 from functools import partial
 from http.client import HTTPConnection
 from pathlib import Path
@@ -26,13 +27,29 @@ def pid_of(holder: str) -> int:
 
 
 class Process:
-    """``belated …`` in a process of its own, with its log."""
+    """``belated …`` in a process of its own, with its log.
 
-    def __init__(self, log: Path, *arguments: str, **environment: str) -> None:
+    Args:
+        log: the file for its log.
+        arguments: of the command.
+        belated: the command itself.
+        folder: the working directory.
+        environment: variables to set.
+    """
+
+    def __init__(
+        self,
+        log: Path,
+        *arguments: str,
+        belated: Sequence[str | Path] = (sys.executable, "-m", "belated"),
+        folder: Path | None = None,
+        **environment: str,
+    ) -> None:
         self._log = log
         with log.open("wb") as file:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "belated", *arguments],
+                [*belated, *arguments],
+                cwd=folder,
                 stdin=subprocess.DEVNULL,
                 stderr=file,
                 env=os.environ | environment,

@@ -1,0 +1,243 @@
+"""The shop of README.md, from the installed wheel: what its owner does, in order.
+
+`belated init`, decisions over HTTP, late sales, a crash, a report, and a customer who wants to be
+forgotten. Each step of the story is a function below.
+"""
+
+from __future__ import annotations
+
+import json
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from http.client import HTTPException
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.acceptance.wheels import ROOT, build_wheel, install_wheel, run
+from tests.integration.processes import Process, later
+from tests.ports import free_port
+
+pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="the service is for POSIX systems")
+
+ADDRESS = "sqlite:///belated.db"
+#: The body that `belated init` prints.
+OFFER = {"context": {"returning": 1}, "actions": ["blue", "red"]}
+FORGOTTEN = "order-of-a-customer-to-forget"
+
+
+@pytest.fixture(scope="module")
+def programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The programs of an environment with the wheel and what its extra `service` requires."""
+    folder = tmp_path_factory.mktemp("installed")
+    return install_wheel(build_wheel(folder), "service", folder / "environment")
+
+
+def test_the_quickstart_of_the_readme(programs: Path) -> None:
+    """Every Python block of README.md, with the installed library."""
+    said = run(programs / "python", "-W", "error", ROOT / "tests" / "wheel_smoke.py")
+    assert "Python blocks run" in said
+
+
+def test_the_shop_of_the_readme(shop: Shop) -> None:
+    """Nothing that was acknowledged is lost, and what is sent again counts once."""
+    shop.run("init")
+    shop.open()
+    orders = [shop.decide(f"order-{n}") for n in range(20)] + [shop.decide(FORGOTTEN)]
+    sold = [shop.sell(order) for order in (*orders[:5], FORGOTTEN)]
+    shop.learns(sold, orders)
+
+    crowd = Crowd(shop)
+    crowd.shops_until_the_service_is_killed()
+    shop.open()
+    crowd.finds_all_that_was_acknowledged()
+    crowd.retries_what_was_not_acknowledged()
+    orders += crowd.orders
+    sold += crowd.sold
+    shop.learns(sold, orders)
+
+    for order in sold:  # a feed that is sent twice
+        shop.sell(order)
+    late = [shop.sell(order) for order in orders[5:15]]  # their sales come after the crash
+    sold += late
+    shop.learns(sold, orders)
+
+    report_says(shop, decisions=len(orders), rewards=len(sold))
+
+    erase(shop, FORGOTTEN)
+    orders.remove(FORGOTTEN)
+    sold.remove(FORGOTTEN)
+    shop.learns(sold, orders)
+    shop.close()
+    assert files_with(shop.folder, FORGOTTEN) == []
+
+    shop.open()
+    assert "decision" not in shop.story(FORGOTTEN)
+    assert shop.story(late[0])["state"] == "rewarded"
+    shop.close()
+
+
+# --- the steps ----------------------------------------------------------------------------------
+
+
+class Crowd:
+    """Customers who shop at the same time, each from a thread, while the service is killed."""
+
+    CUSTOMERS = 4
+    #: Answers in all before the service is killed.
+    ENOUGH = 100
+
+    def __init__(self, shop: Shop) -> None:
+        self._shop = shop
+        self.orders: list[str] = []
+        self.sold: list[str] = []
+        self._decided: list[str] = []
+        self._unanswered: list[tuple[Callable[[str], str], str]] = []
+
+    def shops_until_the_service_is_killed(self) -> None:
+        """Each decides, and every second decision is a sale, until no answer comes."""
+        with ThreadPoolExecutor(self.CUSTOMERS) as customers:
+            shopping = [customers.submit(self._customer, n) for n in range(self.CUSTOMERS)]
+            try:
+                later(lambda: len(self._decided) + len(self.sold) >= self.ENOUGH)
+            finally:
+                self._shop.crash()
+        for customer in shopping:
+            customer.result()
+        assert len(self._unanswered) == self.CUSTOMERS
+
+    def _customer(self, number: int) -> None:
+        for n in range(1_000_000):
+            order = f"order-{number}-{n}"
+            if not self._answered(self._shop.decide, order, self._decided):
+                return
+            if n % 2 and not self._answered(self._shop.sell, order, self.sold):
+                return
+
+    def _answered(self, act: Callable[[str], str], order: str, done: list[str]) -> bool:
+        """Whether the service acknowledged it."""
+        try:
+            done.append(act(order))
+        except (OSError, HTTPException, ValueError):  # no answer, or half of one
+            self._unanswered.append((act, order))
+            return False
+        return True
+
+    def finds_all_that_was_acknowledged(self) -> None:
+        """Every decision, and every sale."""
+        for order in self._decided:
+            story = self._shop.story(order)
+            assert story["decision"]["action"] in OFFER["actions"]
+            assert (order not in self.sold) or story["state"] == "rewarded", story
+
+    def retries_what_was_not_acknowledged(self) -> None:
+        """The service may have stored it before it was killed, or not."""
+        for act, order in self._unanswered:
+            (self.sold if act == self._shop.sell else self._decided).append(act(order))
+        self.orders = self._decided
+
+
+def report_says(shop: Shop, decisions: int, rewards: int) -> None:
+    """`belated report` writes a page, and counts each decision and reward once."""
+    shop.run("report", ADDRESS, "--output", "report.html")
+    page = (shop.folder / "report.html").read_text(encoding="utf-8")
+    assert page.lower().startswith("<!doctype html>")
+    headline = json.loads(shop.run("report", ADDRESS, "--json"))["headline"]
+    assert (headline["decisions"], headline["rewards"]) == (decisions, rewards)
+
+
+def erase(shop: Shop, order: str) -> None:
+    """`belated journal erase`, and `overwrite`, which destroys the bytes."""
+    assert files_with(shop.folder, order)
+    shop.run("journal", "erase", ADDRESS, order, "--reason", "asked by the customer")
+    later(lambda: shop.story(order)["state"] == "erased")
+    shop.run("journal", "overwrite", ADDRESS)
+
+
+def files_with(folder: Path, text: str) -> list[str]:
+    """The names of files that hold a text."""
+    return [file.name for file in folder.iterdir() if text.encode() in file.read_bytes()]
+
+
+# --- the shop -----------------------------------------------------------------------------------
+
+
+class Shop:
+    """A folder with `belated.toml` and the service that runs there."""
+
+    def __init__(self, folder: Path, programs: Path) -> None:
+        self.folder = folder
+        self._belated = programs / "belated"
+        self._service: Process | None = None
+
+    def run(self, *arguments: str) -> str:
+        """What a command prints."""
+        return run(self._belated, *arguments, cwd=self.folder)
+
+    def open(self) -> None:
+        """Start the service."""
+        self._service = Process(
+            self.folder / "service.log",
+            *("serve", "belated.toml", "--port", str(free_port())),
+            belated=[self._belated],
+            folder=self.folder,
+        )
+        self._service.heard("serving")
+
+    def crash(self) -> None:
+        """Kill the service (`kill -9`)."""
+        self.service.kill()
+
+    def close(self) -> None:
+        """Stop the service as a process manager does."""
+        self.service.send(signal.SIGTERM)
+        assert self.service.ended() == 0, self.service.log
+
+    @property
+    def service(self) -> Process:
+        """The service that runs, or ran last."""
+        assert self._service is not None
+        return self._service
+
+    def decide(self, order: str) -> str:
+        """Decide what to offer; the id of the decision is the order's."""
+        status, found = self.service.ask("POST", "/v1/offers/decisions", {"id": order, **OFFER})
+        assert status == 201, found
+        return order
+
+    def sell(self, order: str) -> str:
+        """Report a sale."""
+        self.service.reward(order)
+        return order
+
+    def story(self, order: str) -> dict[str, Any]:
+        """What the service knows about a decision."""
+        status, found = self.service.ask("GET", f"/v1/offers/decisions/{order}")
+        assert status == 200, found
+        return found
+
+    def learns(self, sold: list[str], orders: list[str]) -> None:
+        """Wait until the bandit has learned these sales of these decisions, each once."""
+        assert len({*sold}) == len(sold)
+        assert len({*orders}) == len(orders)
+        expected = len(sold), len(orders) - len(sold)
+
+        def counts() -> tuple[int, int]:
+            state = self.service.state()
+            return state["observations"], state["pending"]
+
+        later(lambda: counts() == expected, f"{expected} sold and pending were expected")
+
+
+@pytest.fixture
+def shop(programs: Path, tmp_path: Path) -> Iterator[Shop]:
+    """A new shop, which is closed in the end."""
+    made = Shop(tmp_path, programs)
+    try:
+        yield made
+    finally:
+        if made._service is not None:
+            made.crash()

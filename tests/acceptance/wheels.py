@@ -1,0 +1,63 @@
+"""The wheel of this repository in an environment of its own, without a package index."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import sysconfig
+from importlib.metadata import distribution
+from pathlib import Path
+
+from packaging.requirements import Requirement
+
+ROOT = Path(__file__).parents[2]
+
+
+def build_wheel(folder: Path) -> Path:
+    """Build the wheel into a folder."""
+    run(sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", folder, ROOT)
+    (wheel,) = folder.glob("belated-*.whl")
+    return wheel
+
+
+def install_wheel(wheel: Path, extra: str, folder: Path) -> Path:
+    """Install the wheel with an extra into a new environment, and return its folder of programs.
+
+    Dependencies are linked from the environment of the tests. The environment has these only: a
+    dependency that the wheel does not declare is missing there.
+    """
+    run(sys.executable, "-m", "venv", folder)
+    programs = folder / "bin"
+    site = Path(sysconfig.get_path("purelib", "venv", {"base": str(folder)}))
+    link_dependencies("belated", extra, site)
+    wanted = f"belated[{extra}] @ {wheel.as_uri()}"
+    run(programs / "python", "-m", "pip", "install", "--quiet", "--no-index", wanted)
+    return programs
+
+
+def link_dependencies(name: str, extra: str, site: Path) -> None:
+    """Link all that a distribution requires into ``site-packages`` of another environment."""
+    for line in distribution(name).requires or ():
+        required = Requirement(line)
+        if required.marker is not None and not required.marker.evaluate({"extra": extra}):
+            continue
+        found = distribution(required.name)
+        for entry in {file.parts[0] for file in found.files or ()} - {"..", "__pycache__"}:
+            if not (site / entry).exists():
+                (site / entry).symlink_to(Path(str(found.locate_file(entry))))
+        link_dependencies(required.name, "", site)
+
+
+def run(*command: str | Path, cwd: Path | None = None) -> str:
+    """Run a command that must succeed, and return what it prints."""
+    done = subprocess.run(
+        [str(part) for part in command],
+        cwd=cwd,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
