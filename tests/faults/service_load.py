@@ -17,6 +17,9 @@ from tests.faults.standstill import Standstill
 _ROWS = [[1.0, 0.0], [0.0, 1.0]]
 #: Seconds after which a caller gives an attempt up, and all of them.
 GIVE_UP, GO_ON = 5.0, 60.0
+#: Seconds within which callers are answered whatever fails: promised on a machine that does nothing
+#: else, as at full size; and beside other tests. Without a spool an attempt fails or is given up.
+PROMISED, BESIDE_OTHERS = 1.0, 4.0
 #: How many of those who try again do so at a time: each needs a socket.
 AT_ONCE = 50
 #: All that goes wrong with a connection.

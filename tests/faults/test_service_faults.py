@@ -15,7 +15,7 @@ import pytest
 from belated.events import Settled
 from belated.journals import PostgresJournal
 from tests.faults.gates import Between
-from tests.faults.service_load import Load
+from tests.faults.service_load import BESIDE_OTHERS, PROMISED, Load
 from tests.faults.test_postgres_outage import cut_off, hung, swallowed
 from tests.faults.town import Cluster, assert_nothing_lost
 from tests.integration.locks import append_in
@@ -57,14 +57,16 @@ def test_callers_do_not_notice_that_the_database_is_away(
         time.sleep(3)
     worst = max(load.waited(one) for one in load.answers)
     still = sum(end - start for start, end in load.standstill.spells)
-    taken, quick = load.share(60.0), load.share(1.0)
+    within = PROMISED if full else BESIDE_OTHERS
+    taken, quick = load.share(60.0), load.share(within)
     print(
         f"\n{kind} for {seconds:g} s: {len(load.answers)} requests, {taken:.4%} taken, "
-        f"{quick:.4%} within 1 s, worst {worst:.3f} s, the machine stood still for {still:.2f} s; "
-        f"{assert_nothing_lost(town, load)}"
+        f"{quick:.4%} within {within:g} s, worst {worst:.3f} s, the machine stood still for "
+        f"{still:.2f} s; {assert_nothing_lost(town, load)}"
     )
     assert taken >= 0.999
-    assert quick >= (0.999 if full else 0.99)  # other things may keep a small machine busy
+    assert quick >= (0.999 if full else 0.99)
+    assert load.share(PROMISED) >= 0.75  # half of the requests come during the outage
 
 
 def test_a_decider_that_is_killed_while_the_database_is_away(town: Cluster, way: Between) -> None:
@@ -79,7 +81,8 @@ def test_a_decider_that_is_killed_while_the_database_is_away(town: Cluster, way:
         assert town.lost(load)  # it is on the disk of the decider
         town.start_decider()
         time.sleep(2)
-    assert sum(one.taken and load.waited(one) <= 1 for one in before) >= 0.99 * len(before)
+    quick = sum(one.taken and load.waited(one) <= BESIDE_OTHERS for one in before)
+    assert quick >= 0.99 * len(before)
     assert_nothing_lost(town, load)
 
 
@@ -100,10 +103,12 @@ def test_one_of_two_deciders_is_killed_while_the_database_is_away(
             time.sleep(seconds / 2)
         assert town.lost(load)
         time.sleep(3)
-    quick = sum(one.taken and load.waited(one) <= 1 for one in load.answers) / len(load.answers)
+    within = PROMISED if full else BESIDE_OTHERS
+    answered = sum(one.taken and load.waited(one) <= within for one in load.answers)
+    quick = answered / len(load.answers)
     print(
         f"\none of two killed in an outage of {seconds:g} s: {len(load.answers)} requests, "
-        f"{quick:.4%} within 1 s; {assert_nothing_lost(town, load)}"
+        f"{quick:.4%} within {within:g} s; {assert_nothing_lost(town, load)}"
     )
     assert all(one.taken for one in load.answers)
     assert quick >= (0.999 if full else 0.99)
@@ -131,9 +136,10 @@ def test_a_transaction_of_another_that_idles(town: Cluster, full: bool) -> None:
             Settled(partition, 1) for partition in range(journal.partitions)
         ]
         time.sleep(2)
-    quick = load.share(1.0)
+    within = PROMISED if full else BESIDE_OTHERS
+    quick = load.share(within)
     found = assert_nothing_lost(town, load)
-    print(f"\na transaction idle for {seconds:g} s: {quick:.4%} within 1 s; {found}")
+    print(f"\na transaction idle for {seconds:g} s: {quick:.4%} within {within:g} s; {found}")
     assert quick >= (0.999 if full else 0.99)
 
 

@@ -179,7 +179,7 @@ def test_a_partition_that_another_holds(dsn: str, bandit: str) -> None:
             start = time.monotonic()
             with pytest.raises(JournalUnavailable, match=r"lock timeout.*holds the partition"):
                 live.decide_many([OFFER] * 3)
-            assert time.monotonic() - start < 5
+            assert time.monotonic() - start < 20  # it waits for 0.2 s, or for ever
             live.sync()
             assert live.digest == digest
         assert len(live.decide_many([OFFER] * 3)) == 3

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 
+import psycopg
 import pytest
 
 from belated.events import Void
@@ -12,6 +13,7 @@ from belated.exceptions import JournalError, JournalUnavailable
 from belated.journals import PostgresJournal, open_store
 from tests.integration.pooler import pooled
 from tests.integration.postgres_server import PostgresServer, require_programs
+from tests.waiting import eventually
 
 
 @pytest.fixture(scope="module")
@@ -75,6 +77,18 @@ def pair_of(*servers: PostgresServer) -> str:
     return f"postgresql://belated@{hosts}/postgres"
 
 
+def read_only(server: PostgresServer, state: str) -> None:
+    """Have a server refuse events, or accept them again, and wait until it does."""
+
+    def shown() -> tuple[str] | None:
+        with psycopg.connect(server.dsn) as connection:
+            return connection.execute("SHOW default_transaction_read_only").fetchone()
+
+    server.execute(f"ALTER SYSTEM SET default_transaction_read_only = {state}")
+    server.execute("SELECT pg_reload_conf()")
+    eventually(lambda: shown() == (state,))
+
+
 def test_of_two_hosts_the_one_that_is_there(first: PostgresServer, second: PostgresServer) -> None:
     """Whichever stands first; and when it stops, the calls go to the other one.
 
@@ -102,9 +116,7 @@ def test_of_two_hosts_the_one_that_takes_events(
     address = pair_of(first, second)
     with open_store(address).journal("demoted") as journal:
         assert journal.append([Void("a", 1)]) == [1]
-        first.execute("ALTER SYSTEM SET default_transaction_read_only = on")
-        first.execute("SELECT pg_reload_conf()")
-        time.sleep(0.2)
+        read_only(first, "on")
         with open_store(address).journal("demoted") as fresh:
             assert fresh.append([Void("b", 2)]) == [1]
         journal._session._connection.execute("SET default_transaction_read_only = on")  # type: ignore[attr-defined]
@@ -117,15 +129,11 @@ def test_of_two_hosts_the_one_that_takes_events(
 
 def test_where_no_host_takes_events_it_says_so(first: PostgresServer) -> None:
     """And goes on as soon as one does."""
-    first.execute("ALTER SYSTEM SET default_transaction_read_only = on")
-    first.execute("SELECT pg_reload_conf()")
-    time.sleep(0.2)
+    read_only(first, "on")
     address = pair_of(first, first)
     with pytest.raises(JournalUnavailable, match="read-only"):
         open_store(address).journal("nobody")
-    first.execute("ALTER SYSTEM RESET default_transaction_read_only")
-    first.execute("SELECT pg_reload_conf()")
-    time.sleep(0.2)
+    read_only(first, "off")
     with open_store(address).journal("nobody") as journal:
         assert journal.append([Void("a", 1)]) == [1]
 

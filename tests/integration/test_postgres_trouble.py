@@ -227,7 +227,7 @@ def test_a_server_that_hangs_is_given_up(dsn: str, bandit: str) -> None:
             start = time.monotonic()
             with pytest.raises(JournalUnavailable, match="not answered"):
                 journal.append([Void("b", 1)])
-            assert time.monotonic() - start < 5
+            assert time.monotonic() - start < 20  # it waits for 0.2 s, or for ever
             # Another connection takes its place. (The stopped one holds no lock yet.)
             assert journal.append([Void("b", 1)]) == [2]
         finally:

@@ -18,6 +18,7 @@ from belated.journals.sessions import Batch
 from belated.service.runtime import ThreadRuntime
 from belated.service.serving import group_commit
 from belated.service.serving.group_commit import GroupCommit, resolve
+from tests.waiting import eventually
 
 
 class Gated(MemoryJournal):
@@ -78,6 +79,12 @@ def appended(
     return found
 
 
+async def commit_begins(journal: Gated) -> None:
+    """Wait until a commit of it has begun."""
+    while not journal.begun:
+        await asyncio.sleep(0.001)
+
+
 def test_what_gathers_goes_together() -> None:
     """One commit for the first, one for all that came meanwhile; positions are each one's own."""
 
@@ -86,7 +93,7 @@ def test_what_gathers_goes_together() -> None:
         commits = GroupCommit(Together(), asyncio.get_running_loop(), ThreadRuntime())
         told: list[int] = []
         first = appended(commits, journal, events(0, 1), told)
-        await asyncio.sleep(0.05)  # it is in its commit now
+        await commit_begins(journal)
         others = [appended(commits, journal, events(1 + 2 * n, 2), told) for n in range(5)]
         journal.gate.release(10)
         assert await first == [1]
@@ -112,7 +119,7 @@ def test_whoever_asks_again_at_once_is_in_the_next_commit() -> None:
             await appended(commits, journal, events(first + 1, 1), told)
 
         early = asyncio.ensure_future(ask_twice(0))
-        await asyncio.sleep(0.05)  # it is in its commit now
+        await commit_begins(journal)
         late = [asyncio.ensure_future(ask_twice(10 * n)) for n in (1, 2)]
         await asyncio.sleep(0)
         journal.gate.release(10)
@@ -134,11 +141,11 @@ def test_a_crowd_that_is_large_enough_waits_for_nobody(monkeypatch: pytest.Monke
         begun: list[int] = []
 
         def answer(found: Sequence[int] | Exception) -> None:
-            time.sleep(0.2)  # the loop is busy with answers
+            eventually(lambda: journal.begun == 2)  # while the loop is busy with answers
             begun.append(journal.begun)
 
         commits.append(journal, events(0, 1), told.append, answer)
-        await asyncio.sleep(0.05)
+        await commit_begins(journal)
         others = [appended(commits, journal, events(10 * n, 1), told) for n in (1, 2)]
         await asyncio.sleep(0)
         journal.gate.release(10)
@@ -183,7 +190,7 @@ def test_a_large_crowd_is_divided(monkeypatch: pytest.MonkeyPatch) -> None:
         commits = GroupCommit(Together(), asyncio.get_running_loop(), ThreadRuntime())
         told: list[int] = []
         first = appended(commits, journal, events(0, 1), told)
-        await asyncio.sleep(0.05)
+        await commit_begins(journal)
         others = [appended(commits, journal, events(10 * n, n), told) for n in (3, 2, 2, 9, 1)]
         journal.gate.release(20)
         await asyncio.gather(first, *others)
@@ -222,7 +229,7 @@ def test_a_caller_that_has_gone_spoils_nothing() -> None:
         commits = GroupCommit(Together(), asyncio.get_running_loop(), ThreadRuntime())
         told: list[int] = []
         gone = appended(commits, journal, events(0, 1), told)
-        await asyncio.sleep(0.05)
+        await commit_begins(journal)
         stays = appended(commits, journal, events(1, 1), told)
         gone.cancel()
         journal.gate.release(10)
@@ -345,19 +352,19 @@ def test_what_may_wait_goes_together() -> None:
     async def play() -> None:
         loop = asyncio.get_running_loop()
         journal = MemoryJournal()
-        commits = GroupCommit(Together(), loop, ThreadRuntime(), wait=0.3)
+        commits = GroupCommit(Together(), loop, ThreadRuntime(), wait=1.0)
         told: list[int] = []
         start = loop.time()
         first = appended(commits, journal, events(0, 1), told)
         await asyncio.sleep(0.05)
         second = appended(commits, journal, events(1, 1), told)
         await asyncio.gather(first, second)
-        assert loop.time() - start >= 0.3
+        assert loop.time() - start >= 1.0
         assert (commits.commits, commits.events) == (1, 2)
-        last = appended(commits, journal, events(2, 1), told)
-        start = loop.time()
         await loop.run_in_executor(None, commits.close)
-        await last
-        assert loop.time() - start < 0.3
+        patient = GroupCommit(Together(), loop, ThreadRuntime(), wait=600.0)
+        last = appended(patient, journal, events(2, 1), told)
+        await loop.run_in_executor(None, patient.close)
+        await asyncio.wait_for(last, 60)
 
     asyncio.run(play())
