@@ -262,7 +262,7 @@ def test_delays_of_a_curve_that_does_not_reach_all() -> None:
 # --- the command ---------------------------------------------------------------------------------
 
 COMMAND = Command("plan")
-SMALL = ("--seeds", 2, "--rounds", 200, "--dim", 3, "--actions", 3)
+SMALL = ("--seeds", 2, "--rounds", 100, "--dim", 3, "--actions", 3)
 
 
 def planned(capsys: pytest.CaptureFixture[str], *arguments: object) -> dict[str, Any]:
@@ -279,7 +279,7 @@ def test_the_command_says_what_the_function_finds(capsys: pytest.CaptureFixture[
         *("--rate", "500/d", "--delay", "2d", "--dim", 3, "--actions", 4, "--lift", 1),
         *("--period", "20d"),
     )
-    made = plan_learning(SHOP, seeds=2, rounds=200).to_dict()
+    made = plan_learning(SHOP, seeds=2, rounds=100).to_dict()
     assert found["cases"] == made["cases"]
     assert found["holdouts"] == made["holdouts"]
     assert found["take"] == made["take"]
@@ -298,7 +298,7 @@ def test_the_command_in_words(capsys: pytest.CaptureFixture[str]) -> None:
     )
     words = " ".join(text.split())
     assert "1,000 decisions a day for 30 d, 3 actions, 3 features; 10% rewards" in words
-    assert "2 problems of 200 rounds, each for 150 decisions" in words
+    assert "2 problems of 100 rounds, each for 300 decisions" in words
     assert "every outcome known at once" in words
     assert "Hold out 2%: the smallest of these shares" in words
     assert "`belated lift ADDRESS --limit 7d`" in words
