@@ -1,28 +1,31 @@
-"""``belated demo``: it runs by itself, says what it found, and leaves only its report."""
+"""``belated demo``: the default bandit leads, and terminal and report agree."""
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import signal
-import socket
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-pytest.importorskip("httptools")
+#: A line of the table: day, visitors, purchases of both bandits, lead, both shares of the best.
+LINE = re.compile(
+    r"^ *(\d+) +([\d,]+) +([\d,]+) +([\d,]+) +[+-][\d,]+ +(\d+)% +(\d+)%$", re.MULTILINE
+)
 
 
-def start(folder: Path, seconds: int) -> subprocess.Popen[str]:
-    """The demo, with a folder for all that it writes."""
-    home = folder / "home"
+def start(folder: Path) -> subprocess.Popen[str]:
+    """The demo, with a folder for everything that it writes."""
     (folder / "temporary").mkdir()
-    home.mkdir()
+    (folder / "home").mkdir()
     return subprocess.Popen(
-        [sys.executable, "-m", "belated", "demo", "--seconds", str(seconds)],
-        cwd=home,
+        [sys.executable, "-m", "belated", "demo"],
+        cwd=folder / "home",
         env=os.environ | {"TMPDIR": str(folder / "temporary"), "PYTHONUNBUFFERED": "1"},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
@@ -30,45 +33,90 @@ def start(folder: Path, seconds: int) -> subprocess.Popen[str]:
     )
 
 
-def assert_gone(said: str, folder: Path) -> None:
-    """Neither files nor a service are left."""
+@pytest.fixture(scope="module")
+def played(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str]:
+    """What the demo prints, and the page of its report."""
+    folder = tmp_path_factory.mktemp("demo")
+    process = start(folder)
+    printed, _ = process.communicate(timeout=300)
+    assert process.returncode == 0, printed
     assert [*(folder / "temporary").iterdir()] == []
-    port = re.search(r"127\.0\.0\.1:(\d+)", said)
-    assert port is not None
-    with socket.socket() as other:
-        assert other.connect_ex(("127.0.0.1", int(port[1]))) != 0
+    (report,) = (folder / "home").iterdir()
+    assert str(report) in printed
+    return printed, report.read_text(encoding="utf-8")
 
 
-def test_it_plays_and_says_what_it_found(tmp_path: Path) -> None:
-    """Live numbers, lift, off-policy value, delays; and then all is gone."""
-    process = start(tmp_path, seconds=14)
-    said, _ = process.communicate(timeout=120)
-    assert process.returncode == 0, said
-    assert "day 28.0 of 28" in said
-    assert re.search(r"lift over the holdout +[+-]\d", said), said
-    assert "offers at random       would bring" in said
-    assert "still to come" in said
-    assert (tmp_path / "home" / "belated-demo.html").stat().st_size > 100_000
-    assert_gone(said, tmp_path)
+def lines(printed: str) -> list[tuple[int, ...]]:
+    """The table, as whole numbers."""
+    return [tuple(int(cell.replace(",", "")) for cell in row) for row in LINE.findall(printed)]
+
+
+def data_of(page: str) -> dict[str, Any]:
+    """The data of a report."""
+    found = re.search(r'<script [^>]*id="belated-data">(.*?)</script>', page, re.DOTALL)
+    assert found is not None
+    data: dict[str, Any] = json.loads(found[1])
+    return data
+
+
+def test_the_default_bandit_leads_from_the_first_week(played: tuple[str, str]) -> None:
+    """In purchases reported, and in what the offers are worth: in every line."""
+    table = lines(played[0])
+    assert [row[0] for row in table] == [7, 14, 21, 28]
+    for _, _, ours, theirs, our_share, their_share in table:
+        assert ours > theirs
+        assert our_share > their_share
+
+
+def test_it_names_what_the_bandits_do(played: tuple[str, str]) -> None:
+    """The first is as recommended; the other waits for the window and ignores what is pending."""
+    assert "ConversionsOnly('7d')" in played[0]
+    assert "DefaultAfter('7d', learn='together')" in played[0]
+    assert "works like most tools: ignores pending decisions" in played[0]
+
+
+def test_terminal_and_report_show_the_same_totals(played: tuple[str, str]) -> None:
+    """Visitors, purchases, and what is still to come."""
+    printed, page = played
+    data = data_of(page)
+    _, visitors, purchases, *_ = lines(printed)[-1]
+    assert data["headline"]["decisions"] == visitors
+    assert data["headline"]["rewards"] == purchases
+    assert f"purchases reported  {purchases:,} of {visitors:,} visitors" in printed
+    total = data["forecast"]["total"]
+    still = f"{total['n']:,.0f} ({total['lo']:,.0f} to {total['hi']:,.0f})"
+    assert re.search(rf"still to come +{re.escape(still)}", printed), printed
+
+
+def test_the_report_opens_without_an_alert(played: tuple[str, str]) -> None:
+    """Predictions are right, and no reward is missing."""
+    assert data_of(played[1])["attention"] == []
+
+
+def test_the_report_counts_in_days_of_the_shop(played: tuple[str, str]) -> None:
+    """Four weeks of it, whatever time the simulation takes."""
+    data = data_of(played[1])
+    day = 86_400_000
+    assert data["period"] == "day"
+    assert data["rewards"] | {"kind": "ConversionsOnly", "window_days": 7} == data["rewards"]
+    assert 27.9 * day < data["as_of"] - data["from"] <= 28 * day
+    assert 0.5 < data["delay"]["median"] < 3
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="Ctrl-C is another signal there")
-def test_it_cleans_up_when_it_is_stopped(tmp_path: Path) -> None:
+def test_it_leaves_nothing_behind_when_it_is_stopped(tmp_path: Path) -> None:
     """With Ctrl-C, while the shop is open."""
     # Tests that a shell has started in the background ignore it, and so would their children.
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
-        process = start(tmp_path, seconds=60)
+        process = start(tmp_path)
     finally:
         signal.signal(signal.SIGINT, before)
     assert process.stdout is not None
-    said = ""
-    while not re.search(r"day +\d", said):
-        line = process.stdout.readline()
-        assert line, said
-        said += line
+    while not process.stdout.readline().startswith("day  visitors"):
+        assert process.poll() is None
     process.send_signal(signal.SIGINT)
     rest, _ = process.communicate(timeout=60)
     assert process.returncode == 130
     assert "stopped" in rest
-    assert_gone(said, tmp_path)
+    assert [*(tmp_path / "temporary").iterdir(), *(tmp_path / "home").iterdir()] == []

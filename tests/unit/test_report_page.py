@@ -10,14 +10,24 @@ from pathlib import Path
 
 import pytest
 
-from belated import Bandit, Bernoulli, DefaultAfter, DelayedUCB, MemoryJournal
+from belated import (
+    Bandit,
+    Bernoulli,
+    ConversionsOnly,
+    DefaultAfter,
+    DelayedUCB,
+    Explicit,
+    MemoryJournal,
+)
 from belated.events import ModeChanged
 from belated.exceptions import InvalidInput
 from belated.report import Report, charts
 from belated.report.charts import DARK, LIGHT
 from belated.report.charts.trust import explore_labels
+from belated.report.charts.waiting import delay
 from belated.report.page import cards, words
 from belated.report.page.document import QUESTIONS
+from belated.rewards import Rewards
 
 HOSTILE = '</script><script>document.title="run"</script><img src=x onerror=document.title="run">'
 
@@ -81,6 +91,30 @@ def tags_of(page: str) -> list[str]:
     """All tags but those inside scripts."""
     outside = re.sub(r"<script.*?</script>", "", page, flags=re.DOTALL)
     return [re.sub(r'aria-label="[^"]*"', "", tag) for tag in re.findall(r"<[a-z][^>]*>", outside)]
+
+
+@pytest.mark.parametrize(
+    ("rewards", "said"),
+    [
+        (ConversionsOnly("7d"), "only conversions are reported, within 7 days"),
+        (DefaultAfter("7d", value=0.5), "a missing reward means 0.5 after 7 days"),
+        (Explicit("7d"), "a missing reward says nothing"),
+    ],
+)
+def test_it_says_what_a_missing_reward_means(rewards: Rewards, said: str) -> None:
+    """Below the name of the bandit."""
+    bandit = Bandit.of(["blue", "red"], rewards=rewards, seed=1)
+    bandit.decide()
+    assert said in bandit.report().html()
+
+
+@pytest.mark.parametrize(("last", "side"), [(9.8, "right"), (20.0, "left")])
+def test_the_label_of_the_window_has_room(last: float, side: str) -> None:
+    """It is on that side of the window's end where the chart is wider."""
+    curve = [{"d": day, "F": day / last, "lo": 0.0, "hi": 1.0} for day in (0.0, last)]
+    found = {"curve": curve, "median": 1.0, "p90": 2.0, "window": 7.0, "in_window": 1.0}
+    _, label, *_ = delay({"delay": found})["layer"]
+    assert label["mark"]["align"] == side
 
 
 def test_every_chart_has_its_table(report: Report) -> None:

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from typing import Any, NoReturn
 
 from belated import __version__
+from belated.cli.demo import demo
 from belated.cli.evaluation import delays, evaluate, lift, report
 from belated.cli.journal import (
     archive,
@@ -28,7 +29,7 @@ from belated.cli.journal import (
 )
 from belated.cli.keys import create, revoke
 from belated.cli.keys import list as list_keys
-from belated.cli.service import demo, doctor, init, learn, mode, plan, schema, serve, warm
+from belated.cli.service import doctor, init, learn, mode, plan, schema, serve, warm
 from belated.cli.simulation import bounds, compare, simulate
 from belated.exceptions import BelatedError
 

@@ -1,1 +1,1 @@
-"""A simulated shop against a real service, for ``belated demo``."""
+"""``belated demo``: two bandits in a simulated shop."""

@@ -31,7 +31,10 @@ def delay(data: Spec) -> Spec:
         window = found["window"] * scale
         said = f"window ends: {found['in_window']:.0%} are in"
         rule = {"type": "rule", "stroke": "$muted", "strokeDash": [2, 3]}
-        text = {"type": "text", "align": "left", "dx": 6, "fill": "$muted"}
+        side: Spec = {"align": "left", "dx": 6}
+        if 2 * window > curve[-1]["d"]:  # no room for the label on the right
+            side = {"align": "right", "dx": -6}
+        text = {"type": "text", **side, "fill": "$muted"}
         here = [{"d": window, "F": 0.06, "label": said}]
         layers = [
             layer(here, rule, x=at),

@@ -121,10 +121,12 @@ def _head(data: Data) -> str:
 
 def _meta(data: Data) -> str:
     rewards = data["rewards"]
-    window = "" if rewards["window_days"] is None else f" after {span(rewards['window_days'])}"
     silence = "a missing reward says nothing"
-    if rewards["default"] is not None:
-        silence = f"a missing reward means {rewards['default']:g}{window}"
+    if rewards["kind"] == "ConversionsOnly":
+        silence = f"only conversions are reported, within {span(rewards['window_days'])}"
+    elif rewards["kind"] == "DefaultAfter":
+        window = span(rewards["window_days"])
+        silence = f"a missing reward means {rewards['default']:g} after {window}"
     parts = [f"{data['policy']}, {data['family']}" if data["policy"] else data["family"]]
     if data["dim"]:
         parts.append(several(data["dim"], "feature"))
