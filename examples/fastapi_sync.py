@@ -17,7 +17,7 @@ from datetime import timedelta
 
 from fastapi import FastAPI
 
-from belated import Bandit, Bernoulli, Decision, DefaultAfter, DelayedUCB, PerArm, Receipt
+from belated import Bandit, Bernoulli, ConversionsOnly, Decision, DelayedUCB, PerArm, Receipt
 
 BANNERS = ["books", "music", "toys"]
 FEATURES = PerArm(BANNERS, context=["returning"])
@@ -29,7 +29,7 @@ async def lifespan(app: FastAPI) -> AsyncIterator[None]:
     with Bandit(
         policy=DelayedUCB(dim=FEATURES.dim, family=Bernoulli()),
         features=FEATURES,
-        rewards=DefaultAfter(timedelta(hours=1)),  # no click within an hour: 0
+        rewards=ConversionsOnly(timedelta(hours=1)),  # only clicks are reported
         journal=os.environ.get("JOURNAL", "sqlite:///shop.db"),
     ) as bandit:
         app.state.bandit = bandit

@@ -18,7 +18,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from belated import Bandit, DefaultAfter, PerArm
+from belated import Bandit, ConversionsOnly, PerArm
 from belated.journals import SQLiteJournal
 
 DAY = 86_400_000_000  # microseconds
@@ -101,7 +101,7 @@ def main() -> None:
             # At home: journal="sqlite:///mails.db?bandit=mails"
             with Bandit.of(
                 features,
-                rewards=DefaultAfter(timedelta(days=7)),  # no purchase within a week: 0
+                rewards=ConversionsOnly(timedelta(days=7)),  # only purchases are reported
                 journal=SQLiteJournal(Path(folder, "mails.db"), bandit="mails", clock=clock),
                 clock=clock,
                 seed=1,
@@ -110,7 +110,7 @@ def main() -> None:
                 clock.now += 6 * DAY
                 report(bandit, purchases(decided, week))
                 clock.now += 2 * DAY
-                bandit.sync()  # settles those who have not bought
+                bandit.sync()  # ends the windows of those who have not bought
                 counts = bandit.decision_counts
             best = pd.concat([share_of(decided, one) for one in ACTIONS], axis=1, keys=ACTIONS)
             right = (best.idxmax(axis=1) == decided["action"]).mean()

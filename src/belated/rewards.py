@@ -1,13 +1,11 @@
-"""What silence means: the semantics of rewards.
+"""What a missing reward means.
 
-A decision whose reward has not come may be one whose reward is late, one whose reward was lost, or
-one that will never have any. Only the user can know which, so a :class:`~belated.Bandit` asks.
+A missing reward may be late, lost, or never due. Only the user knows which, so a
+:class:`~belated.Bandit` asks. If a decision has no reward when its window ends, it means
 
-Silence until the end of the window means
-
-* for :class:`Explicit`: nothing, for both outcomes are reported; the decision is *censored*;
+* for :class:`ConversionsOnly`: no conversion so far; before that, decisions count by their age;
 * for :class:`DefaultAfter`: the default value, which a later reward replaces;
-* for :class:`ConversionsOnly`: no conversion so far.
+* for :class:`Explicit`: nothing, because every outcome is reported; the decision is *censored*.
 """
 
 from __future__ import annotations
@@ -82,7 +80,7 @@ class _Semantics:
 
 @dataclass(frozen=True)
 class Explicit(_Semantics):
-    """Every outcome is reported, the bad ones too: silence says nothing.
+    """Every outcome is reported, bad ones too: a missing reward says nothing.
 
     Args:
         window: after it a decision without a reward no longer counts as explored; a reward that
@@ -97,18 +95,22 @@ class Explicit(_Semantics):
 
 @dataclass(frozen=True)
 class DefaultAfter(_Semantics):
-    """Silence until the window ends means ``value``; a later reward replaces it.
+    """A reward that is missing when the window ends has a known value.
+
+    Use it if every outcome is certain to be reported within the window, and the window is short
+    compared with your traffic. A reward that arrives later replaces the default. If only good
+    outcomes are reported, use :class:`ConversionsOnly`.
 
     Args:
-        window: how long a reward is waited for.
-        value: what silence counts for.
+        window: how long to wait for a reward.
+        value: of a missing reward.
         reduce: what several parts of a reward add up to: the "latest", their "sum" or "max".
         bounds: of a reward; others are refused.
-        learn: "on arrival" learns a reward when it comes and the default at the window's end. So
-            ones are learned sooner than zeros, and predictions are too high until the first
-            windows have ended: several times with a window that is long beside the delays.
-            "together" learns both at the window's end: nothing is too high, and nothing is learned
-            before. :class:`ConversionsOnly` does neither harm.
+        learn: "on arrival" learns a reward when it arrives and the default when the window ends.
+            Successes are then learned sooner than failures, and predictions are too high until the
+            first windows have ended: several times too high if the window is much longer than
+            the delays. "together" learns both when the window ends: predictions are unbiased, but
+            nothing is learned earlier. :class:`ConversionsOnly` avoids both problems.
 
     >>> DefaultAfter("30m").default
     0.0
@@ -148,14 +150,15 @@ class DefaultAfter(_Semantics):
 
 @dataclass(frozen=True)
 class ConversionsOnly(_Semantics):
-    """Only conversions are reported, and late: silence means none so far.
+    """Only conversions are reported: a missing reward means none so far.
 
-    Every decision is learned from at once, by the share of conversions that is seen by its age. How
-    fast they come is learned too, one law for all actions. A conversion after the window is learned
-    as any other; a reward of 0 says no more than silence.
+    This is the right choice if only good outcomes are reported: clicks, sales, sign-ups. The bandit
+    learns from every decision at once, by the share of conversions expected by its age. It learns
+    this share too, one distribution of delays for all actions. A conversion after the window is
+    learned like any other. A reward of 0 says no more than a missing one.
 
     Args:
-        window: within which conversions come; predictions are of these.
+        window: time within which conversions count; the bandit predicts conversions within it.
         reduce: what several parts of a reward add up to: the "latest", their "sum" or "max".
         bounds: of a reward; others are refused.
         delivery: "batches" if conversions are reported together, by a nightly job say: then the age
@@ -183,6 +186,10 @@ class ConversionsOnly(_Semantics):
 
 Rewards = Explicit | DefaultAfter | ConversionsOnly
 
+_RECOMMENDED = (
+    "pass ConversionsOnly('7d') if only good outcomes are reported, or Explicit() if all are"
+)
+
 
 def reduced(parts: Mapping[str, tuple[int, float]], how: Reduce) -> float:
     """One value of the parts of a reward, each with when it happened.
@@ -201,17 +208,13 @@ def reduced(parts: Mapping[str, tuple[int, float]], how: Reduce) -> float:
 
 
 def check_semantics(rewards: Any) -> None:
-    """Refuse a bandit that was not told what a missing reward means."""
+    """Refuse whatever does not say what a missing reward means."""
     if rewards is None:
-        raise InvalidInput(
-            "rewards is missing: say what it means when no reward comes, as in"
-            " rewards=DefaultAfter('7d') if only good outcomes are reported, or Explicit()",
-            rewards,
-        )
+        raise InvalidInput(f"rewards is missing: {_RECOMMENDED}", rewards)
     if not isinstance(rewards, Rewards):
         given = f"the class {rewards.__name__}" if isinstance(rewards, type) else repr(rewards)
-        message = f"rewards is {given}: pass DefaultAfter('7d'), or Explicit()"
-        raise InvalidInput(message, rewards)
+        wanted = "rewards must be ConversionsOnly(window), DefaultAfter(window) or Explicit()"
+        raise InvalidInput(f"{wanted}; got {given}: {_RECOMMENDED}", rewards)
 
 
 def check_default(rewards: Rewards, support: Interval) -> None:

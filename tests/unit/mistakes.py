@@ -10,7 +10,7 @@ from typing import Any
 import pandas as pd
 
 import belated
-from belated import Bandit, Bernoulli, DefaultAfter, DelayedUCB, PerArm, delays, environments
+from belated import Bandit, Bernoulli, ConversionsOnly, DelayedUCB, PerArm, delays, environments
 from belated.estimators import Laplace
 from belated.exceptions import BelatedError
 from belated.journals import SQLiteJournal
@@ -22,7 +22,7 @@ MISTAKES = """\
 Bandit(policy)
 Bandit(DelayedUCB, rewards=week)
 Bandit("ucb", rewards=week)
-Bandit(policy, rewards=DefaultAfter)
+Bandit(policy, rewards=ConversionsOnly)
 Bandit(policy, rewards="7d")
 Bandit(policy, rewards=week, features=PerArm)
 Bandit(policy, rewards=week, features=["age"])
@@ -47,8 +47,8 @@ DelayedUCB(2, Bernoulli(), floor=5)
 DelayedUCB(2, Bernoulli(), ridge=-1)
 DelayedUCB(2, Bernoulli(), estimator=Laplace)
 Gaussian(-1)
-DefaultAfter()
-DefaultAfter(7)
+ConversionsOnly()
+ConversionsOnly(7)
 Explicit("7 days")
 bandit.decide()
 bandit.decide([1.0, 0.0])
@@ -88,13 +88,13 @@ simulate(DelayedUCB(10, Bernoulli()), world, delay, horizon=1e3)
 
 def bandit() -> Bandit:
     """A bandit that takes rows."""
-    return Bandit(DelayedUCB(2, Bernoulli()), rewards=DefaultAfter("7d"), seed=1)
+    return Bandit(DelayedUCB(2, Bernoulli()), rewards=ConversionsOnly("7d"), seed=1)
 
 
 def said_of(mistake: str) -> str:
     """Make a mistake, and return what the library says of it."""
     features = PerArm(["red", "blue"], context=["age"])
-    week, policy = DefaultAfter("7d"), DelayedUCB(features.dim, Bernoulli())
+    week, policy = ConversionsOnly("7d"), DelayedUCB(features.dim, Bernoulli())
     with tempfile.TemporaryDirectory() as folder:
         names: dict[str, Any] = {name: getattr(belated, name) for name in belated.__all__} | {
             "Laplace": Laplace,

@@ -98,7 +98,7 @@ def test_clicks_alone_are_warned_of_unless_a_missing_reward_means_something() ->
     """The remedy is named."""
     (one,) = advise(clicks())
     assert one.name == "alike"
-    assert "DefaultAfter(window)" in one.message
+    assert "ConversionsOnly(window)" in one.message
     assert names(clicks(window=HOUR)) == ["alike"]
     assert names(clicks(defaults=True, window=HOUR)) == []
 

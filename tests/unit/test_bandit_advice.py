@@ -166,5 +166,5 @@ def test_a_learner_logs_it_once_and_tells_while_it_holds(
     (line,) = caplog.records
     assert line.getMessage() == "advice: alike"
     assert line.__dict__["bandit"] == store.journal().bandit
-    assert "DefaultAfter(window)" in line.__dict__["advice"]
+    assert "ConversionsOnly(window)" in line.__dict__["advice"]
     learner.close()

@@ -39,7 +39,7 @@ from tests.unit.small_bandits import DAY, ROWS, UCB, begun
 
 def test_what_silence_means_must_be_said() -> None:
     """There is no default; the error shows two ways to say it."""
-    with pytest.raises(InvalidInput, match=r"rewards=DefaultAfter\('7d'\) if .*Explicit"):
+    with pytest.raises(InvalidInput, match=r"ConversionsOnly\('7d'\) if .*Explicit"):
         Bandit(policy=UCB)
 
 

@@ -54,8 +54,8 @@ def refusal(kind: Kind, text: str) -> str:
     with pytest.raises(InvalidInput) as caught:
         READ[kind.example](text)
     message = str(caught.value)
-    assert f" is no {kind.noun}: " in message
-    assert f"(known: {kind.known}; write {kind.example})" in message
+    assert f" is not a valid {kind.noun}: " in message
+    assert f"(known: {kind.known}; example: {kind.example})" in message
     assert caught.value.value == text
     return message.partition(": ")[2].partition(" (known: ")[0]
 
@@ -171,7 +171,9 @@ class TestDelays:
 
     def test_a_long_text_is_quoted_in_part(self) -> None:
         """An error stays readable."""
-        with pytest.raises(InvalidInput, match=r"^'Empirical\(\[1, 1, .{0,50}…' is no delay"):
+        with pytest.raises(
+            InvalidInput, match=r"^'Empirical\(\[1, 1, .{0,50}…' is not a valid delay"
+        ):
             as_delay(f"Empirical([{'1, ' * 5_000}-1])")
 
 

@@ -203,9 +203,10 @@ def test_a_default_is_a_number_with_a_fraction() -> None:
 @pytest.mark.parametrize(
     ("rewards", "said"),
     [
-        (None, r"rewards=DefaultAfter\('7d'\) if only good outcomes are reported, or Explicit\(\)"),
-        (Explicit, r"rewards is the class Explicit: pass DefaultAfter\('7d'\), or Explicit\(\)"),
-        ("7d", "rewards is '7d': pass DefaultAfter"),
+        (None, r"rewards is missing: pass ConversionsOnly\('7d'\) if only good outcomes are"),
+        (Explicit, r"Explicit\(\); got the class Explicit: pass .*, or Explicit\(\) if all are"),
+        (ConversionsOnly, r"got the class ConversionsOnly: pass ConversionsOnly\('7d'\)"),
+        ("7d", r"rewards must be ConversionsOnly\(window\), .*; got '7d': pass ConversionsOnly"),
     ],
 )
 def test_what_says_nothing_of_missing_rewards(rewards: Any, said: str) -> None:

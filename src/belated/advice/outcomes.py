@@ -32,8 +32,7 @@ def alike(seen: Evidence) -> str | None:
     return (
         f"all rewards so far are {value:g}, and {missing} of {old} decisions older than "
         f"{seen.time(seen.patience)} have none: is only one outcome reported? Then nothing is"
-        " learned of the other. Use rewards=ConversionsOnly(window) or DefaultAfter(window), or"
-        " report both outcomes"
+        " learned of the other. Use rewards=ConversionsOnly(window), or report both outcomes"
     )
 
 

@@ -71,10 +71,10 @@ class Bandit(Evaluating):
         kernels: to use instead of the best available.
         tuning: sizes that only tests change.
 
-    >>> from belated import Bernoulli, DefaultAfter, DelayedUCB
+    >>> from belated import Bernoulli, ConversionsOnly, DelayedUCB
     >>> bandit = Bandit(
     ...     policy=DelayedUCB(dim=2, family=Bernoulli()),
-    ...     rewards=DefaultAfter("7d"),  # no click within a week: 0
+    ...     rewards=ConversionsOnly("7d"),  # only clicks are reported
     ...     seed=7,
     ... )
     >>> decision = bandit.decide([[1.0, 0.0], [0.0, 1.0]])
@@ -148,8 +148,8 @@ class Bandit(Evaluating):
             family: of the rewards; :class:`~belated.Bernoulli` if None: from 0 to 1.
             **settings: the other arguments of :class:`Bandit`.
 
-        >>> from belated import DefaultAfter
-        >>> bandit = Bandit.of(["blue", "red"], rewards=DefaultAfter("7d"))
+        >>> from belated import ConversionsOnly
+        >>> bandit = Bandit.of(["blue", "red"], rewards=ConversionsOnly("7d"))
         >>> decision = bandit.decide()
         >>> bandit.observe(decision.id, 1.0).status
         'rewarded'

@@ -101,10 +101,10 @@ class Deciding(Lifecycle):
             activated: False if the windows start only with :meth:`activate`.
 
         >>> from datetime import timedelta
-        >>> from belated import Bandit, Bernoulli, DefaultAfter, DelayedUCB, PerArm
+        >>> from belated import Bandit, Bernoulli, ConversionsOnly, DelayedUCB, PerArm
         >>> features = PerArm(["mail", "call"], context=["visits"])
         >>> policy = DelayedUCB(features.dim, Bernoulli())
-        >>> week = DefaultAfter(timedelta(days=7))
+        >>> week = ConversionsOnly(timedelta(days=7))
         >>> bandit = Bandit(policy=policy, rewards=week, features=features, seed=7)
         >>> customers = [{"visits": 0.1}, {"visits": 0.9}]
         >>> decisions = bandit.decide_many(customers, ["mail", "call"], ids=["c1", "c2"])
@@ -153,8 +153,9 @@ class Deciding(Lifecycle):
             rows: as in :meth:`decide`.
             actions: as in :meth:`decide`.
 
-        >>> from belated import Bandit, Bernoulli, DefaultAfter, DelayedUCB
-        >>> bandit = Bandit(policy=DelayedUCB(2, Bernoulli()), rewards=DefaultAfter("7d"), seed=7)
+        >>> from belated import Bandit, Bernoulli, ConversionsOnly, DelayedUCB
+        >>> week = ConversionsOnly("7d")
+        >>> bandit = Bandit(policy=DelayedUCB(2, Bernoulli()), rewards=week, seed=7)
         >>> red = bandit.score([[1.0, 0.0], [0.0, 1.0]], ["red", "blue"]).actions[0]
         >>> red.action, red.mean, round(red.high, 2)
         ('red', 0.5, 0.88)

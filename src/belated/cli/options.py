@@ -109,7 +109,7 @@ def add_semantics(parser: argparse.ArgumentParser) -> None:
         "--default",
         type=float,
         metavar="VALUE",
-        help="what silence means, where it is DefaultAfter; without it: Explicit",
+        help="value of a missing reward when the window ends (DefaultAfter); without it: Explicit",
     )
     group.add_argument("--retention", type=duration, metavar="TIME", help="of its decisions")
     group.add_argument(
@@ -140,7 +140,7 @@ def semantics(
     if options.default is None:
         rewards = Explicit(options.window, reduce=reduce, bounds=bounds)
     elif options.window is None:
-        raise InvalidInput("--default needs a --window: when is silence an answer?", None)
+        raise InvalidInput("--default needs --window: how long to wait for a reward", None)
     else:
         rewards = DefaultAfter(options.window, value=options.default, reduce=reduce, bounds=bounds)
     return rewards, retention_us(options.retention, rewards)

@@ -33,9 +33,9 @@ WHOLE_POLICIES = Kind(
 )
 FAMILIES = Kind(noun="family of rewards", example="Bernoulli()", names=by_name(*_FAMILIES))
 REWARDS = Kind(
-    noun="meaning of rewards",
-    example="Explicit(window='7d')",
-    names=by_name(Explicit, DefaultAfter, ConversionsOnly),
+    noun="value of rewards",
+    example="ConversionsOnly('7d')",
+    names=by_name(ConversionsOnly, DefaultAfter, Explicit),
     parts={"timedelta": timedelta},
 )
 FEATURES = Kind(
@@ -71,9 +71,9 @@ def family_in(text: str) -> Family:
 
 
 def as_semantics(text: str) -> Rewards:
-    """What silence means.
+    """Return what a missing reward means.
 
-    >>> as_semantics("DefaultAfter(window='12h', value=0.0)").window
+    >>> as_semantics("ConversionsOnly('12h')").window
     datetime.timedelta(seconds=43200)
     """
     rewards: Rewards = Reader(REWARDS, text).made()

@@ -124,9 +124,10 @@ class Reader:
             self.refuse("it is nested too deeply")
 
     def refuse(self, why: str) -> NoReturn:
-        """Say what is wrong, and what would be right."""
+        """Raise an error that says what is wrong, and what is accepted."""
         kind, text = self._kind, shortened(self._text)
-        message = f"{text!r} is no {kind.noun}: {why} (known: {kind.known}; write {kind.example})"
+        accepted = f"known: {kind.known}; example: {kind.example}"
+        message = f"{text!r} is not a valid {kind.noun}: {why} ({accepted})"
         raise InvalidInput(message, self._text) from None
 
     def _value(self, node: ast.expr) -> Any:

@@ -243,7 +243,7 @@ def _definition(name: str, table: TomlTable, makes_tokens: bool) -> Definition |
         policy = table.take("policy", _written(as_whole_policy), example='"DelayedUCB(dim=20, …)"')
     else:
         policy = table.take("policy", _written(as_whole_policy), usual_policy(features.dim))
-    rewards = table.take("rewards", _written(as_semantics), example="\"Explicit(window='7d')\"")
+    rewards = table.take("rewards", _written(as_semantics), example="\"ConversionsOnly('7d')\"")
     span = table.take("retention", _span, None)
     partitions = table.take("partitions", _partitions, None)
     tokens = table.take("tokens", _token_mode, _OFF)
