@@ -192,9 +192,28 @@ def test_labels_of_two_lines_are_apart(overall: float, alone: float, above: bool
     assert [one["at"] for one in named] == [overall, alone]
 
 
-@pytest.mark.parametrize(("theta", "factor"), [(2.0, "× 7.4"), (800.0, "more than × 1,000")])
-def test_a_coefficient_of_any_size_has_a_factor(theta: float, factor: str) -> None:
-    """The exponential of 800 is more than a float holds."""
-    best = {"name": "returning", "action": "red", "theta": theta}
-    said = words.coefficients({"coefficients": [best], "family": "Bernoulli"})
-    assert said.title.endswith(f": {factor}")
+@pytest.mark.parametrize(
+    ("choices", "title"),
+    [(1.1, "The bandit is nearly certain about each"), (2.4, "The bandit chooses between 2.4")],
+)
+def test_the_title_says_how_certain_the_bandit_is(choices: float, title: str) -> None:
+    """About one decision; and how many actions are in use."""
+    rows = [{"what": "for one decision", "n": choices}, {"what": "in use overall", "n": 2.9}]
+    said = words.explore({"explore": rows, "actions": ["a", "b", "c", "d"]}).title
+    assert said.startswith(title)
+    assert said.endswith("2.9 of 4 actions are in use")
+
+
+@pytest.mark.parametrize(
+    ("family", "theta", "title"),
+    [
+        ("Bernoulli", 1.67, "“returning” multiplies the odds of bundle by 5.3"),
+        ("Bernoulli", 800.0, "“returning” multiplies the odds of bundle by more than 1,000"),
+        ("Gaussian", -0.5, "“returning” changes the reward of bundle by −0.5"),
+    ],
+)
+def test_the_title_names_the_clearest_effect(family: str, theta: float, title: str) -> None:
+    """As a factor, or as a difference."""
+    rows = [{"name": "returning", "action": "bundle", "theta": theta}]
+    said = words.coefficients({"coefficients": rows, "family": family}).title
+    assert said == f"Clearest effect: {title}"

@@ -12,7 +12,7 @@ import numpy as np
 from belated.inputs import Vector
 
 #: The offers.
-OFFERS = ("free shipping", "10 % off", "gift", "bundle")
+OFFERS = ("free shipping", "10% off", "gift", "bundle")
 #: Probability of a purchase by offer, new or returning visitor, and computer or phone.
 CHANCES = np.array(
     [

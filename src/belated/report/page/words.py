@@ -17,6 +17,9 @@ from belated.report.page.text import (
     whole,
 )
 
+#: Effective number of actions per decision below which the bandit is nearly certain.
+CERTAIN = 1.2
+
 
 class Said(NamedTuple):
     """What a panel says.
@@ -255,9 +258,12 @@ def foregone(data: Data) -> Said:
 def explore(data: Data) -> Said:
     """How much is tried."""
     last = {row["what"]: row["n"] for row in data["explore"]}
+    choices = last["for one decision"]
+    title = f"The bandit chooses between {choices:.1f} actions per decision"
+    if choices < CERTAIN:
+        title = "The bandit is nearly certain about each decision"
     return Said(
-        f"For one decision the bandit hesitates between {last['for one decision']:.1f} actions; "
-        f"{last['in use overall']:.1f} of {len(data['actions'])} are in use",
+        f"{title}; {last['in use overall']:.1f} of {len(data['actions'])} actions are in use",
         "Effective number of actions: the exponential of the entropy, of one choice by its "
         "propensity and of all choices.",
     )
@@ -266,17 +272,15 @@ def explore(data: Data) -> Said:
 def coefficients(data: Data) -> Said:
     """What the model has learned."""
     best = data["coefficients"][0]
-    verb = "raises" if best["theta"] > 0 else "lowers"
     whose = f" of {best['action']}" if best["action"] else ""
+    effect = f"changes the reward{whose} by {best['theta']:+.3g}".replace("-", "−")
     if data["family"] in ("Bernoulli", "Poisson"):
         what = "odds" if data["family"] == "Bernoulli" else "rate"
         theta = best["theta"]
-        factor = f"× {math.exp(theta):.1f}" if theta < math.log(1_000) else "more than × 1,000"
-        title = f"“{best['name']}” {verb} the {what}{whose} the most surely: {factor}"
-    else:
-        title = f"“{best['name']}” {verb} the reward{whose} the most surely: {best['theta']:+.3g}"
+        factor = f"{math.exp(theta):.1f}" if theta < math.log(1_000) else "more than 1,000"
+        effect = f"multiplies the {what}{whose} by {factor}"
     return Said(
-        title.replace("-", "−"),
+        f"Clearest effect: “{best['name']}” {effect}",
         "The coefficients furthest from zero by their standard errors, with 95 % "
         "intervals: as the bandit uses them, and as a fit of all decisions sees them.",
     )
