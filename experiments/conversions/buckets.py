@@ -20,6 +20,8 @@ from pathlib import Path
 import numpy as np
 
 from belated import ConversionsOnly, simulate
+from belated.estimators.thinned import AgedDecisions
+from belated.inputs import Matrix, Vector
 from belated.learner.thinning import ThinnedLearner
 from experiments.conversions.problems import PROBLEMS, policy_of
 
@@ -31,16 +33,24 @@ MOST, MEAN = 0.25, 0.10
 def off(learner: ThinnedLearner) -> float:
     """How far the step by age is from the exact one."""
     learner._step()
-    theta, law = learner._blocks.theta, learner._law
-    dim = len(theta)
-    score, bread = -theta.copy(), np.eye(dim)
-    for part in learner._data().parts:
+    step, bread = exact_step(learner, learner._data())
+    away = learner.model.theta - learner._blocks.theta - step
+    return math.sqrt(float(away @ bread @ away))
+
+
+def exact_step(learner: ThinnedLearner, data: AgedDecisions) -> tuple[Vector, Matrix]:
+    """The step from the θ of the last fit by all rows, with a ridge of 1, and its matrix."""
+    blocks = learner._blocks
+    theta, law = blocks.theta, blocks.law
+    score, bread = -theta.copy(), np.eye(len(theta))
+    passed = (learner._clock.until - blocks.until) / learner.window  # since that fit
+    for part in data.parts:
         x, share = part.rows.astype(np.float64), law.at(part.age)
         g = 1.0 / (1.0 + np.exp(-x @ theta))
-        score += (part.y - share * g) @ x
-        bread += (x * (share * g * (1.0 - g))[:, None]).T @ x
-    away = learner.model.theta - theta - np.linalg.solve(bread, score)
-    return math.sqrt(float(away @ bread @ away))
+        omega = (1.0 - g) / (1.0 - law.at(part.age - passed) * g)
+        score += part.counted(omega * (part.y - share * g)) @ x
+        bread += (x * part.counted(omega * share * g * (1.0 - g))[:, None]).T @ x
+    return np.asarray(np.linalg.solve(bread, score), np.float64), bread
 
 
 def main() -> None:

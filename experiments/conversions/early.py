@@ -1,8 +1,8 @@
 """Predictions before a window has ended, where the window is long against the delays.
 
 Decisions come at a steady rate, 15 % convert, delays are exponential. After some mean delays the
-estimate of the rate is held against the truth, for windows of several lengths and for several
-spreads of the prior of the delays' rate. Writes ``early.md``.
+estimate of the rate is compared with the truth, for windows of up to a million mean delays. Writes
+``early.md``.
 
 Run: python -m experiments.conversions.early [--repetitions 100] [--decisions 100]
 """
@@ -27,11 +27,10 @@ from belated.priors import Prior
 HERE = Path(__file__).parent
 SEED, RATE = 91_000, 0.15
 #: Windows, and the moments that are looked at, in mean delays.
-WINDOWS, MOMENTS = (2, 4, 20, 100), (1, 2, 3, 5, 10)
-SPREADS = (1.0, 2.0)
+WINDOWS, MOMENTS = (2, 4, 20, 100, 10_000, 1_000_000), (1, 2, 3, 5, 10)
 
 
-def predicted(spread: float, window: float, moment: float, rate: float, seed: int) -> float:
+def predicted(window: float, moment: float, rate: float, seed: int) -> float:
     """The estimate over the truth, after so many mean delays; decisions come at ``rate`` each."""
     rng = np.random.default_rng(seed)
     count = round(rate * moment)
@@ -40,7 +39,7 @@ def predicted(spread: float, window: float, moment: float, rate: float, seed: in
     seen = (rng.random(count) < RATE) & (delay <= age)
     came = Conversions(delay[seen] / window, np.zeros(seen.sum()), age[seen] / window)
     rows = DecidedRows(np.ones((count, 1), np.float32), seen.astype(float), age / window)
-    estimate = Thinned(spread=spread).fit(
+    estimate = Thinned().fit(
         AgedDecisions(1, [rows], came), family=Bernoulli(), prior=Prior.ridge(1)
     )
     return 1.0 / (1.0 + math.exp(-estimate.theta[0])) / RATE
@@ -53,20 +52,19 @@ def main() -> None:
     arguments = parser.parse_args()
     told = f"Predicted over true, the median of {arguments.repetitions} (a tenth is below and above"
     lines = [f"{told} the brackets), with {arguments.decisions:g} decisions in a mean delay.", ""]
-    lines.append("| window, spread | " + " | ".join(f"after {n} delays" for n in MOMENTS) + " |")
+    lines.append("| window | " + " | ".join(f"after {n} delays" for n in MOMENTS) + " |")
     lines.append("|---|" + "--:|" * len(MOMENTS))
     for window in WINDOWS:
-        for spread in SPREADS:
-            cells = []
-            for moment in MOMENTS:
-                found = [
-                    predicted(spread, window, moment, arguments.decisions, SEED + n)
-                    for n in range(arguments.repetitions)
-                ]
-                low, middle, high = np.quantile(found, [0.1, 0.5, 0.9])
-                cells.append(f"{middle:.2f} [{low:.2f}, {high:.2f}]")
-            lines.append(f"| {window} delays, {spread:g} | " + " | ".join(cells) + " |")
-            print(lines[-1], flush=True)
+        cells = []
+        for moment in MOMENTS:
+            found = [
+                predicted(window, moment, arguments.decisions, SEED + n)
+                for n in range(arguments.repetitions)
+            ]
+            low, middle, high = np.quantile(found, [0.1, 0.5, 0.9])
+            cells.append(f"{middle:.2f} [{low:.2f}, {high:.2f}]")
+        lines.append(f"| {window:,} delays | " + " | ".join(cells) + " |")
+        print(lines[-1], flush=True)
     (HERE / "early.md").write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 

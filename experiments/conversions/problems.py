@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import ndtr, ndtri
 
 from belated import (
     Bernoulli,
@@ -28,7 +29,8 @@ from belated import (
     environments,
 )
 from belated.estimators import Thinned
-from belated.estimators.conversion_law import EDGES, ConversionLaw, Conversions
+from belated.estimators.conversion_law import EDGES, ConversionLaw
+from belated.estimators.thinned import AgedDecisions
 from belated.families import Family
 from belated.inputs import Matrix, Vector
 from belated.policies import Policy
@@ -47,6 +49,7 @@ class Shop:
 
     seed: int
     fixed: bool
+    intercept: float = -3.5
     family: Family = field(default_factory=Bernoulli)
     dim: int = 6
     actions: int = 10
@@ -54,7 +57,7 @@ class Shop:
     @property
     def theta(self) -> Vector:
         b = np.random.default_rng([self.seed, 30]).normal(size=self.dim - 1)
-        return np.append(-3.5, b / np.linalg.norm(b))
+        return np.append(self.intercept, b / np.linalg.norm(b))
 
     def rounds(self, horizon: int, rng: np.random.Generator) -> Iterator[tuple[Matrix, Vector]]:
         if self.fixed:
@@ -96,6 +99,24 @@ def exponential(window: int, mean: float) -> Cut:
     return Cut(window, lambda age: np.exp(-age / mean), lambda u: -mean * np.log1p(-u))
 
 
+def weibull(window: int, mean: float, shape: float = 0.6) -> Cut:
+    scale = mean / math.gamma(1.0 + 1.0 / shape)
+    return Cut(
+        window,
+        lambda age: np.exp(-((age / scale) ** shape)),
+        lambda u: scale * (-np.log1p(-u)) ** (1.0 / shape),
+    )
+
+
+def lognormal(window: int, mean: float, sigma: float = 1.0) -> Cut:
+    median = mean * math.exp(-0.5 * sigma**2)
+    return Cut(
+        window,
+        lambda age: ndtr(-np.log(np.maximum(age, 1e-300) / median) / sigma),
+        lambda u: median * np.exp(sigma * ndtri(u)),
+    )
+
+
 def lomax(window: int, scale: float, shape: float = 1.2) -> Cut:
     return Cut(
         window,
@@ -110,8 +131,8 @@ class Known(Thinned):
 
     truth: Vector = field(default_factory=lambda: np.empty(0))
 
-    def law(self, seen: Conversions) -> ConversionLaw:
-        return ConversionLaw(self.truth, 1.0)
+    def law(self, data: AgedDecisions) -> ConversionLaw:
+        return ConversionLaw(self.truth, np.zeros(len(EDGES)), 1.0)
 
 
 @dataclass(frozen=True)

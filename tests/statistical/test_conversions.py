@@ -6,11 +6,12 @@ import numpy as np
 import pytest
 
 from belated import simulate
-from belated.estimators.thinned import Thinned
-from experiments.conversions import buckets
+from experiments.conversions import buckets, quickstart
 from experiments.conversions.coverage import covered
 from experiments.conversions.early import predicted
 from experiments.conversions.problems import PROBLEMS, WAYS, policy_of
+from experiments.conversions.scales import SHAPES
+from experiments.conversions.scales import run as run_scale
 from experiments.conversions.sweep import run
 
 
@@ -46,9 +47,27 @@ def test_steps_by_age(full: bool) -> None:
         assert buckets.off(trace.learner) <= buckets.MOST  # type: ignore[arg-type]
 
 
-def test_a_window_may_be_long() -> None:
-    """A hundred mean delays: after three of them the law is known well enough."""
-    found = [predicted(Thinned().spread, 100.0, 3.0, 100.0, seed) for seed in range(20)]
-    assert 0.8 < np.median(found) < 1.3
-    narrow = [predicted(1.0, 100.0, 3.0, 100.0, seed) for seed in range(20)]
-    assert np.median(narrow) > 5.0  # it would take everyone for a customer
+@pytest.mark.parametrize("window", [100.0, 1e7])
+def test_a_window_may_be_long(window: float) -> None:
+    """After three mean delays the law is known well enough, whatever the window."""
+    found = [predicted(window, 3.0, 100.0, seed) for seed in range(20)]
+    assert 0.8 < np.mean(found) < 1.25
+    assert max(found) < 3.0
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("ratio", [1e-7, 1e-3, 0.3])
+def test_predictions_at_every_time_scale(ratio: float, shape: str, full: bool) -> None:
+    """After 30 conversions and three mean delays; small parts of ``experiments``."""
+    runs = [run_scale((ratio, 0.3, shape), 200 + seed)[0] for seed in range(10 if full else 2)]
+    assert 0.75 < np.mean([run["predicted"] for run in runs]) < 1.35
+    assert max(run["theta"] for run in runs) < 20.0
+
+
+@pytest.mark.parametrize("pace", quickstart.PACES)
+def test_the_better_action_wins_in_a_loop(pace: str, full: bool) -> None:
+    """README's quickstart, with conversions at once, after a second or after ten minutes."""
+    for seed in range(100 if full else 3):
+        (run,) = quickstart.run(pace, 1_000 + seed)
+        assert run["worse"] <= 0.5
+        assert run["theta"] < 20.0

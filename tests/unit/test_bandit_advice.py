@@ -9,13 +9,23 @@ from typing import Any
 import numpy as np
 import pytest
 
-from belated import Bandit, Bernoulli, DelayedUCB, Explicit, Gaussian, WaitForWindow
+from belated import (
+    Bandit,
+    Bernoulli,
+    ConversionsOnly,
+    DefaultAfter,
+    DelayedUCB,
+    Explicit,
+    Gaussian,
+    WaitForWindow,
+)
 from belated.advice import ROWS, SAMPLE
-from belated.exceptions import DuplicateWarning, MissingRewardWarning
+from belated.exceptions import DuplicateWarning, MissingRewardWarning, WindowWarning
 from belated.journals import MemoryJournal, MemoryStore
 from belated.learner import Fold, evidence
 from belated.learner.evidence import evidence_of
 from belated.policies import Policy
+from belated.rewards import Rewards
 from belated.service.learning import learning_service as module
 from belated.service.learning.learning_service import LearningService
 from belated.testing import ManualClock
@@ -24,10 +34,10 @@ POLICY = DelayedUCB(2, Bernoulli())
 MINUTE = 60_000_000
 
 
-def clicks(bandit: Bandit, clock: ManualClock, count: int) -> None:
+def clicks(bandit: Bandit, clock: ManualClock, count: int, step: int = MINUTE) -> None:
     """Every tenth decision is clicked, at once; nothing else is reported."""
     for n in range(count):
-        clock.now += MINUTE
+        clock.now += step
         decision = bandit.decide(np.eye(2))
         if n % 10 == 0:
             bandit.observe(decision.id, 1.0)
@@ -50,6 +60,36 @@ def test_a_bandit_warns_once_where_it_is_called() -> None:
     with pytest.warns(MissingRewardWarning) as again:
         clicks(other, clock, 100)
     assert len(again) == 1
+
+
+@pytest.mark.parametrize("rewards", [ConversionsOnly("7d"), DefaultAfter("7d")])
+def test_a_loop_in_which_no_time_passes_is_warned_of(rewards: Rewards) -> None:
+    """Within the first hundred decisions, with what to do about it."""
+    clock = ManualClock()
+    bandit = Bandit(policy=POLICY, rewards=rewards, clock=clock, seed=1)
+    with pytest.warns(WindowWarning) as caught:
+        clicks(bandit, clock, 100, step=0)
+    (message,) = [str(one.message) for one in caught]
+    assert "Bandit(clock=...)" in message
+    assert ("ConversionsOnly(window)" in message) == isinstance(rewards, DefaultAfter)
+
+
+def test_a_window_far_longer_than_conversions_take_is_warned_of_once() -> None:
+    """A thousand times; not if the bandit is too young to have seen slow ones."""
+    clock = ManualClock()
+    bandit = Bandit(policy=POLICY, rewards=ConversionsOnly("30d"), clock=clock, seed=1)
+    with pytest.warns(WindowWarning, match=r"99% of the conversions came within") as caught:
+        clicks(bandit, clock, 1_000)
+    assert len(caught) == 1
+    slow = Bandit(policy=POLICY, rewards=ConversionsOnly("5m"), clock=clock, seed=1)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        waiting = []
+        for n in range(400):
+            clock.now += MINUTE
+            waiting.append(slow.decide(np.eye(2)).id)
+            if n % 10 == 5:
+                slow.observe(waiting[-4], 1.0)
 
 
 def test_what_is_refused_as_a_duplicate_counts() -> None:

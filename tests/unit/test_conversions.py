@@ -22,11 +22,11 @@ from belated import (
     environments,
     simulate,
 )
-from belated.estimators.thinned import AgedDecisions, ThinnedEstimate
-from belated.inputs import Vector
+from belated.estimators.thinned import ThinnedEstimate
 from belated.journals import Journal, MemoryJournal, SQLiteJournal
 from belated.learner.fold import same_sums
 from belated.learner.thinning import ThinnedLearner
+from belated.learner.thinning.blocks import MANY
 from belated.policies import Policy
 from belated.testing import ManualClock
 from experiments.conversions.buckets import off
@@ -105,18 +105,6 @@ def same(one: Bandit, other: Bandit) -> None:
     assert models[0].n == models[1].n
 
 
-def one_step(learner: ThinnedLearner, data: AgedDecisions) -> Vector:
-    """From the θ of the last fit, by all rows and the law of that fit."""
-    theta, law = learner._blocks.theta, learner._law
-    score, bread = -theta.copy(), np.eye(DIM)
-    for part in data.parts:
-        x, share = part.rows.astype(np.float64), law.at(part.age)
-        g = 1.0 / (1.0 + np.exp(-x @ theta))
-        score += (part.y - share * g) @ x
-        bread += (x * (share * g * (1.0 - g))[:, None]).T @ x
-    return np.asarray(theta + np.linalg.solve(bread, score))
-
-
 def test_it_learns_what_converts() -> None:
     """Before any window has ended, and without taking silence for a no."""
     shop = Shop()
@@ -163,17 +151,13 @@ def test_steps_by_age_are_nearly_exact() -> None:
     """Within a quarter of a posterior deviation of the step by all rows."""
     shop = Shop()
     shop.run(150)
-    off = []
+    found = []
     for _ in range(40):
         shop.run(7)
         learner = learner_of(shop.bandit)
-        learner._step()
-        expected = one_step(learner, learner._data())
-        precision = shop.bandit.estimate.precision
-        away = learner.model.theta - expected
-        off.append(float(np.sqrt(away @ precision @ away)))
-    assert max(off) < 0.25
-    assert float(np.mean(off)) < 0.1
+        found.append(off(learner))
+    assert max(found) < 0.25
+    assert float(np.mean(found)) < 0.1
 
 
 def test_blocks_are_few_and_hold_every_decision() -> None:
@@ -186,7 +170,7 @@ def test_blocks_are_few_and_hold_every_decision() -> None:
     learner._step()
     counted = float(learner._blocks._n.sum())
     assert counted == 598.0
-    assert len(learner._blocks) <= 65
+    assert len(learner._blocks) <= MANY + 1
 
 
 def test_what_is_undone_is_as_if_it_had_not_been() -> None:
@@ -213,8 +197,9 @@ def test_a_late_conversion_counts_and_says_nothing_of_delays() -> None:
     assert shop.bandit.observe(shop.ids[0], 1.0).status in ("late", "revised")
     after = shop.bandit.estimate
     assert after.theta[0] > low.theta[0]
+    assert isinstance(low, ThinnedEstimate)
     assert isinstance(after, ThinnedEstimate)
-    assert after.law.rate == pytest.approx(3.0)
+    np.testing.assert_allclose(after.law.shares, low.law.shares, atol=0.05)
     same(shop.bandit, shop.opened())
 
 
@@ -225,27 +210,31 @@ def test_age_counts_from_the_activation() -> None:
     assert shop.bandit.estimate.effective_n == 0.0
     for id in shop.ids:
         shop.bandit.activate(id)
-    assert shop.bandit.estimate.effective_n == 0.0
+    known = shop.bandit.estimate.effective_n
+    assert known is not None
+    assert known < 3.0  # a tick of the clock each
     shop.clock.now += 100 * SECOND
     shop.run(1, rate=0.0)
     known = shop.bandit.estimate.effective_n
     assert known is not None
-    assert known == pytest.approx(50 * 0.82, abs=1.0)
+    assert 45.0 < known < 51.0
     shop.bandit.save()
     same(shop.bandit, shop.opened())
 
 
 def test_a_second_activation_moves_the_age() -> None:
-    """One that was active from the start: its window starts anew."""
+    """One that was active from the start: its window starts again."""
     shop = Shop()
     shop.run(40, rate=0.0)
     shop.clock.now += 100 * SECOND
     for id in shop.ids:
         shop.bandit.activate(id)
-    assert shop.bandit.estimate.effective_n == 0.0
+    known = shop.bandit.estimate.effective_n
+    assert known is not None
+    assert known < 3.0
     learner = learner_of(shop.bandit)
     learner._step()
-    assert learner.model.effective_n == pytest.approx(0.0, abs=1e-9)
+    assert learner.model.effective_n == pytest.approx(known, abs=0.5)
     assert float(learner._blocks._n.sum()) == 40.0
 
 

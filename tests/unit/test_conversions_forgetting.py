@@ -28,11 +28,13 @@ from belated.families import Family
 from belated.ids import key_of, partition_of
 from belated.journals import MemoryJournal, SQLiteJournal
 from belated.learner import Fold
+from belated.learner.thinning.known import TICK
 from belated.policies import Policy
 from belated.priors import Prior
 from belated.rewards import ConversionsOnly
 from belated.service.operating.learner_metrics import OF_LEARNERS
 from belated.testing import ManualClock
+from experiments.conversions import buckets
 from tests.unit.test_conversions import DIM, SECOND, WINDOW, Shop, learner_of, same
 from tests.unit.test_thinned import shop as decisions
 
@@ -53,10 +55,10 @@ def by_the_journal(shop: Shop) -> AgedDecisions:
             continue
         rows.append(record.event.x)
         y.append(entry.value if entry.state == "rewarded" and entry.value else 0.0)
-        age.append((now - record.recorded) / (WINDOW.total_seconds() * SECOND))
+        age.append((now - record.recorded + TICK) / (WINDOW.total_seconds() * SECOND))
         weight.append(2.0 ** ((record.recorded - now) / (LENGTH * SECOND)))
         told = came_at.get(record.event.id, 0)
-        delay.append((told - record.recorded) / (WINDOW.total_seconds() * SECOND))
+        delay.append((told - record.recorded + TICK) / (WINDOW.total_seconds() * SECOND))
     columns = [np.array(one) for one in (y, age, weight, delay)]
     came = (columns[0] > 0.0) & (columns[3] <= 1.0)
     seen = Conversions(
@@ -65,7 +67,8 @@ def by_the_journal(shop: Shop) -> AgedDecisions:
         np.minimum(columns[1][came], 1.0),
         columns[2][came],
     )
-    return AgedDecisions(DIM, [DecidedRows(np.array(rows), *columns[:3])], seen)
+    tick = TICK / (WINDOW.total_seconds() * SECOND)
+    return AgedDecisions(DIM, [DecidedRows(np.array(rows), *columns[:3])], seen, tick)
 
 
 def test_a_weight_of_two_is_two_decisions() -> None:
@@ -91,7 +94,7 @@ def assert_alike(one: AgedDecisions, other: AgedDecisions, family: Family) -> No
         Thinned().fit(data, family=family, prior=Prior.ridge(3)) for data in (one, other)
     )
     np.testing.assert_allclose(first.law.shares, second.law.shares, atol=1e-9)
-    assert first.law.variance == pytest.approx(second.law.variance)
+    np.testing.assert_allclose(first.law.deviations, second.law.deviations, atol=1e-9)
     np.testing.assert_allclose(first.theta, second.theta, atol=1e-6)
     np.testing.assert_allclose(first.covariance, second.covariance, rtol=1e-6)
     assert first.effective_n == pytest.approx(second.effective_n)
@@ -138,17 +141,8 @@ def test_steps_by_age_are_nearly_exact() -> None:
     for _ in range(40):
         shop.run(7)
         learner = learner_of(shop.bandit)
-        learner._step()
-        theta, law, data = learner._blocks.theta, learner._law, learner._data()
-        score, bread = -theta.copy(), np.eye(DIM)
-        for part in data.parts:
-            assert part.weight is not None
-            x, share = part.rows.astype(np.float64), law.at(part.age)
-            g = 1.0 / (1.0 + np.exp(-x @ theta))
-            score += (part.weight * (part.y - share * g)) @ x
-            bread += (x * (part.weight * share * g * (1.0 - g))[:, None]).T @ x
-        away = learner.model.theta - theta - np.linalg.solve(bread, score)
-        off.append(float(np.sqrt(away @ bread @ away)))
+        off.append(buckets.off(learner))
+        data = learner._data()
         total = sum(float(part.weight.sum()) for part in data.parts if part.weight is not None)
         assert float(learner._blocks._n.sum()) == pytest.approx(total, rel=1e-6)
     assert max(off) < 0.25
@@ -244,7 +238,7 @@ def test_what_is_long_ago_is_left_out() -> None:
     shop.clock.now += 20_000 * SECOND
     shop.run(2, rate=0.0)
     estimate = shop.bandit.estimate
-    assert np.abs(estimate.theta).max() < 0.1
+    assert np.abs(estimate.theta).max() < 0.5  # what two silent decisions say
     assert np.isfinite(shop.bandit._fold.model.decided).all()
     same(shop.bandit, shop.opened())
 

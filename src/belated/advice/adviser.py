@@ -45,6 +45,7 @@ CHECKS = {
     "missing": Check(outcomes.missing, DelayWarning, "warnings.md#missing"),
     "silence": Check(outcomes.silence, MissingRewardWarning, "warnings.md#silence"),
     "dependence": Check(delays.dependence, DelayWarning, "warnings.md#dependence"),
+    "clock": Check(delays.clock, WindowWarning, "warnings.md#clock"),
     "window": Check(delays.window, WindowWarning, "warnings.md#window"),
     "scale": Check(rows.scale, ScaleWarning, "warnings.md#scale"),
     "intercept": Check(rows.intercept, InterceptWarning, "warnings.md#intercept"),

@@ -61,6 +61,7 @@ class Evidence:
         unit: of times: "µs", or "rounds".
         on_arrival: whether a reward is learned when it comes, though missing ones are not yet.
         together: whether rewards are learned at a common age.
+        conversions: whether only conversions are reported, and count by age.
     """
 
     family: Family
@@ -83,6 +84,7 @@ class Evidence:
     unit: str = "µs"
     on_arrival: bool = True
     together: bool = False
+    conversions: bool = False
 
     @staticmethod
     def spread(size: int, count: int) -> NDArray[np.int64]:

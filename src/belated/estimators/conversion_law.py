@@ -1,9 +1,13 @@
-r"""When conversions come: the share of them that is seen by an age.
+r"""The delay law of conversions: the share of them that has arrived by an age.
 
 Times are in windows: 0 is the decision, 1 the end of its window. F(e) is the probability that a
-conversion has been seen by age e, given that it comes within the window. It is learned from
-conversions alone, each of which could be seen only because its delay was at most the age of its
-decision: the law of the others needs no model of who converts.
+conversion arrives by age e, given that it arrives within the window.
+
+Delays may be anything from a tick of the clock to the window, so the rate of conversions has a
+prior that is uniform on the log scale. Its posterior uses both what converted and what did not: a
+conversion right after its decision, next to older decisions without one, shows that conversions are
+fast and rare, not slow and frequent. F is the mean over that posterior, corrected where enough
+conversions show that delays are not exponential.
 """
 
 from __future__ import annotations
@@ -18,36 +22,45 @@ from numpy.typing import NDArray
 
 from belated.inputs import Vector
 
-#: Cells of one width, and below the first of them those that shrink by a factor.
-CELLS, FINER, FACTOR = 400, 24, 1.35
-#: What is expected of the rate per window before any conversion was seen: its logarithm is normal,
-#: with this standard deviation. So many conversions is the exponential law worth in each cell.
-RATE, SPREAD, SHRINKAGE = 3.0, 2.0, 30.0
-#: A rate per window is between these.
-SLOWEST, FASTEST = 0.02, 500.0
-#: Passes over delays that are known to an interval only.
+#: The shortest delay that can be represented: a microsecond in 115 days. Cells grow by a ratio from
+#: there on, until they are as wide as a share of the window.
+SHORTEST, RATIO, WIDEST = 1e-13, 1.08, 0.01
+#: How many conversions the exponential law is worth in each cell.
+SHRINKAGE = 30.0
+#: The slowest rate per window: delays are about uniform over it.
+SLOWEST = 0.3
+#: The share of decisions that convert has a Beta prior: about uniform on the log scale.
+RARE, OFTEN = 0.05, 0.5
+#: Rates in the first grid, and in each finer one around the likely rates. A grid is fine enough
+#: once this many of its rates matter.
+COARSE, FINE, ENOUGH = 72, 25, 8
+#: Grids at most: the last has steps of a thousandth.
+GRIDS = 4
+#: Passes over delays that are known only up to an interval.
 PASSES = 60
-_NEWTON = 60
+_NEWTON, _LOG_TINY = 40, -700.0
 
 
 def _edges() -> Vector:
-    first = 1.0 / CELLS
-    finer = first * FACTOR ** -np.arange(FINER, 0, -1.0)
-    return np.concatenate([[0.0], finer, np.linspace(first, 1.0, CELLS)])
+    even = np.linspace(0.0, 1.0, round(1.0 / WIDEST) + 1)
+    even = even[even * (RATIO - 1.0) > WIDEST]
+    count = math.ceil(math.log(even[0] / SHORTEST) / math.log(RATIO))
+    return np.concatenate([[0.0], even[0] * RATIO ** -np.arange(count, 0, -1.0), even])
 
 
 #: The ends of the cells in which F is linear.
 EDGES = _edges()
+_LOG_EDGES = np.log(EDGES[1:])
 
 
 class Conversions(NamedTuple):
-    """Conversions that were seen, in windows.
+    """Conversions that arrived, in windows.
 
     Attributes:
         after: each came later than this after its decision,
         within: by at most this much; 0 if its delay is known exactly.
         age: of its decision now, at most 1.
-        weight: what each counts for; None: all count in full.
+        weight: how much each counts; None if all count in full.
     """
 
     after: Vector
@@ -62,8 +75,18 @@ class Conversions(NamedTuple):
 
     @property
     def counts(self) -> Vector:
-        """What each counts for."""
+        """How much each counts."""
         return np.ones(len(self.age)) if self.weight is None else self.weight
+
+
+def age_counts(age: Vector, weight: Vector | None = None) -> Vector:
+    """Return how many decisions are in the cell that ends at each edge, by their ages.
+
+    >>> counts = age_counts(np.array([-1.0, 0.5, 0.5, 3.0]))
+    >>> counts.sum(), counts[0], counts[-1]  # one is from the future, one has reached the window
+    (np.float64(4.0), np.float64(1.0), np.float64(1.0))
+    """
+    return np.bincount(_cell(age, "left"), weight, len(EDGES)).astype(np.float64, copy=False)
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,8 +95,9 @@ class ConversionLaw:
 
     Attributes:
         shares: F at :data:`EDGES`.
-        rate: of the exponential law it was shrunk to, per window.
-        variance: of the logarithm of that rate.
+        deviations: by how much F at the edges moves with one posterior standard deviation of the
+            logarithm of the rate.
+        rate: per window, the posterior mean on the log scale.
 
     >>> law = ConversionLaw.exponential(3.0)
     >>> law.at(np.array([-1.0, 0.0, 0.5, 1.0, 7.0])).round(3)
@@ -81,31 +105,33 @@ class ConversionLaw:
     """
 
     shares: Vector
+    deviations: Vector
     rate: float
-    variance: float = 0.0
 
     @classmethod
-    def exponential(cls, rate: float, variance: float = 0.0) -> Self:
+    def exponential(cls, rate: float) -> Self:
         """Return the law of exponential delays that end with the window."""
-        return cls(_exponential(EDGES, rate), rate, variance)
+        shares = _exponential(np.array([math.log(rate)]), EDGES)[0]
+        return cls(shares, np.zeros(len(EDGES)), rate)
 
     def at(self, age: Vector) -> Vector:
-        """F at these ages."""
+        """Return F at these ages."""
         return np.interp(age, EDGES, self.shares)
+
+    def deviation(self, age: Vector) -> Vector:
+        """Return the posterior standard deviation of F at these ages, with its sign."""
+        return np.interp(age, EDGES, self.deviations)
+
+    def age_of(self, share: float) -> float:
+        """Return the age at which F reaches a share."""
+        return float(EDGES[np.searchsorted(self.shares, share)])
 
     def over(self, low: Vector, high: Vector) -> Vector:
         """Return the mean of F over ages from ``low`` to ``high``."""
         width = high - low
         with np.errstate(invalid="ignore", divide="ignore"):
             mean = (self._area(high) - self._area(low)) / width
-        return np.where(width > 1e-9, mean, self.at(high))
-
-    def slope(self, age: Vector) -> Vector:
-        """By how much F at these ages moves with the logarithm of the rate."""
-        step = 1e-3
-        faster, slower = self.rate * math.exp(step), self.rate * math.exp(-step)
-        held = np.clip(age, 0.0, 1.0)
-        return (_exponential(held, faster) - _exponential(held, slower)) / (2.0 * step)
+        return np.where(width > 1e-6 * np.abs(high), mean, self.at(high))
 
     @cached_property
     def _areas(self) -> Vector:
@@ -121,20 +147,24 @@ class ConversionLaw:
 
 
 def fitted_law(
-    seen: Conversions, *, rate: float = RATE, spread: float = SPREAD, shrinkage: float = SHRINKAGE
+    seen: Conversions,
+    silent: Vector | None = None,
+    *,
+    tick: float = SHORTEST,
+    shrinkage: float = SHRINKAGE,
 ) -> ConversionLaw:
-    """Return the law of conversions: reverse hazards, shrunk to those of an exponential law.
+    """Return the law of conversions: reverse hazards, shrunk to those of exponential laws.
 
     In each cell the share of the conversions by its end that came within it is a reverse hazard.
     It is estimated from the conversions whose decisions are old enough to tell, as if so many
-    others (``shrinkage``) had come by the exponential law. Where no decision is old enough only
-    those are left. The rate of that law is the most likely one given that each conversion came by
-    the age of its decision.
+    others (``shrinkage``) had come by the posterior mean of exponential laws. Where no decision is
+    old enough only those are left.
 
     Args:
         seen: the conversions.
-        rate: expected before any was seen, per window; its logarithm has a normal prior,
-        spread: with this standard deviation.
+        silent: how many decisions without a conversion have reached each edge, see
+            :func:`age_counts`.
+        tick: the resolution of the clock: the shortest mean delay that is considered.
         shrinkage: conversions that the exponential law is worth in each cell.
 
     >>> delays = np.linspace(0.01, 0.5, 400)
@@ -142,19 +172,106 @@ def fitted_law(
     >>> law.at(np.array([0.25, 0.5])).round(2)
     array([0.5 , 0.99])
     """
-    found, variance = _fitted_rate(seen, rate, spread)
-    law = ConversionLaw.exponential(found, variance)
-    old = _cell(seen.age + 1e-12, "right") - 1  # the last edge that its decision has reached
+    silent = np.zeros(len(EDGES)) if silent is None else silent
+    log_rates, weights = _posterior(seen, silent, max(tick, SHORTEST))
+    laws = _exponential(log_rates, EDGES)
+    base = weights @ laws
+    mean = float(weights @ log_rates)
+    spread = math.sqrt(max(float(weights @ np.square(log_rates - mean)), 1e-30))
+    deviations = (weights * (log_rates - mean) / spread) @ laws
+    return ConversionLaw(_corrected(base, seen, shrinkage), deviations, math.exp(mean))
+
+
+def _exponential(log_rates: Vector, age: Vector) -> Vector:
+    """F of exponential laws that end with the window: a line for each rate."""
+    rates = np.exp(log_rates)[:, None]
+    return np.asarray(np.expm1(-rates * age) / np.expm1(-rates))
+
+
+# --- the posterior of the rate --------------------------------------------------------------------
+
+
+def _posterior(seen: Conversions, silent: Vector, tick: float) -> tuple[Vector, Vector]:
+    """Return log rates and their posterior weights, on a grid that is fine where it matters.
+
+    Slow laws need many conversions still to come, so that few of them would outweigh all others in
+    a mean. Predictions are judged by their ratio to the truth: each law counts by 1/p.
+    """
+    low, high = math.log(SLOWEST), max(-math.log(tick), 1.0)
+    grid = np.linspace(low, high, COARSE)
+    for _ in range(GRIDS):
+        counted, converting = _counts_value(seen, silent, grid)
+        values = _delays_value(seen, grid) + counted
+        weights = np.exp(values - values.max())
+        likely = np.flatnonzero(weights > 1e-6)
+        if len(likely) >= ENOUGH:
+            break
+        step = grid[1] - grid[0]
+        around = max(low, grid[likely[0]] - step), min(high, grid[likely[-1]] + step)
+        grid = np.linspace(*around, FINE)
+    weights /= converting
+    return grid, weights / weights.sum()
+
+
+def _delays_value(seen: Conversions, grid: Vector) -> Vector:
+    """The log density of the delays that were seen, for each rate."""
+    counts, rates = seen.counts, np.exp(grid)
+    exact = seen.within == 0.0
+    value = -rates * float(counts @ seen.after) + grid * float(counts[exact].sum())
+    if not exact.all():  # the sum over intervals, by their lengths
+        lengths = age_counts(seen.within[~exact], counts[~exact])[1:]
+        used = np.flatnonzero(lengths)
+        value += _log_share(grid, _LOG_EDGES[used]) @ lengths[used]
+    return np.asarray(value - float(counts.sum()) * _log_share(grid, np.zeros(1))[:, 0])
+
+
+def _log_share(grid: Vector, log_age: Vector) -> Vector:
+    """Log(1 - e^(-rate age))."""
+    return np.asarray(np.log(-np.expm1(-np.exp(np.maximum(grid[:, None] + log_age, _LOG_TINY)))))
+
+
+def _counts_value(seen: Conversions, silent: Vector, grid: Vector) -> tuple[Vector, Vector]:
+    """The log probability of how many converted by their ages, and the share p that converts.
+
+    A decision of age e has converted with probability p F(e). p is the most likely one for each
+    rate, and the integral over its log-odds is Laplace's.
+    """
+    used = np.flatnonzero(silent)
+    n, share = silent[used], _exponential(grid, EDGES[used])
+    converted = float(seen.counts.sum())
+    start = (converted + RARE) / (share @ n + converted + RARE + OFTEN)
+    start = np.minimum(start, 0.9)
+    z = np.log(start / (1.0 - start))
+    for _ in range(_NEWTON):
+        p = 1.0 / (1.0 + np.exp(-z))
+        lost = n * share * (p * (1.0 - p))[:, None] / (1.0 - share * p[:, None])
+        pull = (converted + RARE) * (1.0 - p) - OFTEN * p - lost.sum(axis=1)
+        known = np.maximum(lost.sum(axis=1) * (1.0 - p), 0.5 * converted * p * (1.0 - p))
+        information = known + (RARE + OFTEN) * p * (1.0 - p)
+        step = np.clip(pull / information, -2.0, 2.0)
+        z += step
+        if np.abs(step).max() < 1e-6:
+            break
+    p = 1.0 / (1.0 + np.exp(-z))
+    value = (converted + RARE) * np.log(p) + OFTEN * np.log1p(-p)
+    return value + np.log1p(-share * p[:, None]) @ n - 0.5 * np.log(information), p
+
+
+# --- what is not exponential ----------------------------------------------------------------------
+
+
+def _corrected(base: Vector, seen: Conversions, shrinkage: float) -> Vector:
+    """Shares by reverse hazards, shrunk to those of ``base``."""
+    old = _cell(seen.age * (1.0 + 1e-12), "right") - 1  # the last edge its decision reached
     low = _cell(seen.after, "left") - 1
     high = np.minimum(_cell(seen.after + seen.within, "left"), old)
     low = np.where(seen.within > 0.0, _cell(seen.after, "right") - 1, np.maximum(low, 0))
     tells = high > low
     low, high, old, counts = low[tells], high[tells], old[tells], seen.counts[tells]
     if not len(low):
-        return law
-    base = law.shares
+        return base
     hazard = np.zeros(len(EDGES))
-    hazard[1:] = shrinkage * (base[1:] - base[:-1]) / base[1:]
+    hazard[1:] = shrinkage * (base[1:] - base[:-1]) / np.maximum(base[1:], 1e-300)
     shares, several = base, bool((high - low > 1).any())
     for _ in range(PASSES if several else 1):
         came, known = _expected(shares, low, high, old, counts)
@@ -164,7 +281,7 @@ def fitted_law(
         shares[0] = 0.0
         if np.abs(shares - before).max() < 1e-4:
             break
-    return ConversionLaw(shares, found, variance)
+    return shares
 
 
 def _cell(time: Vector, side: str) -> NDArray[np.int64]:
@@ -184,15 +301,18 @@ def _expected(
 
     Each lies somewhere between its edges ``low`` and ``high``, by the law as it is now.
     """
-    count = len(shares)
-    weight = counts / np.maximum(shares[high] - shares[low], 1e-300)
+    count, one = len(shares), high - low == 1
+    came: Vector = np.bincount(high[one], counts[one], count).astype(np.float64)
+    known = _spread(np.where(one, high, high + 1), old + 1, counts, count)
+    if one.all():
+        return came, known
+    low, high, counts = low[~one], high[~one], counts[~one]
+    weight = counts / np.maximum(shares[high] - shares[low], 1e-12)
     # Sums over all conversions whose interval covers a cell: differences, then added up.
     covering = _spread(low + 1, high + 1, weight, count)
     before = _spread(low + 1, high + 1, weight * shares[low], count)
-    density = np.diff(shares, prepend=0.0)
-    came = density * covering
-    known = shares * covering - before + _spread(high + 1, old + 1, counts, count)
-    return came, known
+    came = came + np.diff(shares, prepend=0.0) * covering
+    return came, known + shares * covering - before
 
 
 def _spread(
@@ -200,49 +320,3 @@ def _spread(
 ) -> Vector:
     change = np.bincount(first, weight, count + 2) - np.bincount(stop, weight, count + 2)
     return np.cumsum(change)[:count]
-
-
-def _exponential(age: Vector, rate: float) -> Vector:
-    return np.asarray(np.expm1(-rate * age) / math.expm1(-rate))
-
-
-def _fitted_rate(seen: Conversions, rate: float, spread: float) -> tuple[float, float]:
-    """The most likely rate given that each conversion was seen, and the variance of its log."""
-    ended = (seen.age >= 1.0) & (seen.within == 0.0)
-    n, total = float(seen.counts[ended].sum()), float((seen.counts * seen.after)[ended].sum())
-    after, within, age, counts = (
-        column[~ended] for column in (seen.after, seen.within, seen.age, seen.counts)
-    )
-    waited = total + float((counts * after).sum())
-    centre, precision = math.log(rate), spread**-2
-
-    def score(eta: float) -> tuple[float, float]:
-        r = math.exp(eta)
-        inner, outer = _held(r * within), _held(r * age)
-        end = _held(np.array([r]))
-        first = -r * waited + n * (1.0 - end[0][0]) + float((counts * (inner[0] - outer[0])).sum())
-        second = -r * waited - n * end[1][0] + float((counts * (inner[1] - outer[1])).sum())
-        return first - precision * (eta - centre), precision - second
-
-    low, high = math.log(SLOWEST), math.log(FASTEST)
-    eta = centre
-    for _ in range(_NEWTON):
-        pull, information = score(eta)
-        low, high = (eta, high) if pull > 0.0 else (low, eta)
-        step = pull / information if information > 0.0 else math.inf
-        before, eta = eta, eta + step
-        if not low < eta < high:
-            eta = 0.5 * (low + high)
-        if abs(eta - before) < 1e-9:
-            break
-    return math.exp(eta), 1.0 / max(score(eta)[1], precision)
-
-
-def _held(q: Vector) -> tuple[Vector, Vector]:
-    """q/(e^q - 1), and its derivative by log q: what truncation at q takes from a score."""
-    small = q < 1e-4
-    large = np.where(small, 1.0, np.minimum(q, 600.0))
-    grown = np.expm1(large)
-    value = large / grown
-    slope = value * (1.0 - value - large)
-    return np.where(small, 1.0 - 0.5 * q, value), np.where(small, -0.5 * q, slope)

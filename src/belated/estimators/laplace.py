@@ -5,8 +5,10 @@ from __future__ import annotations
 import math
 import warnings
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from belated.estimators.empirical import fitted_ridge, ridge_is_near, spectrum_of
 from belated.estimators.estimate import Estimate, next_fit
@@ -99,7 +101,7 @@ class Laplace:
             return gaussian_posterior(data.moments(), family, prior)
         tolerance = TOLERANCE if polish or self.growth == 1.0 else ENOUGH
         dispersion = family.dispersion or 1.0
-        newton = _Newton(data, family, dispersion, self.max_iterations, tolerance, polish)
+        newton = self._newton(data, family, dispersion, tolerance, polish)
         theta = np.array(prior.mean if start is None else start, dtype=np.float64)
         theta, precision, converged = newton.solve(theta, prior)
         if not converged and start is not None:  # the start was a bad one
@@ -132,7 +134,12 @@ class Laplace:
         found = Estimate(theta, mean, precision, data.n, converged, passes, prior, dispersion)
         return self._unsure(found, newton) if polish and adapts and converged else found
 
-    def _unsure(self, found: Estimate, newton: _Newton) -> Estimate:
+    def _newton(
+        self, data: Seen, family: Family, dispersion: float, tolerance: float, polish: bool
+    ) -> Newton:
+        return Newton(data, family, dispersion, self.max_iterations, tolerance, polish)
+
+    def _unsure(self, found: Estimate, newton: Newton) -> Estimate:
         """The same estimate, with what is not known of the prior's precision."""
         start = found.theta
 
@@ -183,7 +190,7 @@ def newton_step(total: Quadratic, *, family: Family, prior: Prior) -> Estimate:
     return Estimate(theta, theta, precision, total.n, True, 1, prior, dispersion)
 
 
-class _Newton:
+class Newton:
     """Newton's method on one set of observations."""
 
     def __init__(
@@ -242,15 +249,9 @@ class _Newton:
         # A trial far off may overflow; its value is then -inf and it is refused.
         with np.errstate(over="ignore", invalid="ignore"):
             for rows, y, counted in self.data.chunks(self._size):
-                eta = rows @ theta
-                cumulant, mean, slope = self.family.cumulant_mean_slope(eta)
-                if is_weighted(counted):
-                    value += float(counted @ (y * eta - cumulant))
-                    score += (counted * (y - mean)) @ rows
-                    slope = counted * slope
-                else:
-                    value += float((y * eta - cumulant).sum())
-                    score += (y - mean) @ rows
+                each, residual, slope = self._terms(rows @ theta, y, counted)
+                value += float(each.sum())
+                score += residual @ rows
                 np.multiply(rows, np.sqrt(slope)[:, None], out=rows)  # the buffer is ours
                 add_gram(information, rows)
         if (frozen := self.frozen) is not None:
@@ -262,6 +263,16 @@ class _Newton:
             value = -math.inf
         precision = prior.precision + information / self.dispersion
         return value, score / self.dispersion - pull, precision
+
+    def _terms(
+        self, eta: Vector, y: Vector, counted: NDArray[Any] | None
+    ) -> tuple[Vector, Vector, Vector]:
+        """Log-likelihood, its derivative by η, and the information about η, of each row."""
+        cumulant, mean, slope = self.family.cumulant_mean_slope(eta)
+        value, residual = y * eta - cumulant, y - mean
+        if is_weighted(counted):
+            return counted * value, counted * residual, counted * slope
+        return value, residual, slope
 
     def corrected(self, theta: Vector, precision: Matrix) -> Vector:
         """The posterior mean to third order: θ̂ - ½ H⁻¹ Σ g''(η) (xᵀH⁻¹x) x/φ."""

@@ -1,8 +1,10 @@
 r"""Conversions only: silence means no conversion so far.
 
 A decision of age e is expected to show F(e) g(xᵀθ) by now, where F is the law of
-:mod:`~belated.estimators.conversion_law`. The estimate solves Σ (y - F g) x = Λ (θ - μ) over all
-decisions, whether they have converted or not.
+:mod:`~belated.estimators.conversion_law`. With Bernoulli rewards the estimate maximises the
+likelihood of that probability over all decisions, whether they have converted or not: its score is
+Σ ω (y - F g) x with ω = (1 - g)/(1 - F g), which is bounded however many conversions come before
+they are expected. Otherwise ω is 1.
 """
 
 from __future__ import annotations
@@ -10,20 +12,22 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from belated.estimators.conversion_law import (
-    RATE,
+    EDGES,
+    SHORTEST,
     SHRINKAGE,
-    SPREAD,
     ConversionLaw,
     Conversions,
+    age_counts,
     fitted_law,
 )
 from belated.estimators.estimate import Estimate, next_fit
-from belated.estimators.laplace import Laplace
+from belated.estimators.laplace import Laplace, Newton
 from belated.estimators.ridge import Ridge
 from belated.estimators.weighted import Weighted, WeightedRows
 from belated.exceptions import InvalidInput
@@ -32,6 +36,7 @@ from belated.inputs import Matrix, Row, Vector
 from belated.kernels.blocks import gram
 from belated.kernels.roots import root_of
 from belated.priors import Prior
+from belated.statistics import Seen
 
 #: Conversions up to which each calls for a fit.
 FIRST = 30
@@ -69,16 +74,28 @@ class AgedDecisions:
         dim: the width of a row.
         parts: the decisions.
         conversions: those that came within the window.
+        tick: the resolution of the clock, in windows.
     """
 
     dim: int
     parts: Sequence[DecidedRows]
     conversions: Conversions
+    tick: float = SHORTEST
 
     @property
     def n(self) -> int:
         """Decisions whose outcome is known: they have converted, or their window has ended."""
         return sum(int(((part.y != 0.0) | (part.age >= 1.0)).sum()) for part in self.parts)
+
+    @property
+    def silent_ages(self) -> Vector:
+        """Decisions without a conversion, by their ages: see :func:`age_counts`."""
+        total = np.zeros(len(EDGES))
+        for part in self.parts:
+            silent = part.y == 0.0
+            weight = None if part.weight is None else part.weight[silent]
+            total += age_counts(part.age[silent], weight)
+        return total
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,18 +107,16 @@ class ThinnedEstimate(Estimate):
 
 @dataclass(frozen=True)
 class Thinned:
-    r"""Every decision counts from the start, for the share of conversions seen by its age.
+    r"""Every decision counts from the start, for the share of conversions expected by its age.
 
-    A quasi-likelihood: its score is that of any canonical family, thinned by F, so decisions of one
-    age can be summed. The covariance is a sandwich, for the variance of what is seen is F g (1 - F
-    g) and not F g'; and it has what is not known of F. With Gaussian and Poisson rewards a
-    conversion has a value. When it comes says how fast conversions are, what it brings enters the
-    mean; the spread of both is in the dispersion. Weights are those of a likelihood: a decision of
-    weight ½ is half a decision, in the covariance too.
+    The score is that of any canonical family, thinned by F, so decisions of one age can be summed.
+    The covariance is a sandwich, because the variance of what is seen is F g (1 - F g) and not
+    F g', and it includes the uncertainty of F. With Gaussian and Poisson rewards a conversion has a
+    value. Its delay shows how fast conversions are, its value enters the mean; the spread of both
+    is in the dispersion. Weights are those of a likelihood: a decision of weight ½ is half a
+    decision, in the covariance too.
 
     Args:
-        rate: of conversions per window, expected before any was seen.
-        spread: standard deviation of its logarithm.
         shrinkage: conversions that the exponential law is worth, see :func:`fitted_law`.
         growth: fit again once what is known has grown by this factor.
 
@@ -114,24 +129,22 @@ class Thinned:
     (array([-0.287]), 3.0)
     """
 
-    rate: float = RATE
-    spread: float = SPREAD
     shrinkage: float = SHRINKAGE
     growth: float = 1.05
 
     def __post_init__(self) -> None:
-        for name in ("rate", "spread", "shrinkage"):
-            if not 0.0 < getattr(self, name) < math.inf:
-                given = getattr(self, name)
-                raise InvalidInput(f"{name} is {given!r}: a number above 0 was expected", given)
+        if not 0.0 < self.shrinkage < math.inf:
+            given = self.shrinkage
+            raise InvalidInput(f"shrinkage is {given!r}: a number above 0 was expected", given)
 
     def next_fit(self, n: int, dim: int) -> float:
         """After every one of the first conversions; then when they have grown enough."""
         return n + 1 if n < FIRST else next_fit(n, dim, self.growth)
 
-    def law(self, seen: Conversions) -> ConversionLaw:
-        """Return the law of the delays of these conversions."""
-        return fitted_law(seen, rate=self.rate, spread=self.spread, shrinkage=self.shrinkage)
+    def law(self, data: AgedDecisions) -> ConversionLaw:
+        """Return the delay law of the conversions among these decisions."""
+        seen, silent = data.conversions, data.silent_ages
+        return fitted_law(seen, silent, tick=data.tick, shrinkage=self.shrinkage)
 
     def fit(
         self,
@@ -153,7 +166,7 @@ class Thinned:
         """
         if data.dim != prior.dim:
             raise InvalidInput(f"rows of {data.dim} and a prior of {prior.dim} numbers", data)
-        law = self.law(data.conversions)
+        law = self.law(data)
         seen = [law.at(part.age) for part in data.parts]
         if isinstance(family, Gaussian) and family.dispersion is None:
             found = _fitted_variance(data, seen, prior, polish)
@@ -181,6 +194,43 @@ def _known(data: AgedDecisions, seen: Sequence[Vector]) -> float:
     return float(sum(part.counted(share).sum() for part, share in both))
 
 
+def thinned_weight(family: Family, share: Vector, mean: Vector) -> Vector:
+    """Return ω, the weight of y - F g in the score.
+
+    With Bernoulli rewards it makes the score that of a likelihood: a conversion that comes before
+    it is expected pulls θ up by no more than 1 - g.
+    """
+    if not isinstance(family, Bernoulli):
+        return np.ones(len(mean))
+    return (1.0 - mean) / np.maximum(1.0 - share * mean, LEAST)
+
+
+class _ThinnedNewton(Newton):
+    """Newton's method where y is 1 with probability F g: each row counts by a weight and has F."""
+
+    def _terms(
+        self, eta: Vector, y: Vector, counted: NDArray[Any] | None
+    ) -> tuple[Vector, Vector, Vector]:
+        assert counted is not None
+        weight, share = counted.T
+        cumulant, mean, slope = self.family.cumulant_mean_slope(eta)
+        omega, expected = thinned_weight(self.family, share, mean), share * mean
+        silent = np.maximum(1.0 - expected, LEAST)
+        value = y * (eta - cumulant - np.log(silent)) + np.log(silent)
+        information = omega * share * slope
+        # The second derivative, held above zero: likelihoods of silence are not concave above ½.
+        bent = slope * (1.0 - share) * (y - expected) / np.square(silent)
+        information = np.maximum(information + bent, 0.1 * information)
+        return weight * value, weight * omega * (y - expected), weight * information
+
+
+class _ThinnedLaplace(Laplace):
+    def _newton(
+        self, data: Seen, family: Family, dispersion: float, tolerance: float, polish: bool
+    ) -> Newton:
+        return _ThinnedNewton(data, family, dispersion, self.max_iterations, tolerance, polish)
+
+
 def _weighted(
     data: AgedDecisions, seen: Sequence[Vector], scale: float, unit: float = 1.0
 ) -> Weighted:
@@ -200,8 +250,17 @@ def _fitted(
     start: Vector | None,
     polish: bool,
 ) -> Estimate:
+    if isinstance(family, Bernoulli):
+        parts = [
+            WeightedRows(part.rows, part.y, np.column_stack([part.counted(np.ones(len(f))), f]))
+            for part, f in zip(data.parts, seen, strict=True)
+        ]
+        thinned = Weighted(data.dim, parts)
+        return _ThinnedLaplace().fit(
+            thinned, family=family, prior=prior, start=start, polish=polish
+        )
     scale = 1.0
-    if family.dispersion == 1.0 and not isinstance(family, Bernoulli):
+    if family.dispersion == 1.0:
         # The mean is rate times value, and so much more is the mean square of what comes.
         square = 1.0 + _square(data)
         scale = square / (1.0 + sum(float(part.counted(part.y).sum()) for part in data.parts))
@@ -256,7 +315,7 @@ def prior_precision(prior: Prior, family: Family, dispersion: float) -> Matrix:
 def _covariance(
     data: AgedDecisions, seen: Sequence[Vector], law: ConversionLaw, family: Family, found: Estimate
 ) -> Matrix:
-    """A⁻¹ B A⁻¹ + v k kᵀ: the sandwich, and what is not known of F."""
+    """A⁻¹ B A⁻¹ + k kᵀ: the sandwich, and how θ moves with a deviation of F."""
     phi, theta = found.dispersion, found.theta
     bread = prior_precision(found.prior, family, phi).copy()
     filling, moved = bread.copy(), np.zeros(data.dim)
@@ -268,13 +327,14 @@ def _covariance(
             variance = np.square(part.y - expected)
         else:
             variance = np.maximum(phi * expected - np.square(expected), 1e-3 * expected)
-        bread += gram(rows, part.counted(share * slope / phi))
-        filling += gram(rows, part.counted(variance / phi**2))
-        moved += part.counted(mean * law.slope(part.age) / phi) @ rows
+        omega = thinned_weight(family, share, mean)
+        bread += gram(rows, part.counted(omega * share * slope / phi))
+        filling += gram(rows, part.counted(np.square(omega / phi) * variance))
+        moved += part.counted(omega * mean * law.deviation(part.age) / phi) @ rows
     root = root_of(bread)
     inverse = root @ root.T
     direction = inverse @ moved
-    return inverse @ filling @ inverse + law.variance * np.outer(direction, direction)
+    return inverse @ filling @ inverse + np.outer(direction, direction)
 
 
 def _inverse(covariance: Matrix) -> Matrix:

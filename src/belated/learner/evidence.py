@@ -32,6 +32,7 @@ def evidence_of(fold: Fold, duplicates: int = 0) -> Evidence:
         rows.append(table[known])
         at.append(first + some[known])
         first += len(one.numbers)
+    conversions = isinstance(fold.rewards, ConversionsOnly)
     state = np.concatenate([one.state for one in samples])
     return Evidence(
         family=policy.family,
@@ -52,6 +53,6 @@ def evidence_of(fold: Fold, duplicates: int = 0) -> Evidence:
         learned=(state == State.REWARDED) | (state == State.DEFAULTED),
         rows=np.concatenate(rows),
         at=np.concatenate(at),
-        on_arrival=not isinstance(fold.rewards, ConversionsOnly)
-        and getattr(fold.rewards, "learn", "on arrival") == "on arrival",
+        on_arrival=not conversions and getattr(fold.rewards, "learn", "on arrival") == "on arrival",
+        conversions=conversions,
     )

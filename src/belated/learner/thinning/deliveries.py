@@ -57,7 +57,7 @@ class Deliveries(NamedTuple):
 
         Where conversions come one by one, the first take about as long as their decisions did.
         """
-        if len(self.sizes) != 1 or self.sizes[0] < SIZE:
+        if len(self.sizes) != 1 or self.sizes[0] < SIZE or not self.made_in:
             return False
         is_awaited = now - int(self.ends[0]) <= PATIENCE * self.made_in
         return is_awaited and self._taken <= SHARE * self.made_in

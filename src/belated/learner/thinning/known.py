@@ -17,6 +17,9 @@ from belated.learner.thinning.deliveries import Deliveries
 from belated.learner.thinning.times import REMOVED, SILENT, ConversionTimes
 from belated.statistics import Observations
 
+#: What happens within one tick of the clock has one stamp, so all ages and delays are one longer: a
+#: conversion with the stamp of its decision took up to a microsecond.
+TICK = 1
 #: Pending decisions: when they began, and their rows.
 Outstanding = tuple[NDArray[np.int64], Row]
 
@@ -84,18 +87,19 @@ def decided(
         parts.append(_aged(its, rows, np.zeros(len(rows)), window, until, fading))
     dim = parts[0].rows.shape[1]
     both = np.concatenate(began), np.concatenate(came)
-    return AgedDecisions(dim, parts, _conversions(*both, window, until, batches, fading))
+    seen = _conversions(*both, window, until, batches, fading)
+    return AgedDecisions(dim, parts, seen, TICK / window)
 
 
 def _aged(
     began: NDArray[np.int64], rows: Row, y: Vector, window: int, until: int, fading: Fading | None
 ) -> DecidedRows:
     if fading is None:
-        return DecidedRows(rows, y, (until - began) / window)
+        return DecidedRows(rows, y, (until - began + TICK) / window)
     recent = began > fading.oldest
     if not recent.all():
         began, rows, y = began[recent], rows[recent], y[recent]
-    return DecidedRows(rows, y, (until - began) / window, shares_at(began, *fading))
+    return DecidedRows(rows, y, (until - began + TICK) / window, shares_at(began, *fading))
 
 
 def _conversions(
@@ -110,8 +114,8 @@ def _conversions(
         recent = began > fading.oldest
         began, came = began[recent], came[recent]
     weight = None if fading is None else shares_at(began, *fading)
-    delay = np.maximum(came - began, 0) / window
-    age = np.minimum((until - began) / window, 1.0)
+    delay = (np.maximum(came - began, 0) + TICK) / window
+    age = np.minimum((until - began + TICK) / window, 1.0)
     if batches is None:
         return Conversions(delay, np.zeros(len(delay)), age, weight)
     # It has happened since the delivery before.

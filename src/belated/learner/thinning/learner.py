@@ -20,7 +20,7 @@ from belated.learner.forgetting.tracks import USED
 from belated.learner.learner import Learner
 from belated.learner.thinning.blocks import AgeBlocks
 from belated.learner.thinning.deliveries import AgeClock, Delivery
-from belated.learner.thinning.known import Fading, Outstanding, decided, told_in
+from belated.learner.thinning.known import TICK, Fading, Outstanding, decided, told_in
 from belated.learner.thinning.times import REMOVED, SILENT, ConversionTimes
 from belated.policies.policy import Policy
 from belated.statistics import Information
@@ -99,14 +99,15 @@ class ThinnedLearner(Learner):
         self._began: int | None = None
         self._asked_at: list[int] = []
         self._held = Information.zero(policy.dim)
-        self._law = self._estimator.law(Conversions.none())
+        nothing = AgedDecisions(policy.dim, (), Conversions.none(), TICK / window)
+        law = self._estimator.law(nothing)
         self._clock = AgeClock(window, delivery)
         self._work: Literal["", "step", "fit"] = ""
         self._is_fitting = False  # beside the fold
         # With so many decisions θ̂ makes its next step, and is fitted anew.
         self._step_due, self._fit_due = 1.0, float(SOONEST)
         self._fitted_at = 0
-        self._blocks = AgeBlocks(window, policy.family, policy.start.mean, self.half_life)
+        self._blocks = AgeBlocks(window, policy.family, policy.start.mean, law, 0, self.half_life)
         super().__init__(policy, partitions=partitions, kernels=kernels, tuning=tuning)
         self.model.effective_n = 0.0
 
@@ -309,13 +310,12 @@ class ThinnedLearner(Learner):
 
     def _restart(self, estimate: ThinnedEstimate, data: AgedDecisions) -> None:
         """Go on from an estimate, all sums taken at it."""
-        self._prior, self._law = estimate.prior, estimate.law
+        self._prior = estimate.prior
         self.model.restart(estimate.mean, estimate.dispersion)
-        self._blocks = AgeBlocks(
-            self.window, self.policy.family, self.model.theta.copy(), self.half_life
-        )
+        family, theta, until = self.policy.family, self.model.theta.copy(), self._clock.until
+        self._blocks = AgeBlocks(self.window, family, theta, estimate.law, until, self.half_life)
         self._blocks.fade(self.now)
-        self._blocks.add_all(data, self._clock.until)
+        self._blocks.add_all(data, until)
         self._waiting.asked[0].clear()
         self._asked_at.clear()
         self._work = ""
@@ -331,7 +331,7 @@ class ThinnedLearner(Learner):
         """Make θ̂ and the root of all decisions anew from the sums; returns how many count."""
         self._fold()
         family, phi = self.policy.family, self.model.dispersion
-        sums = self._blocks.sums(self._law, self._clock.until)
+        sums = self._blocks.sums(self._clock.until)
         if moves and not self._clock.in_batches:
             prior = prior_precision(self._prior, family, phi)
             away = self._blocks.theta - self._prior.mean
