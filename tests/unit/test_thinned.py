@@ -54,7 +54,7 @@ def test_the_law_is_the_mean_over_all_rates_and_shares() -> None:
         value -= math.exp(eta) * seen.after.sum()
         each = (len(seen.after) + 0.05) * np.log(p) + 0.5 * np.log1p(-p)
         each += np.log1p(-np.outer(p, one.shares[used])) @ silent[used]
-        weight = float((np.exp(value + each + 20.0) / p).sum())  # by 1/p: errors are relative
+        weight = float((np.exp(value + each + 20.0) / p).sum())  # errors are relative
         total, mean = total + weight, mean + weight * one.at(ages)
     np.testing.assert_allclose(law.at(ages), mean / total, atol=0.02)
     assert (law.deviation(ages[:3]) > 0.02).all()

@@ -194,8 +194,9 @@ def _exponential(log_rates: Vector, age: Vector) -> Vector:
 def _posterior(seen: Conversions, silent: Vector, tick: float) -> tuple[Vector, Vector]:
     """Return log rates and their posterior weights, on a grid that is fine where it matters.
 
-    Slow laws need many conversions still to come, so that few of them would outweigh all others in
-    a mean. Predictions are judged by their ratio to the truth: each law counts by 1/p.
+    With slow laws many conversions are still to come, so that a few of them would outweigh all
+    others in the mean of p. Predictions are judged by their ratio to the truth: each law counts by
+    1/p, and by less while there are hardly any conversions, because then p is not known either.
     """
     low, high = math.log(SLOWEST), max(-math.log(tick), 1.0)
     grid = np.linspace(low, high, COARSE)
@@ -209,7 +210,8 @@ def _posterior(seen: Conversions, silent: Vector, tick: float) -> tuple[Vector, 
         step = grid[1] - grid[0]
         around = max(low, grid[likely[0]] - step), min(high, grid[likely[-1]] + step)
         grid = np.linspace(*around, FINE)
-    weights /= converting
+    count = float(seen.counts.sum())
+    weights *= converting ** (-count / (count + 1.0))
     return grid, weights / weights.sum()
 
 

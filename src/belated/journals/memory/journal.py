@@ -139,7 +139,7 @@ class MemoryJournal(IndexedJournal):
                 Record(last.partition, position, stamp, event)
                 for position, event in enumerate(events, first)
             ]
-            return AppendedAfter(self._keep(records, requests), records)
+            return AppendedAfter(self._keep(records, requests), stream[-len(records) :])
 
     def append_unique(
         self,
