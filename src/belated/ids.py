@@ -13,6 +13,9 @@ id as above is its own key, any other text is hashed into a key of version 8. So
 share a key, whatever text a caller sends. The slot stands at the same place in both, and a journal
 of P partitions keeps the events of an id in partition slot mod P: a function of the id alone, so
 that an event finds its decision wherever and whenever it arrives.
+
+Once a decision is erased, its *erased key* stands for its id: the first half of the key, by which
+journals index records, and a hash. An id cannot be computed from it.
 """
 
 from __future__ import annotations
@@ -27,6 +30,8 @@ from belated.exceptions import InvalidInput
 SLOTS = 4096
 #: The longest id, in bytes of UTF-8.
 MAX_ID_BYTES = 128
+#: The size of an erased key: half a key and a hash of 16 bytes.
+ERASED_KEY_BYTES = 24
 
 _MILLISECONDS = 1 << 48  # what fits into an id: until the year 10889
 
@@ -119,6 +124,19 @@ def key_of(id: str) -> bytes:
     hashed = bytearray(blake2b(id.encode(), digest_size=16).digest())
     hashed[6] = hashed[6] & 0x0F | 0x80
     return bytes(hashed)
+
+
+def erased_key_of(id: str) -> bytes:
+    """Return the 24 bytes that stand for an id in the records of its erasure.
+
+    The first half of the key locates the records: of an id made here it is the time and the slot.
+    A hash of the whole key replaces the other half.
+
+    >>> erased_key_of("018bcfe568007005ab1c2d3e4f506172").hex()
+    '018bcfe56800700558e505faf73f57ea6218a819732c58e4'
+    """
+    key = key_of(id)
+    return key[:8] + blake2b(key, digest_size=16).digest()
 
 
 def time_of(id: str) -> int | None:

@@ -75,6 +75,7 @@ def test_the_shop_of_the_readme(shop: Shop) -> None:
     assert files_with(shop.folder, FORGOTTEN) == []
 
     shop.open()
+    assert shop.story(FORGOTTEN)["state"] == "erased"
     assert "decision" not in shop.story(FORGOTTEN)
     assert shop.story(late[0])["state"] == "rewarded"
     shop.close()

@@ -22,7 +22,7 @@ from belated.events import (
     Settled,
     Void,
 )
-from belated.ids import key_of
+from belated.ids import erased_key_of
 from belated.journals import Journal
 from belated.journals.chain import LINK
 from belated.journals.identity import identify
@@ -134,11 +134,11 @@ def fill(journal: Journal, bandit: str) -> Fold:
 def undo(journal: Journal) -> None:
     """What operators do: erase, retract, overwrite, and a key that changes."""
     now = START + 500 * HOUR
-    acts: list[Event] = [Erased(key_of("order 1"), now, "asked for", "me")]
+    acts: list[Event] = [Erased(erased_key_of("order 1"), now, "asked for", "me")]
     acts += [Retracted(p, now, START, now, "crm", reason="bad", actor="me") for p in range(2)]
     acts.append(KeyChanged(now, "k3J9xQ2a", "shop", "created", ("decide", "reward"), "", "me"))
     journal.append(acts, recorded=[now] * len(acts))
-    assert journal.overwrite([key_of("order 1")]) > 0
+    assert journal.overwrite([erased_key_of("order 1")]) > 0
 
 
 def fill_links(journal: Journal, start: int) -> int:

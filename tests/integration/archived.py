@@ -11,7 +11,7 @@ import numpy as np
 
 from belated import Bernoulli, DefaultAfter, DelayedUCB
 from belated.events import Activation, Configured, Decision, Erased, Event, Reward, Settled, Void
-from belated.ids import key_of
+from belated.ids import erased_key_of
 from belated.journals import Journal
 from belated.journals.archive import Archive, WholeJournal
 from belated.journals.configuration import settings_of
@@ -136,4 +136,4 @@ def _later(id: str, at: int, n: int, decision: Decision, rng: Any) -> list[tuple
 
 def erase(journal: Journal, id: str) -> None:
     """Have a decision erased."""
-    journal.append([Erased(key_of(id), journal.now(), "asked for", "me")])
+    journal.append([Erased(erased_key_of(id), journal.now(), "asked for", "me")])

@@ -14,7 +14,9 @@ import pytest
 
 from belated.cli.main import main
 from belated.evaluation import read_journal
+from belated.events import Decision
 from belated.exceptions import CorruptJournal, InvalidInput
+from belated.ids import new_id
 from belated.journals import Journal, Store, open_journal
 from belated.journals.archive import Archive, WholeJournal
 from belated.journals.archive.days import name_of_day
@@ -68,6 +70,15 @@ def rows_of(folder: Path) -> list[dict[str, Any]]:
     """All rows of an archive."""
     files = sorted(folder.glob("bandit=*/day=*/*.parquet"))
     return [row for file in files for row in pq.ParquetFile(file).read().to_pylist()]
+
+
+def blobs_in(value: Any) -> Iterator[bytes]:
+    """All binary values in rows, however deep."""
+    if isinstance(value, bytes):
+        yield value
+    elif isinstance(value, dict | list | tuple):
+        for one in value.values() if isinstance(value, dict) else value:
+            yield from blobs_in(one)
 
 
 def test_archive_and_journal_are_the_whole(
@@ -167,15 +178,23 @@ def test_nothing_that_is_not_archived_is_trimmed(
 def test_what_was_erased_is_not_archived(
     used: Journal, named: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """No byte of it; and the whole is still the same."""
-    folder = tmp_path / "archive"
+    """No byte of it, nor of an id that belated made; and the whole is still the same."""
+    folder, made = tmp_path / "archive", new_id(START + DAYS * DAY)
+    decision = Decision(made, START, "a0", 0, np.ones(2, np.float32), 0.5, 0.4, 1)
+    used.append([decision], recorded=[START + DAYS * DAY])
+    fill(used, DAYS, 4, each=50)
     erase(used, "order-0-5")
+    erase(used, made)
     run(capsys, "archive", named, folder)
     assert "order-0-5" not in {one["id"] for one in rows_of(folder)}
     for file in folder.rglob("*"):
         if file.suffix in (".parquet", ".records"):
             assert "order-0-5'" not in repr(pq.ParquetFile(file).read().to_pylist())
             assert "order-0-5\\x" not in repr(pq.ParquetFile(file).read().to_pylist())
+            for data in blobs_in(pq.ParquetFile(file).read().to_pylist()):
+                assert made[16:].encode() not in data
+                assert bytes.fromhex(made[16:]) not in data
+    assert [*folder.glob(f"bandit=*/_others/{day(DAYS)}-*.records")]
     assert rebuilt(used, folder).digest == live(used).digest
 
 

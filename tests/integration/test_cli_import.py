@@ -28,7 +28,7 @@ from belated.events import (
     Void,
     encode,
 )
-from belated.ids import key_of, partition_of
+from belated.ids import erased_key_of, key_of, partition_of
 from belated.journals import Journal, Store, open_journal
 from belated.journals.arrivals import route
 from belated.learner import Fold, same_sums
@@ -76,7 +76,7 @@ def happened(seed: int, partitions: int, count: int = 240) -> list[Record]:
         elif kind < 0.92:
             append(Settled(int(rng.integers(partitions)), now - int(rng.integers(HOUR)), now - 7))
         elif kind < 0.94:
-            append(Erased(key_of(id), now, "asked for", "me"))
+            append(Erased(erased_key_of(id), now, "asked for", "me"))
         elif kind < 0.95:
             append(ModeChanged(now, str(rng.choice(["freeze", "learn"])), "why", "me"))
         elif kind < 0.98 or not spans:
@@ -211,7 +211,7 @@ def test_an_erased_decision_is_not_shown_and_all_verifies(
     events: list[Event] = [
         *(Decision(home(p), START, 0, 0, x, 0.5, 1.0, 0) for p in range(2)),
         *(Reward(home(p), START, 1.0, reporter="crm") for p in range(2)),
-        Erased(key_of(home(1)), START),
+        Erased(erased_key_of(home(1)), START),
         *(Retracted(p, START, START, START + 5, "crm") for p in range(2)),
     ]
     old = moves.made([Record(0, 0, START, event) for event in events], 2)

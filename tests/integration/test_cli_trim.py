@@ -21,7 +21,7 @@ from belated.cli.journal import trim as command
 from belated.cli.main import main
 from belated.events import Decision, Erased, Event, Reward, Trimmed
 from belated.exceptions import InvalidInput, JournalMismatch
-from belated.ids import key_of
+from belated.ids import erased_key_of
 from belated.journals import Journal, Snapshot, Store
 from belated.learner import Fold, same_sums
 from belated.learner.trimming import make_bases
@@ -228,7 +228,7 @@ def test_what_is_undone_while_bases_are_made(
     def undoing(journal: Journal, fold: Fold, *rest: Any) -> list[Snapshot]:
         made = make_bases(journal, fold, *rest)
         if not calls:
-            used.journal.append([Erased(key_of("order-0"), 1)])
+            used.journal.append([Erased(erased_key_of("order-0"), 1)])
         calls.append(1)
         return made
 

@@ -11,19 +11,22 @@ from typing import Any
 from urllib.parse import quote
 
 import numpy as np
+import psycopg
 import pytest
 
 from belated import Bandit, Bernoulli, DelayedUCB, Explicit
 from belated.cli.main import main
 from belated.events import Erased, Record, Retracted, Reward
 from belated.exceptions import CorruptEvent, HistoryUndone
-from belated.ids import key_of
+from belated.ids import erased_key_of, new_id
 from belated.journals import Journal, Snapshot, Store
 from belated.learner import Fold
 from tests.command_line import Command
 from tests.integration.postgres_server import PostgresServer
 
 ROWS = np.eye(2, dtype=np.float32)
+#: Of PostgreSQL, with what is stored for each decision.
+TABLES = ("record", "request", "snapshot", "piece", "base", "base_piece", "model", "sums")
 
 
 @pytest.fixture
@@ -116,7 +119,7 @@ def test_a_decision_is_erased(used: Bandit, named: str, capsys: pytest.CaptureFi
     assert used.decision_counts["rewarded"] == 2
     assert used.observe("order-1", 1.0).status == "erased"
     events = [one.event for p in range(2) for one in used.journal.undone(p)]
-    assert [one.key for one in events if isinstance(one, Erased)] == [key_of("order-1")]
+    assert [one.key for one in events if isinstance(one, Erased)] == [erased_key_of("order-1")]
     assert main(["journal", "show", "order-1", named]) == 1
     assert "no record of order-1" in capsys.readouterr().out
 
@@ -205,7 +208,7 @@ def test_an_act_while_verify_begins(
 
     def undoing(journal: Journal, partition: int) -> int:
         if left:
-            used.journal.append([Erased(key_of(left.pop()), 1)])
+            used.journal.append([Erased(erased_key_of(left.pop()), 1)])
         return end(journal, partition)
 
     monkeypatch.setattr(kind, "end", undoing)
@@ -312,12 +315,73 @@ def test_of_what_was_erased_no_byte_is_left(
     again.close()
 
 
+def test_the_id_of_an_erased_decision_is_stored_nowhere(
+    store: Store,
+    address: str,
+    named: str,
+    bandit: str,
+    tmp_path: Path,
+    request: pytest.FixtureRequest,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Neither the random half of one that belated made nor a caller's own; and it stays erased."""
+    made = Bandit(
+        policy=DelayedUCB(2, Bernoulli()), rewards=Explicit(), journal=store.journal(bandit)
+    )
+    decided, early = made.decide(ROWS).id, new_id(made.journal.now())
+    ids = [decided, early, made.decide(ROWS, id="customer-4711").id]
+    for id in ids:
+        made.observe(id, 1.0)
+    made.save()
+    halves = [id[16:] for id in (decided, early)]
+    texts = [b"customer-4711", *(half.encode() for half in halves)]
+    numbers = [bytes.fromhex(half) for half in halves]
+    traces = [*texts, *numbers, *(number[::-1] for number in numbers)]
+
+    def found() -> list[bytes]:
+        if address.startswith("sqlite"):
+            folder = Path(address.removeprefix("sqlite:///")).parent
+            return [trace for trace in traces if holds(folder, trace)]
+        server: PostgresServer = request.getfixturevalue("postgres")
+        for table in TABLES:
+            server.execute(f"VACUUM FULL belated.{table}")
+        server.execute("CHECKPOINT")
+        with psycopg.connect(address) as connection:  # what is compressed in the files, too
+            rows = [
+                row
+                for table in TABLES
+                for row in connection.execute(f"SELECT one::text FROM belated.{table} AS one")
+            ]
+        cells = repr(rows)
+        return [one for one in traces if holds(server.tables, one) or one.hex() in cells]
+
+    assert set(found()) >= {*texts}
+    said(capsys, "erase", named, *ids, "--reason", "asked by the customer")
+    made.sync()
+    made.close()
+    assert "5 events of erased decisions overwritten" in said(capsys, "overwrite", named)
+    assert found() == []
+    said(capsys, "erase", named, *ids, "--reason", "asked again")
+    exported = tmp_path / "exported.jsonl"
+    said(capsys, "export", named, "--output", str(exported))
+    assert not any(trace in exported.read_bytes() for trace in traces)
+    assert verified(capsys, named)["status"] == "ok"
+    for id in ids:
+        assert main(["journal", "show", id, named, "--json"]) == 1
+        assert json.loads(capsys.readouterr().out)["state"] == "erased"
+    with Bandit(
+        policy=DelayedUCB(2, Bernoulli()), rewards=Explicit(), journal=store.journal(bandit)
+    ) as again:
+        assert [again.observe(id, 1.0).status for id in ids] == ["erased"] * 3
+        assert again.estimate.n == 0
+
+
 def test_what_was_overwritten_without_an_erasure_is_damage(
     used: Bandit, named: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """No one may blank a record and say nothing."""
     monkeypatch.setattr(type(used.journal), "_check_erased", lambda *_: None)
-    assert used.journal.overwrite([key_of("order-1")]) == 2
+    assert used.journal.overwrite([erased_key_of("order-1")]) == 2
     (found, *_) = verified(capsys, named, code=1)["damage"]
     assert "was overwritten, but no record says that its decision was erased" in found
 
@@ -329,7 +393,7 @@ def test_a_bandit_that_is_behind_meets_what_was_overwritten(
     fold = Fold(used.policy, used.rewards, partitions=2)
     fold.begin(used.journal)
     erase(capsys, named, "order-1")
-    used.journal.overwrite([key_of("order-1")])
+    used.journal.overwrite([erased_key_of("order-1")])
     with pytest.raises(HistoryUndone):
         fold.catch_up(used.journal)
     fold.clear()

@@ -42,7 +42,7 @@ from belated.exceptions import (
     JournalUnavailable,
     NotIndexed,
 )
-from belated.ids import key_of, new_id
+from belated.ids import erased_key_of, new_id
 from belated.journals import KafkaJournal, Snapshot
 from belated.journals.kafka.commits import pack
 from belated.testing import LogContract, ManualClock, ShelfContract
@@ -198,7 +198,7 @@ def test_a_transaction_that_fails_leaves_nothing(opened: KafkaJournal) -> None:
 def test_an_act_is_found_though_its_writer_died(kafka: KafkaCluster, opened: KafkaJournal) -> None:
     """Whoever reads it next writes it to the shelf, also as columns."""
     raw(kafka, opened, pack([encode(ModeChanged(5, "off"))]))
-    raw(kafka, opened, pack([encode(Void("a", 1)), encode(Erased(bytes(16), 1))]), 1)
+    raw(kafka, opened, pack([encode(Void("a", 1)), encode(Erased(bytes(24), 1))]), 1)
     assert (opened.mode(), opened.undone(1)) == (None, [])
     opened.read(0, 0, 9)
     opened.read_columns(1, 0, 9)
@@ -235,7 +235,7 @@ def test_what_is_asked_by_id_is_refused_in_words(opened: KafkaJournal) -> None:
     with pytest.raises(NotIndexed):
         opened.settlements(0)
     with pytest.raises(JournalError, match="cannot be overwritten"):
-        opened.overwrite([bytes(16)])
+        opened.overwrite([bytes(24)])
     assert [opened.end(partition) for partition in range(4)] == [0] * 4
     assert opened.append_unique([Settled(0, 1)], ()).positions == [1]
 
@@ -253,7 +253,7 @@ def test_a_closed_journal_looks_nothing_up(opened: KafkaJournal) -> None:
 
 def test_old_records_are_dropped_behind_a_base(kafka: KafkaCluster, opened: KafkaJournal) -> None:
     """By whole commits; what comes later, and the acts of operators, are as they were."""
-    first = opened.append([Void("a", 1), Erased(key_of("a"), 1)], recorded=[1_001, 1_002])
+    first = opened.append([Void("a", 1), Erased(erased_key_of("a"), 1)], recorded=[1_001, 1_002])
     home = next(partition for partition in range(4) if opened.end(partition))
     opened.append([Settled(home, n) for n in range(3)], recorded=[1_003] * 3)
     last = opened.append([Settled(home, 9)], recorded=[1_004])
@@ -270,7 +270,7 @@ def test_old_records_are_dropped_behind_a_base(kafka: KafkaCluster, opened: Kafk
     with pytest.raises(HistoryTrimmed):
         opened.read(home, 0, 9)
     assert opened.read(home, first[1], 99)[:-1] == before[2:]
-    assert [one.event for one in opened.undone(home)] == [Erased(key_of("a"), 1)]
+    assert [one.event for one in opened.undone(home)] == [Erased(erased_key_of("a"), 1)]
     assert opened.requests(home, first) == {}
     delete_behind_its_back(kafka, opened, home, 2)
     with pytest.raises(CorruptJournal, match="nothing holds what it came to"):

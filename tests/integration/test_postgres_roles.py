@@ -12,7 +12,7 @@ import pytest
 from belated import Bandit, Bernoulli, DelayedUCB, Explicit
 from belated.cli.main import main
 from belated.events import Erased, Overwritten, Trimmed, Void
-from belated.ids import key_of
+from belated.ids import erased_key_of
 from belated.journals import Snapshot, open_store
 from belated.journals.postgres.rights import ROLES, Role, rights_of
 from belated.service.operating.doctor import examine
@@ -102,13 +102,13 @@ def test_each_role_suffices_for_its_process(
 def test_a_maintainer_can_trim_and_overwrite(server: PostgresServer) -> None:
     """And no more than that."""
     with open_store(server.dsn).journal("old") as journal:
-        journal.append([Void("a", 1), Void("b", 1), Erased(key_of("b"), 1)])
+        journal.append([Void("a", 1), Void("b", 1), Erased(erased_key_of("b"), 1)])
         journal.save(Snapshot(0, 3, "v1", {}))
     with open_store(address_for(server, "maintainer")).journal("old") as journal:
-        assert journal.overwrite([key_of("b")]) == 1
+        assert journal.overwrite([erased_key_of("b")]) == 1
         journal.rebase(Snapshot(0, 1, "v1", {"ledger": b"one"}), Trimmed(0, 1, 1, 1), 1)
         assert journal.drop(0, 10) == 1
-        assert [one.event for one in journal.read(0, 1, 1)] == [Overwritten(key_of("b"))]
+        assert [one.event for one in journal.read(0, 1, 1)] == [Overwritten(erased_key_of("b"))]
     for statement in ("DELETE FROM belated.key", "UPDATE belated.record SET position = 7"):
         with (
             psycopg.connect(address_for(server, "maintainer")) as connection,

@@ -12,7 +12,7 @@ import pytest
 
 from belated import Bernoulli, DefaultAfter, DelayedUCB
 from belated.events import Decision, Erased, Event, Record, Retracted, Reward, Settled, Void
-from belated.ids import key_of, new_id
+from belated.ids import erased_key_of, new_id
 from belated.journals import Journal, Store
 from belated.learner import Fold
 from belated.ledger.agreement import same_entries
@@ -200,7 +200,7 @@ def test_what_was_undone_is_passed_over_by_both(journal: Journal) -> None:
         if isinstance(record.event, Decision)
     )
     retracted = [Retracted(p, 0, 0, journal.now(), "") for p in range(PARTITIONS)]
-    journal.append([Erased(key_of(first), 0), *retracted])
+    journal.append([Erased(erased_key_of(first), 0), *retracted])
     live, clock = empty(), Clock()
     live.load(journal)
     live.catch_up(journal)

@@ -13,7 +13,7 @@ import pytest
 
 from belated.events import Erased, Overwritten, Reward, Void
 from belated.exceptions import BelatedError, CorruptJournal
-from belated.ids import key_of
+from belated.ids import erased_key_of
 from belated.journals import SQLiteJournal, SQLiteStore
 
 SUFFIXES = ("", "-wal", "-shm", ".end")
@@ -89,7 +89,7 @@ def test_a_process_that_dies_is_no_damage(tmp_path: Path) -> None:
 
 def test_overwriting_the_last_record_is_no_damage(tmp_path: Path) -> None:
     """A reward for an erased decision comes last, another process overwrites it, and this dies."""
-    path, key = tmp_path / "offers.db", key_of("order-17")
+    path, key = tmp_path / "offers.db", erased_key_of("order-17")
     with SQLiteJournal(path, bandit="offers") as journal:
         journal.append([Reward("order-17", 5, 1.0), Erased(key, 6)])
         journal.append([Reward("order-17", 7, 1.0, part="late")])

@@ -25,7 +25,7 @@ from belated.events import (
     Void,
 )
 from belated.families import Family
-from belated.ids import key_of, new_id
+from belated.ids import erased_key_of, new_id
 from belated.journals import Journal
 from belated.kernels import PageKernels, pages
 from belated.learner import fold as module
@@ -100,7 +100,7 @@ def history(rng: random.Random, count: int) -> list[Event]:
 def undo(rng: random.Random, journal: Journal, events: list[Event]) -> None:
     """Some rewards are retracted, and a decision is erased."""
     made = [event for event in events if isinstance(event, Decision)]
-    journal.append([Erased(key_of(rng.choice(made).id), START, "asked", "me")])
+    journal.append([Erased(erased_key_of(rng.choice(made).id), START, "asked", "me")])
     journal.append([Retracted(0, START, START + 100, START + 900, "key")])
 
 

@@ -19,7 +19,7 @@ from belated.events import (
     Settled,
 )
 from belated.exceptions import HistoryUndone
-from belated.ids import key_of
+from belated.ids import erased_key_of
 from belated.ledger.packing import pack
 from belated.ledger.undone import Undone
 from belated.rewards import Explicit
@@ -118,7 +118,7 @@ def test_the_ledger_agrees_with_the_oracle_after_every_record(world: World) -> N
 
 
 spans = st.tuples(st.integers(-3, 30), st.integers(0, 12))
-erasures = st.builds(lambda id: Erased(key_of(id), 0), ids)
+erasures = st.builds(lambda id: Erased(erased_key_of(id), 0), ids)
 retractions = st.builds(
     lambda span, restored: Retracted(
         0, 0, START + span[0], START + span[0] + span[1], "feed", restored
@@ -158,7 +158,7 @@ def test_what_undoes_is_not_folded_by_one_who_did_not_know_it() -> None:
     world = World(Explicit(), recorded([(1, decision_of("a", 0, 0))]))
     ledger = world.ledger(Recorder())
     before = pack(ledger)
-    for event in (Erased(key_of("a"), 5), Retracted(0, 5, 0, 9, "feed")):
+    for event in (Erased(erased_key_of("a"), 5), Retracted(0, 5, 0, 9, "feed")):
         with pytest.raises(HistoryUndone, match="partition 0, position 2"):
             ledger.fold(Record(0, 2, 200, event))
     assert pack(ledger) == before

@@ -10,7 +10,7 @@ import pytest
 
 from belated import Bandit, Bernoulli, DefaultAfter, DelayedUCB, Explicit
 from belated.events import Decision, Erased, Event, Record, Retracted, Reward, Settled, Void
-from belated.ids import key_of
+from belated.ids import erased_key_of
 from belated.journals import MemoryJournal
 from belated.learner import same_sums
 from belated.rewards import Rewards
@@ -109,7 +109,7 @@ def test_an_erased_decision_equals_one_that_was_never_made(seeds: range) -> None
         ids = {f"order-{n}" for n in rng.integers(20, size=3)}
         journal = journal_of(events)
         bandit = live(journal, Explicit(DAY), None)
-        journal.append([Erased(key_of(id), 0) for id in sorted(ids)])
+        journal.append([Erased(erased_key_of(id), 0) for id in sorted(ids)])
         never = [(at, event) for at, event in events if getattr(event, "id", "") not in ids]
         without = live(journal_of(never), Explicit(DAY), None)
         check_same(bandit, without)
@@ -127,7 +127,7 @@ def test_what_was_erased_is_gone_from_every_past() -> None:
     bandit.decide([[1.0, 0.0]], id="a")
     bandit.observe("a", 1.0)
     clock.now += HOUR
-    journal.append([Erased(key_of("a"), clock.now)])
+    journal.append([Erased(erased_key_of("a"), clock.now)])
     assert bandit.estimate.n == 0
     assert bandit.as_of(clock.now - 1).estimate.n == 0
     assert bandit.as_of(clock.now).estimate.n == 0

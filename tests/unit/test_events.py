@@ -70,7 +70,7 @@ EVENTS: list[Event] = [
     _decision(activated=False),
     Trimmed(3, 5, 2**40, 7, "too old", "me"),
     KeyChanged(5, "k1", "shop", "created", ("decide", "reward")),
-    Overwritten(bytes(range(16))),
+    Overwritten(bytes(range(24))),
 ]
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from belated.events import Erased, Event, Overwritten, Record
 from belated.exceptions import HistoryUndone, InvalidInput
-from belated.ids import key_of
+from belated.ids import erased_key_of
 from belated.ledger.agreement import same_entries
 from belated.ledger.decision_history import DecisionHistory
 from belated.ledger.entries import State, held_time
@@ -152,7 +152,7 @@ def test_who_undoes_what_was_not_known_is_named_by_its_place() -> None:
     """So that the journal is folded anew from where it was."""
     ledger = ToldLedger(*EVENTS).ledger
     before = pack(ledger)
-    for event in (Erased(key_of("a"), 0), Overwritten(key_of("a"))):
+    for event in (Erased(erased_key_of("a"), 0), Overwritten(erased_key_of("a"))):
         with pytest.raises(HistoryUndone) as caught:
             ledger.fold(Record(0, 77, 50, event))
         assert (caught.value.partition, caught.value.position) == (0, 77)
@@ -190,7 +190,7 @@ def test_the_history_of_one_decision() -> None:
     assert [status for _, status in history.records] == ["decided", "rewarded"]
     assert history.entry == ToldLedger(*EVENTS).entry("plain")
     assert history.decision is EVENTS[4][1]
-    undone = Undone([Record(0, 99, 60, Erased(key_of("plain"), 60))])
+    undone = Undone([Record(0, 99, 60, Erased(erased_key_of("plain"), 60))])
     gone = DecisionHistory(
         "plain", Explicit(WINDOW), min_reward=-10.0, max_reward=10.0, undone=undone
     )

@@ -17,7 +17,7 @@ from belated.evaluation.sources import EVERY, JournalTable, pages_of
 from belated.events import Decision, Overwritten, Record, encode
 from belated.exceptions import InvalidInput
 from belated.families import Interval
-from belated.ids import key_of
+from belated.ids import erased_key_of, key_of
 from belated.inputs import Row
 from belated.journals import Journal
 from belated.journals.archive import (
@@ -140,8 +140,8 @@ class _Days:
     def _place(self, record: Record, status: str) -> None:
         """Put a record to its decision, or to the others of its day."""
         event, day = record.event, max(record.recorded // DAY, self._since)
-        if status == "erased":  # what was erased is not written anywhere again
-            event = event if isinstance(event, Overwritten) else Overwritten(key_of(event.id))  # type: ignore[union-attr]
+        if status == "erased" and not isinstance(event, Overwritten):  # is written nowhere again
+            event = Overwritten(erased_key_of(event.id))  # type: ignore[union-attr]
         stored = StoredRecord(record.position, record.recorded, encode(event))
         if not self._days or self._days[-1] < day:
             self._days.append(day)

@@ -51,7 +51,7 @@ class Erased(TimedEvent, tag=8, frozen=True):
     """The contents of a decision are to be forgotten: it counts as if it had never been made.
 
     Attributes:
-        key: of its id, :func:`belated.ids.key_of`; the id itself may say too much.
+        key: of its id, :func:`belated.ids.erased_key_of`, which does not reveal the id.
         at_us: when, in microseconds since 1970.
         reason: why, in the words of whoever did it.
         actor: who did it.
@@ -136,7 +136,7 @@ class Overwritten(EventBase, tag=12, frozen=True):
     that this is as it should be; without one, somebody has tampered with the journal.
 
     Attributes:
-        key: of the id of the decision, :func:`belated.ids.key_of`.
+        key: of the id of the decision, :func:`belated.ids.erased_key_of`.
     """
 
     key: bytes

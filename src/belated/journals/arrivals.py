@@ -23,7 +23,7 @@ from belated.events import (
     Void,
 )
 from belated.exceptions import InvalidInput
-from belated.ids import key_of, partition_of
+from belated.ids import ERASED_KEY_BYTES, key_of, partition_of
 from belated.journals.log import Requests, Tail
 
 #: Gives the time in microseconds since 1970.
@@ -46,6 +46,9 @@ def route(event: Event, partitions: int) -> int:
 
 def _route_other(event: Any, partitions: int) -> int:
     if isinstance(event, Erased | Overwritten):
+        if len(event.key) != ERASED_KEY_BYTES:
+            message = f"the key of {event!r} has {len(event.key)} bytes: use erased_key_of(id)"
+            raise InvalidInput(message, event)
         return partition_of(event.key, partitions)
     if isinstance(event, Settled | Retracted | Trimmed):
         if event.partition not in range(partitions):

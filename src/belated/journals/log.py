@@ -272,7 +272,7 @@ class UniqueLog(Log, Protocol):
         does nothing.
 
         Args:
-            keys: of their ids, as :class:`Erased` has them.
+            keys: the erased keys of their ids, as in :class:`Erased`.
 
         Returns:
             How many events were overwritten.

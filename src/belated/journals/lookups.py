@@ -22,7 +22,7 @@ from belated.events import (
     Trimmed,
     Void,
 )
-from belated.ids import key_of
+from belated.ids import erased_key_of, key_of
 from belated.journals.log import Appended, Requests
 
 #: How many of the last settlements of a partition are returned.
@@ -42,10 +42,17 @@ _SUBJECTS: dict[type, Subject] = {
 }
 
 
-def key_in(event: Event | Opaque) -> bytes | None:
-    """The key of the id of an event, None if it has no id."""
+def half_in(event: Event | Opaque) -> bytes | None:
+    """Return the first 8 bytes of the key of an event's id: the index key. None without an id."""
     if isinstance(event, Decision | Activation | Reward | Void):
-        return key_of(event.id)
+        return key_of(event.id)[:8]
+    return event.key[:8] if isinstance(event, Overwritten) else None
+
+
+def erased_key_in(event: Event | Opaque) -> bytes | None:
+    """Return the erased key of an event's id, None if it has no id."""
+    if isinstance(event, Decision | Activation | Reward | Void):
+        return erased_key_of(event.id)
     return event.key if isinstance(event, Overwritten) else None
 
 
@@ -58,7 +65,8 @@ def to_overwrite(records: Iterable[Record]) -> list[tuple[Record, Overwritten]]:
     return [
         (record, Overwritten(key))
         for record in records
-        if not isinstance(record.event, Overwritten) and (key := key_in(record.event)) is not None
+        if not isinstance(record.event, Overwritten)
+        and (key := erased_key_in(record.event)) is not None
     ]
 
 

@@ -22,7 +22,7 @@ from belated.exceptions import (
     JournalUnavailable,
     SnapshotWarning,
 )
-from belated.ids import key_of
+from belated.ids import erased_key_of
 from belated.journals import Journal
 from belated.journals.arrivals import route
 from belated.journals.log import FollowedLog, Requests
@@ -408,7 +408,7 @@ class Follower:
         if isinstance(event, Decision):
             self._holder.release(event.id)
         elif isinstance(event, Erased):  # its record may be overwritten: it is never met again
-            self._holder.release_known(lambda id: key_of(id) == event.key)
+            self._holder.release_known(lambda id: erased_key_of(id) == event.key)
         return self.fold.take(record)
 
     def _accept(self, events: Sequence[Event]) -> str:

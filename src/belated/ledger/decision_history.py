@@ -61,7 +61,7 @@ class DecisionHistory:
         )
         self._ledger.undone = undone
         #: Whether it was erased: then nothing of it is told.
-        self.erased = False
+        self.erased = undone is not None and undone.erases(id)
         #: Whether records of it may be gone, for old ones were trimmed: it may be known otherwise.
         self.incomplete = False
         self._entry: DecisionStatus | None = None
@@ -75,7 +75,6 @@ class DecisionHistory:
             return
         elif key_of(event.id) == self._key:
             status = self._ledger.fold(record)
-            self.erased = status == "erased"
             if not self.erased:
                 self.records.append((record, status))
         else:

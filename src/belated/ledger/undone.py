@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from hashlib import blake2b
 
 from belated.events import Erased, Event, Opaque, Overwritten, Record, Retracted, Reward
-from belated.ids import key_of
+from belated.ids import erased_key_of
 
 
 class Undone:
@@ -56,13 +56,17 @@ class Undone:
         """Whether it was known before the fold began."""
         return event in self._known
 
+    def erases(self, id: str) -> bool:
+        """Whether the decision with this id was erased."""
+        return bool(self._erased) and erased_key_of(id) in self._erased
+
     def status_of(self, record: Record) -> str | None:
         """What a record is that counts no longer: erased or retracted; None if it counts."""
         event = record.event
         if isinstance(event, Overwritten):
             return "erased" if event.key in self._erased else None
         id = getattr(event, "id", None)
-        if id is not None and self._erased and key_of(id) in self._erased:
+        if id is not None and self.erases(id):
             return "erased"
         if isinstance(event, Reward):
             for reporter, start, end in self._spans:

@@ -19,7 +19,7 @@ from belated.events import (
     Void,
 )
 from belated.exceptions import HistoryTrimmed, HistoryUndone, InvalidInput
-from belated.ids import key_of
+from belated.ids import erased_key_of
 from belated.journals import Journal, Snapshot
 from belated.testing.clocks import ManualClock
 from belated.testing.shelf_contract import ShelfContract
@@ -70,7 +70,7 @@ class JournalContract(UniqueLogContract, ShelfContract):
             assert after[-1].event == _trimmed(sixth)
             assert journal.mode() == ModeChanged(1, "freeze")
             assert journal.configured() == Configured(1, {"policy": "UCB"})
-            assert [one.event for one in journal.undone(0)] == [Erased(key_of("a"), 1)]
+            assert [one.event for one in journal.undone(0)] == [Erased(erased_key_of("a"), 1)]
             assert journal.settlements(0) == []
             assert journal.records_of(["a", "b"]) == before[6:7]
             assert journal.decisions(["a"]) == {}
@@ -121,7 +121,7 @@ def _fill(journal: Journal) -> list[int]:
         ModeChanged(1, "freeze"),
         decision,
         Configured(1, {"policy": "UCB"}),
-        Erased(key_of("a"), 1),
+        Erased(erased_key_of("a"), 1),
         Settled(0, 3),
         Reward("b", 5, 1.0),
         Void("b", 6),

@@ -29,7 +29,7 @@ from belated.events import (
     Void,
     encode,
 )
-from belated.ids import key_of
+from belated.ids import erased_key_of
 from belated.inputs import MAX_REWARD
 from belated.ledger.entries import MAX_PARTS
 from belated.rewards import Rewards
@@ -148,9 +148,10 @@ class Oracle:
     def _counts(self, record: Record) -> bool:
         """Whether no record undoes this one."""
         event = record.event
+        key = erased_key_of(getattr(event, "id", "?"))
         spans: dict[tuple[int, int], bool] = {}  # each by itself: one may lie within another
         for undoing in self._undoing:
-            if isinstance(undoing, Erased) and undoing.key == key_of(getattr(event, "id", "?")):
+            if isinstance(undoing, Erased) and undoing.key == key:
                 return False
             if (
                 isinstance(undoing, Retracted)

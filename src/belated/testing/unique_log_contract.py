@@ -26,9 +26,9 @@ from belated.events import (
 )
 from belated.exceptions import InvalidInput, JournalClosed
 from belated.families import Bernoulli
-from belated.ids import key_of, new_id, partition_of
+from belated.ids import erased_key_of, key_of, new_id, partition_of
 from belated.journals import UniqueLog
-from belated.journals.lookups import key_in
+from belated.journals.lookups import erased_key_in
 from belated.learner import Fold
 from belated.policies import DelayedUCB
 from belated.rewards import Explicit
@@ -210,7 +210,8 @@ class UniqueLogContract(LogContract):
     def test_what_was_erased_can_be_overwritten(self) -> None:
         """Its events and requests are gone; places, stamps and digests stay; once is enough."""
         with self.open_journal(4, ManualClock()) as log:
-            key, home = key_of("order-17"), partition_of(key_of("order-17"), 4)
+            key = erased_key_of("order-17")
+            home = partition_of(key, 4)
             told: list[Event] = [Reward("order-17", 6, 1.0), _decision("order-17"), Void("b", 7)]
             log.append(told, requests={1: b"the request"})
             with pytest.raises(InvalidInput, match="was not erased"):
@@ -223,7 +224,7 @@ class UniqueLogContract(LogContract):
             assert [(one.position, one.recorded, one.digest) for one in after] == [
                 (one.position, one.recorded, one.digest) for one in before
             ]
-            of_it = [one.event for one in after if key_in(one.event) == key]
+            of_it = [one.event for one in after if erased_key_in(one.event) == key]
             assert of_it == [Overwritten(key)] * 2
             assert log.records_of(["b"])[0].event == Void("b", 7)
             assert [one.event for one in log.records_of(["order-17"])] == of_it
@@ -236,7 +237,7 @@ class UniqueLogContract(LogContract):
         """In each partition its own, all of them, in order; and nothing else."""
         with self.open_journal(4, ManualClock()) as log:
             assert log.undone(1) == []
-            key = key_of("order-17")
+            key = erased_key_of("order-17")
             home = partition_of(key, 4)
             undoing: list[Event] = [Erased(key, 5), Retracted(home, 6, 1, 2, "feed")]
             log.append([_decision("order-17"), undoing[0], Settled(home, 1)])

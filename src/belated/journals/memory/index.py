@@ -5,16 +5,16 @@ from __future__ import annotations
 from typing import get_args
 
 from belated.events import Record
-from belated.journals.lookups import Subject, key_in, subject_of
+from belated.journals.lookups import Subject, half_in, subject_of
 
-#: A partition, and a key or a subject in it.
+#: A partition, and half a key or a subject in it.
 _Place = tuple[int, bytes | Subject | None]
 #: What is found for ever: the acts of operators, and what the bandit is.
 _KEPT = frozenset(get_args(Subject)) - {"settled"}
 
 
 class MemoryIndex:
-    """The records of each key, and those without one by their subject.
+    """The records by the first half of their keys, and those without one by their subject.
 
     A look-up first takes in what is new since the last one. So appending costs nothing, and whoever
     never looks anything up never pays.
@@ -29,7 +29,7 @@ class MemoryIndex:
         self._found: dict[_Place, list[Record]] = {}
 
     def of(self, partition: int, whose: bytes | Subject) -> list[Record]:
-        """All records of a key, or about a subject, in order."""
+        """All records whose keys begin so, or about a subject, in order."""
         stream, start = self._streams[partition], self._indexed[partition]
         for record in stream[start:]:
             found = self._found.setdefault(_place(record), [])
@@ -52,8 +52,8 @@ class MemoryIndex:
         self._indexed[partition] -= count
 
     def replace(self, record: Record) -> None:
-        """Put a record in place of the one at its position, under the same key."""
-        whose = key_in(record.event)
+        """Put a record in place of the one at its position, under the same half of a key."""
+        whose = half_in(record.event)
         assert whose is not None
         found = self.of(record.partition, whose)
         found[[one.position for one in found].index(record.position)] = record
@@ -61,4 +61,4 @@ class MemoryIndex:
 
 def _place(record: Record) -> _Place:
     """What a record is found by."""
-    return record.partition, key_in(record.event) or subject_of(record.event)
+    return record.partition, half_in(record.event) or subject_of(record.event)

@@ -12,7 +12,7 @@ import msgspec
 
 from belated.events import Event, Record, Trimmed
 from belated.exceptions import HistoryTrimmed, JournalClosed, OwnerFenced
-from belated.ids import check_id, check_partitions, key_of, partition_of
+from belated.ids import check_id, check_partitions, erased_key_of, partition_of
 from belated.journals.arrivals import (
     Clock,
     arrange,
@@ -26,7 +26,7 @@ from belated.journals.arrivals import (
 from belated.journals.columns import ColumnPage
 from belated.journals.indexed import IndexedJournal
 from belated.journals.log import EMPTY, Appended, AppendedAfter, Requests, Tail
-from belated.journals.lookups import Subject, append_first, of_kept, to_overwrite
+from belated.journals.lookups import Subject, append_first, erased_key_in, of_kept, to_overwrite
 from belated.journals.memory.index import MemoryIndex
 from belated.journals.snapshots import (
     Snapshot,
@@ -209,13 +209,14 @@ class MemoryJournal(IndexedJournal):
     def records_of(self, ids: Sequence[str]) -> list[Record]:
         """Return all records of these ids, by partition and position."""
         self._check_open()
-        return self._of({key_of(id) for id in ids})
+        return self._of({erased_key_of(id) for id in ids})
 
     def _of(self, keys: Collection[bytes]) -> list[Record]:
-        places = sorted((partition_of(key, self._partitions), key) for key in keys)
+        places = sorted({(partition_of(key, self._partitions), key[:8]) for key in keys})
         with self._lock:
-            found = [one for home, key in places for one in self._facts.index.of(home, key)]
-        return sorted(found, key=lambda record: (record.partition, record.position))
+            found = [one for home, half in places for one in self._facts.index.of(home, half)]
+        records = [one for one in found if erased_key_in(one.event) in keys]
+        return sorted(records, key=lambda record: (record.partition, record.position))
 
     def overwrite(self, keys: Sequence[bytes]) -> int:
         """Overwrite the events of erased decisions; see :meth:`UniqueLog.overwrite`."""

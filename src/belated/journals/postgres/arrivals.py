@@ -9,7 +9,7 @@ from belated.events import Event, Opaque, Record, digest_of, encode
 from belated.ids import key_of, partition_of
 from belated.journals.arrivals import check_requests
 from belated.journals.log import Requests
-from belated.journals.lookups import Subject, key_in, subject_of
+from belated.journals.lookups import Subject, half_in, subject_of
 from belated.journals.postgres.arrays import Packed, pack_bytes, pack_integers
 
 #: What the marks of events without an id begin with. No key does: its seventh byte is not 0.
@@ -141,8 +141,7 @@ def check_of(partition: int, position: int, recorded: int, data: bytes) -> int:
 
 def mark_of(event: Event | Opaque, digest: bytes) -> bytes:
     """What recognises an event that comes again; those of one time lie together (schema.sql)."""
-    key = key_in(event)
-    whose = MARKS[subject_of(event)] if key is None else key[:8]
+    whose = half_in(event) or MARKS[subject_of(event)]
     return whose + digest[:8]
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from belated.events import Event, Record, Settled, encode
-from belated.ids import key_of, partition_of
+from belated.ids import erased_key_of, partition_of
 from belated.journals.arrivals import (
     Clock,
     arrange_imported,
@@ -23,7 +23,7 @@ from belated.journals.lookups import (
     LAST_SETTLEMENTS,
     Subject,
     append_first,
-    key_in,
+    erased_key_in,
     of_kept,
     to_overwrite,
 )
@@ -138,7 +138,7 @@ class PostgresLog(StoredJournal, RegisteredBandit):
             ((found,),) = talk.run_query("append", **arrivals.values)
             return self._taken(arrivals, found)
 
-        known = self._of(talk, {key_of(id) for id in ids})
+        known = self._of(talk, {erased_key_of(id) for id in ids})
         return append_first(events, ids, known, append)
 
     def _arrivals_of(
@@ -249,7 +249,7 @@ class PostgresLog(StoredJournal, RegisteredBandit):
         Raises:
             CorruptEvent: one of them was changed after it was written.
         """
-        return self._of(self._session, {key_of(id) for id in ids})
+        return self._of(self._session, {erased_key_of(id) for id in ids})
 
     def _of(self, talk: Talk | PostgresSession, keys: Collection[bytes]) -> list[Record]:
         marks = sorted({key[:8] for key in keys})
@@ -260,7 +260,8 @@ class PostgresLog(StoredJournal, RegisteredBandit):
             least=pack_bytes(marks),
             beyond=pack_bytes([beyond(mark) for mark in marks]),
         )
-        return [record for record in map(self._found, sorted(rows)) if key_in(record.event) in keys]
+        records = map(self._found, sorted(rows))
+        return [record for record in records if erased_key_in(record.event) in keys]
 
     def overwrite(self, keys: Sequence[bytes]) -> int:
         """Overwrite the events of erased decisions; see :meth:`UniqueLog.overwrite`.

@@ -10,7 +10,7 @@ import numpy as np
 
 from belated.events import Event, Record, digest_of, encode
 from belated.exceptions import CorruptJournal
-from belated.ids import key_of, partition_of
+from belated.ids import erased_key_of, partition_of
 from belated.journals.arrivals import (
     Clock,
     arrange,
@@ -23,7 +23,7 @@ from belated.journals.arrivals import (
 )
 from belated.journals.columns import ColumnPage
 from belated.journals.log import EMPTY, Appended, AppendedAfter, Requests, Tail
-from belated.journals.lookups import Subject, append_first, key_in, of_kept, to_overwrite
+from belated.journals.lookups import Subject, append_first, erased_key_in, of_kept, to_overwrite
 from belated.journals.sqlite.end import LastRecord
 from belated.journals.sqlite.file import SQLiteFile
 from belated.journals.sqlite.rows import (
@@ -124,7 +124,7 @@ class SQLiteLog(StoredJournal):
         return append_first(
             events,
             ids,
-            self._of(connection, {key_of(id) for id in ids}),
+            self._of(connection, {erased_key_of(id) for id in ids}),
             lambda kept: [
                 record.position
                 for record in self._append(
@@ -196,7 +196,7 @@ class SQLiteLog(StoredJournal):
 
     def records_of(self, ids: Sequence[str]) -> list[Record]:
         """Return all records of these ids, by partition and position: found by an index."""
-        return self._file.read(lambda connection: self._of(connection, {*map(key_of, ids)}))
+        return self._file.read(lambda connection: self._of(connection, {*map(erased_key_of, ids)}))
 
     def overwrite(self, keys: Sequence[bytes]) -> int:
         """Overwrite the events of erased decisions; see :meth:`UniqueLog.overwrite`.
@@ -298,10 +298,10 @@ class SQLiteLog(StoredJournal):
         return self._insert(connection, records, [data for _, _, data in arrivals], requests)
 
     def _of(self, connection: sqlite3.Connection, keys: Collection[bytes]) -> list[Record]:
-        """All records of some keys."""
+        """Return all records of the ids with these erased keys."""
         wanted = sorted({(partition_of(key, self._partitions), mark_of_key(key)) for key in keys})
         rows = [row for one in wanted for row in self._marked(connection, *one)]
-        return [one for one in map(self._found, sorted(rows)) if key_in(one.event) in keys]
+        return [one for one in map(self._found, sorted(rows)) if erased_key_in(one.event) in keys]
 
     def _marked(
         self, connection: sqlite3.Connection, partition: int, mark: int, limit: int = -1

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from belated.events import Event, Opaque
 from belated.journals.columns import ColumnPage
-from belated.journals.lookups import Subject, key_in, subject_of
+from belated.journals.lookups import Subject, half_in, subject_of
 
 # A place is one number: 11 bits of bandit, 12 of partition, 40 of position.
 POSITIONS = 1 << 40
@@ -50,9 +50,9 @@ def mark_of(event: Event | Opaque) -> int:
     >>> mark_of(Settled(0, 5))
     -1
     """
-    key = key_in(event)
-    if key is not None:
-        return mark_of_key(key)
+    half = half_in(event)
+    if half is not None:
+        return mark_of_key(half)
     subject = subject_of(event)
     return _UNREAD if subject is None else MARKS[subject]
 

@@ -6,10 +6,10 @@ from functools import partial
 
 from belated.events import Decision, Erased, Event, Record, Retracted, Reward
 from belated.exceptions import BelatedError
-from belated.ids import key_of
+from belated.ids import erased_key_of
 from belated.journals import Snapshot
 from belated.journals.log import EMPTY, Tail
-from belated.journals.lookups import key_in
+from belated.journals.lookups import erased_key_in
 from belated.learner import Fold
 from belated.learner.trimming import last_to_drop, make_bases, trim
 from belated.rewards import retention_us
@@ -74,10 +74,10 @@ class UndoingOperator:
             return None
         record = rng.choice(found)
         if isinstance(record.event, Decision):
-            key = key_of(record.event.id)
+            key = erased_key_of(record.event.id)
             start = store.start(partition).position
             gone = (one for one in store.records(partition) if one.position <= start)
-            if any(key_in(one.event) == key for one in gone):
+            if any(erased_key_in(one.event) == key for one in gone):
                 return None  # some of it was trimmed, and cannot be erased
             return Erased(key, now)
         if record.recorded <= store.start(partition).stamp:
