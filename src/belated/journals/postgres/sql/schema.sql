@@ -9,9 +9,10 @@ CREATE TABLE belated.migration (
     applied timestamptz NOT NULL DEFAULT now()
 );
 
--- Numbers are drawn at random and never reused. With a sequence, a database that was restored to an
--- earlier state, or a standby that lacks the last commits, would give the number of a lost bandit to
--- another one, and processes that remember the number would write into the wrong journal.
+-- Numbers are drawn at random, so that the number of a lost bandit is practically never given to
+-- another one. With a sequence, a database that was restored to an earlier state, or a standby that
+-- lacks the last commits, would do so, and processes that remember the number would write into the
+-- wrong journal.
 CREATE TABLE belated.bandit (
     number     integer PRIMARY KEY DEFAULT 1 + floor(random() * 2147483646)::integer,
     name       text NOT NULL UNIQUE,
