@@ -94,7 +94,8 @@ def test_csv_and_json_lines_have_every_decision(address: str, tmp_path: Path) ->
         rows = list(csv.DictReader(file))
     assert [one["id"] for one in lines] == [f"d{n}" for n in range(400)]
     assert [one["id"] for one in rows] == [one["id"] for one in lines]
-    assert {one["action"] for one in rows} == {"red", '=1+"x"'}
+    assert {one["action"] for one in lines} == {"red", '=1+"x"'}
+    assert {one["action"] for one in rows} == {"red", '\'=1+"x"'}  # a spreadsheet would run it
     for line, row in zip(lines, rows, strict=True):
         assert (row["value"] == "") == (line["value"] is None)
         assert float(row["propensity"]) == line["propensity"]
