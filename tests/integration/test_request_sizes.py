@@ -6,13 +6,21 @@ import os
 import re
 import sys
 import threading
+import time
+from asyncio import get_running_loop
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
+from belated import Bernoulli, DefaultAfter, DelayedUCB, Hashed
+from belated.service import Definition, create_app
+from belated.service.http import routes
 from tests.integration.processes import Process
+from tests.integration.serving import served
 
 CONFIG = """
 [store]
@@ -155,3 +163,36 @@ def test_a_large_batch_lets_others_in(service: Measured) -> None:
     assert status == 201, detail
     assert memory <= 64 * MB
     assert others >= 20
+
+
+def test_a_retried_batch_lets_others_in(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows that are made again to compare them with those of the retry are made in short turns."""
+    turns = Counter[int]()
+    encode = Hashed.rows
+
+    def end_turn() -> None:
+        turns[len(turns)] = 0
+
+    def slow_rows(self: Hashed, *given: Any) -> Any:
+        time.sleep(0.02)
+        get_running_loop().call_soon(end_turn)
+        turns[len(turns) - 1] += 1
+        return encode(self, *given)
+
+    features = Hashed(8)
+    policy = DelayedUCB(features.dim, Bernoulli())
+    definition = Definition("offers", policy, DefaultAfter("7d"), features=features)
+    body = {"requests": [{"context": {"x": n}, "actions": ["a"], "id": f"{n}"} for n in range(20)]}
+    with (
+        served(create_app([definition], "memory:")) as serving,
+        httpx.Client(base_url=serving.url, timeout=60) as http,
+    ):
+        first = http.post("/v1/offers/decisions/batch", json=body)
+        assert first.status_code == 201, first.text
+        monkeypatch.setattr(routes, "HELD_BYTES", 0)
+        monkeypatch.setattr(Hashed, "rows", slow_rows)
+        turns[0] = 0
+        again = http.post("/v1/offers/decisions/batch", json=body)
+    assert again.json() == first.json()
+    assert sum(turns.values()) == 40
+    assert max(turns.values()) <= 2

@@ -55,7 +55,7 @@ from belated.tuning import USUAL, Tuning
 
 #: A model older than this, in seconds, is stale.
 MAX_MODEL_AGE = 600.0
-#: Seconds after which parsing a batch lets the event loop serve others.
+#: Seconds after which work on a batch lets the event loop serve others.
 TURN_SECONDS = 0.01
 #: Seconds between two log lines about a policy that fails.
 FALLBACK_LOG_SECONDS = 60.0
@@ -171,12 +171,17 @@ class ServedBandit:
         for request, data in parsed:
             requests.append(request)
             rows.append(data)
-            if self._runtime.monotonic() > turn + TURN_SECONDS:
-                await asyncio.sleep(0)
-                turn = self._runtime.monotonic()
+            turn = await self._yield_if_due(turn)
         deciding: Future[list[Decision]] = self._loop.create_future()
         self.decide(requests, rows, partial(resolve, deciding))
         return await deciding
+
+    async def _yield_if_due(self, turn: float) -> float:
+        """Let the event loop serve others if this turn is long; returns when the turn began."""
+        if self._runtime.monotonic() <= turn + TURN_SECONDS:
+            return turn
+        await asyncio.sleep(0)
+        return self._runtime.monotonic()
 
     def decide(
         self, requests: Sequence[ParsedRequest], rows: Sequence[Rows], done: Done[list[Decision]]
@@ -220,7 +225,7 @@ class ServedBandit:
         # before this is answered, then nobody waits for this answer any more.
         retried = [one.id for one in requests if one.id is not None and not one.first_attempt]
         known = await self._lookups.decisions(retried) if retried else {}
-        self._check_same(requests, rows, known)
+        await self._check_same(requests, rows, known)
         new = [n for n, one in enumerate(requests) if one.id not in known]
         made: list[Decision] = []
         if new:
@@ -229,22 +234,24 @@ class ServedBandit:
             self._batcher.decide(asked, data, self._count, partial(resolve, deciding))
             made = await deciding
             # Another decider may have been asked the same meanwhile: the first committed stands.
-            self._check_same(requests, rows, {event.id: event for event in made})
+            await self._check_same(requests, rows, {event.id: event for event in made})
         first = iter(made)
         chosen = [known[one.id] if one.id in known else next(first) for one in requests]
         self.stats.seconds.add(self._runtime.monotonic() - start)
         return chosen
 
-    def _check_same(
+    async def _check_same(
         self,
         requests: Sequence[ParsedRequest],
         rows: Sequence[Rows],
         known: Mapping[str, Decision],
     ) -> None:
         """Refuse what is not a retry: a decision for other rows is of no use to the caller."""
+        turn = self._runtime.monotonic()
         for one, data in zip(requests, rows, strict=True):
             if one.id is not None and one.id in known:
                 check_same(known[one.id], table_of([data], self.definition.policy.dim))
+                turn = await self._yield_if_due(turn)
 
     def _answered(self, start: float, made: Sequence[Decision]) -> None:
         self._count(made)
