@@ -15,7 +15,8 @@ from belated.cli.main import main
 from belated.exceptions import CorruptJournal, JournalError
 from belated.journals import open_journal, open_store
 
-HOSTILE = ["=1+1", "+1", "-1+cmd|' /C calc'!A0", "@SUM(A1)", "\t=1", "\r=1"]
+HOSTILE = ["=1+1", "+1", "-1+cmd|' /C calc'!A0", "@SUM(A1)", "\t=1", "\r=1", "\n=1"]
+HOSTILE += ["\uff1d1", "\uff0b1", "\uff0d1", "\uff20x"]  # full-width
 
 
 def exported(folder: Path) -> list[dict[str, Any]]:

@@ -30,8 +30,8 @@ BATCH = 50_000
 Writer = Callable[[JournalTable, Journal | None, BinaryIO, Callable[[int], None]], None]
 
 _TIMES = ("at", "recorded", "effective", "rewarded")
-#: What formulas of spreadsheets begin with.
-_FORMULA = ("=", "+", "-", "@", "\t", "\r")
+#: First characters of a spreadsheet formula; the last four are the full-width forms of = + - @.
+_FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "\uff1d", "\uff0b", "\uff0d", "\uff20")
 _encode = msgspec.json.Encoder().encode
 
 
