@@ -112,3 +112,18 @@ def test_small_numbers_of_numpy_are_hashed_as_they_are() -> None:
     """The least int8 has no absolute value of its own type, and float16 does not reach 1e8."""
     plain = Hashed(16).rows({"a": -128, "b": 0.5}, ["x"])
     assert (Hashed(16).rows({"a": np.int8(-128), "b": np.float16(0.5)}, ["x"]) == plain).all()
+
+
+def test_a_long_list_is_refused_without_writing_all_of_it() -> None:
+    """The message shows its beginning, and costs no more than that of a short list."""
+    written = 0
+
+    class Item:
+        def __repr__(self) -> str:
+            nonlocal written
+            written += 1
+            return "item"
+
+    with pytest.raises(InvalidInput, match=r"'x' of the context is \[item, item, .*\.\.\.: "):
+        Hashed(8).rows({"x": [Item()] * 10_000}, ["a"])
+    assert written <= 100

@@ -96,8 +96,9 @@ def long_text(what: str, value: str) -> InvalidInput:
 
 def shown(value: Any) -> str:
     """A caller's value in a message: cut off where it is long."""
+    start = value[:80] if isinstance(value, str | bytes | list | tuple) else value
     try:
-        text = repr(value)
+        text = repr(start)
     except ValueError:  # Python does not write whole numbers of more than 4300 digits
         text = "a number of very many digits"
     return text if len(text) <= 80 else text[:77] + "..."
