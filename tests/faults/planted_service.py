@@ -71,7 +71,7 @@ def answers_mixed_up(patch: pytest.MonkeyPatch) -> None:
     choose = RequestBatcher._choose
 
     def mixed(self: RequestBatcher) -> None:
-        batches = self._waiting
+        batches = list(self._waiting)
         choose(self)
         if len(batches) > 1:
             first, last = batches[0], batches[-1]
