@@ -132,7 +132,7 @@ class Known(Thinned):
     truth: Vector = field(default_factory=lambda: np.empty(0))
 
     def law(self, data: AgedDecisions) -> ConversionLaw:
-        return ConversionLaw(self.truth, np.zeros(len(EDGES)), 1.0)
+        return ConversionLaw(self.truth, np.zeros(len(EDGES)))
 
 
 @dataclass(frozen=True)

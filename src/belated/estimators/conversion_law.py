@@ -97,7 +97,6 @@ class ConversionLaw:
         shares: F at :data:`EDGES`.
         deviations: by how much F at the edges moves with one posterior standard deviation of the
             logarithm of the rate.
-        rate: per window, the posterior mean on the log scale.
 
     >>> law = ConversionLaw.exponential(3.0)
     >>> law.at(np.array([-1.0, 0.0, 0.5, 1.0, 7.0])).round(3)
@@ -106,13 +105,12 @@ class ConversionLaw:
 
     shares: Vector
     deviations: Vector
-    rate: float
 
     @classmethod
     def exponential(cls, rate: float) -> Self:
         """Return the law of exponential delays that end with the window."""
         shares = _exponential(np.array([math.log(rate)]), EDGES)[0]
-        return cls(shares, np.zeros(len(EDGES)), rate)
+        return cls(shares, np.zeros(len(EDGES)))
 
     def at(self, age: Vector) -> Vector:
         """Return F at these ages."""
@@ -179,7 +177,7 @@ def fitted_law(
     mean = float(weights @ log_rates)
     spread = math.sqrt(max(float(weights @ np.square(log_rates - mean)), 1e-30))
     deviations = (weights * (log_rates - mean) / spread) @ laws
-    return ConversionLaw(_corrected(base, seen, shrinkage), deviations, math.exp(mean))
+    return ConversionLaw(_corrected(base, seen, shrinkage), deviations)
 
 
 def _exponential(log_rates: Vector, age: Vector) -> Vector:
@@ -200,12 +198,12 @@ def _posterior(seen: Conversions, silent: Vector, tick: float) -> tuple[Vector, 
     """
     low, high = math.log(SLOWEST), max(-math.log(tick), 1.0)
     grid = np.linspace(low, high, COARSE)
-    for _ in range(GRIDS):
+    for left in reversed(range(GRIDS)):
         counted, converting = _counts_value(seen, silent, grid)
         values = _delays_value(seen, grid) + counted
         weights = np.exp(values - values.max())
         likely = np.flatnonzero(weights > 1e-6)
-        if len(likely) >= ENOUGH:
+        if len(likely) >= ENOUGH or not left:
             break
         step = grid[1] - grid[0]
         around = max(low, grid[likely[0]] - step), min(high, grid[likely[-1]] + step)
@@ -241,14 +239,13 @@ def _counts_value(seen: Conversions, silent: Vector, grid: Vector) -> tuple[Vect
     used = np.flatnonzero(silent)
     n, share = silent[used], _exponential(grid, EDGES[used])
     converted = float(seen.counts.sum())
-    start = (converted + RARE) / (share @ n + converted + RARE + OFTEN)
-    start = np.minimum(start, 0.9)
+    start = np.minimum((converted + RARE) / (share @ n + converted + RARE + OFTEN), 0.9)
     z = np.log(start / (1.0 - start))
     for _ in range(_NEWTON):
         p = 1.0 / (1.0 + np.exp(-z))
-        lost = n * share * (p * (1.0 - p))[:, None] / (1.0 - share * p[:, None])
-        pull = (converted + RARE) * (1.0 - p) - OFTEN * p - lost.sum(axis=1)
-        known = np.maximum(lost.sum(axis=1) * (1.0 - p), 0.5 * converted * p * (1.0 - p))
+        lost = p * (1.0 - p) * ((share / (1.0 - share * p[:, None])) @ n)
+        pull = (converted + RARE) * (1.0 - p) - OFTEN * p - lost
+        known = np.maximum(lost * (1.0 - p), 0.5 * converted * p * (1.0 - p))
         information = known + (RARE + OFTEN) * p * (1.0 - p)
         step = np.clip(pull / information, -2.0, 2.0)
         z += step
