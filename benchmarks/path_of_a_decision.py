@@ -1,108 +1,202 @@
-"""The files that one decision passes through: embedded in a program, and over HTTP.
+"""List the source files that one decision and one reward pass through, embedded and over HTTP.
 
-A profile hook notes the file of every function that is called, from the call of ``decide`` or the
-first byte of the request to the answer. Threads that poll or learn are not part of it.
+The bandit is the one README and ``belated init`` recommend: ``PerArm`` features with named fields,
+``ConversionsOnly``, requests kept ("auto"), SQLite. ``--plain`` lists the paths of a bandit with
+plain rows and ``DefaultAfter`` as well.
 
-    python benchmarks/path_of_a_decision.py
+A profile hook notes the file of every Python function that is called, from the call of ``decide``
+or ``observe``, or from the first byte of the request, to the answer. Threads that poll, learn or
+save are not part of the path. Of the measured calls the path that most of them take is listed, so
+that a fit that happens to be due does not count. The calls run without numba, because a profile
+hook does not see the functions that a compiled kernel calls.
+
+``__init__.py`` files count only if one of their functions is called. They hold re-exports, which
+run once, at import.
+
+Run: python benchmarks/path_of_a_decision.py [--plain]
 """
 
 from __future__ import annotations
 
+import argparse
 import json
 import socket
 import sys
 import tempfile
 import threading
+import time
+import warnings
+from collections import Counter
 from collections.abc import Callable
-from datetime import timedelta
+from dataclasses import dataclass
 from http.client import HTTPConnection
 from pathlib import Path
 from types import FrameType
-from typing import Any
+from typing import Any, TypeVar
 
-import numpy as np
+sys.modules["numba"] = None  # type: ignore[assignment]
 
-import belated
-from belated import Bandit, Bernoulli, DefaultAfter, DelayedUCB
-from belated.service import Definition, create_app
-from belated.service.http.server import Server
+import belated  # noqa: E402
+from belated import (  # noqa: E402
+    Bandit,
+    Bernoulli,
+    Category,
+    ConversionsOnly,
+    DefaultAfter,
+    DelayedUCB,
+    Number,
+    PerArm,
+)
+from belated.service import Definition, create_app  # noqa: E402
+from belated.service.http.server import Server  # noqa: E402
 
-ROOT = Path(belated.__file__).parent
-ROWS = np.eye(3)
+ROOT = f"{Path(belated.__file__).parent}/"
 JSON = {"Content-Type": "application/json"}
+#: Calls before the measured ones, and measured calls.
+WARM_UP, CALLS = 100, 25
+#: What the names of threads contain that are not part of the path.
+BACKGROUND = ("models", "learn", "fit", "save", "lease", "keys", "spool", "session")
+
+T = TypeVar("T")
 
 
-Hook = Callable[[FrameType, str, Any], None]
+@dataclass(frozen=True)
+class Configuration:
+    """What is measured: a bandit, and one request to it."""
+
+    definition: Definition
+    #: The argument of ``Bandit.decide``, and the body of the same request over HTTP.
+    request: Any
+    body: dict[str, Any]
 
 
-def noting(files: set[str], wanted: Callable[[], bool] = lambda: True) -> Hook:
-    """Return a profile hook that notes the files of the package whose functions are called."""
-
-    def hook(frame: FrameType, event: str, argument: Any) -> None:
-        path = Path(frame.f_code.co_filename)
-        if event == "call" and ROOT in path.parents and wanted():
-            files.add(str(path.relative_to(ROOT)))
-
-    return hook
-
-
-def embedded() -> list[str]:
-    """Of one decision in memory, without its opening."""
-    bandit = Bandit(
-        policy=DelayedUCB(3, Bernoulli()), rewards=DefaultAfter(timedelta(days=1)), seed=1
-    )
-    for _ in range(3):  # what is done only once is done
-        bandit.decide(ROWS)
-    files: set[str] = set()
-    sys.setprofile(noting(files))
-    bandit.decide(ROWS)
-    sys.setprofile(None)
-    return sorted(files)
+def recommended() -> Configuration:
+    actions = ["blue", "red"]
+    fields = {"age": Number(18, 90), "country": Category(["AT", "DE"])}
+    features = PerArm(actions, context=fields)
+    policy = DelayedUCB(features.dim, Bernoulli())
+    definition = Definition("offers", policy, ConversionsOnly("7d"), features)
+    context = {"age": 41, "country": "AT"}
+    return Configuration(definition, context, {"context": context, "actions": actions})
 
 
-def over_http() -> list[str]:
-    """Of one decision over HTTP, with its commit to SQLite."""
-    files: set[str] = set()
-    listening = threading.Event()
+def plain() -> Configuration:
+    rows = [[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]]
+    definition = Definition("offers", DelayedUCB(3, Bernoulli()), DefaultAfter("1d"))
+    return Configuration(definition, rows, {"rows": rows})
 
-    def deciding() -> bool:
-        name = threading.current_thread().name
-        return listening.is_set() and name in ("server", "belated commits")
 
-    with tempfile.TemporaryDirectory() as folder:
-        definition = Definition(
-            "offers", DelayedUCB(3, Bernoulli()), DefaultAfter(timedelta(days=1))
+class Recorder:
+    """Records the files of the package whose functions are called during a call."""
+
+    def __init__(self) -> None:
+        self._files: set[str] = set()
+        self._is_active = False
+        #: How many calls took each path, by the kind of call.
+        self.paths: dict[str, Counter[tuple[str, ...]]] = {}
+
+    def hook(self, frame: FrameType, event: str, argument: Any) -> None:
+        """Record one function; this is a profile hook."""
+        file = frame.f_code.co_filename
+        if not (self._is_active and event == "call" and file.startswith(ROOT)):
+            return
+        if not any(word in threading.current_thread().name for word in BACKGROUND):
+            self._files.add(file.removeprefix(ROOT))
+
+    def record(self, kind: str, call: Callable[..., T], *arguments: Any) -> T:
+        """Make a call and count its path."""
+        self._files = set()
+        self._is_active = True
+        result = call(*arguments)
+        self._is_active = False
+        self.paths.setdefault(kind, Counter())[tuple(sorted(self._files))] += 1
+        return result
+
+    def repeat(self, decide: Callable[[], str], observe: Callable[[str], object]) -> None:
+        """Warm up, then record decisions and their rewards."""
+        for _ in range(WARM_UP):
+            observe(decide())
+        for _ in range(CALLS):
+            id = self.record("decide", decide)
+            self.record("reward", observe, id)
+
+
+def embedded(configuration: Configuration) -> Recorder:
+    """Record calls of a bandit in a program."""
+    definition, recorder = configuration.definition, Recorder()
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        Bandit(
+            definition.policy,
+            rewards=definition.rewards,
+            features=definition.features,
+            journal=f"sqlite:///{folder}/offers.db?bandit=offers",
+        ) as bandit,
+    ):
+        sys.setprofile(recorder.hook)
+        recorder.repeat(
+            lambda: bandit.decide(configuration.request).id, lambda id: bandit.observe(id, 1.0)
         )
-        app = create_app([definition], f"sqlite:///{folder}/offers.db")
-        listening_on = socket.create_server(("127.0.0.1", 0))
-        port = listening_on.getsockname()[1]
-        server = Server(app, listening_on)
-        threading.setprofile(noting(files, deciding))  # of the threads that start from now on
+        sys.setprofile(None)
+    return recorder
+
+
+def over_http(configuration: Configuration) -> Recorder:
+    """Record requests to a service that learns in the same process, once it has a model."""
+    recorder = Recorder()
+    with tempfile.TemporaryDirectory() as folder:
+        app = create_app([configuration.definition], f"sqlite:///{folder}/offers.db", learn=True)
+        listening = socket.create_server(("127.0.0.1", 0))
+        server = Server(app, listening)
+        threading.setprofile(recorder.hook)  # of the threads that start from now on
         thread = threading.Thread(target=server.run, name="server")
         thread.start()
         server.started.wait()
         threading.setprofile(None)
-        connection = HTTPConnection("127.0.0.1", port)
-        body = json.dumps({"rows": ROWS.tolist()})
-        for last in (False, False, True):
-            if last:
-                listening.set()
-            connection.request("POST", "/v1/offers/decisions", body, JSON)
-            answer = connection.getresponse()
-            answer.read()
-            assert answer.status == 201, answer.status
-        listening.clear()
+        connection = HTTPConnection("127.0.0.1", listening.getsockname()[1])
+
+        def ask(method: str, path: str, body: dict[str, Any]) -> dict[str, Any]:
+            connection.request(method, f"/v1/offers/decisions{path}", json.dumps(body), JSON)
+            response = connection.getresponse()
+            content: dict[str, Any] = json.loads(response.read())
+            assert response.status in (201, 202), content
+            return content
+
+        while not ask("POST", "", configuration.body)["model"]:
+            time.sleep(0.05)
+        recorder.repeat(
+            lambda: str(ask("POST", "", configuration.body)["id"]),
+            lambda id: ask("PUT", f"/{id}/reward", {"value": 1.0}),
+        )
         connection.close()
         server.stop()
         thread.join()
-    return sorted(files)
+    return recorder
 
 
 def main() -> None:
-    for title, files in (("embedded", embedded()), ("over HTTP", over_http())):
-        print(f"One decision {title}: {len(files)} files")
-        for file in files:
-            print(f"  {file}")
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--plain", action="store_true", help="list a bandit with plain rows too")
+    arguments = parser.parse_args()
+    warnings.simplefilter("ignore")  # rewards arrive within milliseconds here
+    configurations = {"recommended": recommended()}
+    if arguments.plain:
+        configurations["plain rows"] = plain()
+    counts = {}
+    for name, configuration in configurations.items():
+        for where, recorder in (
+            ("embedded", embedded(configuration)),
+            ("HTTP", over_http(configuration)),
+        ):
+            for kind, paths in recorder.paths.items():
+                (files, calls), *_ = paths.most_common(1)
+                title = f"{name}, {where} {kind}"
+                counts[title] = len(files)
+                print(f"{title}: {len(files)} files ({calls} of {CALLS} calls)")
+                print(*(f"  {file}" for file in files), sep="\n")
+    print()
+    for title, count in counts.items():
+        print(f"{title:<30} {count:3} files")
 
 
 if __name__ == "__main__":
