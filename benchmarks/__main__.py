@@ -35,6 +35,7 @@ QUICK: dict[str, str | None] = {
     "kafka": "--rounds 1 --events 500 --seconds 0.5 --parts produce waiting",
     "kafka_soak": None,
     "kernels": "--slices 1",
+    "lines_of_code": "",
     "memory": "--decisions 1000 --forgotten 1000",
     "path_of_a_decision": "",
     "plan": None,
