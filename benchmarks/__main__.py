@@ -30,7 +30,7 @@ QUICK: dict[str, str | None] = {
     "first_hour": None,
     "fits": "--rounds 50 --repeats 1",
     "forgetting": "--slices 1 --sizes 20x10",
-    "interleaved": f"{HERE.parent} --pairs 2",
+    "interleaved": f"--against {HERE.parent} --quick --pairs 1 --only postgres opening",
     "json_rows": "--repeats 1",
     "kafka": "--rounds 1 --events 500 --seconds 0.5 --parts produce waiting",
     "kafka_soak": None,
@@ -57,7 +57,7 @@ QUICK: dict[str, str | None] = {
     "workers": "--events 2000 --rounds 1",
 }
 #: What a full run needs to be told.
-FULL = {"interleaved": f"{HERE.parent}"}
+FULL = {"interleaved": f"--against {HERE.parent}"}
 
 
 def main() -> None:

@@ -1,168 +1,204 @@
-"""Whether this checkout is slower than another one: CPU time, the two in turn, many pairs.
+"""Compare the CPU time of two checkouts in the configuration that README recommends.
 
-Prints, for a bandit in a program and for the decider process of the service on PostgreSQL, the
-ratio of CPU time (this one over the other) with its 95 % interval over the pairs.
+Each checkout measures itself with its own benchmarks/recommended.py, which lists the measurements;
+a checkout without that file gets a copy of this one. The checkouts run in turn, each measurement in
+a process of its own, and which of the two goes first alternates. Prints the medians of both, and
+the median and quartiles of the ratio new / old over the pairs; an interrupted run prints the pairs
+it has.
 
-    python benchmarks/interleaved.py ../other-checkout --pairs 20
+The files that catch-up and opening read are built once for each checkout, which takes minutes and,
+with 10^6 decisions, about 2 GB of temporary space each.
+
+Run: python benchmarks/interleaved.py --against PATH [--pairs 15] [--only memory http] [--quick]
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import math
 import os
+import shutil
 import statistics
 import subprocess
 import sys
 import tempfile
-import threading
 import time
-from collections.abc import Callable
-from http.client import HTTPConnection
+from contextlib import ExitStack
 from pathlib import Path
 
+import psycopg
+
 HERE = Path(__file__).resolve().parent.parent
-#: Rounds of a bandit, and decisions over HTTP, in one measurement.
-ROUNDS, DECISIONS, CALLERS = 4_000, 6_000, 32
-JSON = {"Content-Type": "application/json"}
+sys.path.append(str(HERE))
 
-EMBEDDED = """
-import sys, time
-from datetime import timedelta
-import numpy as np
-from belated import Bandit, Bernoulli, DelayedUCB, Explicit
-from belated.estimators import Online
-rounds, rows = int(sys.argv[1]), np.random.default_rng(0).normal(size=(256, 20, 10)) / 10**.5
-rows = rows.astype(np.float32)
-policy = DelayedUCB(10, Bernoulli(), estimator=Online())
-bandit = Bandit(policy=policy, rewards=Explicit(timedelta(days=7)), seed=1)
-for n in range(rounds // 10 + rounds):
-    if n == rounds // 10:
-        start = time.process_time()
-    bandit.observe(bandit.decide(rows[n % 256]).id, float(n % 2))
-print((time.process_time() - start) / rounds)
-"""
+from tests.integration.postgres_server import PostgresServer  # noqa: E402
 
-CONFIG = """
-[{table}]
-{key} = "{dsn}"
-
-[server]
-port = {port}
-learn = false
-
-[bandits.offers]
-policy = "DelayedUCB(dim=10, family=Bernoulli())"
-rewards = "DefaultAfter('7d')"
-"""
+MEASUREMENTS = (
+    "memory",
+    "sqlite",
+    "postgres",
+    "http",
+    "catch-up",
+    "opening",
+    "simulate",
+    "plain-rows",
+)
+#: Those that read what is built before.
+FROM_FILES = {"catch-up", "opening"}
+QUICK = ["--rounds", "60", "--history", "200", "--events", "400", "--opened", "400", "--uncompiled"]
+SCRIPT = Path("benchmarks", "recommended.py")
 
 
-def run(checkout: Path, *arguments: str) -> str:
-    """What a program of a checkout prints."""
-    done = subprocess.run(
-        [sys.executable, *arguments],
-        env={**os.environ, "PYTHONPATH": str(checkout / "src")},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    return done.stdout
+class Checkout:
+    """A checkout of the project, and what it has measured.
+
+    Args:
+        path: of the checkout.
+        folder: for the files that it builds.
+        options: of every measurement.
+        server: for databases on PostgreSQL; None if no measurement needs one.
+        databases: the measurements that need one, with the option that names it.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        folder: Path,
+        options: list[str],
+        server: PostgresServer | None,
+        databases: dict[str, str],
+    ) -> None:
+        self._path, self._server, self._database_options = path, server, databases
+        self._options = ["--folder", str(folder), *options]
+        self._databases = 0
+        #: CPU seconds of each pair, by measurement.
+        self.seconds: dict[str, list[float]] = {}
+        if not (path / SCRIPT).exists():
+            shutil.copy(HERE / SCRIPT, path / SCRIPT)
+
+    def run(self, name: str) -> dict[str, float]:
+        """Run one act of recommended.py in a process of its own."""
+        command = [sys.executable, str(self._path / SCRIPT), name, *self._options]
+        if name in self._database_options:
+            command += [self._database_options[name], self._new_database()]
+        environment = {"PYTHONPATH": str(self._path / "src"), "OPENBLAS_NUM_THREADS": "1"}
+        done = subprocess.run(
+            command, env=os.environ | environment, stdout=subprocess.PIPE, text=True, check=True
+        )
+        seconds: dict[str, float] = json.loads(done.stdout)
+        return seconds
+
+    def measure(self, name: str) -> None:
+        """Measure once more."""
+        for measurement, seconds in self.run(name).items():
+            self.seconds.setdefault(measurement, []).append(seconds)
+
+    def _new_database(self) -> str:
+        assert self._server is not None
+        self._databases += 1
+        name = f"b{id(self)}_{self._databases}"
+        with psycopg.connect(self._server.dsn, autocommit=True) as connection:
+            connection.execute(f"CREATE DATABASE {name}".encode())
+        return self._server.dsn.rpartition("/")[0] + f"/{name}"
 
 
-def embedded(checkout: Path) -> float:
-    """CPU seconds of one round: a decision and its reward."""
-    return float(run(checkout, "-c", EMBEDDED, str(ROUNDS)))
-
-
-def served(checkout: Path, dsn: str, folder: Path, port: int) -> float:
-    """CPU seconds of the decider process for one decision over HTTP."""
-    is_new = (checkout / "src" / "belated" / "journals" / "addresses.py").exists()
-    table, key = ("store", "address") if is_new else ("database", "dsn")
-    config = folder / f"{table}.toml"
-    config.write_text(CONFIG.format(table=table, key=key, dsn=dsn, port=port))
-    process = subprocess.Popen(
-        [sys.executable, "-m", "belated", "serve", str(config), "--create-tables",
-         "--log-level", "error"],
-        env={**os.environ, "PYTHONPATH": str(checkout / "src")},
-    )  # fmt: skip
-    try:
-        _wait_for(port)
-        _ask(port, DECISIONS // 10)
-        before = _cpu(process.pid)
-        _ask(port, DECISIONS)
-        return (_cpu(process.pid) - before) / DECISIONS
-    finally:
-        process.terminate()
-        process.wait()
-
-
-def _wait_for(port: int) -> None:
-    for _ in range(600):
-        try:
-            connection = HTTPConnection("127.0.0.1", port, timeout=5)
-            connection.request("GET", "/livez")
-            connection.getresponse().read()
-            return
-        except OSError:
-            time.sleep(0.1)
-    raise TimeoutError("the service does not start")
-
-
-def _ask(port: int, decisions: int) -> None:
-    body = json.dumps({"rows": [[n / 20.0 + k / 100.0 for k in range(10)] for n in range(20)]})
-
-    def caller() -> None:
-        connection = HTTPConnection("127.0.0.1", port, timeout=30)
-        for _ in range(decisions // CALLERS):
-            connection.request("POST", "/v1/offers/decisions", body, JSON)
-            answer = connection.getresponse()
-            answer.read()
-            assert answer.status == 201, answer.status
-
-    threads = [threading.Thread(target=caller) for _ in range(CALLERS)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-
-
-def _cpu(pid: int) -> float:
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-
-
-def compare(what: str, measure: Callable[[Path], float], other: Path, pairs: int) -> None:
-    """Print the ratio over some pairs; which of the two goes first alternates."""
-    ratios = []
-    for n in range(pairs):
-        order = [HERE, other] if n % 2 else [other, HERE]
-        found = {checkout: measure(checkout) for checkout in order}
-        ratios.append(found[HERE] / found[other])
-        print(f"\r{what}: {n + 1} of {pairs} pairs", end="", file=sys.stderr, flush=True)
+def compare(old: Checkout, new: Checkout, names: list[str], pairs: int) -> None:
+    """Measure in turn, and show how far it is."""
+    runs = [
+        (pair, name, checkout)
+        for pair in range(pairs)
+        for name in names
+        for checkout in ((old, new) if pair % 2 else (new, old))
+    ]
+    begin = time.monotonic()
+    for done, (pair, name, checkout) in enumerate(runs):
+        left = (time.monotonic() - begin) / done * (len(runs) - done) if done else 0.0
+        text = f"pair {pair + 1} of {pairs}: {name}, {left / 60:.0f} min left"
+        print(f"\r{text:<70}", end="", file=sys.stderr, flush=True)
+        checkout.measure(name)
     print(file=sys.stderr)
-    logs = [math.log(one) for one in ratios]
-    middle = statistics.mean(logs)
-    half = 2.09 * statistics.stdev(logs) / math.sqrt(pairs)  # t of 19 degrees of freedom
-    low, mean, high = (math.exp(middle + k * half) for k in (-1, 0, 1))
-    print(f"{what:10} CPU {mean:.3f} [{low:.3f}, {high:.3f}] of the other, {pairs} pairs")
+
+
+def report(old: Checkout, new: Checkout) -> None:
+    """Print the table of what was measured by both."""
+    print("| CPU time | pairs | old | new | new / old, median | quartiles |")
+    print("|---|--:|--:|--:|--:|---|")
+    for name, after in new.seconds.items():
+        pairs = list(zip(old.seconds.get(name, []), after, strict=False))
+        if not pairs:
+            continue
+        ratios = [late / early for early, late in pairs]
+        low, middle, high = (
+            statistics.quantiles(ratios, n=4, method="inclusive") if len(ratios) > 1 else ratios * 3
+        )
+        medians = [statistics.median(values) for values in zip(*pairs, strict=True)]
+        cells = " | ".join(_readable(seconds) for seconds in medians)
+        print(f"| {name} | {len(pairs)} | {cells} | {middle:.3f} | {low:.3f} to {high:.3f} |")
+    base, kinds = "catch-up, explicit", ("conversions", "half-life", "holdout")
+    for title, checkout in (("old", old), ("new", new)):
+        if base in checkout.seconds:
+            explicit = statistics.median(checkout.seconds[base])
+            ratios = [
+                statistics.median(checkout.seconds[f"catch-up, {kind}"]) / explicit
+                for kind in kinds
+            ]
+            listed = (f"{kind} {ratio:.2f}" for kind, ratio in zip(kinds, ratios, strict=True))
+            print(f"catch-up / that of Explicit, {title}: {', '.join(listed)}")
+
+
+def _readable(seconds: float) -> str:
+    """Return microseconds or seconds.
+
+    >>> _readable(0.00021), _readable(3.2)
+    ('210.0 µs', '3.20 s')
+    """
+    return f"{1e6 * seconds:,.1f} µs" if seconds < 0.05 else f"{seconds:.2f} s"
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("other", type=Path, help="another checkout of this repository")
-    parser.add_argument("--pairs", type=int, default=20)
-    options = parser.parse_args()
-    other = options.other.resolve()
-    compare("embedded", embedded, other, options.pairs)
-
-    sys.path.insert(0, str(HERE))
-    from tests.integration.postgres_server import database
-    from tests.ports import free_port
-
-    with tempfile.TemporaryDirectory() as folder, database() as dsn:
-        port = free_port()
-        compare("served", lambda one: served(one, dsn, Path(folder), port), other, options.pairs)
+    parser.add_argument("--against", type=Path, required=True, help="the old checkout")
+    parser.add_argument("--pairs", type=int, default=15)
+    parser.add_argument("--only", nargs="+", choices=MEASUREMENTS, default=list(MEASUREMENTS))
+    parser.add_argument("--opened", type=int, help="decisions to open (1,000,000)")
+    parser.add_argument(
+        "--served-from",
+        choices=("sqlite", "postgres"),
+        default="sqlite",
+        help="the service's store",
+    )
+    parser.add_argument("--quick", action="store_true", help="see that each still runs")
+    arguments = parser.parse_args()
+    options = QUICK if arguments.quick else []
+    if arguments.opened is not None:
+        options = [*options, "--opened", str(arguments.opened)]
+    names = arguments.only
+    with ExitStack() as stack:
+        databases = {"postgres": "--dsn"}
+        if arguments.served_from == "postgres":
+            databases["http"] = "--address"
+        server = None
+        if databases.keys() & set(names):
+            server = PostgresServer()
+            stack.callback(server.stop)
+        old, new = (
+            Checkout(
+                path.resolve(),
+                Path(stack.enter_context(tempfile.TemporaryDirectory())),
+                options,
+                server,
+                databases,
+            )
+            for path in (arguments.against, HERE)
+        )
+        for checkout in (old, new):
+            checkout.run("warm")
+            if FROM_FILES & set(names):
+                checkout.run("build")
+        try:
+            compare(old, new, names, arguments.pairs)
+        finally:
+            report(old, new)
 
 
 if __name__ == "__main__":
