@@ -36,6 +36,7 @@ QUICK: dict[str, str | None] = {
     "kafka_soak": None,
     "kernels": "--slices 1",
     "lines_of_code": "",
+    "low_load": "--slices 1 --seconds 0.4 --rates 50",
     "memory": "--decisions 1000 --forgotten 1000",
     "path_of_a_decision": "",
     "plan": None,
