@@ -10,7 +10,8 @@ JSON object: CPU seconds by measurement.
   made every second of a simulated clock. The bandit has made 4,000 decisions before, since a
   young bandit fits its model much more often.
 * http: one decision and one reward over HTTP with 4, 32 and 128 connections; CPU time of the
-  service, which learns in the same process, until it is idle again.
+  service, which learns in the same process, until it is idle again. Learning outweighs the
+  requests there, so the time of the event loop's thread is listed as well ("loop").
 * catch-up: per event, from a SQLite file without a snapshot: ``ConversionsOnly``, and ``Explicit``
   with the same events, alone, with a half-life and with a holdout.
 * opening: one bandit from a SQLite file with a snapshot.
@@ -387,6 +388,11 @@ class Service:
         clock = (~self._process.pid << 3) | 2  # Linux: what clock_getcpuclockid(3) returns
         return time.clock_gettime(clock)
 
+    def event_loop_cpu(self) -> float:
+        """Return the CPU seconds so far of the thread that parses, chooses and answers."""
+        pid = self._process.pid
+        return int(Path(f"/proc/{pid}/task/{pid}/schedstat").read_text().split()[0]) / 1e9
+
     def settle(self) -> None:
         """Wait until the service has learned everything and is idle."""
         before, after = -1.0, self.cpu()
@@ -406,7 +412,7 @@ def service(address: str) -> Iterator[Service]:
 
 
 def http(options: Options) -> Seconds:
-    found, count = {}, 4 * options.rounds  # in which a few fits weigh little
+    found, count = {}, 2 * options.rounds
     with service(options.address) as server:
         caller = Caller(server.port)
         visitors = [json.dumps({"context": context, "actions": ACTIONS}) for context in contexts()]
@@ -428,14 +434,21 @@ def http(options: Options) -> Seconds:
             await reward(32, (await decide(32, count))[::2])
             await asyncio.to_thread(server.settle)
             for connections in CONNECTIONS:
-                before = server.cpu()
+                before, loop_before = server.cpu(), server.event_loop_cpu()
                 ids = await decide(connections, count)
                 await asyncio.to_thread(server.settle)
-                middle = server.cpu()
-                found[f"http decide, {connections}"] = (middle - before) / len(ids)
+                middle, loop_middle = server.cpu(), server.event_loop_cpu()
                 await reward(connections, ids[::2])
                 await asyncio.to_thread(server.settle)
-                found[f"http reward, {connections}"] = (server.cpu() - middle) / len(ids[::2])
+                after, loop_after = server.cpu(), server.event_loop_cpu()
+                decided, rewarded = len(ids), len(ids[::2])
+                for name, seconds in (
+                    (f"http decide, {connections}", (middle - before) / decided),
+                    (f"http decide, {connections}, loop", (loop_middle - loop_before) / decided),
+                    (f"http reward, {connections}", (after - middle) / rewarded),
+                    (f"http reward, {connections}, loop", (loop_after - loop_middle) / rewarded),
+                ):
+                    found[name] = seconds
 
         asyncio.run(measure())
     return found
