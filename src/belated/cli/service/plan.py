@@ -1,54 +1,42 @@
-"""``belated plan``: say what a bandit takes: machines for a rate, or time and rewards to learn.
+"""``belated plan``: say what a delay costs a bandit, and which holdout to take.
 
-``belated plan`` measures for about half a minute what decisions, commits, learning and HTTP cost on
-SQLite in a temporary folder, and on the stores whose addresses are given; it needs the extra
-``service``. ``belated plan learning`` simulates.
+The time that is planned is simulated with the real policy, learner and ledger.
 """
 
 from __future__ import annotations
 
 import argparse
-import sys
-from dataclasses import asdict, replace
-from typing import TYPE_CHECKING
+import math
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from belated.cli.evaluation.source import evaluation_of
 from belated.cli.options import add_json, count, duration
-from belated.cli.service import plan_learning
-from belated.cli.text import pairs, percent, several, size, span, table, wrapped
+from belated.cli.progress import Progress
+from belated.cli.text import percent, several, table, wrapped
+from belated.delays import Exponential
 from belated.exceptions import InvalidInput
+from belated.expressions import as_delay, as_policy, load_modules
+from belated.times import parse_duration
 
 if TYPE_CHECKING:
-    from belated.planning import Costs, Demand, Linear, LogCosts, Plan
+    from belated.planning import Case, HoldoutTimes, Interval, Learning, LearningPlan, SecondsDelay
 
-EXAMPLE = """belated plan --rate 500 --reward-share 0.1 --dim 20 --window 7d
-  belated plan learning --rate 1000/d --delay 2d --window 7d --lift 0.2"""
-
-#: Decisions a second that are planned for beside the one that is asked for.
-RATES = (1e3, 1e4, 1e5, 1e6)
-#: What to do about the part that has the least to spare.
-REMEDIES = {
-    "memory": "shorten the window and the retention, or split the bandit by customer",
-    "process": "use PostgreSQL, so that other processes can decide and learn",
-    "commits": "set keep_requests below 1, take a faster disk, or use Kafka",
-    "database": "set keep_requests below 1, take a larger database server, or use Kafka",
-    "learner": 'set learners = "many", with at least 16 partitions',
-    "learners": "use fewer features, or split the bandit",
-}
+EXAMPLE = "belated plan --rate 1000/d --delay 2d --window 7d --lift 0.2"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """What the command takes."""
     parser.add_argument(
-        "what",
-        nargs="?",
-        choices=("machines", "learning"),
-        default="machines",
-        help="what is planned; default: machines",
+        "--rate", type=rate, metavar="RATE", help="decisions a second, or as 1000/d or 50/h"
     )
     parser.add_argument(
-        "--rate", type=rate, metavar="RATE", help="decisions a second, or as 1000/d or 50/h"
+        "--delay",
+        metavar="DELAY",
+        help="of rewards: a mean such as 2d, or a law in seconds as in 'Lomax(shape=1.5, "
+        "scale=3600)'",
     )
     parser.add_argument(
         "--reward-share",
@@ -56,72 +44,118 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="SHARE",
         help="rewards for each decision; default: 0.1",
     )
-    parser.add_argument("--dim", type=count, default=20, help="features of a row; default: 20")
-    parser.add_argument("--actions", type=count, help="to choose from; default: 10", metavar="N")
     parser.add_argument(
-        "--window",
+        "--lift",
+        type=_positive,
+        default=0.2,
+        metavar="SHARE",
+        help="by how much more the best choice brings than one by lot, and the least lift worth "
+        "knowing; default: 0.2",
+    )
+    parser.add_argument(
+        "--window", type=duration, metavar="TIME", help="of the rewards; default: 7d"
+    )
+    parser.add_argument(
+        "--rewards",
+        choices=("ConversionsOnly", "DefaultAfter", "Explicit"),
+        help="what a missing reward means; default: ConversionsOnly",
+    )
+    parser.add_argument(
+        "--period",
         type=duration,
+        default=timedelta(days=30),
         metavar="TIME",
-        help="of the rewards; for machines the retention, if it is longer; default: 7d",
+        help="that is planned; default: 30d",
+    )
+    parser.add_argument("--actions", type=count, help="to choose from; default: 10", metavar="N")
+    parser.add_argument("--dim", type=count, default=20, help="features of a row; default: 20")
+    parser.add_argument(
+        "--journal",
+        metavar="ADDRESS",
+        help="take delays, rate, reward share, window and actions from a journal; what is given "
+        "as an option comes first",
+    )
+    parser.add_argument(
+        "--policy",
+        default="DelayedUCB",
+        metavar="POLICY",
+        help="what learns, as in 'DelayedThompson(scale=0.5)'; default: DelayedUCB",
+    )
+    parser.add_argument(
+        "--module",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="import a Python module that registers policies of your own; its code runs",
+    )
+    parser.add_argument(
+        "--seeds", type=count, default=10, metavar="N", help="problems; default: 10"
+    )
+    parser.add_argument(
+        "--rounds",
+        type=count,
+        default=4_000,
+        metavar="N",
+        help="of a simulation, at most; default: 4000",
     )
     add_json(parser)
-    plan_learning.add_arguments(parser.add_argument_group("learning"), _positive)
-    machines = parser.add_argument_group("machines")
-    machines.add_argument(
-        "--store",
-        action="append",
-        default=[],
-        metavar="ADDRESS",
-        help="a PostgreSQL or Kafka for tests, to be measured too: journals named belated-plan "
-        "are left in it (repeatable)",
-    )
-    machines.add_argument(
-        "--server-pid",
-        action="append",
-        default=[],
-        type=count,
-        metavar="PID",
-        help="a broker, or PostgreSQL's postmaster, on this machine: its CPU is measured, too "
-        "(repeatable)",
-    )
 
 
 def run(options: argparse.Namespace) -> int:
     """Run the command."""
-    if options.what == "learning":
-        if options.store or options.server_pid:
-            message = "--store and --server-pid are for machines: leave them out"
-            raise InvalidInput(message, options.store)
-        return plan_learning.run(options)
-    plan_learning.refuse_given(options)
-    if options.rate is None:
-        raise InvalidInput("--rate is needed: decisions a second, such as 500 or 1000/d", None)
-    return _run_machines(options)
+    from belated.planning import plan_learning, runs_of
 
-
-def _run_machines(options: argparse.Namespace) -> int:
-    from belated.planning import Demand, Learning, measure, plan
-
-    # What is assumed of a bandit is the same in both plans.
-    share = options.reward_share or Learning.reward_share
-    window = Learning.window if options.window is None else options.window.total_seconds()
-    costs = measure(
-        dim=options.dim,
-        reward_share=share,
-        actions=options.actions or Learning.actions,
-        stores=options.store,
-        server_pids=options.server_pid,
-        progress=_progress,
-    )
-    _progress("")
-    asked = Demand(options.rate, share, options.dim, window)
-    plans = [plan(costs, replace(asked, rate=rate)) for rate in (asked.rate, *RATES)]
+    load_modules(options.module)
+    policy = as_policy(options.policy)
+    asked = _asked(options)
+    with Progress("simulated", runs_of(asked, options.seeds, options.rounds)) as progress:
+        made = plan_learning(
+            asked,
+            policy=policy,
+            policy_name=options.policy,
+            seeds=options.seeds,
+            rounds=options.rounds,
+            progress=progress.step,
+        )
     if options.json:
-        told = {"costs": asdict(costs), "plans": [_told(one) for one in plans]}
-        print(msgspec.json.format(msgspec.json.encode(told)).decode())
+        print(msgspec.json.format(msgspec.json.encode(made.to_dict())).decode())
     else:
-        print(_text(costs, asked, plans))
+        print(_text(made))
     return 0
+
+
+def _asked(options: argparse.Namespace) -> Learning:
+    from belated.planning import Learning, seen_in
+
+    given: dict[str, Any] = {
+        "rate": options.rate,
+        "delay": None if options.delay is None else _delay(options.delay),
+        "reward_share": options.reward_share,
+        "window": None if options.window is None else options.window.total_seconds(),
+        "actions": options.actions,
+        "rewards": options.rewards,
+    }
+    if options.journal is not None:
+        with evaluation_of(options.journal) as evaluation:
+            seen = seen_in(evaluation)
+        given = {name: getattr(seen, name) if one is None else one for name, one in given.items()}
+    for name, example in (("delay", "2d"), ("rate", "1000/d")):
+        if given[name] is None:
+            message = f"--{name} is needed, such as {example}"
+            raise InvalidInput(f"{message}; or a --journal that tells it", None)
+    given = {name: one for name, one in given.items() if one is not None}
+    period = options.period.total_seconds()
+    return Learning(**given, lift=options.lift, period=period, dim=options.dim)
+
+
+def _delay(text: str) -> SecondsDelay:
+    """A mean, or a law."""
+    if "(" in text:
+        return as_delay(text)
+    mean = parse_duration(text).total_seconds()
+    if mean <= 0.0:
+        raise InvalidInput(f"--delay is {text}: a time above 0 was expected", text)
+    return Exponential(mean=mean)
 
 
 def rate(text: str) -> float:
@@ -147,124 +181,132 @@ def _positive(text: str) -> float:
     return number
 
 
-def _progress(what: str) -> None:
-    if sys.stderr.isatty():
-        line = f"measuring: {what} …" if what else ""
-        print(f"\r{line:60}\r", end="", file=sys.stderr, flush=True)
-
-
-def _told(one: Plan) -> dict[str, object]:
-    name, rate = one.breaks_first
-    return asdict(one) | {"breaks_first": name, "breaks_at": rate, "fits": one.fits}
-
-
 # --- text ---------------------------------------------------------------------------------------
 
 
-def _text(costs: Costs, asked: Demand, plans: list[Plan]) -> str:
-    parts = [
-        f"measured here: {several(costs.dim, 'feature')}, {several(costs.actions, 'action')}",
-        pairs(_measured(costs), indent="  "),
-        "",
-        f"what it takes: {percent(asked.reward_share)} rewards, "
-        f"remembered for {_days(asked.window)}",
-        _columns(plans),
-        "",
-        *_notes(costs, plans),
-    ]
+def _text(made: LearningPlan) -> str:
+    parts = [*_head(made), "", *_cases(made), "", *_holdouts(made)]
     return "\n".join(parts)
 
 
-def _measured(costs: Costs) -> list[tuple[str, str]]:
-    lines = [
-        ("a choice", f"{_us(costs.choose)} of CPU"),
-        (
-            "Bandit on SQLite",
-            f"decide {_us(costs.embedded_decision)}, observe {_us(costs.embedded_reward)}: "
-            f"{1 / costs.embedded_decision:,.0f} decisions/s at most",
-        ),
-        ("remembered", f"{costs.pending_bytes:.0f} bytes of memory a decision"),
-    ]
-    for log in costs.logs.values():
-        lines += [
-            (
-                f"{log.name}: commit",
-                f"{_line(log.commit)} of CPU, durable after {_line(log.wait)}",
-            ),
-            *_server(log),
-            (
-                f"{log.name}: HTTP",
-                f"{_us(log.service.request)} of CPU a decision, {_us(log.service.reward)} a "
-                f"reward, {_us(log.service.commit)} a commit",
-            ),
-            (
-                f"{log.name}: stored",
-                f"{log.decision_bytes:.0f} bytes a decision, {log.reward_bytes:.0f} a reward",
-            ),
-            (
-                f"{log.name}: learn",
-                f"{_us(log.event)} of CPU an event; shared: {_us(log.shared_event)}",
-            ),
+def _head(made: LearningPlan) -> list[str]:
+    from belated.planning import lasting
+
+    asked = made.asked
+    each = made.decisions_a_round
+    stands = f", each for {each:,.3g} decisions" if each > 1.05 else ""
+    planned = (
+        f"planned: {_rate(asked.rate)} for {lasting(asked.period)}, "
+        f"{several(asked.actions, 'action')}, {several(asked.dim, 'feature')}; "
+        f"{percent(asked.reward_share)} rewards if chosen by lot, {percent(asked.lift)} more if "
+        f"chosen best; {asked.rewards}, window {lasting(asked.window)}"
+    )
+    simulated = (
+        f"simulated: {made.policy}, {several(made.seeds, 'problem')} of "
+        f"{several(made.rounds, 'round')}{stands}; 95% intervals"
+    )
+    return [wrapped(planned, indent="  "), wrapped(simulated, indent="  ")]
+
+
+def _cases(made: LearningPlan) -> list[str]:
+    asked = made.asked
+    rows = [
+        [
+            one.name,
+            percent(round(one.kept.mean, 3)),
+            _interval(one.kept),
+            _change(one),
+            f"{one.lost:,.0f}",
         ]
-    return lines
-
-
-def _server(log: LogCosts) -> list[tuple[str, str]]:
-    if log.server is None or log.name == "sqlite":
-        return []
-    return [(f"{log.name}: server", f"{_line(log.server)} of CPU")]
-
-
-def _columns(plans: list[Plan]) -> str:
-    rows: dict[str, list[str]] = {
-        "log": [str(one.setup.log) for one in plans],
-        "decider processes": [f"{one.deciders:,}" for one in plans],
-        "decider cores": [_cores(one.decider_cores) for one in plans],
-        "learners": [f"{one.learners:,}" for one in plans],
-        "learner cores": [_cores(one.learner_cores) for one in plans],
-        "database or broker cores": [_cores(one.server_cores) for one in plans],
-        "brokers": [f"{one.brokers:,}" for one in plans],
-        "partitions": [f"{one.partitions:,}" for one in plans],
-        "log a second": [size(round(one.bytes)) for one in plans],
-        "log a day": [size(round(one.bytes * 86_400)) for one in plans],
-        "memory of learners": [size(round(one.memory)) for one in plans],
-        "lag": [f"{one.lag:.2f} s" for one in plans],
-        "lag after a kill": [f"{one.lag_after_kill:.0f} s" for one in plans],
-        "breaks first": [one.breaks_first[0] for one in plans],
-        "at decisions/s": [f"{one.breaks_first[1]:,.0f}" for one in plans],
-    }
-    head = ["decisions/s", *(f">{one.demand.rate:,.0f}" for one in plans)]
-    return table(head, [[name, *cells] for name, cells in rows.items()], indent="  ")
-
-
-def _notes(costs: Costs, plans: list[Plan]) -> list[str]:
-    asked = plans[0]
-    name, rate = asked.breaks_first
-    notes = [
-        f"For {asked.demand.rate:,.0f} decisions/s: {asked.setup}. What breaks first is {name}, at "
-        f"{rate:,.0f} decisions/s: {REMEDIES[name]}."
+        for one in made.cases
     ]
-    if not asked.fits:
-        notes.append("No set-up carries this rate with half of its capacity to spare.")
-    for log in dict.fromkeys(one.setup.log for one in plans):
-        if log not in costs.logs:
-            notes.append(f"{log} was not measured, its figures are from elsewhere: give --store.")
-        elif costs.logs[log].server is None and log != "sqlite":
-            notes.append(f"CPU of {log}'s server was not measured: give --server-pid.")
-    return [wrapped(one) for one in notes]
+    head = ["", ">kept", ">", ">against the plan", ">rewards lost"]
+    notes = [
+        f"Of the {percent(asked.lift)} that the best choices would bring, the bandit brings "
+        f"{percent(round(made.cases[1].kept.mean, 2))}. {_cost_of_delay(made)}"
+    ]
+    if made.decisions_a_round > 1.05:
+        notes.append(
+            "A round stands for several decisions: a real bandit learns from more, and loses less; "
+            "more --rounds show that."
+        )
+    return [
+        f"what is kept of the {percent(asked.lift)}, over the whole period",
+        table(head, rows, indent="  "),
+        *map(wrapped, notes),
+    ]
 
 
-def _us(seconds: float) -> str:
-    return f"{1e6 * seconds:,.1f} µs" if seconds < 1e-5 else f"{1e6 * seconds:,.0f} µs"
+def _cost_of_delay(made: LearningPlan) -> str:
+    at_once, planned = made.cases[0], made.cases[1]
+    assert at_once.change is not None
+    change = at_once.change
+    ends = f"{100 * change.low:.0f} to {100 * change.high:.0f}"
+    if change.low <= 0.0:
+        return f"What the delay costs is lost in chance here ({ends} points): more --seeds tell."
+    lost = planned.lost - at_once.lost
+    return f"The delay costs {100 * change.mean:.0f} points ({ends}) of it, or {lost:,.0f} rewards."
 
 
-def _line(cost: Linear) -> str:
-    return f"{_us(cost.fixed)} + {_us(cost.each)} an event"
+def _holdouts(made: LearningPlan) -> list[str]:
+    from belated.planning import lasting
+
+    asked = made.asked
+    rows = [
+        [percent(one.share), _wait(one.seconds), _wait(one.seconds_always), _cost(one)]
+        for one in made.holdouts
+    ]
+    head = [">holdout", ">one look", ">looking every day", ">rewards it costs"]
+    if made.take is not None:
+        told = (
+            f"Hold out {percent(made.take.share)}: the smallest of these shares by which the lift "
+            f"is known within {lasting(asked.period)}. Compare with `belated lift ADDRESS --limit "
+            f"{_option(asked.window)}`."
+        )
+    else:
+        told = (
+            f"No share tells within {lasting(asked.period)}: plan for a longer time, or for a "
+            "larger lift."
+        )
+    return [
+        f"until a lift of {percent(asked.lift)} is known, four times in five",
+        table(head, rows, indent="  "),
+        wrapped(told),
+    ]
 
 
-def _cores(count: float) -> str:
-    return f"{count:.2f}" if count < 10 else f"{count:,.0f}"
+def _interval(one: Interval) -> str:
+    return f"{100 * one.low:.0f} to {100 * one.high:.0f}%"
 
 
-def _days(seconds: float) -> str:
-    return span(round(1e6 * seconds))
+def _change(one: Case) -> str:
+    if one.change is None:
+        return ""
+    change = one.change
+    return f"{100 * change.mean:+.0f} ({100 * change.low:+.0f} to {100 * change.high:+.0f}) points"
+
+
+def _rate(rate: float) -> str:
+    if rate >= 1.0:
+        return f"{rate:,.3g} decisions a second"
+    return f"{86_400 * rate:,.0f} decisions a day"
+
+
+def _wait(seconds: float) -> str:
+    from belated.planning import DAY
+
+    if math.isinf(seconds) or seconds > 3_650 * DAY:
+        return "over 10 years"
+    return f"{max(1, math.ceil(seconds / DAY - 0.02)):,} d"
+
+
+def _cost(one: HoldoutTimes) -> str:
+    return f"{one.rewards:,.0f}" if math.isfinite(one.seconds) else ""
+
+
+def _option(seconds: float) -> str:
+    whole = round(seconds)
+    for size, unit in ((86_400, "d"), (3_600, "h"), (60, "m")):
+        if whole % size == 0:
+            return f"{whole // size}{unit}"
+    return f"{whole}s"

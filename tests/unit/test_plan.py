@@ -1,4 +1,4 @@
-"""``belated plan learning``: what a delay costs, and how long until a lift is known."""
+"""``belated plan``: what a delay costs, and how long until a lift is known."""
 
 from __future__ import annotations
 
@@ -16,12 +16,22 @@ from belated.evaluation import DecisionTable, DelayCurve, JournalEvaluation, lif
 from belated.exceptions import InvalidInput, NotEvaluable
 from belated.families import Bernoulli
 from belated.journals import MemoryJournal, SQLiteJournal
-from belated.planning import Learning, holdout_times, plan_learning
-from belated.planning.holdouts import LEVEL, POWER, SHARES
-from belated.planning.learning import DAY, Interval, runs_of
-from belated.planning.offers import Offers
-from belated.planning.seen import seen_in
-from belated.planning.timed_delays import RoundsDelay, SeenDelay, quantiles
+from belated.planning import (
+    DAY,
+    LEVEL,
+    POWER,
+    SHARES,
+    Interval,
+    Learning,
+    Offers,
+    RoundsDelay,
+    SeenDelay,
+    holdout_times,
+    plan_learning,
+    quantiles,
+    runs_of,
+    seen_in,
+)
 from belated.testing import ManualClock
 from tests.command_line import Command
 
@@ -267,7 +277,7 @@ SMALL = ("--seeds", 2, "--rounds", 100, "--dim", 3, "--actions", 3)
 
 def planned(capsys: pytest.CaptureFixture[str], *arguments: object) -> dict[str, Any]:
     """What a short plan says."""
-    text = COMMAND.said(capsys, "learning", *SMALL[:4], *arguments, "--json")
+    text = COMMAND.said(capsys, *SMALL[:4], *arguments, "--json")
     found: dict[str, Any] = json.loads(text)
     return found
 
@@ -294,7 +304,7 @@ def test_the_command_says_what_the_function_finds(capsys: pytest.CaptureFixture[
 def test_the_command_in_words(capsys: pytest.CaptureFixture[str]) -> None:
     """What is planned, what is kept, and what to hold out."""
     text = COMMAND.said(
-        capsys, "learning", *SMALL, "--rate", "1000/d", "--delay", "2d", "--lift", 0.5
+        capsys, *SMALL, "--rate", "1000/d", "--delay", "2d", "--lift", 0.5
     )
     words = " ".join(text.split())
     assert "1,000 decisions a day for 30 d, 3 actions, 3 features; 10% rewards" in words
@@ -303,7 +313,7 @@ def test_the_command_in_words(capsys: pytest.CaptureFixture[str]) -> None:
     assert "Hold out 2%: the smallest of these shares" in words
     assert "`belated lift ADDRESS --limit 7d`" in words
     none = COMMAND.said(
-        capsys, "learning", *SMALL, "--rate", "100/d", "--delay", "2d", "--lift", 0.1
+        capsys, *SMALL, "--rate", "100/d", "--delay", "2d", "--lift", 0.1
     )
     assert "No share tells within 30 d" in none
 
@@ -311,14 +321,12 @@ def test_the_command_in_words(capsys: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.parametrize(
     ("arguments", "match"),
     [
-        (("learning", "--rate", 5), "--delay is needed, such as 2d"),
-        (("learning", "--delay", "2d"), "--rate is needed, such as 1000/d"),
-        (("learning", "--rate", "5/week", "--delay", "2d"), "as 1000/d"),
-        (("learning", "--rate", 5, "--delay", "soon"), "soon"),
-        (("learning", "--rate", 5, "--delay", "Slow(3)"), "Slow"),
-        (("learning", "--rate", 5, "--delay", "2d", "--store", "sqlite:///x"), "for machines"),
-        (("--rate", 5, "--delay", "2d"), "--delay is for `belated plan learning`"),
-        (("machines",), "--rate is needed"),
+        (("--rate", 5), "--delay is needed, such as 2d"),
+        (("--delay", "2d"), "--rate is needed, such as 1000/d"),
+        (("--rate", "5/week", "--delay", "2d"), "as 1000/d"),
+        (("--rate", 5, "--delay", "soon"), "soon"),
+        (("--rate", 5, "--delay", "Slow(3)"), "Slow"),
+        (("--rate", -3, "--delay", "2d"), "a number above 0"),
     ],
 )
 def test_what_the_command_refuses(

@@ -1,0 +1,651 @@
+"""Plan what a bandit learns before there is one: what a delay, a window and a stale model cost.
+
+:func:`plan_learning` simulates with the real policy, learner and ledger, and says how long it takes
+until a lift is known; ``belated plan`` is the same on the command line. Time is kept: so many days
+are played with as many rounds as can be afforded, and delay, window and refreshes are the same part
+of them. If a round stands for several decisions, a real bandit learns from more of them and loses
+less; the share of the time that is decided blindly is the same.
+
+>>> from belated.delays import Exponential
+>>> asked = Learning(rate=1_000 / DAY, delay=Exponential(mean=DAY), lift=0.3)
+>>> [round(holdout.seconds / DAY) for holdout in holdout_times(asked)]
+[81, 41, 18, 10, 7, 7]
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import timedelta
+from functools import cached_property
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import brentq
+from scipy.special import expit, ndtr, ndtri, stdtrit
+
+from belated.delays import NEVER, Constant
+from belated.evaluation import DecisionTable, DelayCurve, JournalEvaluation, delay_curve
+from belated.evaluation.lifts import FIRST, USUAL, earned
+from belated.evaluation.sequences import sequence_width
+from belated.exceptions import AdviceWarning, DelayWarning, InvalidInput, NotEvaluable
+from belated.families import Bernoulli, Family
+from belated.inputs import Matrix, Vector
+from belated.policies import DelayedUCB, Policy
+from belated.results import Result
+from belated.rewards import ConversionsOnly, DefaultAfter, Explicit, Rewards
+from belated.simulation import simulate
+from belated.simulation.environments import Environment
+
+__all__ = ["Learning", "LearningPlan", "holdout_times", "plan_learning"]
+
+HOUR, DAY = 3_600.0, 86_400.0
+#: Windows that are compared with the one that is asked for, by factors of it.
+WINDOWS = (0.25, 0.5, 2.0)
+#: Seconds after which a model may be refreshed, and the fewest rounds that show it.
+REFRESHES = (HOUR, DAY, 7 * DAY)
+SHORTEST = 2
+#: Decisions without which there is nothing to plan.
+FEW = 100
+#: What a missing reward means, by its name.
+MEANINGS: Mapping[str, type[Rewards]] = {
+    one.__name__: one for one in (ConversionsOnly, DefaultAfter, Explicit)
+}
+_FIRST = 60_000
+#: Shares of decisions that may be held out.
+SHARES = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5)
+#: How often a lift that is there is to be found, and the level of the interval that finds it.
+POWER, LEVEL = 0.8, 0.95
+#: Longer than anybody waits, in seconds.
+_LONGEST = 1e12
+
+
+@dataclass(frozen=True)
+class Learning:
+    """What a bandit is to learn from.
+
+    Attributes:
+        rate: decisions a second, in the mean.
+        delay: of rewards, in seconds: a law of :mod:`belated.delays`, or what was seen.
+        window: after which a missing reward says something, in seconds.
+        reward_share: of decisions that are rewarded, if they are made by lot.
+        lift: by how much more the best choice brings, relative; and the lift to be known.
+        period: that is planned, in seconds.
+        actions: to choose from.
+        dim: features of a row.
+        rewards: what a missing reward means: "ConversionsOnly", "DefaultAfter" or "Explicit".
+    """
+
+    rate: float
+    delay: SecondsDelay
+    window: float = 7 * DAY
+    reward_share: float = 0.1
+    lift: float = 0.2
+    period: float = 30 * DAY
+    actions: int = 10
+    dim: int = 20
+    rewards: str = "ConversionsOnly"
+
+    def __post_init__(self) -> None:
+        for name in ("rate", "window", "reward_share", "lift", "period"):
+            if not 0.0 < getattr(self, name) < math.inf:
+                given = getattr(self, name)
+                raise InvalidInput(f"{name} is {given!r}: a number above 0 was expected", given)
+        if self.reward_share * (1.0 + self.lift) >= 1.0:
+            message = f"{self.reward_share:.0%} with a lift of {self.lift:.0%} is more than all"
+            raise InvalidInput(f"{message}: give a smaller --reward-share or --lift", self.lift)
+        if self.rewards not in MEANINGS:
+            known = ", ".join(MEANINGS)
+            raise InvalidInput(f"rewards is {self.rewards!r}: one of {known}", self.rewards)
+        if self.decisions < FEW:
+            message = f"{self.decisions:.0f} decisions in the whole period: at least {FEW} are"
+            raise InvalidInput(f"{message} needed; give a longer one, or a higher rate", self.rate)
+
+    @property
+    def decisions(self) -> float:
+        """Of the whole period."""
+        return self.rate * self.period
+
+
+@dataclass(frozen=True)
+class Interval:
+    """A mean over simulated problems, with its interval.
+
+    Attributes:
+        mean: over all of them.
+        low: lower end, by Student's quantile.
+        high: upper end.
+    """
+
+    mean: float
+    low: float
+    high: float
+
+    @classmethod
+    def of(cls, values: Vector) -> Interval:
+        """The interval of a mean.
+
+        >>> round(Interval.of(np.array([1.0, 2.0, 3.0])).low, 2)
+        -0.48
+        """
+        n, mean = len(values), float(values.mean())
+        width = float(stdtrit(n - 1, 0.5 + LEVEL / 2) * values.std(ddof=1)) / math.sqrt(n)
+        return cls(mean, mean - width, mean + width)
+
+
+@dataclass(frozen=True)
+class Case:
+    """One way to run the bandit.
+
+    Attributes:
+        name: what differs from what is planned.
+        kept: share of the possible gain that the bandit brings over the period.
+        change: the same minus that of the plan, on the same problems; None for the plan itself.
+        lost: rewards of the period that the best choice would have brought more.
+    """
+
+    name: str
+    kept: Interval
+    change: Interval | None
+    lost: float
+
+
+@dataclass(frozen=True)
+class LearningPlan(Result):
+    """What is to be expected.
+
+    Attributes:
+        asked: what it is a plan for.
+        policy: that was simulated.
+        seeds: problems that were simulated.
+        rounds: of each.
+        cases: what was simulated; the second is the plan.
+        holdouts: what each share takes until the lift is known.
+        take: the smallest of them by which it is known within the period; None if none is.
+    """
+
+    asked: Learning
+    policy: str
+    seeds: int
+    rounds: int
+    cases: tuple[Case, ...]
+    holdouts: tuple[HoldoutTimes, ...]
+    take: HoldoutTimes | None
+
+    @property
+    def decisions_a_round(self) -> float:
+        """Decisions that a round stands for."""
+        return self.asked.decisions / self.rounds
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the plan as plain data, times in seconds; None for what takes for ever."""
+
+        def plain(one: Any) -> dict[str, Any]:
+            found = dict(vars(one))
+            return {
+                name: None if isinstance(value, float) and math.isinf(value) else value
+                for name, value in found.items()
+            }
+
+        asked = plain(self.asked) | {"delay": str(self.asked.delay)}
+        cases = [
+            plain(one) | {
+                "kept": plain(one.kept),
+                "change": None if one.change is None else plain(one.change),
+            }
+            for one in self.cases
+        ]  # fmt: skip
+        return {
+            "asked": asked,
+            "policy": self.policy,
+            "seeds": self.seeds,
+            "rounds": self.rounds,
+            "decisions_a_round": self.decisions_a_round,
+            "level": LEVEL,
+            "cases": cases,
+            "holdouts": [plain(one) for one in self.holdouts],
+            "take": None if self.take is None else self.take.share,
+        }
+
+
+@dataclass(frozen=True)
+class _Way:
+    """What is simulated: all as planned, but for what is given."""
+
+    name: str
+    window: float | None = None
+    refresh: float = 0.0
+    at_once: bool = False
+
+
+def plan_learning(
+    asked: Learning,
+    *,
+    policy: Callable[[Environment], Policy] | None = None,
+    policy_name: str = "DelayedUCB()",
+    seeds: int = 10,
+    rounds: int = 4_000,
+    progress: Callable[[int], None] = lambda count: None,
+) -> LearningPlan:
+    """Simulate what is asked for, and what differs from it in one respect.
+
+    Args:
+        asked: what the bandit is to learn from.
+        policy: makes one for a problem; None: :class:`~belated.DelayedUCB`.
+        policy_name: what to call it.
+        seeds: problems to simulate, at least 2.
+        rounds: of each, at most; fewer if the period has fewer decisions.
+        progress: is told how many more runs are done, of :func:`runs_of`.
+
+    >>> from belated.delays import Exponential
+    >>> asked = Learning(rate=0.01, delay=Exponential(mean=86_400), lift=1.0, dim=3, actions=3)
+    >>> made = plan_learning(asked, seeds=2, rounds=300)
+    >>> [case.name for case in made.cases][:3]
+    ['every outcome known at once', 'as planned', 'window 1.8 d']
+    """
+    if seeds < 2:
+        raise InvalidInput(f"seeds is {seeds}: at least 2 are needed for an interval", seeds)
+    make = policy or (lambda world: DelayedUCB(world.dim, Bernoulli()))
+    rounds = min(rounds, math.ceil(asked.decisions))
+    ways = _ways(asked, rounds / asked.period)
+    regret = np.empty((len(ways), seeds))
+    for seed in range(seeds):
+        world = Offers(asked.reward_share, asked.lift, asked.actions, asked.dim, _FIRST + seed)
+        for n, way in enumerate(ways):
+            regret[n, seed] = _regret(asked, way, make(world), world, rounds, _FIRST + seed)
+            progress(1)
+    kept = 1.0 - regret / (rounds * asked.reward_share * asked.lift)
+    per_round = asked.decisions / rounds
+    cases = tuple(
+        Case(
+            way.name,
+            Interval.of(kept[n]),
+            None if n == _PLANNED else Interval.of(kept[n] - kept[_PLANNED]),
+            float(regret[n].mean()) * per_round,
+        )
+        for n, way in enumerate(ways)
+    )
+    holdouts = holdout_times(asked)
+    take = next((one for one in holdouts if one.seconds <= asked.period), None)
+    return LearningPlan(asked, policy_name, seeds, rounds, cases, tuple(holdouts), take)
+
+
+def holdout_times(asked: Learning) -> list[HoldoutTimes]:
+    """Return what each of ``SHARES`` takes until the lift is known."""
+    delays = quantiles(asked.delay)
+    base = asked.reward_share * float((delays <= asked.window).mean())
+    comparison = Comparison(base, asked.lift, asked.rate, asked.window, delays)
+    return [comparison.times(share) for share in SHARES]
+
+
+def runs_of(asked: Learning, seeds: int, rounds: int) -> int:
+    """Return how many simulations a plan takes."""
+    return len(_ways(asked, min(rounds, asked.decisions) / asked.period)) * seeds
+
+
+#: The place of what is asked for among all ways.
+_PLANNED = 1
+
+
+def _ways(asked: Learning, pace: float) -> list[_Way]:
+    windows = [asked.window * factor for factor in WINDOWS]
+    return [
+        _Way("every outcome known at once", at_once=True),
+        _Way("as planned"),
+        *(_Way(f"window {lasting(one)}", window=one) for one in windows if one < asked.period),
+        *(
+            _Way(f"model refreshed every {lasting(one)}", refresh=one)
+            for one in REFRESHES
+            if SHORTEST / pace <= one < asked.period
+        ),
+    ]
+
+
+def _regret(
+    asked: Learning, way: _Way, policy: Policy, world: Offers, rounds: int, seed: int
+) -> float:
+    pace = rounds / asked.period
+    rewards: Rewards | None = None
+    delay: Any = Constant(0)
+    if not way.at_once:
+        window = asked.window if way.window is None else way.window
+        length = timedelta(seconds=max(1, round(window * pace)))
+        rewards = MEANINGS[asked.rewards](length)
+        delay = RoundsDelay(asked.delay, pace, max(1, round(way.refresh * pace)))
+    with warnings.catch_warnings():
+        for kind in (AdviceWarning, DelayWarning):  # of the problem, which is what is asked about
+            warnings.simplefilter("ignore", kind)
+        trace = simulate(policy, world, delay, horizon=rounds, seed=seed, rewards=rewards)
+    return float(trace.regret[-1])
+
+
+def lasting(seconds: float) -> str:
+    """A time in its greatest unit.
+
+    >>> lasting(3_600.0), lasting(151_200.0), lasting(90.0)
+    ('1 h', '1.8 d', '1.5 min')
+    """
+    for size, unit in ((DAY, "d"), (HOUR, "h"), (60.0, "min")):
+        if seconds >= size:
+            return f"{seconds / size:.{2 if seconds < 10 * size else 3}g} {unit}"
+    return f"{seconds:.3g} s"
+
+
+# --- holdouts ------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class HoldoutTimes:
+    """What a holdout takes and costs.
+
+    Attributes:
+        share: of the decisions.
+        seconds: until the lift is known by one look at that time.
+        seconds_always: until it is known by whoever looks every day.
+        rewards: that the holdout costs until then, by one look.
+    """
+
+    share: float
+    seconds: float
+    seconds_always: float
+    rewards: float
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """A holdout and a bandit that earns more.
+
+    Args:
+        base: mean reward of the holdout, within the window.
+        lift: by how much more the bandit earns, relative.
+        rate: decisions a second.
+        window: after which an outcome is final, in seconds.
+        delays: of conversions in seconds, infinite if they do not come; they stand for all.
+    """
+
+    base: float
+    lift: float
+    rate: float
+    window: float
+    delays: Vector
+
+    def times(self, share: float) -> HoldoutTimes:
+        """Return how long a holdout takes.
+
+        At a time t a reward counts t/(t - D) times, for so many decisions could not show it yet
+        (:mod:`belated.evaluation.arrivals`): the variance of a mean is p E[t/(t - D)] - p² over n.
+        It is asked from the first window's end on.
+        """
+        wanted = (float(ndtri(0.5 + LEVEL / 2)) + float(ndtri(POWER))) ** 2
+        difference = self.base * self.lift
+        first = 1.001 * self.window
+        seconds = _first(
+            lambda t: self._variance(t, share) * wanted <= difference**2, first, _LONGEST
+        )
+        always = _first(lambda t: self._shows(t, share), first, _LONGEST)
+        rewards = share * self.rate * min(seconds, _LONGEST) * difference
+        return HoldoutTimes(share, seconds, always, rewards)
+
+    def _variance(self, t: float, share: float) -> float:
+        within = self.delays[self.delays <= self.window]
+        more = float((t / (t - within)).mean()) if len(within) else 1.0
+        n = self.rate * t
+        parts = ((self.base * (1.0 + self.lift), 1.0 - share), (self.base, share))
+        return sum((p * more - p * p) / (n * part) for p, part in parts)
+
+    def _shows(self, t: float, share: float) -> bool:
+        """Whether the interval that holds at all times excludes 0, often enough."""
+        n = self.rate * (t - self.window)  # decisions whose outcome is final
+        smaller = n * min(share, 1.0 - share)
+        few = self.base * smaller
+        if few - float(ndtri(POWER)) * math.sqrt(few) < FIRST:
+            return False
+        parts = ((self.base * (1.0 + self.lift), 1.0 - share), (self.base, share))
+        variance = sum(p * (1.0 - p) / (n * part) for p, part in parts)
+        width = sequence_width(variance, smaller, USUAL, 1.0 - LEVEL)
+        return self.base * self.lift - float(ndtri(POWER)) * math.sqrt(variance) >= width
+
+
+def _first(holds: Callable[[float], bool], low: float, high: float) -> float:
+    """The first time at which something holds that holds from then on; infinite if none."""
+    if holds(low):
+        return low
+    if not holds(high):
+        return math.inf
+    while high > 1.0001 * low:
+        middle = math.sqrt(low * high)
+        low, high = (low, middle) if holds(middle) else (middle, high)
+    return high
+
+
+# --- a problem with a known gain -----------------------------------------------------------------
+
+#: Rounds whose rows are drawn together.
+TOGETHER = 512
+#: Normal quantities are summed over these.
+_GRID = np.linspace(-8.5, 8.5, 3_401)
+_NORMAL = np.exp(-0.5 * _GRID**2) / math.sqrt(2.0 * math.pi) * (_GRID[1] - _GRID[0])
+#: The widest spread of actions.
+_WIDEST = 60.0
+
+
+@dataclass(frozen=True, eq=False)
+class Offers:
+    """Actions whose features are new in every round, and which convert more or less by them.
+
+    A row is (1, N(0, I)). Intercept and length of θ are such that a choice by lot converts in
+    ``base`` of all cases, and the best choice in (1 + ``lift``) times as many.
+
+    Args:
+        base: share of decisions that convert, chosen by lot.
+        lift: by how much more the best choice converts, relative.
+        actions: to choose from.
+        dim: numbers of a row.
+        seed: of the direction of θ.
+
+    >>> world = Offers(base=0.1, lift=0.5, actions=5, dim=3, seed=0)
+    >>> means = np.array([means for _, means in world.rounds(20_000, np.random.default_rng(0))])
+    >>> means.mean().round(2), (means.max(axis=1).mean() / means.mean() - 1.0).round(1)
+    (np.float64(0.1), np.float64(0.5))
+    """
+
+    base: float
+    lift: float
+    actions: int
+    dim: int
+    seed: int
+    family: Family = field(default_factory=Bernoulli)
+
+    def __post_init__(self) -> None:
+        if self.actions < 2 or self.dim < 2:
+            message = f"{self.actions} actions and {self.dim} features: at least 2 of each are"
+            raise InvalidInput(f"{message} needed, or there is nothing to learn", self.actions)
+
+    @cached_property
+    def theta(self) -> Vector:
+        """θ: the intercept, and a direction of its own."""
+        intercept, length = spread_of(self.base, self.lift, self.actions)
+        direction = np.random.default_rng([self.seed, 40]).normal(size=self.dim - 1)
+        return np.append(intercept, length * direction / np.linalg.norm(direction))
+
+    def rounds(self, horizon: int, rng: np.random.Generator) -> Iterator[tuple[Matrix, Vector]]:
+        """The rows of each round and their mean rewards."""
+        for start in range(0, horizon, TOGETHER):
+            drawn = rng.normal(size=(min(TOGETHER, horizon - start), self.actions, self.dim))
+            drawn[:, :, 0] = 1.0
+            tables = drawn.astype(np.float32).astype(np.float64)
+            yield from zip(tables, self.family.mean(tables @ self.theta), strict=True)
+
+    def reward(self, mean: float, u: float) -> float:
+        """Whether it converts."""
+        return 1.0 if u < mean else 0.0
+
+
+def spread_of(base: float, lift: float, actions: int) -> tuple[float, float]:
+    """Return intercept and length of θ with which so much is to be gained.
+
+    Raises:
+        InvalidInput: no actions differ so much.
+
+    >>> intercept, length = spread_of(0.1, 0.5, 5)
+    >>> round(intercept, 2), round(length, 2)
+    (-2.27, 0.44)
+    """
+    greatest = _greatest(actions)
+
+    def gained(length: float) -> float:
+        intercept = _intercept(base, length)
+        return float(greatest @ expit(intercept + length * _GRID)) / base - 1.0
+
+    if gained(_WIDEST) < lift:
+        message = f"a lift of {lift:.0%} on {base:.0%}: the best of {actions} actions cannot bring"
+        raise InvalidInput(f"{message} more than {gained(_WIDEST):.0%}; give a smaller lift", lift)
+    length = float(brentq(lambda one: gained(one) - lift, 0.0, _WIDEST))
+    return _intercept(base, length), length
+
+
+def _intercept(base: float, length: float) -> float:
+    """With which the mean over all actions is the base."""
+    far = 10.0 + 8.5 * length
+
+    def off(intercept: float) -> float:
+        return float(_NORMAL @ expit(intercept + length * _GRID)) - base
+
+    return float(brentq(off, -far - 20.0, far + 20.0))
+
+
+def _greatest(actions: int) -> Vector:
+    """The density of the greatest of so many normal numbers, times the width of the grid."""
+    density: Vector = actions * ndtr(_GRID) ** (actions - 1) * _NORMAL
+    return density
+
+
+# --- delays in seconds, as rounds of a simulation ------------------------------------------------
+
+
+class SecondsDelay(Protocol):
+    """What draws delays in seconds: any law of :mod:`belated.delays`, read as seconds."""
+
+    def sample(self, count: int, rng: np.random.Generator) -> NDArray[np.int64]:
+        """Return so many delays, :data:`~belated.delays.NEVER` for what does not come."""
+
+
+@dataclass(frozen=True, eq=False)
+class SeenDelay:
+    """Delays as they were seen in a journal.
+
+    Args:
+        curve: which share of the rewards has come by which age.
+
+    >>> curve = DelayCurve(
+    ...     delays=np.array([1e6, 5e6]), share=np.array([0.5, 1.0]), low=np.zeros(2),
+    ...     high=np.ones(2), rewards=20, missing=0, level=0.95, conversions=True,
+    ... )
+    >>> np.unique(SeenDelay(curve).sample(100, np.random.default_rng(0)))
+    array([1, 5])
+    """
+
+    curve: DelayCurve
+
+    def sample(self, count: int, rng: np.random.Generator) -> NDArray[np.int64]:
+        """Draw delays by the curve; what it does not reach never comes."""
+        share = self.curve.share
+        whole = share[-1] if self.curve.conversions else 1.0  # of those that come at all
+        place = np.searchsorted(share, whole * rng.random(count), side="left")
+        seconds = np.append(np.ceil(self.curve.delays / 1e6), NEVER).astype(np.int64)
+        return seconds[place]
+
+
+@dataclass(frozen=True, eq=False)
+class RoundsDelay:
+    """Delays in rounds, of which there are so many a second.
+
+    Args:
+        delay: in seconds.
+        pace: rounds a second.
+        every: rounds after which the model is refreshed: what comes between is learned then.
+
+    >>> from belated.delays import Constant
+    >>> RoundsDelay(Constant(50), pace=0.1).sample(3, np.random.default_rng(0))
+    array([5, 5, 5])
+    >>> RoundsDelay(Constant(50), pace=0.1, every=10).sample(3, np.random.default_rng(0))
+    array([9, 8, 7])
+    """
+
+    delay: SecondsDelay
+    pace: float
+    every: int = 1
+
+    def sample(self, count: int, rng: np.random.Generator) -> NDArray[np.int64]:
+        """Return the delay of each round, from the first on."""
+        seconds = self.delay.sample(count, rng)
+        lost = seconds == NEVER
+        rounds = np.ceil(np.where(lost, 0, seconds) * self.pace).astype(np.int64)
+        made = np.arange(count)
+        # The reward of round s can be used from round s + D + 1 on.
+        used = -(-(made + rounds + 1) // self.every) * self.every
+        return np.where(lost, NEVER, used - 1 - made)
+
+
+def quantiles(delay: SecondsDelay, count: int = 4_000) -> Vector:
+    """Return delays in seconds that stand for all, in order; infinite if they never come."""
+    drawn = np.sort(delay.sample(count, np.random.default_rng(0)))
+    return np.where(drawn == NEVER, np.inf, drawn)
+
+
+# --- what a journal tells ------------------------------------------------------------------------
+
+#: The group of a holdout, which shows what is to be had without the bandit.
+_HOLDOUT = "holdout"
+
+
+@dataclass(frozen=True)
+class SeenLearning:
+    """What was seen.
+
+    Attributes:
+        rate: decisions a second.
+        delay: of rewards.
+        reward_share: mean reward, of the holdout if there is one.
+        window: in seconds; None if the rewards have none.
+        rewards: what a missing reward means.
+        actions: that were chosen.
+    """
+
+    rate: float
+    delay: SeenDelay
+    reward_share: float
+    window: float | None
+    rewards: str
+    actions: int
+
+
+def seen_in(evaluation: JournalEvaluation) -> SeenLearning:
+    """Return what a journal tells; it is read once.
+
+    Raises:
+        InvalidInput: its rewards are not 0 or 1.
+        NotEvaluable: it has too few decisions or rewards.
+    """
+    if not isinstance(evaluation.family, Bernoulli):
+        message = f"the journal has rewards of {evaluation.family}: a plan is for rewards of 0 or 1"
+        raise InvalidInput(f"{message}; give --rate, --delay and --reward-share", None)
+    table: DecisionTable = evaluation.table().live()
+    span = float(np.ptp(table.made)) / 1e6 if len(table) else 0.0
+    if span <= 0.0:
+        message = f"{len(table)} decisions tell no rate: wait for more"
+        raise NotEvaluable(f"{message}, or give --rate, --delay and --reward-share")
+    held = table.groups.index(_HOLDOUT) if _HOLDOUT in table.groups else -1
+    base = table.select(table.group == held) if held >= 0 else table
+    window = table.rewards.window_us
+    return SeenLearning(
+        rate=(len(table) - 1) / span,
+        delay=SeenDelay(delay_curve(table)),
+        reward_share=earned(base, _HOLDOUT if held >= 0 else "all").value,
+        window=None if window is None else window / 1e6,
+        rewards=type(table.rewards).__name__,
+        actions=len(table.actions),
+    )
