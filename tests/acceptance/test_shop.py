@@ -155,7 +155,7 @@ def erase(shop: Shop, order: str) -> None:
     assert files_with(shop.folder, order)
     shop.run("journal", "erase", ADDRESS, order, "--reason", "asked by the customer")
     later(lambda: shop.story(order)["state"] == "erased")
-    shop.run("journal", "overwrite", ADDRESS)
+    shop.run("journal", "erase", ADDRESS, "--overwrite")
 
 
 def files_with(folder: Path, text: str) -> list[str]:

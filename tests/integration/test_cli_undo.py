@@ -1,4 +1,4 @@
-"""``belated journal retract``, ``erase`` and ``overwrite``, on both stores."""
+"""``belated journal retract`` and ``erase``, on both stores."""
 
 from __future__ import annotations
 
@@ -112,6 +112,10 @@ def test_a_decision_is_erased(used: Bandit, named: str, capsys: pytest.CaptureFi
     command = Command("journal")
     refused = command.complaint(capsys, "erase", named, "order-1", "nobody", "--reason", "why")
     assert "no record of 'nobody'" in refused
+    for rest in ((), ("order-1",)):
+        assert "a --reason are needed" in command.complaint(capsys, "erase", named, *rest)
+    refused = command.complaint(capsys, "erase", named, "order-1", "--overwrite")
+    assert "run it without IDs" in refused
     assert used.decision_counts["rewarded"] == 3
     assert f"1 decision of {used.journal.bandit} erased" in said(
         capsys, "erase", named, "order-1", "--reason", "asked by the customer"
@@ -291,12 +295,12 @@ def test_of_what_was_erased_no_byte_is_left(
 
     assert holds(files(), told[0])
     erase(capsys, named, "order-0")
-    assert main(["journal", "overwrite", named]) == 1
+    assert main(["journal", "erase", named, "--overwrite"]) == 1
     assert "1 decision must wait" in capsys.readouterr().out
     made.sync()
     made.save()
-    assert "2 events of erased decisions overwritten" in said(capsys, "overwrite", named)
-    assert "0 events" in said(capsys, "overwrite", named)
+    assert "2 events of erased decisions overwritten" in said(capsys, "erase", named, "--overwrite")
+    assert "0 events" in said(capsys, "erase", named, "--overwrite")
     if address.startswith("postgresql"):
         for table in ("record", "request", "piece"):
             request.getfixturevalue("postgres").execute(f"VACUUM FULL belated.{table}")
@@ -359,7 +363,7 @@ def test_the_id_of_an_erased_decision_is_stored_nowhere(
     said(capsys, "erase", named, *ids, "--reason", "asked by the customer")
     made.sync()
     made.close()
-    assert "5 events of erased decisions overwritten" in said(capsys, "overwrite", named)
+    assert "5 events of erased decisions overwritten" in said(capsys, "erase", named, "--overwrite")
     assert found() == []
     said(capsys, "erase", named, *ids, "--reason", "asked again")
     exported = tmp_path / "exported.jsonl"

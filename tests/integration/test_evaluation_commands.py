@@ -67,18 +67,20 @@ def test_policies_are_compared(address: str, capsys: pytest.CaptureFixture[str])
 
 def test_a_refusal_says_what_to_do(address: str, capsys: pytest.CaptureFixture[str]) -> None:
     """In one line."""
-    assert main(["lift", address]) == 2
+    assert main(["evaluate", address, "--lift"]) == 2
     assert "holdout=Holdout" in capsys.readouterr().err
+    assert main(["evaluate", address, "--lift", "--since", "2023-11-21T00:00:00Z"]) == 2
+    assert "--since does not go with --lift" in capsys.readouterr().err
     assert main(["evaluate", address, "--policy", "green"]) == 2
     assert "does not offer the action 'green'" in capsys.readouterr().err
 
 
 def test_delays_are_told(address: str, capsys: pytest.CaptureFixture[str]) -> None:
     """As text, and as data."""
-    text = told(capsys, "delays", address, "--ahead", "12h")
+    text = told(capsys, "evaluate", address, "--delays", "--ahead", "12h")
     assert "half have come" in text
     assert "to come within 12.0 h" in text
-    found = json.loads(told(capsys, "delays", address, "--json"))
+    found = json.loads(told(capsys, "evaluate", address, "--delays", "--json"))
     assert 0 < found["delays"]["p50"] < 30 * 3600
     assert found["depends_on_reward"] is None
     assert found["depends_on_action"]["p"] > 0.001
@@ -165,7 +167,7 @@ def test_pictures_are_drawn(address: str, tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     for name, arguments in {
         "evaluate": ["evaluate", address, "--policy", "red"],
-        "delays": ["delays", address],
+        "delays": ["evaluate", address, "--delays"],
     }.items():
         file = tmp_path / f"{name}.png"
         assert main([*arguments, "--figure", str(file)]) == 0

@@ -303,18 +303,14 @@ def test_the_command_says_what_the_function_finds(capsys: pytest.CaptureFixture[
 
 def test_the_command_in_words(capsys: pytest.CaptureFixture[str]) -> None:
     """What is planned, what is kept, and what to hold out."""
-    text = COMMAND.said(
-        capsys, *SMALL, "--rate", "1000/d", "--delay", "2d", "--lift", 0.5
-    )
+    text = COMMAND.said(capsys, *SMALL, "--rate", "1000/d", "--delay", "2d", "--lift", 0.5)
     words = " ".join(text.split())
     assert "1,000 decisions a day for 30 d, 3 actions, 3 features; 10% rewards" in words
     assert "2 problems of 100 rounds, each for 300 decisions" in words
     assert "every outcome known at once" in words
     assert "Hold out 2%: the smallest of these shares" in words
-    assert "`belated lift ADDRESS --limit 7d`" in words
-    none = COMMAND.said(
-        capsys, *SMALL, "--rate", "100/d", "--delay", "2d", "--lift", 0.1
-    )
+    assert "`belated evaluate ADDRESS --lift --limit 7d`" in words
+    none = COMMAND.said(capsys, *SMALL, "--rate", "100/d", "--delay", "2d", "--lift", 0.1)
     assert "No share tells within 30 d" in none
 
 

@@ -14,14 +14,13 @@ from typing import Any, NoReturn
 
 from belated import __version__
 from belated.cli.demo import demo
-from belated.cli.evaluation import delays, evaluate, lift, report
+from belated.cli.evaluation import evaluate, report
 from belated.cli.journal import (
     archive,
     erase,
     export,
     import_,
     inspect,
-    overwrite,
     retract,
     show,
     trim,
@@ -34,7 +33,7 @@ from belated.cli.simulation import bounds, compare, simulate
 from belated.exceptions import BelatedError
 
 #: In the order of the help.
-JOURNAL = (inspect, show, verify, export, import_, retract, erase, overwrite, archive, trim)
+JOURNAL = (inspect, show, verify, export, import_, retract, erase, archive, trim)
 KEYS = (create, list_keys, revoke)
 
 
@@ -76,7 +75,7 @@ def command_line() -> argparse.ArgumentParser:
     _add(commands, demo)
     for command in (simulate, compare, bounds):
         _add(commands, command)
-    for command in (evaluate, lift, delays, report):
+    for command in (evaluate, report):
         _add(commands, command)
     _add_group(commands, "journal", JOURNAL, "look into a journal, verify it, move it")
     for command in (init, serve, learn, mode, doctor, plan, schema, warm):

@@ -1,81 +1,186 @@
-"""``belated evaluate``: say what another policy would have earned.
+"""``belated evaluate``: say what a bandit or another policy earns, and when rewards come.
 
-By the decisions of a journal whose requests were kept, and whose policy had a floor.
+``--lift`` compares the bandit with its holdout. ``--policy`` needs a journal whose requests were
+kept, and whose policy had a floor. ``--delays`` also forecasts the rewards that are still to come.
 """
 
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Any, NamedTuple
 
 import msgspec
+from scipy.special import ndtri
 
-from belated.cli.evaluation.figure import Interval, add_figure, save_intervals
 from belated.cli.evaluation.source import evaluation_of
 from belated.cli.journal.address import add_address, add_archive
 from belated.cli.options import add_json, duration
 from belated.cli.simulation.checks import check_figure
-from belated.cli.text import pairs, wrapped
-from belated.evaluation import Value
+from belated.cli.simulation.figures import (
+    FOOT,
+    HEAD,
+    LIGHT,
+    MARGIN,
+    SMALL,
+    WIDTH,
+    add_axes,
+    add_head,
+    drawn,
+    width_of,
+)
+from belated.cli.text import pairs, percent, several, span, wrapped
+from belated.evaluation import (
+    DelayCurve,
+    JournalEvaluation,
+    JournalTable,
+    Lift,
+    Value,
+    delay_curve,
+    delay_depends,
+    forecast,
+)
+from belated.exceptions import InvalidInput
 from belated.expressions import as_whole_policy, load_modules
 from belated.policies import Policy
 
-EXAMPLE = "belated evaluate sqlite:///offers.db --policy uniform"
+EXAMPLE = """belated evaluate sqlite:///offers.db --lift
+  belated evaluate sqlite:///offers.db --policy uniform
+  belated evaluate sqlite:///offers.db --delays --ahead 1d 7d"""
+
+#: Inches of a line with an interval, and of the curve.
+LINE, CURVE = 0.55, 3.2
+#: What each question accepts beside a figure.
+OPTIONS = {"lift": ("limit",), "policy": ("limit", "since", "module"), "delays": ("ahead",)}
+
+
+class Interval(NamedTuple):
+    """A number with the ends of its interval."""
+
+    name: str
+    value: float
+    low: float
+    high: float
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """What the command takes."""
     add_address(parser)
-    parser.add_argument(
+    question = parser.add_mutually_exclusive_group(required=True)
+    question.add_argument(
+        "--lift", action="store_true", help="what the bandit earns beyond its holdout"
+    )
+    question.add_argument(
         "--policy",
-        required=True,
-        help="uniform, first, the name of an action, or a policy as in "
-        "'DelayedUCB(dim=8, family=Bernoulli())', which needs --since",
+        help="what another policy would have earned: uniform, first, the name of an action, or a "
+        "policy as in 'DelayedUCB(dim=8, family=Bernoulli())', which needs --since",
+    )
+    question.add_argument(
+        "--delays",
+        action="store_true",
+        help="when rewards come, and how many are still to come",
+    )
+    parser.add_argument(
+        "--limit",
+        type=duration,
+        metavar="TIME",
+        help="with --lift or --policy: count rewards within this time only: 7d",
     )
     parser.add_argument(
         "--since",
         metavar="TIME",
-        help="evaluate decisions from then on, as in 2026-11-16T12:00:00Z; a policy learns from "
-        "what was known then",
-    )
-    parser.add_argument(
-        "--limit", type=duration, metavar="TIME", help="count rewards within this time only: 7d"
+        help="with --policy: evaluate decisions from then on, as in 2026-11-16T12:00:00Z; a policy "
+        "learns from what was known then",
     )
     parser.add_argument(
         "--module",
         action="append",
-        default=[],
         metavar="NAME",
-        help="import a Python module that registers policies of your own; its code runs",
+        help="with --policy: import a Python module that registers policies of your own; its code "
+        "runs",
+    )
+    parser.add_argument(
+        "--ahead",
+        type=duration,
+        nargs="+",
+        metavar="TIME",
+        help="with --delays: how far to look ahead; default: 1d 7d",
     )
     add_archive(parser)
-    add_figure(parser)
+    parser.add_argument("--figure", metavar="FILE", help="draw it: .png, .svg or .pdf")
     add_json(parser)
 
 
 def run(options: argparse.Namespace) -> int:
     """Run the command."""
+    question = "policy" if options.policy else "lift" if options.lift else "delays"
+    for name in ("limit", "since", "module", "ahead"):
+        if getattr(options, name) and name not in OPTIONS[question]:
+            message = f"--{name} does not go with --{question}: leave it out"
+            raise InvalidInput(message, getattr(options, name))
     check_figure(options.figure)
-    load_modules(options.module)
+    load_modules(options.module or [])
+    answer = {"policy": _policy, "lift": _lift, "delays": _delays}[question]
+    with evaluation_of(options.address, options.archive) as evaluation:
+        found, text = answer(options, evaluation)
+    print(msgspec.json.encode(found).decode() if options.json else text)
+    return 0
+
+
+# --- lift ----------------------------------------------------------------------------------------
+
+
+def _lift(options: argparse.Namespace, evaluation: JournalEvaluation) -> tuple[Any, str]:
+    found = evaluation.lift(limit=options.limit)
+    if options.figure is not None:
+        title = f"Lift {found.difference:+.4g}"
+        save_intervals(options.figure, title, found.estimand, _lift_lines(found))
+    return found.to_dict(), _lift_text(found)
+
+
+def _lift_lines(found: Lift) -> list[Interval]:
+    """Both groups and their difference, for the picture."""
+    wide = float(ndtri(0.5 + found.level / 2))
+    groups = [
+        Interval(one.name, one.value, one.value - wide * one.error, one.value + wide * one.error)
+        for one in (found.bandit, found.holdout)
+    ]
+    return [*groups, Interval("difference", found.difference, found.low, found.high)]
+
+
+def _lift_text(found: Lift) -> str:
+    relative = always = "not known"
+    if found.relative is not None:
+        relative = "{} ({} to {})".format(*map(percent, found.relative))
+    if found.always is not None:
+        always = "{:+.4g} ({:+.4g} to {:+.4g})".format(*found.always)
+    rows = [(found.estimand, f"{found.difference:+.4g} ({found.low:+.4g} to {found.high:+.4g})")]
+    for group in (found.bandit, found.holdout):
+        what = f"{group.value:.4g} ± {group.error:.2g}"
+        rows.append((group.name, f"{what}, {group.rewards:,} of {group.decisions:,} rewarded"))
+    rows += [("relative", relative), ("at all times", always), ("p", f"{found.p:.2g}")]
+    return pairs(rows)
+
+
+# --- another policy ------------------------------------------------------------------------------
+
+
+def _policy(options: argparse.Namespace, evaluation: JournalEvaluation) -> tuple[Any, str]:
     policy: Policy | str = options.policy
     if "(" in options.policy:
         policy = as_whole_policy(options.policy)
-    with evaluation_of(options.address, options.archive) as evaluation:
-        found = evaluation.evaluate(policy, since=options.since, limit=options.limit)
+    found = evaluation.evaluate(policy, since=options.since, limit=options.limit)
     if options.figure is not None:
         lines = [Interval(options.policy, found.value, found.low, found.high)]
         if found.always is not None:
             lines.append(Interval("at all times", found.value, *found.always))
-        save_intervals(
-            options.figure, f"{options.policy}: {found.value:.4g}", found.estimand, lines
-        )
-    if options.json:
-        print(msgspec.json.encode(found.to_dict()).decode())
-    else:
-        print(_text(options.policy, found))
-    return 0
+        title = f"{options.policy}: {found.value:.4g}"
+        save_intervals(options.figure, title, found.estimand, lines)
+    return found.to_dict(), _policy_text(options.policy, found)
 
 
-def _text(policy: str, found: Value) -> str:
+def _policy_text(policy: str, found: Value) -> str:
     always = "not known"
     if found.always is not None:
         always = f"{found.always[0]:.4g} to {found.always[1]:.4g}"
@@ -93,3 +198,120 @@ def _text(policy: str, found: Value) -> str:
         ),
     ]
     return "\n".join([*lines, *(wrapped(f"  note: {note}", "  ") for note in found.notes)])
+
+
+# --- delays --------------------------------------------------------------------------------------
+
+
+def _delays(options: argparse.Namespace, evaluation: JournalEvaluation) -> tuple[Any, str]:
+    table = evaluation.table()
+    if options.figure is not None:
+        save_curve(options.figure, delay_curve(table))
+    found = describe(table, options.ahead or [timedelta(days=1), timedelta(days=7)])
+    return found, _delays_text(found)
+
+
+def describe(table: JournalTable, ahead: list[timedelta]) -> dict[str, Any]:
+    """What is known of the delays; what too few rewards can tell is None."""
+    found: dict[str, Any] = {"delays": delay_curve(table).to_dict()}
+    found["forecast"] = _or_none(lambda: forecast(table, ahead).to_dict())
+    for on in ("action", "reward"):
+        found[f"depends_on_{on}"] = _or_none(lambda on=on: delay_depends(table, on).to_dict())
+    return found
+
+
+def _or_none(work: Any) -> Any:
+    try:
+        return work()
+    except InvalidInput:
+        return None
+
+
+def _delays_text(found: dict[str, Any]) -> str:
+    curve = found["delays"]
+    rows = [("rewards", f"{curve['rewards']:,}, {several(curve['missing'], 'decision')} without")]
+    for name, share in (("p50", "half"), ("p90", "9 in 10"), ("p99", "99 in 100")):
+        when = "not known" if curve[name] is None else f"after {span(round(1e6 * curve[name]))}"
+        rows.append((f"{share} have come", when))
+    if found["forecast"] is not None:
+        for one in found["forecast"]["expected"]:
+            within = span(round(1e6 * one["ahead"]))
+            what = f"{one['mean']:,.0f} ({one['low']:,.0f} to {one['high']:,.0f})"
+            rows.append((f"to come within {within}", what))
+    for on in ("action", "reward"):
+        test = found[f"depends_on_{on}"]
+        said = "not known" if test is None else f"p = {test['p']:.2g}"
+        if test is not None and test["p"] < 0.01:
+            said += ", by " + ", ".join(
+                f"{name} {'+' if share > 0 else ''}{percent(share)}"
+                for name, share in list(test["sooner"].items())[:4]
+            )
+        rows.append((f"depend on the {on}", said))
+    return pairs(rows)
+
+
+# --- figures -------------------------------------------------------------------------------------
+
+
+def save_intervals(path: str, title: str, about: str, lines: Sequence[Interval]) -> None:
+    """Draw numbers with their intervals, one below the other."""
+    labels = [[one.name] for one in lines]
+    left = max(map(width_of, labels)) + 3 * MARGIN
+    height = HEAD + LINE * len(lines) + FOOT
+    with drawn(path, height) as figure:
+        add_head(figure, title, [about])
+        plot = WIDTH - left - 8 * MARGIN
+        axes = add_axes(figure, left, HEAD, plot, LINE * len(lines))
+        for place, one in enumerate(lines):
+            colour = LIGHT.colours[place % len(LIGHT.colours)]
+            axes.plot([one.low, one.high], [place, place], lw=2.2, color=colour)
+            axes.plot([one.value], [place], "o", ms=7, color=colour)
+            axes.annotate(
+                f"{one.value:.4g}",
+                (one.value, place),
+                xytext=(0, 9),
+                textcoords="offset points",
+                ha="center",
+                fontsize=SMALL,
+                color=LIGHT.ink,
+            )
+        if min(one.low for one in lines) < 0.0 < max(one.high for one in lines):
+            axes.axvline(0.0, color=LIGHT.pale, lw=0.8, zorder=0)
+        axes.set_yticks(range(len(lines)), [one.name for one in lines], parse_math=False)
+        axes.set_ylim(len(lines) - 0.5, -0.6)
+        axes.grid(axis="x", color=LIGHT.grid, lw=0.6)
+
+
+def save_curve(path: str, curve: DelayCurve) -> None:
+    """Draw which share of the rewards has come by which age."""
+    if not len(curve.delays):
+        return
+    unit, name = _unit(float(curve.delays[-1]))
+    with drawn(path, HEAD + CURVE + FOOT) as figure:
+        half = curve.quantile(0.5)
+        title = "When rewards come"
+        if half is not None:
+            title = f"Half of the rewards come within {span(round(half.total_seconds() * 1e6))}"
+        about = f"{several(curve.rewards, 'reward')}; band: {curve.level:.0%} for each age"
+        add_head(figure, title, [about])
+        axes = add_axes(figure, 4 * MARGIN, HEAD, WIDTH - 6 * MARGIN, CURVE)
+        age = curve.delays / unit
+        colour = LIGHT.colours[0]
+        axes.fill_between(age, curve.low, curve.high, step="post", color=colour, alpha=0.16, lw=0)
+        axes.step(age, curve.share, where="post", lw=1.8, color=colour)
+        axes.set_xlim(0.0, float(age[-1]))
+        axes.set_ylim(0.0, 1.02)
+        axes.set_xlabel(f"{name} since the decision", fontsize=SMALL, color=LIGHT.grey)
+        axes.grid(axis="y", color=LIGHT.grid, lw=0.6)
+
+
+def _unit(longest: float) -> tuple[float, str]:
+    """Microseconds of the unit in which a delay is read best, and its name.
+
+    >>> _unit(3 * 86_400e6)
+    (86400000000.0, 'days')
+    """
+    for size, name in ((86_400e6, "days"), (3_600e6, "hours"), (60e6, "minutes")):
+        if longest >= 2 * size:
+            return size, name
+    return 1e6, "seconds"

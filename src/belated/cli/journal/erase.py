@@ -1,7 +1,11 @@
 """``belated journal erase``: let decisions count as if they had never been made.
 
-A record says so, under a hash of the id. Learners read it and fold the journal anew without all
+A record says so, under a hash of the id. Learners read it and fold the journal again without all
 that was recorded under that id.
+
+Once a learner has saved a snapshot without the decision, nothing needs its bytes any more:
+``--overwrite`` destroys them, with those of all that was recorded under its id. Positions, stamps
+and digests stay, so that the journal verifies as before. It may be run at any time, and again.
 """
 
 from __future__ import annotations
@@ -10,24 +14,41 @@ import argparse
 
 from belated.cli.actor import actor, add_reason
 from belated.cli.journal.address import add_address, opened, starts_of
-from belated.cli.text import several
+from belated.cli.text import several, wrapped
 from belated.events import Erased
 from belated.exceptions import InvalidInput
 from belated.ids import check_id, erased_key_of
 from belated.journals.lookups import erased_key_in
 
-EXAMPLE = 'belated journal erase sqlite:///offers.db order-17 --reason "asked for"'
+EXAMPLE = """belated journal erase sqlite:///offers.db order-17 --reason "asked for"
+  belated journal erase sqlite:///offers.db --overwrite"""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """What the command takes."""
     add_address(parser)
-    parser.add_argument("ids", metavar="ID", nargs="+", help="decision ids")
-    add_reason(parser)
+    parser.add_argument("ids", metavar="ID", nargs="*", help="decision ids")
+    add_reason(parser, required=False)
+    parser.add_argument(
+        "--overwrite",
+        action="store_true",
+        help="instead of IDs: destroy the stored bytes of all decisions that were erased",
+    )
 
 
 def run(options: argparse.Namespace) -> int:
     """Run the command."""
+    if options.overwrite:
+        if options.ids:
+            message = "--overwrite is for decisions that were erased before: run it without IDs"
+            raise InvalidInput(message, options.ids)
+        return _overwrite(options.address)
+    if not options.ids or not options.reason:
+        raise InvalidInput("IDs of decisions and a --reason are needed, or --overwrite", None)
+    return _erase(options)
+
+
+def _erase(options: argparse.Namespace) -> int:
     ids = list(dict.fromkeys(map(check_id, options.ids)))
     with opened(options.address) as (journal, _):
         starts = starts_of(journal)
@@ -47,3 +68,27 @@ def run(options: argparse.Namespace) -> int:
         journal.append([Erased(erased_key_of(id), now, options.reason, who) for id in ids])
         print(f"{several(len(ids), 'decision')} of {journal.bandit} erased")
     return 0
+
+
+def _overwrite(address: str) -> int:
+    with opened(address) as (journal, bandit):
+        saved = {one.partition: one.position for one in bandit.snapshots}
+        ready: list[bytes] = []
+        waiting = 0
+        for partition in range(journal.partitions):
+            for record in journal.undone(partition):
+                if isinstance(record.event, Erased):
+                    # A snapshot from before it still has the row.
+                    if saved.get(partition, record.position) >= record.position:
+                        ready.append(record.event.key)
+                    else:
+                        waiting += 1
+        count = journal.overwrite(ready)
+        print(f"{several(count, 'event')} of erased decisions overwritten in {journal.bandit}")
+    if waiting:
+        message = (
+            f"{several(waiting, 'decision')} must wait: the last snapshot is from before the "
+            "erasure. Run this again once the learner has saved one, or the bandit was closed"
+        )
+        print(wrapped(message, ""))
+    return int(waiting > 0)

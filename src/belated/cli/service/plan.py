@@ -260,8 +260,8 @@ def _holdouts(made: LearningPlan) -> list[str]:
     if made.take is not None:
         told = (
             f"Hold out {percent(made.take.share)}: the smallest of these shares by which the lift "
-            f"is known within {lasting(asked.period)}. Compare with `belated lift ADDRESS --limit "
-            f"{_option(asked.window)}`."
+            f"is known within {lasting(asked.period)}. Compare with `belated evaluate ADDRESS "
+            f"--lift --limit {_option(asked.window)}`."
         )
     else:
         told = (
