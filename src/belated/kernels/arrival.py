@@ -14,6 +14,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import fields, replace
 from importlib.util import find_spec
 
@@ -128,7 +129,7 @@ class _Arrival:
         from multiprocessing import spawn
 
         with subprocess.Popen(
-            [os.fsdecode(spawn.get_executable()), "-P", "-m", "belated.kernels"],
+            [os.fsdecode(spawn.get_executable()), "-P", "-m", "belated", "warm"],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
@@ -137,9 +138,14 @@ class _Arrival:
         ) as self._child:
             if self._stopped.is_set():
                 self._child.kill()
+            if hasattr(os, "setpriority"):  # decisions come first
+                with suppress(OSError):  # the child has just ended
+                    nice = os.getpriority(os.PRIO_PROCESS, self._child.pid)
+                    os.setpriority(os.PRIO_PROCESS, self._child.pid, nice + 5)
             assert self._child.stdout is not None
             for line in self._child.stdout:
-                yield line.strip()
+                if (name := line.partition(":")[0]) in NAMES:
+                    yield name
 
     def stop(self) -> None:
         """The process ends: machine code must not be loaded while it is taken down."""
