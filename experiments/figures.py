@@ -14,7 +14,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from belated.cli.simulation.figures import (
+from belated.cli.figures import (
     DARK,
     LIGHT,
     LINE,

@@ -17,7 +17,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from datetime import timedelta
 from functools import cached_property
 from typing import Any, Protocol
@@ -182,31 +182,18 @@ class LearningPlan(Result):
 
     def to_dict(self) -> dict[str, Any]:
         """Return the plan as plain data, times in seconds; None for what takes for ever."""
-
-        def plain(one: Any) -> dict[str, Any]:
-            found = dict(vars(one))
-            return {
-                name: None if isinstance(value, float) and math.isinf(value) else value
-                for name, value in found.items()
-            }
-
-        asked = plain(self.asked) | {"delay": str(self.asked.delay)}
-        cases = [
-            plain(one) | {
-                "kept": plain(one.kept),
-                "change": None if one.change is None else plain(one.change),
-            }
-            for one in self.cases
-        ]  # fmt: skip
         return {
-            "asked": asked,
+            "asked": vars(self.asked) | {"delay": str(self.asked.delay)},
             "policy": self.policy,
             "seeds": self.seeds,
             "rounds": self.rounds,
             "decisions_a_round": self.decisions_a_round,
             "level": LEVEL,
-            "cases": cases,
-            "holdouts": [plain(one) for one in self.holdouts],
+            "cases": [asdict(case) for case in self.cases],
+            "holdouts": [
+                {name: value if math.isfinite(value) else None for name, value in vars(one).items()}
+                for one in self.holdouts
+            ],
             "take": None if self.take is None else self.take.share,
         }
 

@@ -13,7 +13,7 @@ import pytest
 from msgspec.structs import replace
 
 from belated import Bernoulli, DefaultAfter, Explicit
-from belated.cli.journal.repartition import repartitioned
+from belated.cli.journal.import_ import repartitioned
 from belated.cli.main import main
 from belated.events import (
     Configured,

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from belated import Bandit, Bernoulli, DelayedUCB, Explicit
-from belated.cli.journal import address as journal_address
+from belated.cli import address as journal_address
 from belated.cli.journal import verify as journal_verify
 from belated.cli.main import main
 from belated.events import Record, Void, encode

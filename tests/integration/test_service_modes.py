@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 from belated import Bernoulli, DelayedUCB, Explicit
-from belated.cli.actor import actor
 from belated.cli.main import main
+from belated.cli.options import actor
 from belated.decider.unapplied import UnappliedDecisions
 from belated.events import Decision, ModeChanged
 from belated.journals import Store

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from belated import Bandit, Bernoulli, DefaultAfter, DelayedUCB, Explicit
-from belated.cli.journal.address import pages
+from belated.cli.address import pages
 from belated.cli.main import main
 from belated.events import (
     Activation,

@@ -16,9 +16,9 @@ import numpy as np
 import pytest
 
 from belated import theory
+from belated.cli import bounds as command
+from belated.cli.bounds import read_delays
 from belated.cli.main import main
-from belated.cli.simulation import bounds as command
-from belated.cli.simulation.delay_lines import read_delays
 from belated.delays import NEVER, Batched, Empirical, Geometric, expected_missing
 from belated.exceptions import InvalidInput
 from belated.expressions import as_delay

@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
+from belated.cli import compare as command
+from belated.cli.compare import spread_out
 from belated.cli.main import main
-from belated.cli.simulation import compare as command
-from belated.cli.simulation.compare_figure import spread_out
 from tests.command_line import Command
 
 said, complaint = Command("compare").said, Command("compare").complaint

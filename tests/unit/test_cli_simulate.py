@@ -11,8 +11,8 @@ import time
 import pytest
 
 from belated import Bernoulli, BlindUCB, delays, environments, simulate
+from belated.cli import simulate as command
 from belated.cli.main import main
-from belated.cli.simulation import simulate as command
 from tests.command_line import Command
 
 said, complaint = Command("simulate").said, Command("simulate").complaint

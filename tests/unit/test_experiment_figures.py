@@ -10,7 +10,7 @@ import pytest
 
 pytest.importorskip("matplotlib")
 
-from belated.cli.simulation.figures import DARK, LIGHT
+from belated.cli.figures import DARK, LIGHT
 from experiments.figures import COLOURS, band, figure, head, save
 from experiments.panels import ratio
 

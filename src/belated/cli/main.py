@@ -13,8 +13,22 @@ from collections.abc import Sequence
 from typing import Any, NoReturn
 
 from belated import __version__
-from belated.cli.demo import demo
-from belated.cli.evaluation import evaluate, report
+from belated.cli import (
+    bounds,
+    compare,
+    demo,
+    doctor,
+    evaluate,
+    init,
+    learn,
+    mode,
+    plan,
+    report,
+    schema,
+    serve,
+    simulate,
+    warm,
+)
 from belated.cli.journal import (
     archive,
     erase,
@@ -28,8 +42,6 @@ from belated.cli.journal import (
 )
 from belated.cli.keys import create, revoke
 from belated.cli.keys import list as list_keys
-from belated.cli.service import doctor, init, learn, mode, plan, schema, serve, warm
-from belated.cli.simulation import bounds, compare, simulate
 from belated.exceptions import BelatedError
 
 #: In the order of the help.

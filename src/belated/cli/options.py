@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import argparse
+import getpass
+import socket
 from datetime import timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from belated.cli.text import wrapped
 from belated.events import Configured
-from belated.exceptions import InvalidInput
+from belated.exceptions import InvalidConfig, InvalidInput
 from belated.expressions import POLICIES, Kind
 from belated.journals.configuration import semantics_of
 from belated.rewards import DefaultAfter, Explicit, Reduce, Rewards, retention_us
 from belated.times import parse_duration
+
+if TYPE_CHECKING:
+    from belated.service.operating.config import Config
 
 
 def duration(text: str) -> timedelta:
@@ -73,9 +78,14 @@ def add_expression(
 
 
 def add_policy(parser: argparse.ArgumentParser, about: str, *, default: str, several: bool) -> None:
-    """What chooses, and where policies of the user's own are."""
+    """What chooses."""
     group = add_expression(parser, POLICIES, about, default=default, several=several)
-    group.add_argument(
+    add_module(group)
+
+
+def add_module(parser: Any) -> None:
+    """Where policies of the user's own are."""
+    parser.add_argument(
         "--module",
         action="append",
         default=[],
@@ -144,3 +154,74 @@ def semantics(
     else:
         rewards = DefaultAfter(options.window, value=options.default, reduce=reduce, bounds=bounds)
     return rewards, retention_us(options.retention, rewards)
+
+
+# --- an operator's act ---------------------------------------------------------------------------
+
+
+def add_reason(parser: argparse.ArgumentParser, *, required: bool = True) -> None:
+    """Why it is done."""
+    parser.add_argument(
+        "--reason", required=required, default="", help="why, for whoever asks later"
+    )
+
+
+def actor() -> str:
+    """Who it is, as far as the system knows."""
+    try:
+        user = getpass.getuser()
+    except (KeyError, OSError):  # a process of a user without a name
+        user = "unknown"
+    return f"{user}@{socket.gethostname()}"
+
+
+# --- configuration of a service ------------------------------------------------------------------
+
+
+def add_file(parser: argparse.ArgumentParser) -> None:
+    """The configuration."""
+    parser.add_argument("file", metavar="CONFIG", help="TOML config file, such as belated.toml")
+
+
+def add_config(parser: argparse.ArgumentParser) -> None:
+    """The file, and what is to be done before."""
+    add_file(parser)
+    parser.add_argument(
+        "--create-tables",
+        action="store_true",
+        help="create or migrate the tables first; SQLite needs no such step",
+    )
+    parser.add_argument(
+        "--log-level",
+        choices=("debug", "info", "warning", "error"),
+        default="info",
+        help="minimum level of JSON logs on stderr (default: info)",
+    )
+
+
+def prepared(options: argparse.Namespace) -> Config:
+    """Return the configuration, once every journal in it could be opened."""
+    config = read(options.file)
+
+    from belated.service.operating.logs import start_logging
+
+    start_logging(options.log_level)
+    if options.create_tables:
+        config.store.create_tables()
+    for one in config.bandits:  # what cannot be opened is reported now, in one line
+        config.store.journal(one.name, partitions=one.partitions).close()
+    return config
+
+
+def read(file: str) -> Config:
+    """Return the configuration in a file; of several mistakes the first is reported."""
+    from belated.service.operating.config import read_config
+
+    try:
+        return read_config(file)
+    except InvalidConfig as error:
+        first, *more = error.mistakes
+        if not more:
+            raise
+        rest = f"and {len(more)} more: see `belated serve --check {file}`"
+        raise InvalidConfig([first, rest]) from None

@@ -12,11 +12,9 @@ from __future__ import annotations
 
 import argparse
 
-from belated.cli.journal.address import add_address, configured, ends_of, opened
-from belated.cli.journal.identity import family_of
+from belated.cli.address import add_address, configured, ends_of, family_of, opened
 from belated.cli.options import add_semantics, semantics
-from belated.cli.progress import Progress
-from belated.cli.text import several
+from belated.cli.text import Progress, several
 from belated.evaluation.archiving import archive_journal
 from belated.exceptions import InvalidInput
 from belated.journals.archive import Archive

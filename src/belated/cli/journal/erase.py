@@ -12,8 +12,8 @@ from __future__ import annotations
 
 import argparse
 
-from belated.cli.actor import actor, add_reason
-from belated.cli.journal.address import add_address, opened, starts_of
+from belated.cli.address import add_address, opened, starts_of
+from belated.cli.options import actor, add_reason
 from belated.cli.text import several, wrapped
 from belated.events import Erased
 from belated.exceptions import InvalidInput

@@ -24,9 +24,9 @@ from typing import BinaryIO
 import msgspec
 from msgspec.structs import replace
 
-from belated.cli.journal.address import add_address, add_archive, ends_of, opened, pages, starts_of
+from belated.cli.address import add_address, add_archive, ends_of, opened, pages, starts_of
 from belated.cli.journal.lines import FORMAT, End, Header, Line, line_of
-from belated.cli.progress import Progress
+from belated.cli.text import Progress
 from belated.evaluation import read_journal
 from belated.evaluation.files import WRITERS
 from belated.events import Decision, Record, digest_of, encode

@@ -1,21 +1,22 @@
 """``belated journal import``: make a journal of exported records, or of another system's log.
 
-Records keep their stamps and their order, in any number of partitions.
-:mod:`belated.cli.journal.repartition` says what becomes of those that each partition has for
-itself. :mod:`belated.evaluation.logs` says what is read of other logs.
+Records keep their stamps and their order, in any number of partitions: :func:`repartitioned` says
+what becomes of the records that each partition has for itself. :mod:`belated.evaluation.logs` says
+what is read of other logs.
 """
 
 from __future__ import annotations
 
 import argparse
 import sys
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import BinaryIO
 
 import msgspec
+from msgspec.structs import replace
 
-from belated.cli.journal.foreign import import_foreign
 from belated.cli.journal.lines import (
     FORMAT,
     End,
@@ -26,15 +27,14 @@ from belated.cli.journal.lines import (
     record_of,
     request_of,
 )
-from belated.cli.journal.repartition import repartitioned
-from belated.cli.progress import Progress
-from belated.cli.text import several
-from belated.evaluation.logs import READERS
-from belated.events import Decision, Record, digest_of, encode
+from belated.cli.text import Progress, several
+from belated.evaluation.logs import READERS, import_log
+from belated.events import Decision, Opaque, Record, Retracted, Reward, Settled, digest_of, encode
 from belated.exceptions import InvalidInput, UnsupportedFormat
 from belated.ids import check_partitions
 from belated.journals import open_store, split_address
 from belated.journals.chain import Chain, Head
+from belated.times import as_datetime
 
 EXAMPLE = "belated journal import offers.jsonl sqlite:///new.db --partitions 4"
 
@@ -211,3 +211,198 @@ def _source(name: str) -> Iterator[BinaryIO]:
         raise InvalidInput(f"{name}: there is no such file", name) from None
     with file:
         yield file
+
+
+# --- logs of other systems -----------------------------------------------------------------------
+
+
+def import_foreign(source: BinaryIO, name: str, format: str, address: str) -> int:
+    """Make a journal of a log; returns the exit code."""
+    place, bandit = split_address(address)
+    read, features_of = READERS[format]
+    log = list(read(source, name))
+    with open_store(place).new_journal(bandit, partitions=1) as journal:
+        count = import_log(journal, log, features_of(log) if log else None)
+    print(f"{several(count, 'decision')} imported as bandit {bandit}")
+    return 0
+
+
+# --- another number of partitions ----------------------------------------------------------------
+
+#: Reporter, start and end of what was retracted.
+Span = tuple[str, int, int]
+
+
+def repartitioned(records: Iterable[Record], before: int, after: int) -> Iterator[Record]:
+    """The same records for another number of partitions.
+
+    A decision and everything recorded about it are in one partition before and after. Events that
+    belong to a partition are written again: ``Settled(p, until)``, which says that journal time in
+    p has reached ``until``, and ``Retracted(p, …)``, which takes back what a key reported in p.
+
+    * *As many partitions as before, or more.* Every new partition gets its decisions from one old
+      partition, with the Settled and Retracted events of that one and their stamps. Each decision
+      is settled, and each reward retracted, by the same event as before.
+    * *Fewer.* A new partition gets decisions from several old ones, which may have been settled to
+      different times. It gets a Settled whenever the least time grows that all of them have
+      reached: no decision is settled earlier than it was. (An old partition without a decision so
+      far does not hold up the others.) At the end it gets one Settled for the greatest time that
+      any of them has reached: no settled decision is pending again. Rewards are delivered
+      (``delivered``) up to where they were in all of them. A retraction was written into every old
+      partition, and is written once.
+
+    So the decisions have the same states in the new journal, settled in each partition as far as in
+    the furthest. If a bandit has settled everything that was due (``bandit.sync()`` does that), the
+    digest is the same. It differs if a decision is overdue: its window has ended by the clock of
+    another partition, but its own has no Settled for it yet. The next step of a bandit would settle
+    the decision, and the import does.
+
+    With a retention, merged partitions forget together. This shows only in decisions about which
+    something other than a reward is recorded after the retention.
+
+    Two things are refused. An event that this release cannot read does not say which decision it
+    belongs to: it can stay in its partition or be merged, but not be divided among more. And
+    partitions that retracted different rewards of one key cannot be merged.
+
+    Args:
+        records: in the order of ``recorded``.
+        before: how many partitions they are from.
+        after: how many they go to.
+
+    Raises:
+        InvalidInput: the new partitions cannot hold what a record says; names it.
+
+    >>> settled = [Record(0, 1, 9, Settled(0, 8))]
+    >>> [(one.event.partition, one.event.until) for one in repartitioned(settled, 1, 2)]
+    [(0, 8), (1, 8)]
+    """
+    return _split(records, before, after) if after >= before else _merged(records, before, after)
+
+
+def _split(records: Iterable[Record], before: int, after: int) -> Iterator[Record]:
+    for record in records:
+        event = record.event
+        if isinstance(event, Settled | Retracted):
+            for partition in range(record.partition, after, before):
+                copy = replace(event, partition=partition)
+                yield Record(partition, record.position, record.recorded, copy)
+            continue
+        if isinstance(event, Opaque) and after > before:
+            raise InvalidInput(
+                f"the record at partition {record.partition}, position {record.position} cannot "
+                f"be read by this release, which so cannot tell its partition among {after}: "
+                f"upgrade belated, or import into {before} or fewer",
+                record,
+            )
+        yield record
+
+
+def _merged(records: Iterable[Record], before: int, after: int) -> Iterator[Record]:
+    groups = [
+        (_MergedTime(new, range(new, before, after)), _MergedActs(new, range(new, before, after)))
+        for new in range(after)
+    ]
+    last = 0
+    for record in records:
+        last = record.recorded
+        time, acts = groups[record.partition % after]
+        event: Settled | Retracted | None
+        if isinstance(record.event, Settled):
+            event = time.settle(record.partition, record.event, last)
+        elif isinstance(record.event, Retracted):
+            event = acts.retract(record.partition, record.event)
+        else:
+            if isinstance(record.event, Decision | Opaque):
+                time.begun.add(record.partition)
+            elif isinstance(record.event, Reward):
+                acts.reporters[record.partition].add(record.event.reporter)
+            yield record
+            continue
+        if event is not None:
+            yield Record(event.partition, record.position, last, event)
+    for time, acts in groups:
+        acts.check()
+        if (event := time.end()) is not None:
+            yield Record(event.partition, 0, last, event)
+
+
+class _MergedTime:
+    """The time to which a new partition is settled, by those it is merged from."""
+
+    def __init__(self, new: int, old: range) -> None:
+        self._reached = {partition: Settled(partition, 0) for partition in old}
+        self._written = Settled(new, 0)
+        #: Those that had a decision.
+        self.begun: set[int] = set()
+
+    def settle(self, old: int, event: Settled, recorded: int) -> Settled | None:
+        """Return what is settled in the new partition, if that is more than before."""
+        # No journal time is beyond the journal's own last stamp, whatever somebody wrote.
+        until = min(event.until, recorded)
+        self._reached[old] = _further(self._reached[old], until, event.delivered)
+        return self._write(
+            min(self._reached[p].until for p in self.begun or {old}),
+            min(self._reached[p].delivered for p in self.begun or {old}),
+        )
+
+    def end(self) -> Settled | None:
+        """Return what settles it as far as the furthest was, if anything is left."""
+        return self._write(max(one.until for one in self._reached.values()), 0)
+
+    def _write(self, until: int, delivered: int) -> Settled | None:
+        before = self._written
+        self._written = _further(before, until, delivered)
+        return None if self._written == before else self._written
+
+
+def _further(one: Settled, until: int, delivered: int) -> Settled:
+    return replace(one, until=max(one.until, until), delivered=max(one.delivered, delivered))
+
+
+class _MergedActs:
+    """What is retracted in a new partition, by those it is merged from."""
+
+    def __init__(self, new: int, old: range) -> None:
+        self._new = new
+        self._retracted: dict[int, set[Span]] = {partition: set() for partition in old}
+        self._written: set[Span] = set()
+        # How often each act was met; the same one may stand in a partition again.
+        self._met: dict[int, Counter[Retracted]] = {partition: Counter() for partition in old}
+        self._most: Counter[Retracted] = Counter()
+        #: Who reported rewards in each.
+        self.reporters: dict[int, set[str]] = {partition: set() for partition in old}
+
+    def retract(self, old: int, event: Retracted) -> Retracted | None:
+        """Return what is retracted in the new partition, unless another has brought it."""
+        act = replace(event, partition=self._new)
+        _apply(act, self._retracted[old])
+        self._met[old][act] += 1
+        if self._met[old][act] <= self._most[act]:
+            return None
+        self._most[act] += 1
+        _apply(act, self._written)
+        return act
+
+    def check(self) -> None:
+        """Refuse to take back, or to let count again, what was not in its old partition."""
+        for old, spans in self._retracted.items():
+            for span in sorted(spans ^ self._written):
+                reporter, start, end = span
+                if reporter in self.reporters[old]:
+                    verb = "retracts" if span in spans else "does not retract"
+                    raise InvalidInput(
+                        f"partition {old} {verb} what {reporter!r} reported from "
+                        f"{as_datetime(start).isoformat()} to {as_datetime(end).isoformat()}, "
+                        "unlike another that it is merged with: retract or restore it in the old "
+                        "journal by `belated journal retract`, which does so in every partition, "
+                        "and export again; or import into as many partitions as there were",
+                        span,
+                    )
+
+
+def _apply(act: Retracted, spans: set[Span]) -> None:
+    span = act.reporter, act.start, act.end
+    if act.restored:
+        spans.discard(span)
+    else:
+        spans.add(span)

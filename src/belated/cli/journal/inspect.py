@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from belated.cli.journal.address import (
+from belated.cli.address import (
     add_address,
     configured,
     ends_of,
@@ -21,8 +21,7 @@ from belated.cli.journal.address import (
     starts_of,
 )
 from belated.cli.options import add_json
-from belated.cli.progress import Progress
-from belated.cli.text import moment, pairs, several, size, span, table, wrapped
+from belated.cli.text import Progress, moment, pairs, several, size, span, table, wrapped
 from belated.events import kind_of
 from belated.exceptions import CorruptEvent, CorruptJournal
 from belated.journals import Journal, StoredBandit

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import argparse
 
-from belated.cli.actor import actor, add_reason
-from belated.cli.journal.address import add_address, ends_of, opened, pages, starts_of
-from belated.cli.progress import Progress
-from belated.cli.text import moment, several
+from belated.cli.address import add_address, ends_of, opened, pages, starts_of
+from belated.cli.options import actor, add_reason
+from belated.cli.text import Progress, moment, several
 from belated.events import Retracted, Reward
 from belated.exceptions import InvalidInput
 from belated.journals import Journal

@@ -13,8 +13,7 @@ from typing import Any
 
 import msgspec
 
-from belated.cli.journal.address import add_address, configured, opened
-from belated.cli.journal.identity import family_of
+from belated.cli.address import add_address, configured, family_of, opened
 from belated.cli.journal.lines import line_of
 from belated.cli.options import add_json, add_semantics, semantics
 from belated.cli.text import moment, pairs, several, table, wrapped
@@ -43,10 +42,7 @@ def run(options: argparse.Namespace) -> int:
     with opened(options.address) as (journal, bandit):
         rewards, retention = semantics(options, configured(journal))
         story = tell(journal, options.id, rewards, retention, bandit.identity)
-    if options.json:
-        print(msgspec.json.encode(story).decode())
-    else:
-        print(_text(story))
+    print(msgspec.json.encode(story).decode() if options.json else _text(story))
     return 0 if story["records"] else 1
 
 

@@ -15,12 +15,17 @@ import argparse
 import time
 from collections.abc import Callable
 
-from belated.cli.actor import actor, add_reason
-from belated.cli.journal.address import add_address, configured, opened, starts_of, undoing_in
-from belated.cli.journal.identity import OTHER_SETTINGS, empty_fold
-from belated.cli.options import add_semantics, duration, semantics
-from belated.cli.progress import Progress
-from belated.cli.text import moment, several, span
+from belated.cli.address import (
+    OTHER_SETTINGS,
+    add_address,
+    configured,
+    empty_fold,
+    opened,
+    starts_of,
+    undoing_in,
+)
+from belated.cli.options import actor, add_reason, add_semantics, duration, semantics
+from belated.cli.text import Progress, moment, several, span
 from belated.evaluation.archiving import forgettable
 from belated.exceptions import HistoryUndone, InvalidInput
 from belated.journals import Journal, StoredBandit

@@ -1,1 +1,51 @@
-"""``belated keys``: one module for each command, and what they share."""
+"""What the commands about keys share: where the keys are, and the record of each change."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Literal
+
+from belated.cli.options import actor, read
+from belated.events import KeyChanged
+from belated.journals import KeyHistory, KeyStore
+
+if TYPE_CHECKING:
+    from belated.service.operating.config import Config
+
+
+def add_file(parser: argparse.ArgumentParser) -> None:
+    """Where the service is described."""
+    parser.add_argument(
+        "--config",
+        default="belated.toml",
+        metavar="FILE",
+        help="of the service, which says where the store is; default: belated.toml",
+    )
+
+
+@contextmanager
+def opened(options: argparse.Namespace) -> Iterator[tuple[KeyStore, Config]]:
+    """The keys of the service that a file describes."""
+    config = read(options.config)
+    keys = config.store.keys()
+    try:
+        yield keys, config
+    finally:
+        keys.close()
+
+
+def record(
+    config: Config, key: KeyHistory, change: Literal["created", "revoked"], reason: str
+) -> None:
+    """Write into the journal of each bandit that a key is for what has become of it."""
+    from belated.service.access.keys import ALL
+
+    for bandit in config.bandits:
+        if bandit.name in key.bandits or ALL in key.bandits:
+            with config.store.journal(bandit.name, partitions=bandit.partitions) as journal:
+                now = journal.now()
+                journal.append(
+                    [KeyChanged(now, key.id, key.name, change, key.scopes, reason, actor())]
+                )

@@ -8,8 +8,8 @@ from __future__ import annotations
 import argparse
 import sys
 
-from belated.cli.actor import add_reason
-from belated.cli.keys.file import add_file, opened, record
+from belated.cli.keys import add_file, opened, record
+from belated.cli.options import add_reason
 from belated.exceptions import InvalidInput
 from belated.ids import check_id
 

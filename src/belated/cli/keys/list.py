@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import argparse
 
-from belated.cli.keys.file import add_file, opened
+from belated.cli.keys import add_file, opened
 from belated.cli.text import several, table
 
 EXAMPLE = "belated keys list --all"

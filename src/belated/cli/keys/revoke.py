@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import argparse
 
-from belated.cli.actor import add_reason
-from belated.cli.keys.file import add_file, opened, record
+from belated.cli.keys import add_file, opened, record
+from belated.cli.options import add_reason
 from belated.exceptions import InvalidInput
 
 EXAMPLE = "belated keys revoke k3J9xQ2a"

@@ -10,7 +10,7 @@ import argparse
 
 import msgspec
 
-from belated.cli.options import add_json
+from belated.cli.options import add_file, add_json
 from belated.journals.postgres.rights import ROLES
 
 EXAMPLE = "belated doctor belated.toml"
@@ -18,7 +18,7 @@ EXAMPLE = "belated doctor belated.toml"
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """What the command takes."""
-    parser.add_argument("file", metavar="CONFIG", help="TOML config file, such as belated.toml")
+    add_file(parser)
     parser.add_argument(
         "--role",
         choices=ROLES,

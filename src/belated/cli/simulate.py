@@ -1,11 +1,12 @@
 """``belated simulate``: run one policy under one delay, on problems whose answer is known.
 
-It needs no extra. To compare several, see :mod:`belated.cli.simulation.compare`.
+It needs no extra. To compare several, see :mod:`belated.cli.compare`.
 """
 
 from __future__ import annotations
 
 import argparse
+import math
 import re
 import warnings
 from collections.abc import Iterable, Iterator
@@ -16,9 +17,7 @@ import msgspec
 import numpy as np
 
 from belated.cli.options import add_expression, add_json, add_policy, add_runs, count
-from belated.cli.progress import Progress
-from belated.cli.simulation.spreads import Spread
-from belated.cli.text import several, table, wrapped
+from belated.cli.text import Progress, several, table, wrapped
 from belated.exceptions import BelatedWarning
 from belated.expressions import (
     DELAYS,
@@ -31,6 +30,7 @@ from belated.expressions import (
 )
 from belated.families import Family
 from belated.inputs import Matrix, Vector
+from belated.kernels import special
 from belated.simulation import simulate
 from belated.simulation.environments import Environment
 
@@ -66,10 +66,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Run the command."""
     report = simulated(options)
-    if options.json:
-        print(msgspec.json.encode(report).decode())
-    else:
-        print(_text(report))
+    print(msgspec.json.encode(report).decode() if options.json else _text(report))
     return 0
 
 
@@ -159,3 +156,62 @@ def _text(report: dict[str, Any]) -> str:
     mean = ">mean ± standard error" if report["seeds"] > 1 else ">value"
     lines = [head, size, "", table(["", mean, ">least", ">most"], rows)]
     return "\n".join([*lines, *(wrapped(f"note: {note}", "  ") for note in report["notes"])])
+
+
+# --- several seeds together ----------------------------------------------------------------------
+
+#: How often chance alone goes beyond what is called hardly chance.
+CHANCE = 0.05
+
+
+@dataclass(frozen=True)
+class Spread:
+    """A mean over seeds.
+
+    Attributes:
+        mean: of the values.
+        error: its standard error; None where there is one value only.
+        least: of the values.
+        most: of the values.
+    """
+
+    mean: float
+    error: float | None
+    least: float
+    most: float
+
+    @classmethod
+    def of(cls, values: Any) -> Spread:
+        """The values of all seeds.
+
+        >>> print(Spread.of([1.0, 2.0, 3.0]))
+        2.0 ± 0.6
+        >>> print(Spread.of([1.0]))
+        1.0
+        """
+        array = np.asarray(values, dtype=np.float64)
+        count = len(array)
+        error = float(array.std(ddof=1)) / math.sqrt(count) if count > 1 else None
+        return cls(float(array.mean()), error, float(array.min()), float(array.max()))
+
+    @property
+    def t(self) -> float | None:
+        """The mean in standard errors, None where there are none."""
+        return self.mean / self.error if self.error else None
+
+    def text(self, sign: str = "") -> str:
+        """The mean with its error; ``sign="+"`` also writes that of a positive mean."""
+        mean = format(self.mean, f"{sign},.1f")
+        return mean if self.error is None else f"{mean} ± {self.error:,.1f}"
+
+    def __str__(self) -> str:
+        return self.text()
+
+
+def hardly_chance(seeds: int) -> float:
+    """The size of t that chance alone goes beyond once in twenty times.
+
+    >>> round(hardly_chance(10), 2)
+    2.26
+    """
+    return float(special.stdtrit(seeds - 1, 1.0 - 0.5 * CHANCE))

@@ -1,16 +1,19 @@
-"""How pictures are drawn: their colours, their sizes, and how text is fitted in.
+"""Colours, sizes and text of figures, and checks before a long run.
 
-They are laid out in inches, so that their text can be read where they are 800 pixels wide.
+Figures are laid out in inches, so that their text is readable at a width of 800 pixels.
 """
 
 from __future__ import annotations
 
+import importlib
 import textwrap
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from belated.exceptions import InvalidInput, MissingExtra
 
 #: Endings of files that can be drawn.
 KINDS = (".png", ".svg", ".pdf")
@@ -118,3 +121,33 @@ def width_of(lines: Sequence[str], size: float = SMALL, weight: str = "normal") 
     font = FontProperties(weight=weight)
     paths = [TextPath((0, 0), line, size=size, prop=font) for line in lines]
     return max(float(path.get_extents().width) for path in paths) / 72
+
+
+# --- what is checked before a long run -----------------------------------------------------------
+
+
+def check_place(name: str | None) -> None:
+    """Refuse a file that could not be written."""
+    if name is not None and not Path(name).parent.is_dir():
+        raise InvalidInput(f"{Path(name).parent}: there is no such folder", name)
+    if name is not None and Path(name).is_dir():
+        raise InvalidInput(f"{name} is a folder: the name of a file was expected", name)
+
+
+def check_figure(name: str | None) -> None:
+    """Refuse a picture that could not be drawn; its name says its kind."""
+    if name is None:
+        return
+    if Path(name).suffix.lower() not in KINDS:
+        raise InvalidInput(f"{name}: a name with {', '.join(KINDS)} was expected", name)
+    check_place(name)
+    check_extra("--figure", "matplotlib")
+
+
+def check_extra(what: str, *modules: str) -> None:
+    """Refuse what needs modules that are not installed."""
+    for module in modules:
+        try:
+            importlib.import_module(module)
+        except ImportError:
+            raise MissingExtra(what, "experiments") from None

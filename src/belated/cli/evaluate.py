@@ -14,11 +14,8 @@ from typing import Any, NamedTuple
 import msgspec
 from scipy.special import ndtri
 
-from belated.cli.evaluation.source import evaluation_of
-from belated.cli.journal.address import add_address, add_archive
-from belated.cli.options import add_json, duration
-from belated.cli.simulation.checks import check_figure
-from belated.cli.simulation.figures import (
+from belated.cli.address import add_address, add_archive, evaluation_of
+from belated.cli.figures import (
     FOOT,
     HEAD,
     LIGHT,
@@ -27,9 +24,11 @@ from belated.cli.simulation.figures import (
     WIDTH,
     add_axes,
     add_head,
+    check_figure,
     drawn,
     width_of,
 )
+from belated.cli.options import add_json, add_module, duration
 from belated.cli.text import pairs, percent, several, span, wrapped
 from belated.evaluation import (
     DelayCurve,
@@ -93,13 +92,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="with --policy: evaluate decisions from then on, as in 2026-11-16T12:00:00Z; a policy "
         "learns from what was known then",
     )
-    parser.add_argument(
-        "--module",
-        action="append",
-        metavar="NAME",
-        help="with --policy: import a Python module that registers policies of your own; its code "
-        "runs",
-    )
+    add_module(parser)
     parser.add_argument(
         "--ahead",
         type=duration,
@@ -120,7 +113,7 @@ def run(options: argparse.Namespace) -> int:
             message = f"--{name} does not go with --{question}: leave it out"
             raise InvalidInput(message, getattr(options, name))
     check_figure(options.figure)
-    load_modules(options.module or [])
+    load_modules(options.module)
     answer = {"policy": _policy, "lift": _lift, "delays": _delays}[question]
     with evaluation_of(options.address, options.archive) as evaluation:
         found, text = answer(options, evaluation)

@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from belated.cli.service.configuration import add_config, prepared
+from belated.cli.options import add_config, prepared
 from belated.exceptions import InvalidInput
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import argparse
 
-from belated.cli.service.configuration import read
+from belated.cli.options import read
 from belated.exceptions import InvalidInput
 from belated.journals.postgres.queries import VERSION, migrations, schema
 

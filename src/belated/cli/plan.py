@@ -12,10 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from belated.cli.evaluation.source import evaluation_of
-from belated.cli.options import add_json, count, duration
-from belated.cli.progress import Progress
-from belated.cli.text import percent, several, table, wrapped
+from belated.cli.address import evaluation_of
+from belated.cli.options import add_json, add_module, count, duration
+from belated.cli.text import Progress, percent, several, table, wrapped
 from belated.delays import Exponential
 from belated.exceptions import InvalidInput
 from belated.expressions import as_delay, as_policy, load_modules
@@ -81,13 +80,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="POLICY",
         help="what learns, as in 'DelayedThompson(scale=0.5)'; default: DelayedUCB",
     )
-    parser.add_argument(
-        "--module",
-        action="append",
-        default=[],
-        metavar="NAME",
-        help="import a Python module that registers policies of your own; its code runs",
-    )
+    add_module(parser)
     parser.add_argument(
         "--seeds", type=count, default=10, metavar="N", help="problems; default: 10"
     )

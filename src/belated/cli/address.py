@@ -1,20 +1,27 @@
-"""A journal that is there already, by its address: how every command finds and reads it.
+"""Find and read an existing journal by its address.
 
-To look must not make anything, and to open a journal makes it if it is new. So it is first looked
-up in what the store describes.
+Opening a journal creates it if it is new, and reading must not create anything. So commands first
+look up the journal in what the store describes.
 """
 
 from __future__ import annotations
 
 import argparse
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
+from belated.cli.text import Progress
+from belated.evaluation import JournalEvaluation
 from belated.events import Configured, Record
 from belated.exceptions import CorruptEvent, CorruptJournal, InvalidInput
+from belated.families import Bernoulli, Family, Gaussian, Poisson
 from belated.journals import Journal, SQLiteStore, Store, StoredBandit, open_store, split_address
 from belated.journals.archive import Archive, WholeJournal
 from belated.journals.log import Tail
+from belated.learner import Fold
+from belated.policies import Greedy
+from belated.rewards import Rewards
 
 #: Records read at a time.
 PAGE = 10_000
@@ -112,3 +119,72 @@ def configured(journal: Journal) -> Configured | None:
 
 def _names(found: list[StoredBandit]) -> str:
     return ", ".join(repr(one.name) for one in found)
+
+
+# --- identity ------------------------------------------------------------------------------------
+
+#: What to say of a snapshot that another fold has made.
+OTHER_SETTINGS = (
+    "was made with other settings, or by another release: give --window, --default, --retention, "
+    "--reduce and --bounds as the bandit has them"
+)
+
+
+def family_of(identity: dict[str, str]) -> Family:
+    """The family a bandit wrote down: as its text, which is parsed and never run.
+
+    >>> family_of({"family": "Gaussian(variance=0.25)"})
+    Gaussian(variance=0.25)
+    """
+    text = identity.get("family", "")
+    found: Family | None = None
+    if text in ("Bernoulli()", "Poisson()"):
+        found = Bernoulli() if text == "Bernoulli()" else Poisson()
+    elif text == "Gaussian(variance='estimate')":
+        found = Gaussian("estimate")
+    elif match := re.fullmatch(r"Gaussian\(variance=([0-9.e+-]+)\)", text):
+        try:
+            found = Gaussian(float(match[1]))
+        except ValueError:
+            found = None
+    if found is None or repr(found) != text:
+        raise InvalidInput(f"its family {text!r} is none of this library", text)
+    return found
+
+
+def dim_of(identity: dict[str, str]) -> int:
+    """How many numbers a row has.
+
+    >>> dim_of({"dim": "8"})
+    8
+    """
+    text = identity.get("dim", "")
+    if not re.fullmatch(r"[1-9][0-9]{0,8}", text):
+        raise InvalidInput(f"its rows have {text!r} numbers, which is no number", text)
+    return int(text)
+
+
+def empty_fold(bandit: StoredBandit, rewards: Rewards, retention: int | None) -> Fold:
+    """A fold of nothing, which learns what the bandit does; how it chooses does not matter.
+
+    Raises:
+        InvalidInput: no bandit has used the journal yet, or one that nobody here knows.
+    """
+    identity = bandit.identity
+    if identity is None:
+        raise InvalidInput(f"no bandit has used the journal of {bandit.name} yet")
+    policy = Greedy(dim_of(identity), family_of(identity))
+    return Fold(policy, rewards, partitions=bandit.partitions, retention=retention)
+
+
+# --- evaluation ----------------------------------------------------------------------------------
+
+
+@contextmanager
+def evaluation_of(address: str, archive: str | None = None) -> Iterator[JournalEvaluation]:
+    """The journal at an address, with its archive if one is given; it says what its bandit is."""
+    with (
+        opened(address, archive) as (journal, _),
+        Progress("read", sum(ends_of(journal))) as progress,
+    ):
+        yield JournalEvaluation.of_journal(journal, step=progress.step)

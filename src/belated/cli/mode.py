@@ -8,8 +8,7 @@ from __future__ import annotations
 import argparse
 import time
 
-from belated.cli.actor import actor
-from belated.cli.service.configuration import read
+from belated.cli.options import actor, add_file, add_reason, read
 from belated.cli.text import moment
 from belated.events import ModeChanged
 from belated.exceptions import InvalidInput
@@ -35,8 +34,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         choices=tuple(_MEANING),
         help=f"{meaning}; without it, show the current one",
     )
-    parser.add_argument("file", metavar="CONFIG", help="TOML config file, such as belated.toml")
-    parser.add_argument("--reason", default="", help="why, for whoever asks later")
+    add_file(parser)
+    add_reason(parser, required=False)
 
 
 def run(options: argparse.Namespace) -> int:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import argparse
 
-from belated.cli.service.configuration import add_config, prepared
+from belated.cli.options import add_config, prepared
 from belated.cli.text import pairs, several
 from belated.exceptions import InvalidConfig
 

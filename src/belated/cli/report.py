@@ -10,8 +10,7 @@ from pathlib import Path
 
 import msgspec
 
-from belated.cli.evaluation.source import evaluation_of
-from belated.cli.journal.address import add_address
+from belated.cli.address import add_address, evaluation_of
 from belated.cli.options import add_json
 from belated.cli.text import size
 from belated.report import Report, learned

@@ -1,0 +1,246 @@
+"""``belated demo``: watch a bandit earn in a simulated shop, in half a minute, with no setup.
+
+Two bandits choose offers for the same visitors of a shop whose purchases are reported days later.
+One counts pending decisions; the other waits for its attribution window to end, as most tools do.
+The clock is the shop's: four weeks pass as fast as this machine computes them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import heapq
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from belated import (
+    Bandit,
+    Bernoulli,
+    BlindThompson,
+    ConversionsOnly,
+    DefaultAfter,
+    DelayedUCB,
+    Holdout,
+    MemoryJournal,
+    PerArm,
+)
+from belated.cli.text import Progress, pairs
+from belated.inputs import Vector
+from belated.policies import Policy
+from belated.rewards import Rewards
+
+EXAMPLE = "belated demo"
+
+#: How long the shop is open.
+WEEKS = 4
+#: Visitors per day.
+VISITORS = 500
+#: Share of the visitors who get a random offer.
+HOLDOUT = 0.1
+DAY = 86_400_000_000  # in microseconds
+OFFERS = ("free shipping", "10% off", "gift", "bundle")
+#: Days after which nobody buys any more.
+WINDOW = 7
+#: Where the report is written.
+REPORT = "belated-demo.html"
+
+_INTRODUCTION = f"""\
+A simulated shop shows {VISITORS} visitors per day one of {len(OFFERS)} offers, for {WEEKS} weeks.
+Which offer is best depends on the visitor. Purchases are reported up to {WINDOW} days
+after the offer. Nobody reports that a visitor did not buy.
+
+Two bandits choose offers for the same visitors:
+
+  belated  counts pending decisions as explored, and learns from each by its age
+           DelayedUCB, ConversionsOnly('{WINDOW}d')
+  waiting  works like most tools: ignores pending decisions, and learns from each
+           when its {WINDOW}-day window has ended
+           BlindThompson, DefaultAfter('{WINDOW}d', learn='together')
+
+Both show a random offer to {HOLDOUT:.0%} of the visitors, the holdout.
+
+               purchases reported          of the best possible
+day  visitors  belated  waiting  lead      belated  waiting"""
+
+_NOTE = """
+“Of the best possible” is what the offers bring on average, divided by what the best
+offer for each visitor would bring. Only the simulation knows it.
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """What the command takes."""
+    parser.add_argument("--seed", type=int, default=7, help="of visitors and luck; default: 7")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Run the command."""
+    window = f"{WINDOW}d"
+    # The four weeks end with the last midnight, UTC.
+    clock = {"seed": options.seed, "start": (time.time_ns() // 1000 // DAY - 7 * WEEKS) * DAY}
+    belated = Branch(DelayedUCB, ConversionsOnly(window), **clock)
+    waiting = Branch(BlindThompson, DefaultAfter(window, learn="together"), **clock)
+    print(_INTRODUCTION)
+    for week in range(1, WEEKS + 1):
+        with Progress(f"week {week}: day", 7) as progress:
+            for _ in range(7):
+                belated.open_for_a_day()
+                waiting.open_for_a_day()
+                progress.step(1)
+        print(_line(7 * week, belated, waiting), flush=True)
+    print(_NOTE)
+    report = belated.bandit.report()
+    print("From the journal of the first bandit, with 95% intervals:\n")
+    print(pairs(_findings(report.data, belated), indent="  "))
+    report.save(REPORT)
+    print(f"\nThe report shows the same: {Path(REPORT).resolve()}")
+    print("To run a bandit of your own: belated init")
+    return 0
+
+
+def _line(day: int, belated: Branch, waiting: Branch) -> str:
+    lead = belated.purchases - waiting.purchases
+    return (
+        f"{day:3}  {belated.visitors:8,}  {belated.purchases:7,}  {waiting.purchases:7,}  "
+        f"{lead:+4,}      {belated.expected / belated.best:7.0%}  "
+        f"{waiting.expected / waiting.best:7.0%}"
+    )
+
+
+def _findings(data: dict[str, Any], branch: Branch) -> list[tuple[str, str]]:
+    """Return numbers of the report, with the truth if only the simulation knows it."""
+    head, delay, to_come = data["headline"], data["delay"], data["forecast"]["total"]
+    lift, extra = head["lift"], head["extra"]
+    return [
+        ("purchases reported", f"{head['rewards']:,} of {head['decisions']:,} visitors"),
+        (
+            "still to come",
+            f"{to_come['n']:,.0f} ({to_come['lo']:,.0f} to {to_come['hi']:,.0f}); "
+            f"the simulation knows of {branch.upcoming:,}",
+        ),
+        (
+            "delay",
+            f"half within {delay['median']:.1f} days, 9 in 10 within {delay['p90']:.1f} days",
+        ),
+        (
+            "lift",
+            f"{lift['p']:+.0%} over the holdout ({lift['lo']:+.0%} to {lift['hi']:+.0%}), "
+            f"or {extra['p']:,.0f} purchases ({extra['lo']:,.0f} to {extra['hi']:,.0f})",
+        ),
+    ]
+
+
+# --- a bandit in charge of the offers ------------------------------------------------------------
+
+
+class Branch:
+    """Shows offers to visitors and reports their purchases, on a clock of its own.
+
+    Args:
+        policy: chooses the offers.
+        rewards: what a missing reward means.
+        seed: of the shop and of the policy. Branches with the same seed get the same visitors, who
+            respond alike to the same offer, and hold out the same ones.
+        start: of the first day, in microseconds since 1970.
+
+    Attributes:
+        visitors: who were shown an offer.
+        purchases: reported so far.
+        expected: purchases that the offers lead to on average.
+        best: purchases that the best offer for each visitor would lead to on average.
+    """
+
+    def __init__(self, policy: type[Policy], rewards: Rewards, *, seed: int, start: int) -> None:
+        self._shop, self._start, self._now = Shop(seed), start, start
+        self._upcoming: list[tuple[float, str]] = []  # when, decision id
+        self.visitors = self.purchases = 0
+        self.expected = self.best = 0.0
+        features = PerArm(OFFERS, context=["returning", "phone"])
+        self.bandit = Bandit(
+            policy(features.dim, Bernoulli(), floor=0.02),
+            rewards=rewards,
+            journal=MemoryJournal(bandit="shop", clock=lambda: self._now),
+            features=features,
+            seed=seed,
+            clock=lambda: self._now,
+            holdout=Holdout(HOLDOUT),
+        )
+
+    @property
+    def upcoming(self) -> int:
+        """Purchases that are still to be reported."""
+        return len(self._upcoming)
+
+    def open_for_a_day(self) -> None:
+        """Serve the visitors of the next day, and report the purchases of that day."""
+        for _ in range(VISITORS):
+            self._report_until(self.visitors / VISITORS)
+            self._serve_visitor()
+        self._report_until(self.visitors / VISITORS)
+
+    def _serve_visitor(self) -> None:
+        visitor, day = self._shop.visitor(), self.visitors / VISITORS
+        decision = self.bandit.decide(visitor, id=f"visitor-{self.visitors}")
+        chances = self._shop.chances(visitor)
+        self.visitors += 1
+        self.expected += float(chances[decision.index])
+        self.best += float(chances.max())
+        delay = self._shop.purchase(visitor, decision.index)
+        if delay is not None:
+            heapq.heappush(self._upcoming, (day + delay, decision.id))
+
+    def _report_until(self, day: float) -> None:
+        """Report the purchases up to a moment, each at its own time, and set the clock to it."""
+        while self._upcoming and self._upcoming[0][0] <= day:
+            when, id = heapq.heappop(self._upcoming)
+            self._now = self._start + round(when * DAY)
+            self.bandit.observe(id, 1.0)
+            self.purchases += 1
+        self._now = self._start + round(day * DAY)
+
+
+# --- the shop ------------------------------------------------------------------------------------
+
+#: Probability of a purchase by offer, new or returning visitor, and computer or phone.
+CHANCES = np.array(
+    [
+        [[0.06, 0.05], [0.08, 0.07]],
+        [[0.14, 0.10], [0.05, 0.04]],
+        [[0.05, 0.16], [0.06, 0.05]],
+        [[0.04, 0.04], [0.15, 0.19]],
+    ]
+)
+#: Mean days from an offer to its purchase.
+DELAYS = np.array([1.0, 1.5, 2.0, 2.5])
+
+
+class Shop:
+    """Visitors and their luck.
+
+    Args:
+        seed: of both.
+    """
+
+    def __init__(self, seed: int) -> None:
+        self._rng = np.random.default_rng(seed)
+
+    def visitor(self) -> dict[str, Any]:
+        """Return the context of the next visitor."""
+        returning, phone = self._rng.random(2) < (0.4, 0.5)
+        return {"returning": int(returning), "phone": int(phone)}
+
+    def chances(self, visitor: dict[str, Any]) -> Vector:
+        """Return the probability that a visitor buys, by offer."""
+        chances: Vector = CHANCES[:, visitor["returning"], visitor["phone"]]
+        return chances
+
+    def purchase(self, visitor: dict[str, Any], offer: int) -> float | None:
+        """Return after how many days a visitor buys; None: never.
+
+        It draws as many numbers whatever the offer, so that shops with one seed stay in step.
+        """
+        buys = self._rng.random() < self.chances(visitor)[offer]
+        days = float(self._rng.exponential(DELAYS[offer]))
+        return days if buys and days < WINDOW else None

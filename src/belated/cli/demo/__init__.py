@@ -1,1 +1,0 @@
-"""``belated demo``: two bandits in a simulated shop."""

@@ -1,1 +1,0 @@
-"""Commands that say what a bandit earns."""

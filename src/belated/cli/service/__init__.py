@@ -1,1 +1,0 @@
-"""Commands that set up, run and look after a service."""

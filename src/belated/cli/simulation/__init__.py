@@ -1,1 +1,0 @@
-"""Commands that simulate: one run, a comparison, and the bounds of the theory."""
