@@ -1,10 +1,10 @@
 """Plan what a bandit learns before there is one: what a delay, a window and a stale model cost.
 
 :func:`plan_learning` simulates with the real policy, learner and ledger, and says how long it takes
-until a lift is known; ``belated plan`` is the same on the command line. Time is kept: so many days
-are played with as many rounds as can be afforded, and delay, window and refreshes are the same part
-of them. If a round stands for several decisions, a real bandit learns from more of them and loses
-less; the share of the time that is decided blindly is the same.
+until a lift is known; ``belated plan`` is the same on the command line. Time is kept to scale: the
+period is simulated with a few thousand rounds, and delay, window and refreshes take the same share
+of the rounds as of the period. If a round stands for several decisions, a real bandit learns from
+more of them and loses less than the simulated one.
 
 >>> from belated.delays import Exponential
 >>> asked = Learning(rate=1_000 / DAY, delay=Exponential(mean=DAY), lift=0.3)
@@ -43,40 +43,40 @@ from belated.simulation.environments import Environment
 __all__ = ["Learning", "LearningPlan", "holdout_times", "plan_learning"]
 
 HOUR, DAY = 3_600.0, 86_400.0
-#: Windows that are compared with the one that is asked for, by factors of it.
+#: Windows to compare with the planned one, as multiples of it.
 WINDOWS = (0.25, 0.5, 2.0)
-#: Seconds after which a model may be refreshed, and the fewest rounds that show it.
+#: Seconds between two refreshes of the model, and the fewest rounds that can show them.
 REFRESHES = (HOUR, DAY, 7 * DAY)
 SHORTEST = 2
-#: Decisions without which there is nothing to plan.
+#: Fewest decisions of a period.
 FEW = 100
-#: What a missing reward means, by its name.
+#: Meanings of a missing reward, by name.
 MEANINGS: Mapping[str, type[Rewards]] = {
-    one.__name__: one for one in (ConversionsOnly, DefaultAfter, Explicit)
+    meaning.__name__: meaning for meaning in (ConversionsOnly, DefaultAfter, Explicit)
 }
 _FIRST = 60_000
-#: Shares of decisions that may be held out.
+#: Shares of decisions to hold out.
 SHARES = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5)
-#: How often a lift that is there is to be found, and the level of the interval that finds it.
+#: Probability of finding a lift, and level of the interval that finds it.
 POWER, LEVEL = 0.8, 0.95
-#: Longer than anybody waits, in seconds.
+#: Longest time considered, in seconds.
 _LONGEST = 1e12
 
 
 @dataclass(frozen=True)
 class Learning:
-    """What a bandit is to learn from.
+    """The traffic that a bandit learns from.
 
     Attributes:
-        rate: decisions a second, in the mean.
-        delay: of rewards, in seconds: a law of :mod:`belated.delays`, or what was seen.
-        window: after which a missing reward says something, in seconds.
-        reward_share: of decisions that are rewarded, if they are made by lot.
-        lift: by how much more the best choice brings, relative; and the lift to be known.
-        period: that is planned, in seconds.
-        actions: to choose from.
-        dim: features of a row.
-        rewards: what a missing reward means: "ConversionsOnly", "DefaultAfter" or "Explicit".
+        rate: Mean decisions per second.
+        delay: Delay of rewards in seconds: a law of :mod:`belated.delays`, or an observed one.
+        window: Window of the rewards, in seconds.
+        reward_share: Share of decisions that are rewarded if actions are chosen at random.
+        lift: Relative gain of the best choices over random ones, and the lift to detect.
+        period: Planned time, in seconds.
+        actions: Number of actions to choose from.
+        dim: Features of a row.
+        rewards: Meaning of a missing reward: "ConversionsOnly", "DefaultAfter" or "Explicit".
     """
 
     rate: float
@@ -106,7 +106,7 @@ class Learning:
 
     @property
     def decisions(self) -> float:
-        """Of the whole period."""
+        """Decisions in the whole period."""
         return self.rate * self.period
 
 
@@ -115,9 +115,9 @@ class Interval:
     """A mean over simulated problems, with its interval.
 
     Attributes:
-        mean: over all of them.
-        low: lower end, by Student's quantile.
-        high: upper end.
+        mean: Mean over all problems.
+        low: Lower end, by Student's quantile.
+        high: Upper end.
     """
 
     mean: float
@@ -126,7 +126,7 @@ class Interval:
 
     @classmethod
     def of(cls, values: Vector) -> Interval:
-        """The interval of a mean.
+        """Return the mean of the values with its interval.
 
         >>> round(Interval.of(np.array([1.0, 2.0, 3.0])).low, 2)
         -0.48
@@ -138,13 +138,13 @@ class Interval:
 
 @dataclass(frozen=True)
 class Case:
-    """One way to run the bandit.
+    """The result of one simulated setting.
 
     Attributes:
-        name: what differs from what is planned.
-        kept: share of the possible gain that the bandit brings over the period.
-        change: the same minus that of the plan, on the same problems; None for the plan itself.
-        lost: rewards of the period that the best choice would have brought more.
+        name: How the setting differs from the plan.
+        kept: Share of the possible gain that the bandit brings over the period.
+        change: ``kept`` minus that of the plan, on the same problems; None for the plan itself.
+        lost: Rewards that the best choices would have brought in addition, over the period.
     """
 
     name: str
@@ -155,16 +155,17 @@ class Case:
 
 @dataclass(frozen=True)
 class LearningPlan(Result):
-    """What is to be expected.
+    """What to expect of a bandit.
 
     Attributes:
-        asked: what it is a plan for.
-        policy: that was simulated.
-        seeds: problems that were simulated.
-        rounds: of each.
-        cases: what was simulated; the second is the plan.
-        holdouts: what each share takes until the lift is known.
-        take: the smallest of them by which it is known within the period; None if none is.
+        asked: The traffic that was planned for.
+        policy: Name of the simulated policy.
+        seeds: Number of simulated problems.
+        rounds: Rounds of each.
+        cases: Simulated settings; the second is the plan itself.
+        holdouts: How long each share takes until the lift is known.
+        take: The smallest share with which the lift is known within the period; None if there is
+            none.
     """
 
     asked: Learning
@@ -177,11 +178,11 @@ class LearningPlan(Result):
 
     @property
     def decisions_a_round(self) -> float:
-        """Decisions that a round stands for."""
+        """Decisions that one round stands for."""
         return self.asked.decisions / self.rounds
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the plan as plain data, times in seconds; None for what takes for ever."""
+        """Return the plan as plain data, times in seconds; None for an infinite time."""
         return {
             "asked": vars(self.asked) | {"delay": str(self.asked.delay)},
             "policy": self.policy,
@@ -191,16 +192,16 @@ class LearningPlan(Result):
             "level": LEVEL,
             "cases": [asdict(case) for case in self.cases],
             "holdouts": [
-                {name: value if math.isfinite(value) else None for name, value in vars(one).items()}
-                for one in self.holdouts
+                {key: value if math.isfinite(value) else None for key, value in vars(times).items()}
+                for times in self.holdouts
             ],
             "take": None if self.take is None else self.take.share,
         }
 
 
 @dataclass(frozen=True)
-class _Way:
-    """What is simulated: all as planned, but for what is given."""
+class _Setting:
+    """A setting to simulate: as planned, except for the fields that are given."""
 
     name: str
     window: float | None = None
@@ -217,15 +218,15 @@ def plan_learning(
     rounds: int = 4_000,
     progress: Callable[[int], None] = lambda count: None,
 ) -> LearningPlan:
-    """Simulate what is asked for, and what differs from it in one respect.
+    """Simulate the plan, and settings that differ from it in one respect.
 
     Args:
-        asked: what the bandit is to learn from.
-        policy: makes one for a problem; None: :class:`~belated.DelayedUCB`.
-        policy_name: what to call it.
-        seeds: problems to simulate, at least 2.
-        rounds: of each, at most; fewer if the period has fewer decisions.
-        progress: is told how many more runs are done, of :func:`runs_of`.
+        asked: The traffic to plan for.
+        policy: Returns a policy for a problem; None for :class:`~belated.DelayedUCB`.
+        policy_name: Name of the policy in the result.
+        seeds: Number of problems to simulate, at least 2.
+        rounds: Most rounds of each; fewer if the period has fewer decisions.
+        progress: Called with the number of runs that have finished, of :func:`runs_of`.
 
     >>> from belated.delays import Exponential
     >>> asked = Learning(rate=0.01, delay=Exponential(mean=86_400), lift=1.0, dim=3, actions=3)
@@ -237,31 +238,31 @@ def plan_learning(
         raise InvalidInput(f"seeds is {seeds}: at least 2 are needed for an interval", seeds)
     make = policy or (lambda world: DelayedUCB(world.dim, Bernoulli()))
     rounds = min(rounds, math.ceil(asked.decisions))
-    ways = _ways(asked, rounds / asked.period)
-    regret = np.empty((len(ways), seeds))
+    settings = _settings(asked, rounds / asked.period)
+    regret = np.empty((len(settings), seeds))
     for seed in range(seeds):
         world = Offers(asked.reward_share, asked.lift, asked.actions, asked.dim, _FIRST + seed)
-        for n, way in enumerate(ways):
-            regret[n, seed] = _regret(asked, way, make(world), world, rounds, _FIRST + seed)
+        for n, setting in enumerate(settings):
+            regret[n, seed] = _regret(asked, setting, make(world), world, rounds, _FIRST + seed)
             progress(1)
     kept = 1.0 - regret / (rounds * asked.reward_share * asked.lift)
     per_round = asked.decisions / rounds
     cases = tuple(
         Case(
-            way.name,
+            setting.name,
             Interval.of(kept[n]),
             None if n == _PLANNED else Interval.of(kept[n] - kept[_PLANNED]),
             float(regret[n].mean()) * per_round,
         )
-        for n, way in enumerate(ways)
+        for n, setting in enumerate(settings)
     )
     holdouts = holdout_times(asked)
-    take = next((one for one in holdouts if one.seconds <= asked.period), None)
+    take = next((times for times in holdouts if times.seconds <= asked.period), None)
     return LearningPlan(asked, policy_name, seeds, rounds, cases, tuple(holdouts), take)
 
 
 def holdout_times(asked: Learning) -> list[HoldoutTimes]:
-    """Return what each of ``SHARES`` takes until the lift is known."""
+    """Return how long each of ``SHARES`` takes until the lift is known."""
     delays = quantiles(asked.delay)
     base = asked.reward_share * float((delays <= asked.window).mean())
     comparison = Comparison(base, asked.lift, asked.rate, asked.window, delays)
@@ -269,48 +270,52 @@ def holdout_times(asked: Learning) -> list[HoldoutTimes]:
 
 
 def runs_of(asked: Learning, seeds: int, rounds: int) -> int:
-    """Return how many simulations a plan takes."""
-    return len(_ways(asked, min(rounds, asked.decisions) / asked.period)) * seeds
+    """Return how many simulations :func:`plan_learning` runs."""
+    return len(_settings(asked, min(rounds, asked.decisions) / asked.period)) * seeds
 
 
-#: The place of what is asked for among all ways.
+#: Index of the plan itself among the settings.
 _PLANNED = 1
 
 
-def _ways(asked: Learning, pace: float) -> list[_Way]:
+def _settings(asked: Learning, pace: float) -> list[_Setting]:
     windows = [asked.window * factor for factor in WINDOWS]
     return [
-        _Way("every outcome known at once", at_once=True),
-        _Way("as planned"),
-        *(_Way(f"window {lasting(one)}", window=one) for one in windows if one < asked.period),
+        _Setting("every outcome known at once", at_once=True),
+        _Setting("as planned"),
         *(
-            _Way(f"model refreshed every {lasting(one)}", refresh=one)
-            for one in REFRESHES
-            if SHORTEST / pace <= one < asked.period
+            _Setting(f"window {lasting(window)}", window=window)
+            for window in windows
+            if window < asked.period
+        ),
+        *(
+            _Setting(f"model refreshed every {lasting(refresh)}", refresh=refresh)
+            for refresh in REFRESHES
+            if SHORTEST / pace <= refresh < asked.period
         ),
     ]
 
 
 def _regret(
-    asked: Learning, way: _Way, policy: Policy, world: Offers, rounds: int, seed: int
+    asked: Learning, setting: _Setting, policy: Policy, world: Offers, rounds: int, seed: int
 ) -> float:
     pace = rounds / asked.period
     rewards: Rewards | None = None
     delay: Any = Constant(0)
-    if not way.at_once:
-        window = asked.window if way.window is None else way.window
+    if not setting.at_once:
+        window = asked.window if setting.window is None else setting.window
         length = timedelta(seconds=max(1, round(window * pace)))
         rewards = MEANINGS[asked.rewards](length)
-        delay = RoundsDelay(asked.delay, pace, max(1, round(way.refresh * pace)))
+        delay = RoundsDelay(asked.delay, pace, max(1, round(setting.refresh * pace)))
     with warnings.catch_warnings():
-        for kind in (AdviceWarning, DelayWarning):  # of the problem, which is what is asked about
+        for kind in (AdviceWarning, DelayWarning):  # the problem is difficult on purpose
             warnings.simplefilter("ignore", kind)
         trace = simulate(policy, world, delay, horizon=rounds, seed=seed, rewards=rewards)
     return float(trace.regret[-1])
 
 
 def lasting(seconds: float) -> str:
-    """A time in its greatest unit.
+    """Format a duration in its largest unit.
 
     >>> lasting(3_600.0), lasting(151_200.0), lasting(90.0)
     ('1 h', '1.8 d', '1.5 min')
@@ -326,13 +331,13 @@ def lasting(seconds: float) -> str:
 
 @dataclass(frozen=True)
 class HoldoutTimes:
-    """What a holdout takes and costs.
+    """How long a holdout takes, and what it costs.
 
     Attributes:
-        share: of the decisions.
-        seconds: until the lift is known by one look at that time.
-        seconds_always: until it is known by whoever looks every day.
-        rewards: that the holdout costs until then, by one look.
+        share: Share of the decisions that are held out.
+        seconds: Time until the lift is known, if you look once at that time.
+        seconds_always: Time until it is known, if you look every day.
+        rewards: Rewards that the holdout costs in ``seconds``.
     """
 
     share: float
@@ -346,11 +351,11 @@ class Comparison:
     """A holdout and a bandit that earns more.
 
     Args:
-        base: mean reward of the holdout, within the window.
-        lift: by how much more the bandit earns, relative.
-        rate: decisions a second.
-        window: after which an outcome is final, in seconds.
-        delays: of conversions in seconds, infinite if they do not come; they stand for all.
+        base: Mean reward of the holdout, within the window.
+        lift: Relative gain of the bandit.
+        rate: Decisions per second.
+        window: Time after which an outcome is final, in seconds.
+        delays: Sample of the delays of conversions in seconds; infinite if one never comes.
     """
 
     base: float
@@ -360,11 +365,11 @@ class Comparison:
     delays: Vector
 
     def times(self, share: float) -> HoldoutTimes:
-        """Return how long a holdout takes.
+        """Return how long a holdout of this share takes.
 
-        At a time t a reward counts t/(t - D) times, for so many decisions could not show it yet
-        (:mod:`belated.evaluation.arrivals`): the variance of a mean is p E[t/(t - D)] - p² over n.
-        It is asked from the first window's end on.
+        At time t, a reward with delay D counts t/(t - D) times, because the rewards of the latest
+        decisions cannot have come yet (:mod:`belated.evaluation.arrivals`). So the variance of a
+        mean is (p E[t/(t - D)] - p²) / n. The first time considered is the end of the first window.
         """
         wanted = (float(ndtri(0.5 + LEVEL / 2)) + float(ndtri(POWER))) ** 2
         difference = self.base * self.lift
@@ -384,7 +389,7 @@ class Comparison:
         return sum((p * more - p * p) / (n * part) for p, part in parts)
 
     def _shows(self, t: float, share: float) -> bool:
-        """Whether the interval that holds at all times excludes 0, often enough."""
+        """Whether the always-valid interval excludes 0 with probability ``POWER``."""
         n = self.rate * (t - self.window)  # decisions whose outcome is final
         smaller = n * min(share, 1.0 - share)
         few = self.base * smaller
@@ -397,7 +402,7 @@ class Comparison:
 
 
 def _first(holds: Callable[[float], bool], low: float, high: float) -> float:
-    """The first time at which something holds that holds from then on; infinite if none."""
+    """Return the first time from which on a condition holds; infinite if there is none."""
     if holds(low):
         return low
     if not holds(high):
@@ -410,28 +415,28 @@ def _first(holds: Callable[[float], bool], low: float, high: float) -> float:
 
 # --- a problem with a known gain -----------------------------------------------------------------
 
-#: Rounds whose rows are drawn together.
+#: Rounds whose rows are drawn at a time.
 TOGETHER = 512
-#: Normal quantities are summed over these.
+#: Grid for integrals over the normal distribution, and the density times its step.
 _GRID = np.linspace(-8.5, 8.5, 3_401)
 _NORMAL = np.exp(-0.5 * _GRID**2) / math.sqrt(2.0 * math.pi) * (_GRID[1] - _GRID[0])
-#: The widest spread of actions.
+#: Longest θ considered.
 _WIDEST = 60.0
 
 
 @dataclass(frozen=True, eq=False)
 class Offers:
-    """Actions whose features are new in every round, and which convert more or less by them.
+    """An environment whose possible gain is known: actions with new features in every round.
 
-    A row is (1, N(0, I)). Intercept and length of θ are such that a choice by lot converts in
-    ``base`` of all cases, and the best choice in (1 + ``lift``) times as many.
+    A row is (1, N(0, I)). Intercept and length of θ are such that random choices convert in
+    ``base`` of all cases, and the best choices in (1 + ``lift``) times as many.
 
     Args:
-        base: share of decisions that convert, chosen by lot.
-        lift: by how much more the best choice converts, relative.
-        actions: to choose from.
-        dim: numbers of a row.
-        seed: of the direction of θ.
+        base: Share of decisions that convert if actions are chosen at random.
+        lift: Relative gain of the best choices.
+        actions: Number of actions.
+        dim: Numbers of a row.
+        seed: Seed of the direction of θ.
 
     >>> world = Offers(base=0.1, lift=0.5, actions=5, dim=3, seed=0)
     >>> means = np.array([means for _, means in world.rounds(20_000, np.random.default_rng(0))])
@@ -453,13 +458,13 @@ class Offers:
 
     @cached_property
     def theta(self) -> Vector:
-        """θ: the intercept, and a direction of its own."""
+        """θ: the intercept, and coefficients in a random direction."""
         intercept, length = spread_of(self.base, self.lift, self.actions)
         direction = np.random.default_rng([self.seed, 40]).normal(size=self.dim - 1)
         return np.append(intercept, length * direction / np.linalg.norm(direction))
 
     def rounds(self, horizon: int, rng: np.random.Generator) -> Iterator[tuple[Matrix, Vector]]:
-        """The rows of each round and their mean rewards."""
+        """Yield the rows of each round and their mean rewards."""
         for start in range(0, horizon, TOGETHER):
             drawn = rng.normal(size=(min(TOGETHER, horizon - start), self.actions, self.dim))
             drawn[:, :, 0] = 1.0
@@ -467,15 +472,15 @@ class Offers:
             yield from zip(tables, self.family.mean(tables @ self.theta), strict=True)
 
     def reward(self, mean: float, u: float) -> float:
-        """Whether it converts."""
+        """Return 1 for a conversion, which happens if ``u`` is below the mean."""
         return 1.0 if u < mean else 0.0
 
 
 def spread_of(base: float, lift: float, actions: int) -> tuple[float, float]:
-    """Return intercept and length of θ with which so much is to be gained.
+    """Return the intercept and length of θ with which the best choices gain ``lift``.
 
     Raises:
-        InvalidInput: no actions differ so much.
+        InvalidInput: No θ gives that much.
 
     >>> intercept, length = spread_of(0.1, 0.5, 5)
     >>> round(intercept, 2), round(length, 2)
@@ -490,12 +495,12 @@ def spread_of(base: float, lift: float, actions: int) -> tuple[float, float]:
     if gained(_WIDEST) < lift:
         message = f"a lift of {lift:.0%} on {base:.0%}: the best of {actions} actions cannot bring"
         raise InvalidInput(f"{message} more than {gained(_WIDEST):.0%}; give a smaller lift", lift)
-    length = float(brentq(lambda one: gained(one) - lift, 0.0, _WIDEST))
+    length = float(brentq(lambda length: gained(length) - lift, 0.0, _WIDEST))
     return _intercept(base, length), length
 
 
 def _intercept(base: float, length: float) -> float:
-    """With which the mean over all actions is the base."""
+    """Return the intercept with which the mean over all actions is ``base``."""
     far = 10.0 + 8.5 * length
 
     def off(intercept: float) -> float:
@@ -505,7 +510,7 @@ def _intercept(base: float, length: float) -> float:
 
 
 def _greatest(actions: int) -> Vector:
-    """The density of the greatest of so many normal numbers, times the width of the grid."""
+    """Return the density of the maximum of normal numbers, times the step of the grid."""
     density: Vector = actions * ndtr(_GRID) ** (actions - 1) * _NORMAL
     return density
 
@@ -514,18 +519,18 @@ def _greatest(actions: int) -> Vector:
 
 
 class SecondsDelay(Protocol):
-    """What draws delays in seconds: any law of :mod:`belated.delays`, read as seconds."""
+    """Draws delays in seconds: any law of :mod:`belated.delays`, read as seconds."""
 
     def sample(self, count: int, rng: np.random.Generator) -> NDArray[np.int64]:
-        """Return so many delays, :data:`~belated.delays.NEVER` for what does not come."""
+        """Return delays, :data:`~belated.delays.NEVER` for rewards that never come."""
 
 
 @dataclass(frozen=True, eq=False)
 class SeenDelay:
-    """Delays as they were seen in a journal.
+    """Delays as observed in a journal.
 
     Args:
-        curve: which share of the rewards has come by which age.
+        curve: Share of the rewards that have come, by age.
 
     >>> curve = DelayCurve(
     ...     delays=np.array([1e6, 5e6]), share=np.array([0.5, 1.0]), low=np.zeros(2),
@@ -538,7 +543,7 @@ class SeenDelay:
     curve: DelayCurve
 
     def sample(self, count: int, rng: np.random.Generator) -> NDArray[np.int64]:
-        """Draw delays by the curve; what it does not reach never comes."""
+        """Draw delays from the curve; rewards beyond its end never come."""
         share = self.curve.share
         whole = share[-1] if self.curve.conversions else 1.0  # of those that come at all
         place = np.searchsorted(share, whole * rng.random(count), side="left")
@@ -548,12 +553,12 @@ class SeenDelay:
 
 @dataclass(frozen=True, eq=False)
 class RoundsDelay:
-    """Delays in rounds, of which there are so many a second.
+    """Delays in rounds.
 
     Args:
-        delay: in seconds.
-        pace: rounds a second.
-        every: rounds after which the model is refreshed: what comes between is learned then.
+        delay: Delays in seconds.
+        pace: Rounds per second.
+        every: Rounds between two refreshes of the model; rewards are learned at the next refresh.
 
     >>> from belated.delays import Constant
     >>> RoundsDelay(Constant(50), pace=0.1).sample(3, np.random.default_rng(0))
@@ -567,7 +572,7 @@ class RoundsDelay:
     every: int = 1
 
     def sample(self, count: int, rng: np.random.Generator) -> NDArray[np.int64]:
-        """Return the delay of each round, from the first on."""
+        """Return the delay of each round, in order."""
         seconds = self.delay.sample(count, rng)
         lost = seconds == NEVER
         rounds = np.ceil(np.where(lost, 0, seconds) * self.pace).astype(np.int64)
@@ -578,28 +583,28 @@ class RoundsDelay:
 
 
 def quantiles(delay: SecondsDelay, count: int = 4_000) -> Vector:
-    """Return delays in seconds that stand for all, in order; infinite if they never come."""
+    """Return a sorted sample of delays in seconds; infinite for rewards that never come."""
     drawn = np.sort(delay.sample(count, np.random.default_rng(0)))
     return np.where(drawn == NEVER, np.inf, drawn)
 
 
-# --- what a journal tells ------------------------------------------------------------------------
+# --- read from a journal -------------------------------------------------------------------------
 
-#: The group of a holdout, which shows what is to be had without the bandit.
+#: The group of a holdout, which shows what is earned without the bandit.
 _HOLDOUT = "holdout"
 
 
 @dataclass(frozen=True)
 class SeenLearning:
-    """What was seen.
+    """The traffic of a journal.
 
     Attributes:
-        rate: decisions a second.
-        delay: of rewards.
-        reward_share: mean reward, of the holdout if there is one.
-        window: in seconds; None if the rewards have none.
-        rewards: what a missing reward means.
-        actions: that were chosen.
+        rate: Decisions per second.
+        delay: Delay of rewards.
+        reward_share: Mean reward, of the holdout if the bandit has one.
+        window: Window of the rewards, in seconds; None without one.
+        rewards: Meaning of a missing reward.
+        actions: Number of actions that were chosen.
     """
 
     rate: float
@@ -611,11 +616,11 @@ class SeenLearning:
 
 
 def seen_in(evaluation: JournalEvaluation) -> SeenLearning:
-    """Return what a journal tells; it is read once.
+    """Read the traffic of a journal.
 
     Raises:
-        InvalidInput: its rewards are not 0 or 1.
-        NotEvaluable: it has too few decisions or rewards.
+        InvalidInput: Its rewards are not 0 or 1.
+        NotEvaluable: It has too few decisions or rewards.
     """
     if not isinstance(evaluation.family, Bernoulli):
         message = f"the journal has rewards of {evaluation.family}: a plan is for rewards of 0 or 1"
