@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from belated import DelayedUCB
+from belated.models import Model
 from belated.policies import Policy
 from belated.simulation.environments import Environment
 from experiments.regret.policies import DELAYS as ALL_DELAYS
@@ -16,10 +19,20 @@ __all__ = ["DEFAULT", "DELAYS", "HORIZON", "VARIANTS", "WORLDS"]
 DELAYS = {name: delay for name, delay in ALL_DELAYS.items() if name != "never30"}
 
 
+@dataclass(frozen=True)
+class RootWidthUCB(DelayedUCB):
+    """DelayedUCB with the paper's √G_t, times ``missing_weight``, added to its width."""
+
+    missing_weight: float = 0.0
+
+    def width(self, model: Model) -> float:
+        return super().width(model) + self.missing_weight * math.sqrt(model.pending)
+
+
 def ucb(pending: float, missing: float) -> Callable[[Environment], Policy]:
     def make(world: Environment) -> Policy:
         weights = {"pending_weight": pending, "missing_weight": missing}
-        return DelayedUCB(world.dim, world.family, **weights)
+        return RootWidthUCB(world.dim, world.family, **weights)
 
     return make
 

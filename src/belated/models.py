@@ -45,8 +45,6 @@ class Model:
         pending: decisions whose reward is out, G_t.
         decisions: made so far, those that left without a reward too.
         dispersion: φ.
-        counted: a root of what has arrived in the metric of the policy, where that is not that of
-            ``observed`` and the policy needs it; else None.
         effective_n: rewards by what they still count for; None if all count in full.
         rivals: θ̂ by each half-life that is compared, a row each; None if none are.
         picked: which of them this model is; its row of ``rivals`` may be old.
@@ -89,7 +87,6 @@ class Model:
         self.decisions = self.n + self.pending
         known = family.dispersion if dispersion is None else dispersion
         self.dispersion = 1.0 if known is None else known
-        self.counted: Matrix | None = None
         self.effective_n: float | None = None
         self.rivals: Matrix | None = None
         self.picked = 0
@@ -247,11 +244,6 @@ class Model:
         if q != q:
             raise not_finite(x)
         return q
-
-    def count_arrived(self, x: Any, weight: float) -> None:
-        """``counted`` counts this row."""
-        assert self.counted is not None
-        self._kernels.count(self.counted, self._row(x), weight)
 
     def remove_pending(self, x: Any, weight: float) -> bool:
         """A pending decision left without a reward.

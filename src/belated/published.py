@@ -39,8 +39,6 @@ class PublishedModel(msgspec.Struct, frozen=True, array_like=True):
         theta: θ̂, as bytes of float64; so are the roots.
         observed: the root of what has arrived.
         decided: the root that counts pending decisions too.
-        counted: the root of what has arrived in the metric of the policy; empty where it is
-            ``observed``.
         head: names all records it has learned from; empty if the journal stores no digests.
         effective_n: rewards by what they still count for; None if all count in full.
         rivals: θ̂ by each half-life that is compared; empty if none are.
@@ -71,7 +69,6 @@ class PublishedModel(msgspec.Struct, frozen=True, array_like=True):
     theta: bytes
     observed: bytes
     decided: bytes
-    counted: bytes = b""
     head: str = ""
     effective_n: float | None = None
     rivals: bytes = b""
@@ -106,7 +103,6 @@ class PublishedModel(msgspec.Struct, frozen=True, array_like=True):
             theta=model.theta.astype("<f8").tobytes(),
             observed=_bytes(model.observed),
             decided=_bytes(model.decided),
-            counted=b"" if model.counted is None else _bytes(model.counted),
             head=head,
             effective_n=model.effective_n,
             rivals=b"" if model.rivals is None else _bytes(model.rivals),
@@ -133,7 +129,6 @@ class PublishedModel(msgspec.Struct, frozen=True, array_like=True):
         made.restart(np.frombuffer(self.theta, dtype="<f8"), self.dispersion)
         made.observed = _root(self.observed, policy.dim)
         made.decided = _root(self.decided, policy.dim)
-        made.counted = _root(self.counted, policy.dim) if self.counted else None
         made.n, made.pending, made.decisions = self.n, self.pending, self.decisions
         made.effective_n, made.picked = self.effective_n, self.picked
         if self.rivals:
@@ -142,7 +137,7 @@ class PublishedModel(msgspec.Struct, frozen=True, array_like=True):
 
     @property
     def _numbers(self) -> tuple[bytes, ...]:
-        return self.theta, self.observed, self.decided, self.counted, self.rivals
+        return self.theta, self.observed, self.decided, self.rivals
 
     def write(self) -> bytes:
         """As bytes."""

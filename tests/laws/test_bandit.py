@@ -91,7 +91,7 @@ POLICIES = st.sampled_from(
     [
         DelayedUCB(DIM, Gaussian()),
         DelayedUCB(DIM, Bernoulli()),
-        DelayedUCB(DIM, Bernoulli(), metric="gram", spectral=True),
+        DelayedUCB(DIM, Bernoulli(), metric="gram"),
         DelayedThompson(DIM, Poisson(), pending_weight=0.5),
         Uniform(DIM, Bernoulli()),
     ]

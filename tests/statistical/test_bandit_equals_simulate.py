@@ -48,12 +48,9 @@ ROUND = 10
 POLICIES: dict[str, Policy] = {
     "ucb": DelayedUCB(DIM, Bernoulli()),
     "ucb randomized": DelayedUCB(DIM, Bernoulli(), randomized=True),
-    "ucb spectral": DelayedUCB(DIM, Bernoulli(), spectral=True),
     "ucb gram": DelayedUCB(DIM, Bernoulli(), metric="gram"),
-    "ucb gram spectral": DelayedUCB(DIM, Bernoulli(), metric="gram", spectral=True),
     "ucb floor": DelayedUCB(DIM, Bernoulli(), floor=0.1),
     "ucb of half the pending": DelayedUCB(DIM, Bernoulli(), pending_weight=0.5),
-    "ucb with missing weight": DelayedUCB(DIM, Bernoulli(), missing_weight=0.1),
     "ucb online": DelayedUCB(DIM, Bernoulli(), estimator=Online()),
     "ucb auto ridge": DelayedUCB(DIM, Bernoulli(), ridge="auto"),
     "ucb gaussian": DelayedUCB(DIM, Gaussian(0.25)),

@@ -29,8 +29,7 @@ B = Bernoulli()
 MAKE: dict[str, Callable[[], Policy]] = {
     "ucb": lambda: DelayedUCB(3, B),
     "ucb-floor": lambda: DelayedUCB(3, B, floor=0.1),
-    "ucb-gram": lambda: DelayedUCB(3, B, metric="gram", missing_weight=1.0),
-    "ucb-spectral": lambda: DelayedUCB(3, B, spectral=True),
+    "ucb-gram": lambda: DelayedUCB(3, B, metric="gram"),
     "randomized": lambda: DelayedUCB(3, B, randomized=True),
     "randomized-floor": lambda: DelayedUCB(3, B, randomized=True, floor=0.1),
     "thompson": lambda: DelayedThompson(3, B),

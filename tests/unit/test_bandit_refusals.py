@@ -54,7 +54,6 @@ def test_semantics_are_one_of_ours() -> None:
     [
         (DelayedUCB(2, Bernoulli(), half_life="auto"), r"half_life='auto', .*such as '30d'"),
         (DelayedUCB(2, Bernoulli(), metric="gram"), "combined with metric='gram'"),
-        (DelayedUCB(2, Bernoulli(), spectral=True), "combined with spectral=True"),
         (WaitForWindow(2, Bernoulli()), "combined with WaitForWindow"),
         (DelayedUCB(2, Bernoulli(), estimator=Online()), r"the estimator Online\(\)"),
     ],

@@ -150,7 +150,7 @@ class TestFiles:
         pytest.importorskip("matplotlib")
         many = (
             "Uniform", "DelayedUCB", "DelayedThompson", "BlindUCB", "BlindThompson", "Greedy",
-            "EpsilonGreedy", "WaitForWindow(window=30, alpha=0.5, missing_weight=0.25)",
+            "EpsilonGreedy", "WaitForWindow(window=30, alpha=0.5, floor=0.25)",
         )  # fmt: skip
         tiny = ("--rounds", "12", "--seeds", "2", "--jobs", "1")
         for name, arguments in {

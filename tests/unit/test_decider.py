@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -10,8 +11,17 @@ import pytest
 from belated import Bernoulli, DelayedThompson, DelayedUCB
 from belated.decider import ParsedRequest
 from belated.learner import Learner
+from belated.models import Model
 from belated.tuning import Tuning
 from tests.unit.small_deciders import DIM, ROWS, Served, choose, decider, published
+
+
+class Widening(DelayedUCB):
+    """A width that grows with pending decisions, so each choice depends on those before it."""
+
+    def width(self, model: Model) -> float:
+        """Add the root of what is pending."""
+        return super().width(model) + 0.3 * math.sqrt(model.pending)
 
 
 def test_a_burst_does_not_ask_the_same_question_again() -> None:
@@ -188,11 +198,11 @@ def test_a_choice_that_is_not_held_leaves_the_model_alone() -> None:
         DelayedUCB(DIM, Bernoulli()),
         DelayedUCB(DIM, Bernoulli(), pending_weight=0.5, metric="gram"),
         DelayedUCB(DIM, Bernoulli(), pending_weight=0.0),
-        DelayedUCB(DIM, Bernoulli(), missing_weight=0.3),
+        Widening(DIM, Bernoulli()),
         DelayedUCB(DIM, Bernoulli(), randomized=True),
         DelayedThompson(DIM, Bernoulli()),
     ],
-    ids=["kernel", "gram", "blind", "missing", "randomized", "thompson"],
+    ids=["kernel", "gram", "blind", "widening", "randomized", "thompson"],
 )
 def test_many_at_once_are_chosen_one_after_the_other(policy: Any) -> None:
     """The same choices, and the same model after them, as by requests that follow each other."""

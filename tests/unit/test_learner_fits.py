@@ -155,7 +155,6 @@ def test_blind_learners_have_one_root() -> None:
 POLICIES: dict[str, Policy] = {
     "ucb": DelayedUCB(6, Bernoulli()),
     "ucb-gram-half": DelayedUCB(6, Bernoulli(), metric="gram", pending_weight=0.5),
-    "ucb-spectral": DelayedUCB(6, Bernoulli(), spectral=True),
     "blind": BlindUCB(6, Bernoulli()),
     "randomized": DelayedUCB(6, Bernoulli(), randomized=True),
     "thompson": DelayedThompson(6, Bernoulli()),

@@ -30,12 +30,7 @@ from belated.kernels import Kernels
 from belated.learner import Learner
 from belated.models import Model
 from belated.policies import Choice, Policy, Warmup
-from belated.policies.delayed_ucb import (
-    SPECTRAL_EVERY,
-    greatest_shares,
-    rayleigh_shares,
-    spectral_inflation,
-)
+from belated.policies.delayed_ucb import greatest_shares, rayleigh_shares
 from belated.priors import Prior
 from tests.unit.policy_examples import MAKE, B, busy, every_policy, rng
 
@@ -188,16 +183,6 @@ def test_the_width_grows_with_rewards_only() -> None:
     assert Greedy(3, B).width(model) == 0.0
 
 
-@pytest.mark.parametrize("weight", [0.1, 1.0, 3.0])
-def test_missing_rewards_widen_by_their_root(weight: float) -> None:
-    """missing_weight adds its multiple of √G_t to the width."""
-    policy = DelayedUCB(3, B, missing_weight=weight)
-    model = busy(policy).model
-    assert model.pending == 10
-    plain = DelayedUCB(3, B).width(model)
-    assert policy.width(model) - plain == pytest.approx(weight * math.sqrt(10))
-
-
 @pytest.mark.parametrize("metric", ["hessian", "gram"])
 def test_the_chosen_row_has_the_greatest_upper_bound(metric: Any) -> None:
     """xᵀθ̂ + width √(xᵀV⁻¹x), V of all decisions: x xᵀ in the Gram metric, else x xᵀ/φ."""
@@ -224,83 +209,13 @@ def test_the_chosen_row_has_the_greatest_upper_bound(metric: Any) -> None:
 
 
 @pytest.mark.parametrize("metric", ["hessian", "gram"])
-@pytest.mark.parametrize("share", [0.5, 1.0])
-def test_the_spectral_inflation_is_that_of_the_spectrum(metric: Any, share: float) -> None:
-    """√λ_max(W⁻¹V) by numpy, W of what arrived and V of all, in the metric of the policy."""
-    policy = DelayedUCB(
-        3, Gaussian(0.25), metric=metric, pending_weight=share, spectral=True, ridge=1.0
-    )
-    learner = Learner(policy)
-    table = rng(5).normal(size=(30, 3))
-    weight = 1.0 if metric == "gram" else 4.0
-    W = np.eye(3)
-    for x in table:
-        learner.add_pending(x, 4.0)
-    for x in table[:20]:
-        learner.learn(x, 1.0, 4.0)
-        W += weight * np.outer(x, x)
-    V = W + share * weight * table[20:].T @ table[20:]
-    expected = math.sqrt(float(np.linalg.eigvals(np.linalg.solve(W, V)).real.max()))
-    assert expected > 1.05
-    assert spectral_inflation(learner.model) == pytest.approx(expected, rel=1e-9)
-    plain = DelayedUCB(3, Gaussian(0.25), metric=metric, pending_weight=share)
-    assert policy.width(learner.model) == pytest.approx(expected * plain.width(learner.model))
-
-
-@pytest.mark.parametrize("metric", ["hessian", "gram"])
 def test_a_warmed_policy_learns_as_it_would_alone(metric: Any) -> None:
     """Its width is the same: the warm-up passes on what the policy needs of the learner."""
-    bare = DelayedUCB(3, B, metric=metric, spectral=True, pending_weight=0.5, ridge=2.0)
+    bare = DelayedUCB(3, B, metric=metric, pending_weight=0.5, ridge=2.0)
     alone, warmed = (busy(policy).model for policy in (bare, Warmup(bare, rounds=10)))
-    assert spectral_inflation(alone) > 1.05
     assert bare.width(warmed) == bare.width(alone)
     assert state(warmed) == state(alone)
     assert Warmup(WaitForWindow(3, B, window=7), rounds=10).learns_after == 7
-
-
-@pytest.mark.parametrize("metric", ["hessian", "gram"])
-def test_where_nothing_is_pending_nothing_is_inflated(metric: Any) -> None:
-    """The spectral inflation is 1 once all rewards are there."""
-    policy = DelayedUCB(3, B, metric=metric, spectral=True)
-    learner = Learner(policy)
-    for x in rng(5).normal(size=(60, 3)):
-        learner.add_pending(x, 0.25)
-        learner.learn(x, float(x[0] > 0), 0.25)
-    learner.fit()
-    assert spectral_inflation(learner.model) == pytest.approx(1.0, abs=1e-9)
-
-
-def test_the_inflation_is_never_below_one() -> None:
-    """Through random decisions, rewards and fits of any family."""
-    for family in (B, Poisson(), Gaussian("estimate")):
-        policy = DelayedUCB(3, family, spectral=True)
-        learner, source = Learner(policy), rng(6)
-        pending: list[Any] = []
-        for _ in range(200):
-            x = source.normal(size=3).astype(np.float32).astype(np.float64) / 2.0
-            weight = learner.model.predict(x)[1]
-            learner.add_pending(x, weight)
-            pending.append((x, weight))
-            if source.random() < 0.7:
-                x, weight = pending.pop(int(source.integers(len(pending))))
-                learner.learn(x, float(source.integers(2)), weight)
-            assert spectral_inflation(learner.model) >= 1.0
-
-
-def test_the_inflation_is_computed_now_and_then() -> None:
-    """It is kept for fewer than 20 decisions and computed anew at 20, or after a fit."""
-    policy = DelayedUCB(3, Gaussian(1.0), spectral=True)
-    learner = Learner(policy)
-    x = np.array([1.0, 0.0, 0.0])
-    first = spectral_inflation(learner.model)
-    for _ in range(SPECTRAL_EVERY - 1):
-        learner.add_pending(x, 1.0)
-    assert spectral_inflation(learner.model) == first == 1.0
-    learner.add_pending(x, 1.0)
-    assert spectral_inflation(learner.model) == pytest.approx(math.sqrt(1.0 + SPECTRAL_EVERY))
-    learner.add_pending(x, 1.0)
-    learner.fit()
-    assert spectral_inflation(learner.model) == pytest.approx(math.sqrt(2.0 + SPECTRAL_EVERY))
 
 
 @pytest.mark.parametrize("floor", [0.1, 0.5, 1.0])

@@ -46,8 +46,6 @@ WRONG: list[tuple[Callable[[], Policy], str]] = [
     (lambda: DelayedUCB(2, B, metric="other"), "metric is 'other'"),  # type: ignore[arg-type]
     (lambda: DelayedUCB(2, B, alpha=-0.2), r"alpha is -0\.2"),
     (lambda: DelayedUCB(2, B, alpha=math.nan), "alpha is nan"),
-    (lambda: DelayedUCB(2, B, missing_weight=-0.7), r"missing_weight is -0\.7"),
-    (lambda: BlindUCB(2, B, missing_weight=math.nan), "missing_weight is nan"),
     (lambda: DelayedThompson(2, B, scale=-0.3), r"scale=-0\.3"),
     (lambda: DelayedThompson(2, B, scale=math.nan), "scale=nan"),
     (lambda: DelayedThompson(2, B, draws=1), "draws=1"),
@@ -81,12 +79,7 @@ def test_what_makes_no_sense_is_refused_by_its_name(
 def test_defaults_are_the_ones_that_work() -> None:
     """α .95, or .85 if randomized; scale .7; ridge 1; pending counted, no floor."""
     ucb, thompson = DelayedUCB(2, B), DelayedThompson(2, B)
-    assert (ucb.alpha, ucb.missing_weight, ucb.spectral, ucb.metric) == (
-        0.95,
-        0.0,
-        False,
-        "hessian",
-    )
+    assert (ucb.alpha, ucb.metric) == (0.95, "hessian")
     assert DelayedUCB(2, B, randomized=True).alpha == 0.85
     assert DelayedUCB(2, B, randomized=True, alpha=0.3).alpha == 0.3
     assert (thompson.scale, thompson.pending_weight, thompson.floor) == (0.7, 1.0, 0.0)
@@ -99,12 +92,9 @@ def test_defaults_are_the_ones_that_work() -> None:
 MEANINGLESS: list[tuple[type[Policy], str, Any]] = [
     (Greedy, "alpha", 3.0),
     (Greedy, "randomized", True),
-    (Greedy, "missing_weight", 1.0),
     (Greedy, "pending_weight", 0.5),
-    (EpsilonGreedy, "spectral", True),
     (EpsilonGreedy, "metric", "gram"),
     (BlindUCB, "pending_weight", 1.0),
-    (BlindUCB, "spectral", True),
     (BlindThompson, "pending_weight", 1.0),
     (WaitForWindow, "pending_weight", 1.0),
     (Uniform, "floor", 0.1),

@@ -15,7 +15,7 @@ from belated.published import VERSION, PublishedModel
 POLICIES: list[Policy] = [
     DelayedUCB(3, Bernoulli()),
     DelayedUCB(3, Poisson(), randomized=True),
-    DelayedUCB(3, Bernoulli(), metric="gram", spectral=True, missing_weight=1.0),
+    DelayedUCB(3, Bernoulli(), metric="gram"),
     DelayedUCB(3, Gaussian("estimate"), pending_weight=0.0),
     DelayedThompson(3, Bernoulli(), floor=0.1),
 ]

@@ -21,7 +21,6 @@ from belated.families import Gaussian
 from belated.inputs import Matrix, Row, Vector
 from belated.kernels import Kernels
 from belated.kernels.lapack import dpotrf
-from belated.kernels.roots import root_of
 from belated.learner.kept_rewards import KeptRewards
 from belated.learner.refit import Refit
 from belated.policies.policy import Policy
@@ -63,7 +62,6 @@ class Learner(KeptRewards):
         self._prior = policy.start
         self._share = policy.pending_weight
         self._gram = policy.metric == "gram"
-        self._keeps_counted = self._gram and policy.needs_counted
         self._next_fit = 1.0 if self._fits else math.inf
         # Precisions: of what arrived, the same in the policy's metric, and of what is pending.
         self._observed: Matrix = policy.start.precision
@@ -158,11 +156,8 @@ class Learner(KeptRewards):
             learned = model.learn(x, y)
         if self._gram:
             weight = 1.0
-        if not self._bulk:
-            if self._share < 1.0 and (self._gram or self._share > 0.0):
-                model.count(x, (1.0 - self._share) * weight)
-            if self._keeps_counted:
-                model.count_arrived(x, weight)
+        if not self._bulk and self._share < 1.0 and (self._gram or self._share > 0.0):
+            model.count(x, (1.0 - self._share) * weight)
         rows, rewards, before, after = self._waiting.came[partition]
         rows.append(x)
         rewards.append(y)
@@ -387,5 +382,3 @@ class Learner(KeptRewards):
         # Where pending decisions do not count there is one root, and one step moves it.
         if self._share == 0.0 and not self._gram:
             self.model.decided = self.model.observed
-        if self._keeps_counted:
-            self.model.counted = root_of(self._counted)

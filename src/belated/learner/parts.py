@@ -32,7 +32,6 @@ def check_learnable(policy: Policy, rewards: Rewards) -> None:
             policy.half_life == "auto"
         ),
         "metric='gram'": policy.metric == "gram",
-        "spectral=True": policy.needs_counted,
         "WaitForWindow": policy.learns_after is not None,
         "the estimator Online()": isinstance(policy.estimator, Online),
         "a family of your own": policy.family.number is None,

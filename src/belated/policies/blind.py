@@ -18,7 +18,6 @@ class BlindUCB(DelayedUCB):
     """
 
     pending_weight: float = field(default=0.0, init=False, repr=False)
-    spectral: bool = field(default=False, init=False, repr=False)  # there is nothing to inflate
 
 
 @dataclass(frozen=True)

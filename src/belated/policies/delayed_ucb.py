@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
 from typing import Any
@@ -15,9 +14,6 @@ from belated.kernels import TIE
 from belated.models import Model
 from belated.policies.policy import Choice, Policy
 from belated.theory.widths import width_log
-
-#: The spectral inflation is computed anew after this many decisions.
-SPECTRAL_EVERY = 20
 
 
 @dataclass(frozen=True)
@@ -33,8 +29,6 @@ class DelayedUCB(Policy):
 
     Args:
         alpha: of the width; .95, or .85 if randomized.
-        missing_weight: the factor of the paper's √G_t, added to the width; it only costs regret.
-        spectral: inflate the width by √λ_max(W⁻¹V), what a rigorous bound asks for.
         randomized: draw the width from a Rayleigh law, one draw a choice; propensities between 0
             and 1 in closed form.
 
@@ -53,8 +47,6 @@ class DelayedUCB(Policy):
 
     _: KW_ONLY
     alpha: float | None = None
-    missing_weight: float = 0.0
-    spectral: bool = False
     randomized: bool = False
 
     def __post_init__(self) -> None:
@@ -62,21 +54,12 @@ class DelayedUCB(Policy):
         if self.alpha is None:
             object.__setattr__(self, "alpha", 0.85 if self.randomized else 0.95)
         as_nonnegative(self.alpha, "alpha")
-        as_nonnegative(self.missing_weight, "missing_weight")
-
-    @property
-    def needs_counted(self) -> bool:
-        """For the spectral inflation."""
-        return self.spectral
 
     def width(self, model: Model) -> float:
         """How many deviations are added (β_t, Alg. 1, l. 5)."""
         assert self.alpha is not None  # set above
         n = model.n if model.effective_n is None else model.effective_n
-        width = self.alpha if self.randomized else width_log(n, self.alpha)
-        if self.missing_weight:
-            width += self.missing_weight * math.sqrt(model.pending)
-        return width * spectral_inflation(model) if self.spectral else width
+        return self.alpha if self.randomized else width_log(n, self.alpha)
 
     def choose(self, model: Model, rows: Any, rng: np.random.Generator) -> Choice:
         """The row with the greatest upper bound (Alg. 1, l. 6)."""
@@ -117,7 +100,7 @@ class DelayedUCB(Policy):
         mine = type(self)
         if mine.choose is not DelayedUCB.choose or mine.width is not DelayedUCB.width:
             return False  # that of a subclass may do anything
-        return not (self.randomized or self.floor or self.missing_weight or self.spectral)
+        return not (self.randomized or self.floor)
 
 
 def usual_policy(dim: int, family: Family | None = None) -> DelayedUCB:
@@ -166,14 +149,3 @@ def rayleigh_shares(means: Vector, deviations: Vector) -> Vector:
     twins = (same & (np.abs(higher) <= TIE * size)).sum(axis=1)  # equal lines share evenly
     shares = shares / twins
     return np.asarray(shares / shares.sum())
-
-
-def spectral_inflation(model: Model) -> float:
-    """√λ_max(W⁻¹V) ≥ 1: by how much the observed deviation may exceed the one with pending."""
-    decisions = model.decisions
-    inflation, at = model.derived.get("spectral inflation", (1.0, -math.inf))
-    if abs(decisions - at) >= SPECTRAL_EVERY:
-        arrived = model.observed if model.counted is None else model.counted
-        inflation = max(1.0, float(np.linalg.norm(np.linalg.solve(model.decided, arrived), 2)))
-        model.derived["spectral inflation"] = inflation, decisions
-    return float(inflation)

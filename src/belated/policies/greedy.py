@@ -26,8 +26,6 @@ class Greedy(DelayedUCB):
     """
 
     alpha: float | None = field(default=0.0, init=False, repr=False)
-    missing_weight: float = field(default=0.0, init=False, repr=False)
-    spectral: bool = field(default=False, init=False, repr=False)
     randomized: bool = field(default=False, init=False, repr=False)
     pending_weight: float = field(default=0.0, init=False, repr=False)
     metric: Literal["hessian", "gram"] = field(default="hessian", init=False, repr=False)

@@ -44,11 +44,10 @@ class Choice(msgspec.Struct, frozen=True, gc=False):
 class Policy:
     """What all policies share: how θ is learned, and how much of it is mere exploration.
 
-    A policy of your own is a frozen dataclass with :meth:`choose`. What it needs of the learner it
-    says: by ``pending_weight`` and ``metric``, :attr:`needs_counted` and :attr:`learns_after`. What
-    it derives from a model and uses again it keeps in :attr:`Model.derived
-    <belated.models.Model.derived>`. Name it in commands and files with
-    :func:`belated.expressions.register`.
+    A policy of your own is a frozen dataclass with :meth:`choose`. It tells the learner what it
+    needs with ``pending_weight``, ``metric`` and :attr:`learns_after`, and caches what it derives
+    from a model in :attr:`Model.derived <belated.models.Model.derived>`. Name it in commands and
+    files with :func:`belated.expressions.register`.
 
     Args:
         dim: the width of a row.
@@ -130,11 +129,6 @@ class Policy:
     def fingerprint(self) -> str:
         """Names the policy with all its settings: learner and deciders must agree on it."""
         return fingerprint(self)
-
-    @property
-    def needs_counted(self) -> bool:
-        """Whether it reads :attr:`Model.counted <belated.models.Model.counted>`."""
-        return False
 
     @property
     def learns_after(self) -> int | None:

@@ -67,11 +67,6 @@ class Warmup(Policy):
             raise InvalidInput(message, self.arrivals)
 
     @property
-    def needs_counted(self) -> bool:
-        """As ``then`` does."""
-        return self.then.needs_counted
-
-    @property
     def learns_after(self) -> int | None:
         """As ``then`` does."""
         return self.then.learns_after
