@@ -163,4 +163,4 @@ def run(situation: Situation, seed: int, rounds: int = ROUNDS) -> Run:
 def _name(warning: warnings.WarningMessage) -> str:
     """Of the check, by the link in its message."""
     message = str(warning.message)
-    return next((name for name, check in CHECKS.items() if message.endswith(check.link)), message)
+    return next((name for name in CHECKS if message.endswith(f"#{name}")), message)

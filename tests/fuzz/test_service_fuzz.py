@@ -27,7 +27,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from belated import Bernoulli, DelayedThompson, DelayedUCB, Explicit, Gaussian, Shared
-from belated.advice import CHECKS
+from belated.advice import WARNINGS
 from belated.events import Configured, Decision
 from belated.journals import Store, open_store
 from belated.learner.fold import Fold
@@ -93,7 +93,7 @@ EXCLUDED = [
 ]
 #: All that may be logged meanwhile: none of it has anything of a request.
 SAID = {"this learner leads", "mode changed", "Invalid HTTP request received."} | {
-    f"advice: {name}" for name in CHECKS
+    f"advice: {name}" for name in WARNINGS
 }
 
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 import warnings
 from collections import deque
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,7 +14,7 @@ import pytest
 
 from belated import Bernoulli, Gaussian, Poisson
 from belated.advice import CHECKS, ROWS, Adviser, Evidence, advise, warn
-from belated.advice.rows import has_intercept
+from belated.advice.checks import has_intercept
 
 MINUTE = 60_000_000
 HOUR = 60 * MINUTE
@@ -87,8 +89,16 @@ def test_every_message_says_what_was_seen_and_where_to_read_more() -> None:
     found = advise(clicks(duplicates=600, rows=honest().rows * 1e4))
     assert [one.name for one in found] == ["alike", "scale", "duplicates"]
     for one in found:
-        assert f". See docs/howto/{CHECKS[one.name].link}" in one.message
+        assert one.message.endswith(f". See docs/howto/warnings.md#{one.name}")
         assert any(character.isdigit() for character in one.message)
+
+
+def test_every_check_is_described() -> None:
+    """In a section of its name, and in the table of all."""
+    page = Path("docs/howto/warnings.md").read_text(encoding="utf-8")
+    assert re.findall(r"^\| \[`(\w+)`\]\(#\1\)", page, flags=re.MULTILINE) == list(CHECKS)
+    headings = re.findall(r"^## (\w+)$", page, flags=re.MULTILINE)
+    assert headings == list(CHECKS)
 
 
 # --- which rewards are reported ------------------------------------------------------------------

@@ -164,8 +164,10 @@ def test_the_auditor_finds_the_best_action(data: dict[str, Any]) -> None:
 
 def test_what_was_learned_is_read_from_the_journal(bandit: Bandit) -> None:
     """By the policy that the journal names."""
-    found = learned(bandit._evaluation())
+    found, evidence = learned(bandit._evaluation())
     assert found is not None
+    assert evidence is not None
+    assert evidence.decisions == len(read_journal(bandit.journal).live())
     assert found.theta == pytest.approx(bandit.estimate.theta, abs=1e-6)
 
 

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from copy import deepcopy
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from belated import Bandit, Bernoulli, DelayedUCB, Explicit, MemoryJournal
-from belated.report.data.attention import CARE, KINDS, attention
+from belated.advice import CHECKS, WARNINGS, Evidence, Overview, advise
+from belated.advice.checks import CARE
+from belated.exceptions import MissingRewardWarning
+from belated.learner.evidence import evidence_of
+from belated.report.data.attention import attention
 from belated.report.data.facts import Facts
-from belated.report.page.attention import needs
+from belated.report.page.pieces import element
 from belated.testing import ManualClock
 
 HOUR = 3_600_000_000
@@ -32,7 +37,7 @@ def facts() -> Facts:
             bandit.observe(one[1], one[2])
             waiting.remove(one)
     bandit.sync()
-    return Facts.read(bandit._evaluation(), None)
+    return Facts.read(bandit._evaluation(), None, evidence_of(bandit._fold))
 
 
 @pytest.fixture
@@ -54,9 +59,38 @@ def kinds(facts: Facts, data: dict[str, Any]) -> list[str]:
 def test_what_the_journal_shows(facts: Facts, calm: dict[str, Any]) -> None:
     """One action alone, and delays that depend on rewards."""
     found = attention(facts, calm)
-    assert [one["kind"] for one in found] == ["exploration", "dependence"]
-    assert (found[0]["action"], found[0]["share"]) == ("shown", 1.0)
-    assert found[1]["chance"] < 1e-6
+    assert [one["kind"] for one in found] == ["dependence", "exploration"]
+    assert "low rewards come late" in found[0]["said"]
+    assert found[1]["said"] == "100% of recent decisions chose shown"
+
+
+def test_a_policy_that_the_journal_cannot_name_is_checked_all_the_same(
+    facts: Facts, calm: dict[str, Any]
+) -> None:
+    """By what the table of decisions tells."""
+    assert kinds(replace(facts, evidence=None), calm) == ["exploration"]
+
+
+def test_a_report_lists_what_the_bandit_warns_of() -> None:
+    """In the same words."""
+    clock = ManualClock(1_780_000_000_000_000)
+    journal = MemoryJournal(clock=clock)
+    bandit = Bandit.of(["blue", "red"], rewards=Explicit(), journal=journal, clock=clock, seed=1)
+
+    def click() -> None:
+        for n in range(300):
+            clock.now += HOUR // 60
+            decision = bandit.decide()
+            if n % 10 == 0:
+                bandit.observe(decision.id, 1.0)
+
+    with pytest.warns(MissingRewardWarning) as caught:
+        click()
+    (warned,) = [str(one.message) for one in caught]
+    (alike,) = [one for one in bandit.report().data["attention"] if one["kind"] == "alike"]
+    assert alike["remedy"][1:] in warned
+    assert alike["said"].startswith("All rewards so far are 1, and ")
+    assert element("b", alike["said"]) in bandit.report().html()
 
 
 @pytest.mark.parametrize(
@@ -104,37 +138,46 @@ def test_what_may_be_chance_needs_none(
     assert kinds(facts, data) == kinds(facts, calm)
 
 
-DAY_MS = 1_780_000_000_000
-Words = tuple[dict[str, Any], str, str]
-SAID: dict[str, Words] = {
-    "silence": ({"hours": 30.0, "expected": 12.0}, "No reward has come for 1.2 days", "12 rewards"),
-    "slowed": ({"since": DAY_MS, "came": 1, "expected": 9.0}, "1 reward since", "9 rewards"),
-    "calibration": ({"ratio": 1.5}, "Predictions are 1.5 times what is observed", "7 days"),
-    "outage": (
-        {"hours": 22.0, "from": DAY_MS},
-        "No rewards came for 22 hours from 28 May",
-        "since",
+DAY_US = 1_780_000_000_000_000
+SAID: dict[str, tuple[Overview, str, str]] = {
+    "silence": (
+        Overview(quiet=(30 * HOUR, 12.0, True)), "no reward has come for 30 hours", "about 12",
     ),
-    "exploration": ({"share": 0.995, "action": "red"}, "of recent decisions chose red", "floor"),
-    "mode": ({"mode": "off"}, "The mode is off", "not learning as usual"),
-    "fit": ({}, "has not converged", "out of scale"),
-    "dependence": ({"chance": 1e-5}, "Delays depend on rewards", "1e-05"),
-    **{kind: ({"share": 0.25}, "25 % of reward messages", "") for kind in CARE},
-}
+    "slowed": (Overview(slowing=(DAY_US, 1, 9.0)), "1 reward since 28 May", "about 9"),
+    "outage": (
+        Overview(outages=[(0, HOUR), (DAY_US, 22 * HOUR)]),
+        "no reward came for 22 hours from 28 May", "2 gaps in all",
+    ),
+    "calibration": (
+        Overview(bias=(0.5, 0.1)), "predictions are 1.5 times what is observed", "after 7 days",
+    ),
+    "exploration": (Overview(favorite=("red", 0.995)), "of recent decisions chose red", "floor"),
+    "mode": (Overview(mode="off"), "the mode is off", "does not learn as usual"),
+    "fit": (Overview(converged=False), "has not converged", "out of scale"),
+    **{
+        kind: (Overview(told=100, care={kind: 25}), "25% of reward messages", "")
+        for kind in CARE
+    },
+}  # fmt: skip
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_every_kind_has_its_words(kind: str) -> None:
-    """What it is, with its numbers, and what it may come from."""
-    numbers, said, why = SAID[kind]
-    off = {"bias": 0.5, "bias_se": 0.1, "weeks": [{"bias": 0.5}]}
-    data = {
-        "calibration": off,
-        "rewards": {"kind": "DefaultAfter", "window_days": 7},
-        "period": "day",
-        "period_ms": 86_400_000,
-    }
-    what, cause = needs(data, {"kind": kind, **numbers})
-    assert said in what
-    assert why in cause
-    assert cause
+def test_every_check_of_a_report_has_its_words() -> None:
+    """What was found, with its numbers, and what to do; nothing for a running bandit."""
+    assert {*SAID} - {"silence"} == {*CHECKS} - {*WARNINGS}
+    seen = Evidence(Bernoulli(), ridge=1.0, window=7 * 24 * HOUR, defaults=True, now=DAY_US)
+    assert advise(seen) == []
+    for name, (overview, said, remedy) in SAID.items():
+        (advice,) = advise(replace(seen, overview=overview))
+        assert advice.name == name
+        assert said in advice.said
+        assert advice.remedy
+        assert remedy in advice.remedy
+
+
+def test_the_forecast_decides_whether_rewards_have_stopped() -> None:
+    """A report has one, and a running bandit does not."""
+    seen = Evidence(
+        Bernoulli(), ridge=1.0, window=None, defaults=False, now=DAY_US, decisions=1_000
+    )
+    assert [one.name for one in advise(seen)] == ["silence"]
+    assert advise(replace(seen, overview=Overview(quiet=(HOUR, 3.0, False)))) == []

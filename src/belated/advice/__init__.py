@@ -1,25 +1,30 @@
-"""What may hurt users though nothing is refused, said from what a bandit has seen.
+"""What may hurt users though nothing is refused: one list of checks.
 
-* ``evidence`` is what is looked at: a sample of the decisions with their rows and rewards, and some
-  counts. A fold, a simulation or a test makes it.
-* ``outcomes``, ``delays`` and ``rows`` are the checks: each takes the evidence and returns a
-  message, or nothing.
-* ``adviser`` is the table of all checks, and gives each warning once.
+* ``evidence`` is what they look at: a sample of the decisions with their rows and rewards, some
+  counts, and what only a report knows. A fold, a simulation, a report or a test makes it.
+* ``checks`` are the conditions, each with its words.
+* ``adviser`` runs them, and gives each warning once.
 
-Nothing here does I/O, and nothing is kept per event: a check reads the state at rare moments.
+Nothing here does I/O, and nothing is stored per event: a check reads the state at rare moments.
 """
 
-from belated.advice.adviser import CHECKS, Advice, Adviser, advise, warn
-from belated.advice.evidence import NUMBERS, ROWS, SAMPLE, Evidence
+from belated.advice.adviser import Advice, Adviser, advise, warn
+from belated.advice.checks import CHECKS
+from belated.advice.evidence import NUMBERS, ROWS, SAMPLE, Evidence, Overview
+
+#: Names of the checks of a running bandit; the others need what only a report knows.
+WARNINGS = tuple(name for name, check in CHECKS.items() if check.category is not None)
 
 __all__ = [
     "CHECKS",
     "NUMBERS",
     "ROWS",
     "SAMPLE",
+    "WARNINGS",
     "Advice",
     "Adviser",
     "Evidence",
+    "Overview",
     "advise",
     "warn",
 ]

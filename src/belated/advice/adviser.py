@@ -1,86 +1,53 @@
-"""All checks, and what gives each warning once."""
+"""Runs the checks, and gives each warning once."""
 
 from __future__ import annotations
 
 import sys
 import warnings
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
-from belated.advice import delays, outcomes, rows
+from belated.advice.checks import CHECKS
 from belated.advice.dependence import DelayDependence, look_number
 from belated.advice.evidence import Evidence
-from belated.exceptions import (
-    AdviceWarning,
-    DelayWarning,
-    DuplicateWarning,
-    InterceptWarning,
-    MissingRewardWarning,
-    ScaleWarning,
-    WindowWarning,
-)
+from belated.exceptions import AdviceWarning
 
 #: Records before the first look, and between two looks at most.
 SOONEST, LATEST = 100, 8_192
 
 
 @dataclass(frozen=True)
-class Check:
-    """What is looked for.
-
-    Attributes:
-        find: gives the message, if there is something to say.
-        category: of the warning.
-        link: where the documentation says more.
-    """
-
-    find: Callable[[Evidence], str | None]
-    category: type[AdviceWarning]
-    link: str
-
-
-#: By the name that metrics and logs use.
-CHECKS = {
-    "alike": Check(outcomes.alike, MissingRewardWarning, "missing-rewards.md"),
-    "missing": Check(outcomes.missing, DelayWarning, "warnings.md#missing"),
-    "silence": Check(outcomes.silence, MissingRewardWarning, "warnings.md#silence"),
-    "dependence": Check(delays.dependence, DelayWarning, "warnings.md#dependence"),
-    "clock": Check(delays.clock, WindowWarning, "warnings.md#clock"),
-    "window": Check(delays.window, WindowWarning, "warnings.md#window"),
-    "scale": Check(rows.scale, ScaleWarning, "warnings.md#scale"),
-    "intercept": Check(rows.intercept, InterceptWarning, "warnings.md#intercept"),
-    "duplicates": Check(outcomes.duplicates, DuplicateWarning, "warnings.md#duplicates"),
-}
-
-
-@dataclass(frozen=True)
 class Advice:
-    """One warning.
+    """A finding of a check.
 
     Attributes:
         name: of the check.
-        category: of the warning.
-        message: what was seen, what to do, and where to read more.
+        said: what was found.
+        remedy: what to do about it.
     """
 
     name: str
-    category: type[AdviceWarning]
-    message: str
+    said: str
+    remedy: str
+
+    @property
+    def message(self) -> str:
+        """What was found, what to do, and where to read more."""
+        return f"{self.said}: {self.remedy}. See docs/howto/warnings.md#{self.name}"
 
 
 def advise(seen: Evidence, skip: Collection[str] = ()) -> list[Advice]:
-    """What there is to say, in the order of the checks.
+    """Return the findings of the checks, in their order.
 
     Args:
         seen: the evidence.
-        skip: names of checks that are not asked.
+        skip: names of checks to leave out.
     """
     found = []
     for name, check in CHECKS.items():
-        message = None if name in skip else check.find(seen)
-        if message is not None:
-            link = f"See docs/howto/{check.link}"
-            found.append(Advice(name, check.category, f"{message}. {link}"))
+        words = None if name in skip else check.find(seen)
+        if words is not None:
+            found.append(Advice(name, *words))
     return found
 
 
@@ -89,7 +56,8 @@ def warn(advice: Advice) -> None:
     level, frame = 2, sys._getframe(1)
     while (caller := frame.f_back) is not None and _is_ours(frame.f_globals.get("__name__", "")):
         frame, level = caller, level + 1
-    warnings.warn(advice.message, advice.category, stacklevel=level)
+    category = CHECKS[advice.name].category or AdviceWarning
+    warnings.warn(advice.message, category, stacklevel=level)
 
 
 def _is_ours(module: str) -> bool:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -34,6 +35,37 @@ def quantile(values: NDArray[Any], share: float) -> float:
     return float(np.partition(values, place)[place])
 
 
+@dataclass(frozen=True)
+class Overview:
+    """What only a report knows; all is well by default.
+
+    Attributes:
+        quiet: how long ago the last reward came, how many were expected since, and whether that is
+            too many for chance; None if there are too few rewards to forecast.
+        slowing: since when fewer rewards come than chance explains, how many have come, and how
+            many should have; None if they come as expected.
+        outages: gaps between rewards too long for chance: when each began, and how long it was.
+        bias: of predictions, as a share of what is observed, with its standard error; None if too
+            few rewards have come.
+        favorite: the action with the most recent decisions, and its share of them; 0 if they are
+            too few, or there is only one action.
+        mode: of the bandit.
+        converged: whether the last fit has converged.
+        told: reward messages in all.
+        care: how many of them were of each kind that needs care.
+    """
+
+    quiet: tuple[int, float, bool] | None = None
+    slowing: tuple[int, int, float] | None = None
+    outages: Sequence[tuple[int, int]] = ()
+    bias: tuple[float, float] | None = None
+    favorite: tuple[str, float] = "", 0.0
+    mode: str = "learn"
+    converged: bool = True
+    told: int = 0
+    care: Mapping[str, int] = field(default_factory=dict)
+
+
 @dataclass(frozen=True, eq=False)
 class Evidence:
     """A sample of decisions, evenly spread over all that are remembered, and some counts.
@@ -62,6 +94,7 @@ class Evidence:
         on_arrival: whether a reward is learned when it comes, though missing ones are not yet.
         together: whether rewards are learned at a common age.
         conversions: whether only conversions are reported, and count by age.
+        overview: what only a report knows; empty for a running bandit.
     """
 
     family: Family
@@ -69,22 +102,23 @@ class Evidence:
     window: int | None
     defaults: bool
     now: int
-    latest: int
-    decisions: int
-    pending: int
-    rewards: int
-    duplicates: int
-    unmatched: int
-    made: NDArray[np.int64]
-    came: NDArray[np.int64]
-    value: Vector
-    learned: NDArray[np.bool_]
-    rows: Row
-    at: NDArray[np.int64]
+    latest: int = NONE
+    decisions: int = 0
+    pending: int = 0
+    rewards: int = 0
+    duplicates: int = 0
+    unmatched: int = 0
+    made: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+    came: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+    value: Vector = field(default_factory=lambda: np.zeros(0))
+    learned: NDArray[np.bool_] = field(default_factory=lambda: np.zeros(0, dtype=np.bool_))
+    rows: Row = field(default_factory=lambda: np.zeros((0, 1), dtype=np.float32))
+    at: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
     unit: str = "µs"
     on_arrival: bool = True
     together: bool = False
     conversions: bool = False
+    overview: Overview = field(default_factory=Overview)
 
     @staticmethod
     def spread(size: int, count: int) -> NDArray[np.int64]:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 from belated.bandit.deciding import Deciding
+from belated.learner.evidence import evidence_of
 from belated.policies import Policy
 from belated.rewards import Rewards
 from belated.times import Duration, Moment
@@ -107,7 +108,10 @@ class Evaluating(Deciding):
         """
         from belated.report import Report
 
-        return Report.of(self._evaluation(), self.estimate)
+        with self._lock, self._follower:
+            estimate = self._fold.learner.estimate
+            evidence = evidence_of(self._fold, self._follower.refused["duplicate"])
+        return Report.of(self._evaluation(), estimate, evidence)
 
     def _evaluation(self) -> JournalEvaluation:
         from belated.evaluation.journal import JournalEvaluation

@@ -33,7 +33,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Run the command."""
     with evaluation_of(options.address) as evaluation:
-        found = Report.of(evaluation, learned(evaluation))
+        found = Report.of(evaluation, *learned(evaluation))
     if options.charts:
         found.save_charts(options.charts)
     if options.json:

@@ -9,11 +9,13 @@ from typing import Any
 
 import msgspec
 
+from belated.advice import Evidence
 from belated.estimators import Estimate
 from belated.evaluation.journal import JournalEvaluation
 from belated.exceptions import BelatedError, InvalidInput, MissingExtra
 from belated.expressions import as_whole_policy
 from belated.learner import Fold
+from belated.learner.evidence import evidence_of
 from belated.report.charts import LIGHT, specifications
 from belated.report.data import report_data
 from belated.report.page import document
@@ -34,17 +36,23 @@ class Report(Result):
     data: dict[str, Any]
 
     @classmethod
-    def of(cls, evaluation: JournalEvaluation, estimate: Estimate | None = None) -> Report:
+    def of(
+        cls,
+        evaluation: JournalEvaluation,
+        estimate: Estimate | None = None,
+        evidence: Evidence | None = None,
+    ) -> Report:
         """The report of a journal.
 
         Args:
             evaluation: of the journal.
             estimate: what the bandit has learned; without it the coefficients are not shown.
+            evidence: what its checks look at; without it only the others are listed.
 
         Raises:
             InvalidInput: nothing was decided yet.
         """
-        return cls(report_data(evaluation, estimate))
+        return cls(report_data(evaluation, estimate, evidence))
 
     def to_dict(self) -> dict[str, Any]:
         """Return all numbers."""
@@ -102,16 +110,19 @@ class Report(Result):
         return f'<iframe srcdoc="{page}" width="100%" height="{FRAME}" style="border:0"></iframe>'
 
 
-def learned(evaluation: JournalEvaluation) -> Estimate | None:
-    """Return what the bandit of a journal has learned; None if the journal cannot say it."""
+def learned(evaluation: JournalEvaluation) -> tuple[Estimate | None, Evidence | None]:
+    """Return what the bandit of a journal has learned, and the evidence for its checks.
+
+    Both are None if the journal does not describe the policy.
+    """
     configured = evaluation.journal.configured()
     if configured is None:
-        return None
+        return None, None
     try:
         # Only the absence of a prior can be written as text.
         policy = as_whole_policy(configured.settings["policy"].replace("prior=None, ", ""))
     except (BelatedError, KeyError):  # one of the user's own
-        return None
+        return None, None
     fold = Fold(
         policy,
         evaluation.rewards,
@@ -121,4 +132,4 @@ def learned(evaluation: JournalEvaluation) -> Estimate | None:
     )
     fold.load(evaluation.journal)
     fold.catch_up(evaluation.journal)
-    return fold.learner.estimate
+    return fold.learner.estimate, evidence_of(fold)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from belated.advice import Evidence
 from belated.estimators import Estimate
 from belated.evaluation.journal import JournalEvaluation
 from belated.exceptions import InvalidInput
@@ -18,17 +19,22 @@ from belated.report.data.numbers import short
 SCHEMA = "belated-report/1"
 
 
-def report_data(evaluation: JournalEvaluation, estimate: Estimate | None = None) -> dict[str, Any]:
+def report_data(
+    evaluation: JournalEvaluation,
+    estimate: Estimate | None = None,
+    evidence: Evidence | None = None,
+) -> dict[str, Any]:
     """Return the data of a report; a panel that has none is None or empty.
 
     Args:
         evaluation: of the journal.
         estimate: what the bandit has learned, if that is known.
+        evidence: what its checks look at, if that is known.
 
     Raises:
         InvalidInput: nothing was decided yet.
     """
-    facts = Facts.read(evaluation, estimate)
+    facts = Facts.read(evaluation, estimate, evidence)
     if not len(facts.table):
         message = f"the journal of {evaluation.journal.bandit!r} has no decisions"
         raise InvalidInput(f"{message}: decide something first", 0)

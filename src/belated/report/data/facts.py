@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from belated.advice import Evidence
 from belated.estimators import Estimate
 from belated.evaluation import DecisionTable, DelayCurve, JournalTable, delay_curve
 from belated.evaluation.journal import JournalEvaluation
@@ -112,6 +113,7 @@ class Facts:
         watched: the records beside them.
         calendar: the periods.
         estimate: what the bandit has learned, if that is known.
+        evidence: what its checks look at, if that is known.
         curve: of the delays; None before the first reward.
         lines: of ``table`` whose chosen row is known.
         rows: the chosen rows of these.
@@ -123,12 +125,18 @@ class Facts:
     watched: Watched
     calendar: Calendar
     estimate: Estimate | None
+    evidence: Evidence | None
     curve: DelayCurve | None
     lines: NDArray[np.int64]
     rows: Matrix
 
     @classmethod
-    def read(cls, evaluation: JournalEvaluation, estimate: Estimate | None = None) -> Facts:
+    def read(
+        cls,
+        evaluation: JournalEvaluation,
+        estimate: Estimate | None = None,
+        evidence: Evidence | None = None,
+    ) -> Facts:
         """Read a journal once."""
         watched = Watched()
         everything = evaluation.table(watched.take)
@@ -139,8 +147,8 @@ class Facts:
         table = everything.select(live)
         curve = delay_curve(table) if table.arrived.any() else None
         return cls(
-            evaluation, everything, table, watched, Calendar.of(everything), estimate, curve,
-            place[lines[kept]], rows[kept],
+            evaluation, everything, table, watched, Calendar.of(everything), estimate, evidence,
+            curve, place[lines[kept]], rows[kept],
         )  # fmt: skip
 
     @property

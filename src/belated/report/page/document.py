@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from belated.report.charts import DARK, LIGHT, specifications
-from belated.report.page import attention, cards, words
+from belated.report.page import cards, words
 from belated.report.page.pieces import around, bars, element, line, tile, whisker
 from belated.report.page.text import Data, amount, moment, several, signed, span, whole
 
@@ -97,7 +97,7 @@ def body(data: Data) -> str:
 
 
 def _head(data: Data) -> str:
-    needs = [(one["panel"], *attention.needs(data, one)) for one in data["attention"]]
+    needs = data["attention"]
     mode = data["health"]["mode"]
     kind = "pill" if mode == "learn" else "pill warn"
     pills = around("span", f'<span class="dot"></span>{escape(mode)}', cls=kind)
@@ -107,9 +107,9 @@ def _head(data: Data) -> str:
     before, what, after = words.verdict(data)
     verdict = f"{escape(before)}{element('b', what)}{escape(after)}"
     items = "".join(
-        f'<li><a href="#{panel}"><span class="dot"></span>{element("b", said)} '
-        f"{element('span', why)}</a></li>"
-        for panel, said, why in needs
+        f'<li><a href="#{item["panel"]}"><span class="dot"></span>{element("b", item["said"])} '
+        f"{element('span', item['remedy'])}</a></li>"
+        for item in needs
     )
     listed = f'<ul class="att" aria-label="Needs attention">{items}</ul>' if items else ""
     return (

@@ -30,7 +30,7 @@ def main() -> int:
     try:
         with open_journal(sys.stdin.readline().strip()) as journal:
             evaluation = JournalEvaluation.of_journal(journal)
-            data = report_data(evaluation, learned(evaluation))
+            data = report_data(evaluation, *learned(evaluation))
     except BelatedError as error:
         print(" ".join(str(error).split()), file=sys.stderr)
         return 1

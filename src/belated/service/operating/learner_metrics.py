@@ -10,7 +10,7 @@ from prometheus_client.core import (
     HistogramMetricFamily,
 )
 
-from belated.advice import CHECKS
+from belated.advice import WARNINGS
 from belated.learner.forgetting import ForgettingLearner
 from belated.service.learning.learning_service import LearningService
 from belated.service.operating.measures import Measure
@@ -128,7 +128,7 @@ OF_LEARNERS = (
     _of_learner(
         _GAUGE, "belated_advice",
         "1 while a check warns of what may hurt users, else 0; the log says it in words, once.",
-        lambda learner: {name: float(name in learner.adviser.current) for name in CHECKS}
+        lambda learner: {name: float(name in learner.adviser.current) for name in WARNINGS}
         if learner.leads() else {}, "warning",
     ),
     _of_learner(

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator, Mapping
 
 from prometheus_client.core import GaugeMetricFamily, Metric
 
-from belated.report.data import KINDS
+from belated.advice import CHECKS
 from belated.service.console.reports import BanditReport, Reports
 from belated.service.learning.learners import Learners
 
@@ -42,7 +42,7 @@ def report_metrics(reports: Reports | None, learners: Learners) -> Iterator[Metr
             (reward, gauges.reward),
             (lift, gauges.lift),
             (share, _named(gauges.share, report.actions)),
-            (attention, {kind: float(kind in gauges.attention) for kind in KINDS}),
+            (attention, {kind: float(kind in gauges.attention) for kind in CHECKS}),
         ):
             for label, value in values.items():
                 family.add_metric([name, label], value)

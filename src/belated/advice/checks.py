@@ -1,0 +1,527 @@
+"""All checks: what may hurt users though nothing is refused.
+
+A check is a function of :class:`~belated.advice.evidence.Evidence`, registered under its own name,
+which is also the anchor of its section in ``docs/howto/warnings.md``. It returns what it has found
+and what to do about it, or None. A running bandit warns of its findings. A report lists the same
+findings, and those of checks that need an :class:`~belated.advice.evidence.Overview`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+import numpy as np
+
+from belated.advice.evidence import FEW, NONE, Evidence, quantile
+from belated.exceptions import (
+    AdviceWarning,
+    DelayWarning,
+    DuplicateWarning,
+    InterceptWarning,
+    MissingRewardWarning,
+    ScaleWarning,
+    WindowWarning,
+)
+from belated.families import Gaussian
+from belated.inputs import Matrix, Vector
+
+#: What was found, and what to do about it.
+Words = tuple[str, str]
+Find = Callable[[Evidence], Words | None]
+
+
+@dataclass(frozen=True)
+class Check:
+    """A check with its place in warnings and reports.
+
+    Attributes:
+        find: returns what was found and what to do about it, or None.
+        panel: of the report, which shows the numbers.
+        category: of the warning of a running bandit; None if only a report can tell.
+    """
+
+    find: Find
+    panel: str
+    category: type[AdviceWarning] | None
+
+
+#: By the name that metrics, logs and reports use, in the order in which findings are listed.
+CHECKS: dict[str, Check] = {}
+
+
+def check(panel: str, category: type[AdviceWarning] | None = None) -> Callable[[Find], Find]:
+    """Register a function as the check of its name."""
+
+    def register(find: Find) -> Find:
+        CHECKS[find.__name__] = Check(find, panel, category)
+        return find
+
+    return register
+
+
+# --- which rewards are reported ------------------------------------------------------------------
+
+#: Decisions that are old enough to have a reward before it counts that most have none: if all
+#: rewards are equal, and if they differ.
+OLD, OLD_MIXED = 50, 250
+#: Decisions without any reward: if every outcome is reported, and if only some are.
+SILENT, SILENT_DEFAULTS = 1_000, 5_000
+#: Expected rewards, none of which has come: the probability of that is e⁻²⁰.
+EXPECTED = 20.0
+
+
+@check("feed", MissingRewardWarning)
+def alike(seen: Evidence) -> Words | None:
+    """All rewards are equal, and most decisions that are old enough have none."""
+    counts = _missing(seen, OLD)
+    if counts is None or seen.defaults or not _are_alike(seen):
+        return None
+    value, (missing, old) = seen.value[seen.rewarded][0], counts
+    return (
+        f"all rewards so far are {value:g}, and {missing} of {old} decisions older than"
+        f" {seen.time(seen.patience)} have none",
+        "if only one outcome is reported, nothing is learned about the other. Use"
+        " rewards=ConversionsOnly(window), or report both outcomes",
+    )
+
+
+@check("pending", DelayWarning)
+def missing(seen: Evidence) -> Words | None:
+    """Most decisions that are old enough have no reward, and no window ends the wait."""
+    if _missing(seen, OLD_MIXED) is None or seen.window is not None or _are_alike(seen):
+        return None
+    return (
+        f"{seen.pending} of {seen.decisions} decisions have no reward, including most of those"
+        f" older than {seen.time(seen.patience)}",
+        "pending decisions count as explored. Set a window, as in Explicit(window), after which"
+        " they no longer do",
+    )
+
+
+def _missing(seen: Evidence, least: int) -> tuple[int, int] | None:
+    """How many have no reward, of how many that are old enough; None if that is not most."""
+    old = int(seen.old.sum())
+    without = int((seen.old & ~seen.rewarded).sum())
+    return (without, old) if old >= least and without > 0.5 * old else None
+
+
+def _are_alike(seen: Evidence) -> bool:
+    values = seen.value[seen.rewarded]
+    return len(values) >= FEW and bool((values == values[0]).all())
+
+
+@check("feed", MissingRewardWarning)
+def silence(seen: Evidence) -> Words | None:
+    """No reward has ever come, or none for a while in which some should have.
+
+    A report compares with the forecast of rewards, which knows batches; a running bandit with the
+    share of earlier decisions that had a reward by the same age.
+    """
+    if seen.overview.quiet is not None:
+        length, expected, stopped = seen.overview.quiet
+    elif seen.latest == NONE:
+        return _never(seen)
+    else:
+        length = seen.now - seen.latest
+        due = seen.made <= seen.now - seen.patience
+        before = due & (seen.made <= seen.latest)
+        if before.sum() < OLD:
+            return None
+        since = seen.decisions / len(seen.made) * float((due & (seen.made > seen.latest)).sum())
+        expected = since * float(seen.rewarded[before].mean())
+        stopped = expected >= EXPECTED
+    if not stopped:
+        return None
+    return (
+        f"no reward has come for {seen.time(length)}",
+        f"about {expected:.0f} should have come since. Check that the process that reports rewards"
+        f" is running{_astray(seen)}",
+    )
+
+
+def _never(seen: Evidence) -> Words | None:
+    """Before the first reward nothing is known of delays, only which windows have ended."""
+    count, least = float(seen.decisions), SILENT_DEFAULTS if seen.defaults else SILENT
+    if count >= least and seen.window is not None:
+        count *= float((seen.age >= seen.window).mean())
+    if count < least:
+        return None
+    if seen.window is None:
+        which, remedy = "", ". If rewards take long, set a window, as in Explicit(window)"
+    else:
+        which, remedy = " whose window has ended", ""
+    return (
+        f"none of {count:.0f} decisions{which} has a reward",
+        f"report rewards with observe(decision.id, value){remedy}{_astray(seen)}",
+    )
+
+
+def _astray(seen: Evidence) -> str:
+    if not seen.unmatched:
+        return ""
+    return f". {seen.unmatched} events are for ids that no decision has: use decision.id"
+
+
+@check("feed")
+def slowed(seen: Evidence) -> Words | None:
+    """Fewer than half of the rewards come that the forecast expects."""
+    if seen.overview.slowing is None:
+        return None
+    since, came, expected = seen.overview.slowing
+    return (
+        f"{came} reward{'' if came == 1 else 's'} since {_day(since)}",
+        f"about {expected:.0f} should have come. Check the process that reports rewards",
+    )
+
+
+@check("feed")
+def outage(seen: Evidence) -> Words | None:
+    """The journal received no reward for longer than chance explains; rewards come again."""
+    if not seen.overview.outages:
+        return None
+    start, length = seen.overview.outages[-1]
+    count = len(seen.overview.outages)
+    others = f"; {count} gaps in all" if count > 1 else ""
+    return (
+        f"no reward came for {seen.time(length)} from {_day(start)}",
+        f"rewards have come since{others}",
+    )
+
+
+# --- delays --------------------------------------------------------------------------------------
+
+#: Rewards before the window is judged, the share of them that come within a tenth of it, and the
+#: share of decisions that must be pending for that to matter.
+JUDGED, QUICK, WAITING = 50, 0.9, 0.1
+#: Rewards within less than this share of the window: hardly any time passes.
+SOME, INSTANT = 3, 1e-5
+#: How many times as long as the delays the window of conversions may be, and how many delays must
+#: have passed before that is said.
+TOO_LONG, SEEN = 1_000.0, 10.0
+#: How many times too high the share of rewards among all that is learned may be.
+TOO_HIGH = 1.5
+
+
+@check("delay", DelayWarning)
+def dependence(seen: Evidence) -> Words | None:
+    """Rewards depend on their delay, given the row: what has arrived is not like what has not."""
+    test = seen.dependence
+    if seen.together or test is None or test.ratio <= 1.0:
+        return None
+    late = "high" if test.correlation > 0 else "low"
+    return (
+        f"delays depend on the reward (correlation {test.correlation:.2f}; {late} rewards come"
+        " late)",
+        "rewards that have arrived differ from those still to come, and estimates are biased. Learn"
+        " rewards at a common age, with learn_after= of the policy",
+    )
+
+
+@check("delay", WindowWarning)
+def clock(seen: Evidence) -> Words | None:
+    """Rewards come, but hardly any time passes compared with the window, as in a loop of a test."""
+    if seen.window is None or not (seen.conversions or (seen.defaults and seen.on_arrival)):
+        return None
+    passed = seen.now - int(seen.made.min(initial=seen.now))
+    if seen.rewards < SOME or passed > INSTANT * seen.window:
+        return None
+    said = (
+        f"{seen.decisions} decisions and {seen.rewards} rewards came within {seen.time(passed)},"
+        f" and the window is {seen.time(seen.window)}"
+    )
+    remedy = "In a test or a simulation let time pass with Bandit(clock=...)"
+    if seen.conversions:
+        return said, (
+            f"slow conversions cannot be told from those that never come. {remedy}, or choose a"
+            " window that fits its pace"
+        )
+    return said, (
+        "a missing reward counts only when its window ends, so until then every action looks good."
+        f" Use rewards=ConversionsOnly(window). {remedy}"
+    )
+
+
+@check("delay", WindowWarning)
+def window(seen: Evidence) -> Words | None:
+    """The window is much longer than rewards take."""
+    if seen.window is None:
+        return None
+    if seen.conversions:
+        return _long_window(seen, seen.window)
+    return _waiting(seen, seen.window) if seen.defaults and seen.on_arrival else None
+
+
+def _long_window(seen: Evidence, window: int) -> Words | None:
+    """Conversions are far faster than the window, and decisions are old enough to tell."""
+    delay = seen.delay[seen.rewarded]
+    if len(delay) < FEW:
+        return None
+    most = quantile(delay, 0.99)
+    if TOO_LONG * most >= window or SEEN * most > seen.now - int(seen.made.min()):
+        return None
+    return (
+        f"99% of the conversions came within {seen.time(most)}, and the window is"
+        f" {seen.time(window)}, more than {TOO_LONG:,.0f} times as long",
+        "decisions without a conversion stay pending and in memory until it ends. Choose a window"
+        " of a few times the longest delay, later conversions are still learned; or check the unit"
+        " of your clock",
+    )
+
+
+def _waiting(seen: Evidence, window: int) -> Words | None:
+    """The window is long compared with the delays, and much waits for its end.
+
+    Rewards are learned when they come, and missing ones at the window's end: until then what is
+    pending looks better than it is. Either predictions are too high by now, or rewards come so
+    quickly that most of the window is of no use; only decisions twice as old as a tenth of it can
+    tell.
+    """
+    if seen.pending < WAITING * seen.decisions:
+        return None
+    delay = seen.delay[seen.rewarded & (seen.age >= 0.2 * window)]
+    if len(delay) < JUDGED:
+        return None
+    quick, most, high = quantile(delay, QUICK), quantile(delay, 0.99), _too_high(seen, window)
+    if quick > 0.1 * window and high < TOO_HIGH:
+        return None
+    by_how_much = (
+        f"predictions are about {high:.1f} times too high by now"
+        if high > 1.1
+        else "predictions are too high meanwhile"
+    )
+    return (
+        f"{QUICK:.0%} of the rewards so far came within {seen.time(quick)}, and the window is"
+        f" {seen.time(window)}",
+        f"rewards are learned at once and missing ones only at its end, so {by_how_much}. Use"
+        f" rewards=ConversionsOnly(window), or a shorter window (99% of the rewards came within"
+        f" {seen.time(most)}): later rewards are still learned",
+    )
+
+
+def _too_high(seen: Evidence, window: int) -> float:
+    """How many times more rewards there are among all that is learned than at a common age.
+
+    That age is the one by which nine tenths of the rewards had come.
+    """
+    age = quantile(seen.delay[seen.rewarded], QUICK)
+    old = seen.age >= age
+    by_then = float((seen.rewarded & (seen.delay <= age))[old].mean()) if old.any() else 0.0
+    known = seen.rewarded | (seen.age >= window)
+    learned = float(seen.rewarded[known].mean()) if known.any() else 0.0
+    return QUICK * learned / by_then if by_then > 0.0 else 1.0
+
+
+# --- rows and the model --------------------------------------------------------------------------
+
+#: The lengths of rows, and the prior standard deviations of xᵀθ, that make sense.
+SENSIBLE = (1e-2, 1e2)
+#: Rows before anything is said of them; and so many, and some for each column, are enough to find
+#: an intercept.
+ENOUGH, PLENTY = 20, 400
+#: A missing intercept differs from chance by so many standard errors, and must explain so much of
+#: what the model leaves of the rewards.
+ERRORS, EXPLAINED = 6.0, 0.2
+#: Standard errors beyond which predictions are off, and by how much they may be off all the same.
+BIAS_ERRORS, OFF = 3.0, 0.1
+#: The share of recent decisions of one action beyond which nothing is learned about the others.
+ALONE = 0.99
+
+
+@check("coefficients", ScaleWarning)
+def scale(seen: Evidence) -> Words | None:
+    """Rows are so long or so short that the prior says nothing sensible about them.
+
+    Columns with one value besides zero, such as an intercept, say nothing of the scale of others.
+    """
+    rows = np.abs(seen.rows.astype(np.float64))
+    if len(rows) < ENOUGH:
+        return None
+    top = rows.max(axis=0)
+    varies = ((rows != 0.0) & (rows != top)).any(axis=0)
+    if varies.any():
+        rows, top = rows[:, varies], top[varies]
+    squares = np.square(rows).sum(axis=1)
+    if not squares.any():
+        return None
+    length = math.sqrt(squares[squares > 0.0].mean())
+    deviation = length / math.sqrt(seen.ridge)
+    if any(SENSIBLE[0] <= size <= SENSIBLE[1] for size in (length, deviation)):
+        return None
+    effect = "is no prior at all" if deviation > 1.0 else "outweighs the rewards"
+    return (
+        f"rows have a typical length of {length:.2g}, and their largest feature is {top.max():.3g}",
+        f"a prior precision of {seen.ridge:.2g} {effect}. Scale the features so that rows have a"
+        " length of about 1 (belated.features.scaling_advice says how), or use"
+        f" ridge={1 / length**2:.1g}",
+    )
+
+
+@check("calibration", InterceptWarning)
+def intercept(seen: Evidence) -> Words | None:
+    """Rewards have a level that the rows cannot express, because they have no intercept.
+
+    Rewards of 0 and 1 that are learned as Gaussian always have one. For all others a score test
+    says whether a constant would explain much of what the model leaves.
+    """
+    which = seen.learned[seen.at]
+    if seen.defaults and seen.window is not None:  # before its end only some are known
+        which &= seen.age[seen.at] >= seen.window
+    here = np.flatnonzero(which)
+    here = here[Evidence.spread(len(here), PLENTY + 4 * seen.rows.shape[1])]
+    rows, y = seen.rows[here].astype(np.float64), seen.value[seen.at[here]]
+    if len(y) < max(ENOUGH, 4 * rows.shape[1]) or (y == y[0]).all() or has_intercept(rows):
+        return None
+    remedy = "add a column of ones (intercept=True)"
+    if isinstance(seen.family, Gaussian) and np.isin(y, (0.0, 1.0)).all():
+        return (
+            "rewards of 0 and 1 are learned as Gaussian, and the rows have no intercept",
+            f"{remedy}, use Bernoulli(), or subtract the mean reward",
+        )
+    if not _needs_constant(seen, rows, y):
+        return None
+    return f"rewards are {y.mean():.3g} on average, and the rows have no intercept", remedy
+
+
+def has_intercept(rows: Matrix) -> bool:
+    """Whether some weighted sum of the columns is 1 everywhere.
+
+    >>> has_intercept(np.eye(3)[[0, 1, 2, 0]]), has_intercept(np.array([[1.0], [2.0]]))
+    (True, False)
+    """
+    if ((rows == rows[0]).all(axis=0) & (rows[0] != 0.0)).any():
+        return True
+    if not rows.any():
+        return False
+    ones = np.ones(len(rows))
+    gram = rows.T @ rows
+    weights = np.linalg.solve(gram + 1e-9 * gram.trace() * np.eye(len(gram)), ones @ rows)
+    return bool(np.abs(rows @ weights - ones).max() <= 1e-3)
+
+
+def _needs_constant(seen: Evidence, rows: Matrix, y: Vector) -> bool:
+    """The score test of a constant beside the rows, at the fit without it."""
+    size = math.sqrt(np.square(rows).sum() / len(rows))
+    rows = rows / (size or 1.0)
+    theta = np.zeros(rows.shape[1])
+    little = 1e-2 * np.eye(len(theta))  # where rewards are all alike in some direction
+    steps, longest = (1, math.inf) if isinstance(seen.family, Gaussian) else (6, 2.0)
+    for _ in range(steps):
+        _, mean, slope = seen.family.cumulant_mean_slope(rows @ theta)
+        score = (y - mean) @ rows - little @ theta
+        step = np.linalg.solve((rows.T * slope) @ rows + little, score)
+        theta = theta + step * min(1.0, longest / (np.abs(step).max() or 1.0))
+    _, mean, slope = seen.family.cumulant_mean_slope(rows @ theta)
+    across = slope @ rows
+    left = slope.sum() - across @ np.linalg.solve((rows.T * slope) @ rows + little, across)
+    noise = np.mean(np.square(y - mean) / np.maximum(slope, 1e-12))
+    squared = np.square((y - mean).sum()) / max(left * noise, 1e-300)
+    return bool(squared > max(ERRORS**2, EXPLAINED * len(y)))
+
+
+@check("calibration")
+def calibration(seen: Evidence) -> Words | None:
+    """Predictions are off by more than chance explains, and by more than a tenth."""
+    if seen.overview.bias is None:
+        return None
+    bias, error = seen.overview.bias
+    if abs(bias) <= max(OFF, BIAS_ERRORS * error):
+        return None
+    said = f"predictions are {1.0 + bias:.2g} times what is observed"
+    if seen.defaults and seen.on_arrival and seen.window is not None and bias > 0.0:
+        return said, (
+            f"rewards are learned at once, and missing ones only after {seen.time(seen.window)}."
+            " Use rewards=ConversionsOnly(window)"
+        )
+    return said, "rewards may have changed: set half_life=. Or add features that they depend on"
+
+
+@check("explore")
+def exploration(seen: Evidence) -> Words | None:
+    """One action has nearly all recent decisions."""
+    action, share = seen.overview.favorite
+    if share < ALONE:
+        return None
+    return (
+        f"{share:.0%} of recent decisions chose {action}",
+        "little is learned about the other actions. Set a floor= to try them",
+    )
+
+
+@check("health")
+def mode(seen: Evidence) -> Words | None:
+    """The bandit is in another mode than learn."""
+    if seen.overview.mode == "learn":
+        return None
+    return f"the mode is {seen.overview.mode}", "the bandit does not learn as usual"
+
+
+@check("health")
+def fit(seen: Evidence) -> Words | None:
+    """The last fit has not converged."""
+    if seen.overview.converged:
+        return None
+    return "the last fit has not converged", "check whether features are out of scale"
+
+
+# --- reward messages -----------------------------------------------------------------------------
+
+#: Events before duplicates are judged.
+MANY = 100
+#: Reward messages of a kind that needs a look: at least so many, and so large a share of all.
+LEAST = 10
+CARE = {"conflict": 0.01, "unmatched": 0.05, "expired": 0.05, "invalid": 0.01}
+
+
+@check("quality", DuplicateWarning)
+def duplicates(seen: Evidence) -> Words | None:
+    """More than a third of the events repeat a known reward."""
+    total = seen.rewards + seen.duplicates
+    if total < MANY or 3 * seen.duplicates <= total:
+        return None
+    return (
+        f"{seen.duplicates} of {total} rewards were reported before",
+        "they count once, but each costs as much as a new one. Stop retrying once a report has been"
+        " answered",
+    )
+
+
+def _care(kind: str, said: str, remedy: str) -> None:
+    """Register the check of a kind of reward messages that needs care."""
+
+    def find(seen: Evidence) -> Words | None:
+        count, told = seen.overview.care.get(kind, 0), seen.overview.told
+        if count < LEAST or count <= CARE[kind] * told:
+            return None
+        return f"{count / told:.0%} of reward messages {said}", remedy
+
+    CHECKS[kind] = Check(find, "quality", None)
+
+
+_care(
+    "conflict",
+    "contradict an earlier value",
+    "the first value counts. Report a correction with a higher revision",
+)
+_care(
+    "unmatched",
+    "name an unknown decision",
+    "they are not learned. Report rewards under decision.id",
+)
+_care(
+    "expired",
+    "came after the retention",
+    "they are ignored. Report sooner, or set a longer retention",
+)
+_care(
+    "invalid",
+    "are invalid",
+    "they are ignored: their value is outside the range of rewards, or their decision has too many"
+    " parts",
+)
+
+
+def _day(time: int) -> str:
+    return datetime.fromtimestamp(time / 1e6, UTC).strftime("%-d %B")
