@@ -13,9 +13,9 @@ from belated.advice import CHECKS, WARNINGS, Evidence, Overview, advise
 from belated.advice.checks import CARE
 from belated.exceptions import MissingRewardWarning
 from belated.learner.evidence import evidence_of
-from belated.report.data.attention import attention
-from belated.report.data.facts import Facts
-from belated.report.page.pieces import element
+from belated.report.facts import Facts
+from belated.report.html import element
+from belated.report.panels.attention import collect as attention
 from belated.testing import ManualClock
 
 HOUR = 3_600_000_000

@@ -5,8 +5,10 @@ from __future__ import annotations
 import base64
 import hashlib
 import re
+from importlib import import_module
 from itertools import product
 from pathlib import Path
+from pkgutil import iter_modules
 
 import pytest
 
@@ -21,12 +23,11 @@ from belated import (
 )
 from belated.events import ModeChanged
 from belated.exceptions import InvalidInput
-from belated.report import Report, charts
-from belated.report.charts import DARK, LIGHT
-from belated.report.charts.trust import explore_labels
-from belated.report.charts.waiting import delay
-from belated.report.page import cards, words
-from belated.report.page.document import QUESTIONS
+from belated.report import Report, panels
+from belated.report.panel import Panel
+from belated.report.panels import coefficients, delay, explore
+from belated.report.panels.explore import explore_labels
+from belated.report.vega import DARK, LIGHT
 from belated.rewards import Rewards
 
 HOSTILE = '</script><script>document.title="run"</script><img src=x onerror=document.title="run">'
@@ -113,7 +114,7 @@ def test_the_label_of_the_window_has_room(last: float, side: str) -> None:
     """It is on that side of the window's end where the chart is wider."""
     curve = [{"d": day, "F": day / last, "lo": 0.0, "hi": 1.0} for day in (0.0, last)]
     found = {"curve": curve, "median": 1.0, "p90": 2.0, "window": 7.0, "in_window": 1.0}
-    _, label, *_ = delay({"delay": found})["layer"]
+    _, label, *_ = delay.chart({"delay": found})["layer"]
     assert label["mark"]["align"] == side
 
 
@@ -126,11 +127,19 @@ def test_every_chart_has_its_table(report: Report) -> None:
     assert page.count('role="img" aria-label=') >= drawn
 
 
-def test_every_chart_has_a_place_a_message_and_columns() -> None:
-    """A panel that is drawn and asked for nowhere would be missing from the page."""
-    asked = [panel for *_, panels in QUESTIONS for panel in panels]
-    assert asked == list(charts.CHARTS)
-    assert words.PANELS.keys() == cards.COLUMNS.keys() == charts.CHARTS.keys()
+def test_every_panel_is_on_the_page() -> None:
+    """One that no question lists would be missing from it."""
+    modules = [
+        import_module(f"{panels.__name__}.{one.name}") for one in iter_modules(panels.__path__)
+    ]
+    defined = {
+        value.name
+        for module in modules
+        for value in vars(module).values()
+        if isinstance(value, Panel)
+    }
+    assert defined == {panel.name for panel in panels.PANELS}
+    assert len(defined) == len(panels.PANELS)
 
 
 def _luminance(colour: str) -> float:
@@ -199,7 +208,7 @@ def test_labels_of_two_lines_are_apart(overall: float, alone: float, above: bool
 def test_the_title_says_how_certain_the_bandit_is(choices: float, title: str) -> None:
     """About one decision; and how many actions are in use."""
     rows = [{"what": "for one decision", "n": choices}, {"what": "in use overall", "n": 2.9}]
-    said = words.explore({"explore": rows, "actions": ["a", "b", "c", "d"]}).title
+    said = explore.words({"explore": rows, "actions": ["a", "b", "c", "d"]}).title
     assert said.startswith(title)
     assert said.endswith("2.9 of 4 actions are in use")
 
@@ -215,5 +224,5 @@ def test_the_title_says_how_certain_the_bandit_is(choices: float, title: str) ->
 def test_the_title_names_the_clearest_effect(family: str, theta: float, title: str) -> None:
     """As a factor, or as a difference."""
     rows = [{"name": "returning", "action": "bundle", "theta": theta}]
-    said = words.coefficients({"coefficients": rows, "family": family}).title
+    said = coefficients.words({"coefficients": rows, "family": family}).title
     assert said == f"Clearest effect: {title}"

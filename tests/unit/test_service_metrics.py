@@ -18,7 +18,7 @@ from belated.advice import Adviser
 from belated.events import Decision, Record, Reward
 from belated.journals import MemoryJournal, SpoolStatus, open_store
 from belated.learner.fold import Fold
-from belated.report.data import Gauges
+from belated.report.gauges import Gauges
 from belated.service.console.reports import Reports
 from belated.service.histogram import DELAYS, SECONDS, SIZES, Histogram
 from belated.service.learning.history_changes import HistoryChanges

@@ -16,11 +16,15 @@ from belated.exceptions import BelatedError, InvalidInput, MissingExtra
 from belated.expressions import as_whole_policy
 from belated.learner import Fold
 from belated.learner.evidence import evidence_of
-from belated.report.charts import LIGHT, specifications
-from belated.report.data import report_data
+from belated.report.calendar import DAY
+from belated.report.facts import Facts, short
 from belated.report.page import document
+from belated.report.panels import PANELS, attention, headline, health, quality, specifications
+from belated.report.panels.feed import LAG
+from belated.report.vega import LIGHT
 from belated.results import Result
 
+SCHEMA = "belated-report/1"
 #: Size of a picture, in pixels; and of a page in a notebook.
 WIDTH, SCALE, FRAME = 620, 2, 900
 
@@ -133,3 +137,58 @@ def learned(evaluation: JournalEvaluation) -> tuple[Estimate | None, Evidence | 
     fold.load(evaluation.journal)
     fold.catch_up(evaluation.journal)
     return fold.learner.estimate, evidence_of(fold)
+
+
+def report_data(
+    evaluation: JournalEvaluation,
+    estimate: Estimate | None = None,
+    evidence: Evidence | None = None,
+) -> dict[str, Any]:
+    """Return the data of a report; a panel that has none is None or empty.
+
+    Args:
+        evaluation: of the journal.
+        estimate: what the bandit has learned, if that is known.
+        evidence: what its checks look at, if that is known.
+
+    Raises:
+        InvalidInput: nothing was decided yet.
+    """
+    facts = Facts.read(evaluation, estimate, evidence)
+    if not len(facts.table):
+        message = f"the journal of {evaluation.journal.bandit!r} has no decisions"
+        raise InvalidInput(f"{message}: decide something first", 0)
+    data: dict[str, Any] = {"schema": SCHEMA, **_identity(facts)}
+    data["headline"] = headline.collect(facts)
+    data |= {panel.name: panel.collect(facts) for panel in PANELS if panel is not LAG}
+    data["quality"] = quality.collect(facts)
+    data["modes"] = facts.watched.modes[-50:]
+    data["health"] = health.collect(facts)
+    data["headline"] |= headline.complete(facts, data)
+    data["attention"] = attention.collect(facts, data)
+    return data
+
+
+def _identity(facts: Facts) -> dict[str, Any]:
+    table, family = facts.table, facts.evaluation.family
+    configured = facts.evaluation.journal.configured()
+    said = {} if configured is None else configured.settings
+    window, retention = table.rewards.window_us, table.retention
+    return {
+        "bandit": facts.evaluation.journal.bandit,
+        "policy": said.get("policy", "").partition("(")[0],
+        "family": type(family).__name__,
+        "dim": facts.rows.shape[1] if len(facts.rows) else None,
+        "actions": facts.actions,
+        "from": facts.calendar.start // 1000,
+        "as_of": table.as_of // 1000,
+        "period": facts.calendar.name,
+        "period_ms": facts.calendar.step // 1000,
+        "rewards": {
+            "kind": type(table.rewards).__name__,
+            "default": table.rewards.default if table.conversions else None,
+            "window_days": None if window is None else short(window / DAY),
+            "retention_days": None if retention is None else short(retention / DAY),
+            "shares": family.support.lower == 0.0 and family.support.upper == 1.0,
+        },
+    }

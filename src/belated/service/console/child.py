@@ -14,10 +14,10 @@ import msgspec
 from belated.evaluation.journal import JournalEvaluation
 from belated.exceptions import BelatedError
 from belated.journals import open_journal
-from belated.report import learned
-from belated.report.charts import specifications
-from belated.report.data import Gauges, report_data
+from belated.report.gauges import Gauges
 from belated.report.page import body
+from belated.report.panels import specifications
+from belated.report.report import learned, report_data
 
 #: What else runs on the machine comes first.
 NICE = 15

@@ -8,7 +8,7 @@ from functools import cache
 from html import escape
 from importlib.resources import files
 
-from belated.report.page.document import asset, style
+from belated.report.page import asset, style
 
 #: Of the console alone.
 _STYLE = (

@@ -12,7 +12,7 @@ from urllib.parse import quote
 import msgspec
 
 from belated.journals import Store
-from belated.report.data import Gauges
+from belated.report.gauges import Gauges
 
 #: Seconds before a report is made anew, and how many times as long as it took: of one processor it
 #: takes a fiftieth at most.

@@ -13,12 +13,11 @@ import numpy as np
 
 from belated.families import Family
 from belated.inputs import Matrix, Vector
-from belated.report.data.facts import Facts
 
 #: Precision of the prior, steps of Newton's method, and the longest step on the linear predictor.
 RIDGE, STEPS, LONGEST = 0.3, 25, 4.0
-#: Features that are fitted, at most, and rewards that are needed.
-WIDEST, FEW = 400, 30
+#: Features that are fitted, at most.
+WIDEST = 400
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,19 +44,27 @@ class Auditor:
         return rng.multivariate_normal(self.theta, self.covariance, count, method="eigh")
 
 
-def audit(facts: Facts) -> Auditor | None:
-    """Fit; None if there is too little to fit, or too much to learn."""
-    rows, family = facts.rows, facts.evaluation.family
-    if not len(rows) or rows.shape[1] > WIDEST or facts.table.arrived.sum() < FEW:
+def audit(
+    rows: Matrix, outcome: Vector, exposure: Vector, base: float, family: Family
+) -> Auditor | None:
+    """Fit decisions; None if they have no rows, or too wide ones.
+
+    Args:
+        rows: of the decisions.
+        outcome: what each has brought so far, beyond ``base``.
+        exposure: how much of its reward each can have brought by its age.
+        base: what a missing reward comes to.
+        family: of the rewards.
+    """
+    if not len(rows) or rows.shape[1] > WIDEST:
         return None
-    exposure, outcome = facts.exposure[facts.lines], facts.outcome[facts.lines]
     used = exposure > 0.0
     rows, exposure, outcome = rows[used], exposure[used], outcome[used]
     theta = np.zeros(rows.shape[1])
     ridge = RIDGE * np.eye(len(theta))
     for _ in range(STEPS):
         _, mean, slope = family.cumulant_mean_slope(rows @ theta)
-        score = rows.T @ (outcome - exposure * (mean - facts.base)) - RIDGE * theta
+        score = rows.T @ (outcome - exposure * (mean - base)) - RIDGE * theta
         information = (rows.T * (exposure * slope)) @ rows + ridge
         step = np.linalg.solve(information, score)
         moved = float(np.abs(rows @ step).max(initial=0.0)) if family.number else 0.0
@@ -65,7 +72,7 @@ def audit(facts: Facts) -> Auditor | None:
         if moved < 1e-8:
             break
     mean = family.mean(rows @ theta)
-    residual = np.square(outcome - exposure * (mean - facts.base))
+    residual = np.square(outcome - exposure * (mean - base))
     inverse = np.linalg.inv(information)
     covariance = inverse @ ((rows.T * residual) @ rows + ridge) @ inverse
     return Auditor(theta, (covariance + covariance.T) / 2, family)

@@ -1,4 +1,8 @@
-"""What specifications are made of: axes, marks, and names of times."""
+"""What specifications of Vega-Lite are made of: colours, axes, marks, and names of times.
+
+Colours are named by what they mean: CSS variables in a page, plain colours in a picture.
+``tests/unit/test_report_page.py`` measures their contrast.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +12,20 @@ from typing import Any
 Rows = list[dict[str, Any]]
 Spec = dict[str, Any]
 
+LIGHT = {
+    "bg": "#f6f8fb", "card": "#ffffff", "ink": "#1a1f36", "muted": "#5b6478", "grid": "#e6eaf1",
+    "accent": "#3a5bd9", "slate": "#5f6a7e", "warn": "#c2410c", "good": "#0b7a53",
+    "onfill": "#ffffff", "a1": "#3a5bd9", "a2": "#b4560f", "a3": "#0f7f71", "a4": "#a03a8c",
+    "a5": "#5f6b7d", "a6": "#8a6d00", "a7": "#2b7bb0", "a8": "#b3374f",
+}  # fmt: skip
+DARK = {
+    "bg": "#0d1117", "card": "#161c26", "ink": "#e8ecf4", "muted": "#9aa5b8", "grid": "#28303d",
+    "accent": "#7c9cff", "slate": "#a3aec0", "warn": "#ff9a5c", "good": "#4fd6a0",
+    "onfill": "#0d1117", "a1": "#7c9cff", "a2": "#f2a65a", "a3": "#4cc9b5", "a4": "#e08fd0",
+    "a5": "#9aa5b8", "a6": "#d9c25a", "a7": "#6fc3f0", "a8": "#ff8fa3",
+}  # fmt: skip
+#: Colours of actions, one after the other.
+COLOURS = tuple(f"$a{n}" for n in range(1, 9))
 CONFIG: Spec = {
     "background": None,
     "font": "Inter, system-ui, -apple-system, 'Segoe UI', Roboto, sans-serif",
@@ -109,18 +127,69 @@ def tips(*items: tuple[str, str, str | None]) -> Rows:
     return found
 
 
+def hover(size: int) -> Spec:
+    """An invisible mark that shows a tooltip under the pointer."""
+    return {"type": "point", "opacity": 0, "size": size}
+
+
 def arms() -> Spec:
     """The colours of bandit and holdout."""
     scale = {"domain": ["Bandit", "Holdout"], "range": ["$accent", "$slate"]}
     return {"field": "arm", "type": "nominal", "scale": scale}
 
 
+def gaps(data: Spec) -> Rows:
+    """Gaps between rewards that are too long for chance."""
+    feed = data.get("feed") or {}
+    return list(feed.get("outages", ()))
+
+
 def outages(data: Spec) -> Rows:
     """Shades where no reward came."""
-    found = (data.get("feed") or {}).get("outages")
-    if not found:
+    if not gaps(data):
         return []
     scale = {"type": "utc"}
     x = {"field": "from", "type": "temporal", "scale": scale}
     mark = {"type": "rect", "fill": "$warn", "opacity": 0.16}
-    return [layer(found, mark, x=x, x2={"field": "to"})]
+    return [layer(gaps(data), mark, x=x, x2={"field": "to"})]
+
+
+def value_format(data: Spec) -> str:
+    """How rewards are written: as shares if they are from 0 to 1."""
+    return ".1%" if data["rewards"]["shares"] else ".4~g"
+
+
+def axis_format(data: Spec) -> str:
+    """How rewards are written along an axis."""
+    return "~%" if data["rewards"]["shares"] else "~g"
+
+
+def span_of(days: float) -> tuple[float, str]:
+    """The unit in which spans of up to so many days are read, and how many make a day.
+
+    >>> span_of(14.0), span_of(0.01)
+    ((1.0, 'days'), (1440.0, 'minutes'))
+    """
+    for scale, unit in ((1.0, "days"), (24.0, "hours"), (1440.0, "minutes")):
+        if days * scale >= 3.0:
+            return scale, unit
+    return 86_400.0, "seconds"
+
+
+def coloured(part: Any, palette: dict[str, str] | None = None) -> Any:
+    """Return a specification with tokens such as ``$accent`` as colours.
+
+    Args:
+        part: of a specification.
+        palette: the colours; None: CSS variables.
+
+    >>> coloured({"fill": "$accent"}), coloured(["$ink"], LIGHT)
+    ({'fill': 'var(--accent)'}, ['#1a1f36'])
+    """
+    if isinstance(part, dict):
+        return {name: coloured(one, palette) for name, one in part.items()}
+    if isinstance(part, list):
+        return [coloured(one, palette) for one in part]
+    if isinstance(part, str) and part[:1] == "$" and part[1:] in LIGHT:
+        return f"var(--{part[1:]})" if palette is None else palette[part[1:]]
+    return part

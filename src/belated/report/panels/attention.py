@@ -10,14 +10,17 @@ import numpy as np
 from belated.advice import CHECKS, Evidence, Overview, advise
 from belated.evaluation import silence, slowing
 from belated.exceptions import BelatedError
-from belated.report.data.calendar import HOUR, RECENT
-from belated.report.data.facts import Facts
+from belated.report.calendar import HOUR, RECENT
+from belated.report.facts import Facts
+from belated.report.html import element
+from belated.report.text import Data
+from belated.report.vega import gaps
 
 #: Recent decisions without which nothing is said of exploration.
 DECISIONS = 200
 
 
-def attention(facts: Facts, data: dict[str, Any]) -> list[dict[str, Any]]:
+def collect(facts: Facts, data: dict[str, Any]) -> list[dict[str, Any]]:
     """What needs attention, each with the panel that shows it."""
     rewards = facts.table.rewards
     seen = facts.evidence or Evidence(
@@ -40,11 +43,10 @@ def attention(facts: Facts, data: dict[str, Any]) -> list[dict[str, Any]]:
 
 def _overview(facts: Facts, data: dict[str, Any]) -> Overview:
     bias, health, quality = data.get("calibration"), data["health"], data["quality"]
-    outages = (data.get("feed") or {}).get("outages", ())
     return Overview(
         quiet=_quiet(facts),
         slowing=_slowing(facts),
-        outages=[(1000 * gap["from"], int(gap["hours"] * HOUR)) for gap in outages],
+        outages=[(1000 * gap["from"], int(gap["hours"] * HOUR)) for gap in gaps(data)],
         bias=(bias["bias"], bias["bias_se"]) if bias else None,
         favorite=_favorite(facts),
         mode=health["mode"],
@@ -79,3 +81,13 @@ def _favorite(facts: Facts) -> tuple[str, float]:
     counts = np.bincount(facts.table.action[recent])
     action = int(counts.argmax())
     return str(facts.table.actions[action]), float(counts[action] / counts.sum())
+
+
+def items(data: Data) -> str:
+    """The list of what needs attention; nothing if it is empty."""
+    lines = "".join(
+        f'<li><a href="#{item["panel"]}"><span class="dot"></span>{element("b", item["said"])} '
+        f"{element('span', item['remedy'])}</a></li>"
+        for item in data["attention"]
+    )
+    return f'<ul class="att" aria-label="Needs attention">{lines}</ul>' if lines else ""

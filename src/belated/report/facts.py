@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -10,16 +12,31 @@ from numpy.typing import NDArray
 
 from belated.advice import Evidence
 from belated.estimators import Estimate
-from belated.evaluation import DecisionTable, DelayCurve, JournalTable, delay_curve
+from belated.evaluation import (
+    DecisionTable,
+    DelayCurve,
+    GroupValue,
+    JournalTable,
+    delay_curve,
+    earned,
+)
 from belated.evaluation.journal import JournalEvaluation
 from belated.evaluation.table import SOURCES, Mask
 from belated.events import Decision, ModeChanged, Record, Reward, Void
+from belated.exceptions import NotEvaluable
 from belated.inputs import Matrix, Vector
 from belated.ledger import State
-from belated.report.data.calendar import Calendar
+from belated.report.auditor import Auditor, audit
+from belated.report.calendar import Calendar
 
 #: Numbers of rows that are held for the audit, at most.
 NUMBERS = 4_000_000
+#: Rewards without which nothing is audited.
+FEW = 30
+#: Actions that are shown one by one.
+ACTIONS = 12
+#: Of a normal interval of 95 %.
+Z = 1.959964
 #: States that count nowhere.
 _DEAD = (State.VOIDED, State.DORMANT)
 #: Events that need care, by their statuses in the ledger.
@@ -189,6 +206,25 @@ class Facts:
         return self.curve.come_by(table.age)
 
     @property
+    def arms(self) -> list[tuple[str, Mask]]:
+        """The groups that have decisions, each with its decisions."""
+        both = (("Bandit", self.own), ("Holdout", self.held))
+        return [(name, mask) for name, mask in both if mask.any()]
+
+    @cached_property
+    def matched(self) -> Matched:
+        """The age-matched reward per decision."""
+        return Matched(self)
+
+    @cached_property
+    def auditor(self) -> Auditor | None:
+        """A fit of all decisions; None if there is too little to fit, or too much to learn."""
+        if self.table.arrived.sum() < FEW:
+            return None
+        exposure, outcome = self.exposure[self.lines], self.outcome[self.lines]
+        return audit(self.rows, outcome, exposure, self.base, self.evaluation.family)
+
+    @property
     def actions(self) -> list[str]:
         """Names of the actions, those with the most decisions of the bandit first."""
         counts = np.bincount(self.table.action[self.own], minlength=len(self.table.actions))
@@ -199,3 +235,74 @@ class Facts:
 def _in_group(table: DecisionTable, name: str) -> Mask:
     found: Mask = table.group == (table.groups.index(name) if name in table.groups else -1)
     return found
+
+
+class Matched:
+    """Reward per decision of decisions of any age, those of today too.
+
+    A decision counts with the share of its reward that has come by its age, so that young ones are
+    neither left out nor taken for failures. That share is of the delay curve, so delays are taken
+    to be alike; for the whole time, :func:`belated.evaluation.earned` needs no such assumption.
+    """
+
+    def __init__(self, facts: Facts) -> None:
+        self._base = facts.base
+        self._outcome, self._exposure = facts.outcome, facts.exposure
+        came = facts.table.arrived
+        square = np.square(self._outcome[came])
+        # Where none has come the error is that of one: not zero.
+        self._one = float(square.mean()) if came.any() else 0.0
+        self.least = 0.0 if facts.evaluation.family.support.lower >= 0.0 else -math.inf
+
+    def ratio(self, which: Mask) -> tuple[float, float]:
+        """The reward per decision, and its standard error; not numbers if none is old enough."""
+        outcome, exposure = self._outcome[which], self._exposure[which]
+        total = float(exposure.sum())
+        if total <= 0.0:
+            return math.nan, math.nan
+        mean = float(outcome.sum()) / total
+        spread = float(np.square(outcome - mean * exposure).sum())
+        return self._base + mean, math.sqrt(max(spread, self._one)) / total
+
+    def row(self, which: Mask) -> dict[str, Any]:
+        """The same with its interval, as a row of data."""
+        value, error = self.ratio(which)
+        low = max(value - Z * error, self.least) if math.isfinite(value) else math.nan
+        high = value + Z * error
+        return {"p": short(value), "lo": short(low), "hi": short(high), "n": int(which.sum())}
+
+
+def earned_by(table: DecisionTable, name: str) -> GroupValue | None:
+    """What a decision of the table earns; None if too few rewards have come."""
+    try:
+        return earned(table, name)
+    except NotEvaluable:
+        return None
+
+
+def code_of(facts: Facts, name: str) -> int:
+    """The number of an action in the table."""
+    return [str(one) for one in facts.table.actions].index(name)
+
+
+def short(number: float, digits: int = 6) -> float | None:
+    """A number with few digits; None if it is not finite.
+
+    >>> short(0.12345678), short(float("nan")), short(123456.789, 3)
+    (0.123457, None, 123457.0)
+    """
+    if not math.isfinite(number):
+        return None
+    if not number:
+        return 0.0
+    return round(float(number), max(0, digits - 1 - math.floor(math.log10(abs(number)))))
+
+
+def interval(value: float, low: float, high: float) -> dict[str, Any]:
+    """A value with the ends of its interval."""
+    return {"p": short(value), "lo": short(low), "hi": short(high)}
+
+
+def around(value: float, error: float, least: float = -math.inf) -> dict[str, Any]:
+    """A value with a normal interval, which does not go below ``least``."""
+    return interval(value, max(value - Z * error, least), value + Z * error)

@@ -1,0 +1,118 @@
+"""Whether predictions are right."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from belated.report.calendar import RECENT
+from belated.report.facts import Facts, short
+from belated.report.panel import ENDS, Panel, Said
+from belated.report.text import Data, periods, span
+from belated.report.vega import RANGE, Spec, axis_format, layer, spec, tips, value_format, y
+
+#: Groups of predictions; and rewards without which nothing is said.
+GROUPS, FEW = 10, 30
+
+
+def collect(facts: Facts) -> dict[str, Any] | None:
+    """Predicted means of recent decisions against what they came to."""
+    period, mean = facts.period, facts.table.mean
+    recent = facts.own & (period >= facts.calendar.count - 2 * RECENT)
+    if (facts.table.arrived & recent).sum() < FEW:
+        return None
+    edges = np.quantile(mean[recent], np.linspace(0, 1, GROUPS + 1))
+    group = np.clip(np.searchsorted(edges, mean, side="right") - 1, 0, GROUPS - 1)
+    bins = []
+    for n in range(GROUPS):
+        here = recent & (group == n)
+        if here.any():
+            row = facts.matched.row(here)
+            value = row.pop("p")
+            if value is not None:
+                predicted = short(float(mean[here].mean()))
+                bins.append({"predicted": predicted, "observed": value, **row})
+    observed, error = facts.matched.ratio(recent)
+    if not math.isfinite(observed) or observed == 0.0:
+        return None
+    weeks = []
+    for first in range(0, facts.calendar.count, RECENT):
+        here = facts.own & (period >= first) & (period < first + RECENT)
+        value = facts.matched.ratio(here)[0] if here.any() else math.nan
+        if math.isfinite(value) and value != 0.0:
+            off = short(float(mean[here].mean()) / value - 1.0, 4)
+            weeks.append({"t": facts.calendar.ms(first), "bias": off})
+    return {
+        "bins": bins,
+        "bias": short(float(mean[recent].mean()) / observed - 1.0, 4),
+        "bias_se": short(error / abs(observed), 4),
+        "weeks": weeks,
+    }
+
+
+def chart(data: Spec) -> Spec:
+    """Predicted against observed."""
+    bins, form = data["calibration"]["bins"], value_format(data)
+    axis = axis_format(data)
+    most = 1.05 * max(max(row["predicted"], row["hi"]) for row in bins)
+    least = min(0.0, *(min(row["predicted"], row["lo"]) for row in bins))
+    domain = {"domain": [least, most]}
+    across = {
+        "field": "predicted", "type": "quantitative", "title": "predicted", "scale": domain,
+        "axis": {"format": axis, "grid": True, "titleAnchor": "end"},
+    }  # fmt: skip
+    up = y("observed", axis, scale=domain)
+    ends = [{"predicted": one, "observed": one} for one in (least, most)]
+    near = [{"predicted": 0.8 * most, "observed": 0.8 * most}]
+    tip = tips(
+        ("predicted", "Predicted", form), ("observed", "Observed", form), ("lo", "from", form),
+        ("hi", "to", form), ("n", "Decisions", ",d"),
+    )  # fmt: skip
+    text = {"type": "text", "fill": "$muted", "align": "right", "dx": -10}
+    point = {"type": "point", "filled": True, "fill": "$accent", "size": 60, "opacity": 1}
+    return spec(
+        [
+            layer(ends, {"type": "line", "stroke": "$muted", "strokeDash": [4, 4]}, x=across, y=up),
+            layer(near, text, x=across, y=up, text={"value": "perfect"}),
+            layer(
+                bins, {**RANGE, "stroke": "$accent"}, x=across, y=y("lo", axis), y2={"field": "hi"}
+            ),
+            layer(bins, point, x=across, y=up, tooltip=tip),
+        ],
+        240,
+    )
+
+
+def words(data: Data) -> Said:
+    """Whether predictions are right."""
+    found = data["calibration"]
+    ratio = 1.0 + found["bias"]
+    if abs(found["bias"]) > 3 * found["bias_se"]:
+        title = f"Predictions are {ratio:.2g} times what is observed"
+    else:
+        title = f"Predictions agree with what is observed: {ratio:.2f} times"
+    weeks = ", ".join(f"{1 + row['bias']:.1f}" for row in found["weeks"])
+    why = ""
+    if data["rewards"]["kind"] == "DefaultAfter" and ratio > 1.1:
+        window = span(data["rewards"]["window_days"])
+        why = (
+            f"Rewards are learned when they come, their absence only after {window}: of its recent "
+            "decisions the model has seen too many successes."
+        )
+    return Said(
+        title,
+        f"Predicted mean at the choice against reward per decision, ten groups of the last "
+        f"{periods(data, 14)}. "
+        f"Per {periods(data, 7)}: {weeks} times.",
+        why if abs(found["bias"]) > 3 * found["bias_se"] else "",
+    )
+
+
+CALIBRATION = Panel(
+    "calibration", collect, chart, words,
+    columns={"predicted": "predicted", "observed": "observed", **ENDS, "n": "decisions"},
+    rows=lambda data: data["calibration"] and data["calibration"]["bins"],
+    none=lambda data: f"The last {periods(data, 14)} have fewer than {FEW} rewards.",
+)  # fmt: skip

@@ -1,0 +1,124 @@
+"""What the model has learned: its clearest coefficients."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from belated.report.facts import Facts, Z, short
+from belated.report.panel import ENDS, Panel, Said
+from belated.report.text import Data
+from belated.report.vega import RANGE, Spec, layer, spec, tips
+
+#: Coefficients in the table, and in the chart.
+LISTED, SHOWN = 12, 10
+
+
+def collect(facts: Facts) -> list[dict[str, Any]]:
+    """The coefficients furthest from zero by their standard errors, with the auditor's."""
+    features, auditor = facts.evaluation.features, facts.auditor
+    names = None if features is None else features.names
+    estimate = facts.estimate
+    if names is None or estimate is None or len(estimate.mean) != len(names):
+        return []
+    errors = np.sqrt(np.diag(estimate.covariance))
+    rows = []
+    for place, name in enumerate(names):
+        if name.endswith("intercept"):
+            continue
+        action, _, column = name.rpartition(": ")
+        theta, error = float(estimate.mean[place]), float(errors[place])
+        row: dict[str, Any] = {
+            "name": column,
+            "action": action,
+            "theta": short(theta, 4),
+            "lo": short(theta - Z * error, 4),
+            "hi": short(theta + Z * error, 4),
+            "z": short(theta / error, 3),
+        }
+        if auditor is not None and place < len(auditor.theta):
+            row["audit"] = short(float(auditor.theta[place]), 4)
+        rows.append(row)
+    rows.sort(key=lambda row: -abs(row["z"] or 0.0))
+    return rows[:LISTED]
+
+
+def chart(data: Spec) -> Spec:
+    """The strongest effects, as they are used and as the auditor sees them."""
+    rows = [
+        {**row, "label": f"{row['action']} · {row['name']}" if row["action"] else row["name"]}
+        for row in data["coefficients"][:SHOWN]
+    ]
+    up = {
+        "field": "label", "type": "nominal", "sort": None, "title": None,
+        "axis": {"labelColor": "$ink", "labelFontSize": 11.5, "labelLimit": 200, "grid": False},
+    }  # fmt: skip
+    unit = {"Bernoulli": "change in log-odds", "Poisson": "change in log-rate"}
+
+    def across(field: str) -> Spec:
+        title = unit.get(data["family"], "change in reward")
+        axis = {"grid": True, "titleAnchor": "end"}
+        return {"field": field, "type": "quantitative", "title": title, "axis": axis}
+
+    tip = tips(
+        ("label", "Feature", None), ("theta", "In use", ".2f"),
+        ("lo", "from", ".2f"), ("hi", "to", ".2f"),
+        ("audit", "Age-matched", ".2f"),
+    )  # fmt: skip
+    zero = {"field": "zero", "type": "quantitative"}
+    point = {"type": "point", "filled": True, "size": 70, "opacity": 1, "fill": "$accent"}
+    diamond = {
+        "type": "point", "filled": False, "size": 60, "stroke": "$ink", "strokeWidth": 1.6,
+        "shape": "diamond", "opacity": 1,
+    }  # fmt: skip
+    return spec(
+        [
+            layer([{"zero": 0}], {"type": "rule", "stroke": "$muted"}, x=zero),
+            layer(
+                rows,
+                {**RANGE, "stroke": "$accent"},
+                y=up,
+                x=across("lo"),
+                x2={"field": "hi"},
+                tooltip=tip,
+            ),
+            layer(rows, point, y=up, x=across("theta"), tooltip=tip),
+            layer(
+                [row for row in rows if "audit" in row],
+                diamond,
+                y=up,
+                x=across("audit"),
+                tooltip=tip,
+            ),
+        ],
+        270,
+    )
+
+
+def words(data: Data) -> Said:
+    """What the model has learned."""
+    best = data["coefficients"][0]
+    whose = f" of {best['action']}" if best["action"] else ""
+    effect = f"changes the reward{whose} by {best['theta']:+.3g}".replace("-", "−")
+    if data["family"] in ("Bernoulli", "Poisson"):
+        what = "odds" if data["family"] == "Bernoulli" else "rate"
+        theta = best["theta"]
+        factor = f"{math.exp(theta):.1f}" if theta < math.log(1_000) else "more than 1,000"
+        effect = f"multiplies the {what}{whose} by {factor}"
+    return Said(
+        f"Clearest effect: “{best['name']}” {effect}",
+        "The coefficients furthest from zero by their standard errors, with 95 % "
+        "intervals: as the bandit uses them, and as a fit of all decisions sees them.",
+    )
+
+
+COEFFICIENTS = Panel(
+    "coefficients", collect, chart, words,
+    columns={
+        "action": "action", "name": "feature", "theta": "in use", **ENDS, "audit": "age-matched",
+    },
+    none="The journal does not name its features, or what the bandit has learned was not read.",
+    legend=lambda data: [("accent", "model in use", ""), ("dia", "fit of all decisions", "")],
+)  # fmt: skip

@@ -1,0 +1,145 @@
+"""How the decisions of each period get their rewards."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from belated.report.calendar import DAY
+from belated.report.facts import Facts, short
+from belated.report.panel import Panel, Said
+from belated.report.panels.delay import curve_end
+from belated.report.text import Data, day, percent
+from belated.report.vega import Rows, Spec, TimeAxis, gaps, hover, layer, span_of, spec, tips, y
+
+#: Ages at which a cohort is counted.
+AGES = 21
+
+
+def collect(facts: Facts) -> dict[str, Any] | None:
+    """Share of a period's decisions that have a reward by an age that all of them have."""
+    curve, table, calendar = facts.curve, facts.table, facts.calendar
+    if curve is None:
+        return None
+    ages = np.linspace(0.0, min(curve_end(facts), table.reach), AGES)
+    delay, period = table.delay, facts.period
+    lines = []
+    for n in range(calendar.count):
+        here = period == n
+        if not here.any():
+            continue
+        youngest = float(table.age[here].min())
+        waited = np.sort(delay[here])
+        shares = np.searchsorted(waited, ages, side="right") / len(waited)
+        lines += [
+            {"cohort": calendar.ms(n), "age": short(age / DAY), "share": short(float(one), 4)}
+            for age, one in zip(ages, shares, strict=True)
+            if age <= youngest
+        ]
+    rate = float(table.arrived.sum()) / max(float(facts.exposure.sum()), 1.0)
+    rate = min(rate, 1.0) if table.conversions else 1.0
+    expected = [
+        {"age": short(age / DAY), "share": short(rate * float(one), 4)}
+        for age, one in zip(ages, curve.come_by(ages), strict=True)
+    ]
+    return {"lines": lines, "expected": expected}
+
+
+def chart(data: Spec) -> Spec:
+    """How the decisions of each period ripen."""
+    found, time = data["cohorts"], TimeAxis(data)
+    scale, unit = span_of(found["expected"][-1]["age"])
+    rows = [
+        {
+            **row,
+            "age": row["age"] * scale,
+            "hit": any(
+                gap["from"] - 2 * time.step < row["cohort"] < gap["to"] for gap in gaps(data)
+            ),
+        }
+        for row in time.named(found["lines"], "cohort")
+    ]
+    expected = [{**row, "age": row["age"] * scale} for row in found["expected"]]
+    across: Spec = {
+        "field": "age", "type": "quantitative", "title": f"age in {unit}",
+        "axis": {"grid": False, "titleAnchor": "end"},
+    }  # fmt: skip
+    up, one = y("share", "~%"), {"field": "cohort"}
+    line: Spec = {"type": "line", "interpolate": "monotone"}
+    strength = {
+        "field": "cohort", "type": "quantitative",
+        "scale": {"domain": [data["from"], data["as_of"]], "range": [0.15, 0.85]},
+    }  # fmt: skip
+    usual = layer(
+        None,
+        {**line, "strokeWidth": 1.4, "stroke": "$accent"},
+        x=across,
+        y=up,
+        detail=one,
+        opacity=strength,
+    )
+    hit = layer(None, {**line, "strokeWidth": 2, "stroke": "$warn"}, x=across, y=up, detail=one)
+    tip = tips(
+        ("when", "Decided", None), ("age", f"Age, {unit}", ".1f"), ("share", "Rewarded", ".1%")
+    )
+    dashed = {"type": "line", "stroke": "$ink", "strokeWidth": 2, "strokeDash": [5, 4]}
+    text: Spec = {"type": "text", "align": "right", "dy": 16, "fontWeight": 600}
+    return spec(
+        [
+            {"transform": [{"filter": "!datum.hit"}], **usual},
+            {"transform": [{"filter": "datum.hit"}], **hit},
+            layer(expected, dashed, x=across, y=up),
+            layer(expected[-1:], text, x=across, y=up, text={"value": "expected"}),
+            layer(None, hover(50), x=across, y=up, tooltip=tip),
+        ],
+        240,
+        data={"values": rows},
+    )
+
+
+def words(data: Data) -> Said:
+    """How decisions ripen."""
+    title = "Decisions of all periods ripen alike"
+    if late := gaps(data):
+        title = f"Decisions before {day(late[-1]['from'])} had to wait for their rewards"
+    else:
+        off = _furthest(data["cohorts"])
+        if off is not None:
+            title = (
+                f"Decisions of {day(off[0])} are furthest from what is expected: "
+                f"{percent(off[1])} for {percent(off[2])}"
+            )
+    return Said(
+        title,
+        f"Share of the decisions of each {data['period']} that have a reward, by age. "
+        f"Dashed: as the delay curve leads one to expect.",
+    )
+
+
+def _furthest(found: Data) -> tuple[int, float, float] | None:
+    expected = {row["age"]: row["share"] for row in found["expected"]}
+    rows = [row for row in found["lines"] if expected.get(row["age"])]
+    if not rows:
+        return None
+    row = max(rows, key=lambda one: abs(one["share"] - expected[one["age"]]))
+    return row["cohort"], row["share"], expected[row["age"]]
+
+
+def _rows(data: Data) -> Rows:
+    found = data["cohorts"]
+    return TimeAxis(data).named(found["lines"], "cohort") if found else []
+
+
+def _legend(data: Data) -> list[tuple[str, str, str]]:
+    items = [("accent", f"one line per {data['period']}, newer is stronger", "")]
+    if gaps(data):
+        items.append(("warning", "waited for the feed", ""))
+    return items
+
+
+COHORTS = Panel(
+    "cohorts", collect, chart, words, rows=_rows, legend=_legend,
+    columns={"when": "decided", "age": "age, days", "share": "share rewarded"},
+    none="No reward has come yet.",
+)  # fmt: skip

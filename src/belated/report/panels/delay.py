@@ -1,0 +1,130 @@
+"""When rewards come: the delay curve."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import numpy as np
+
+from belated.report.calendar import DAY
+from belated.report.facts import Facts, short
+from belated.report.panel import ENDS, Panel, Said
+from belated.report.text import Data, several, span
+from belated.report.vega import Spec, hover, layer, span_of, spec, tips, y
+
+#: Points of the delay curve.
+POINTS = 57
+
+
+def collect(facts: Facts) -> dict[str, Any] | None:
+    """The curve of :func:`belated.evaluation.delay_curve` at equal steps, in days."""
+    curve = facts.curve
+    if curve is None:
+        return None
+    end = curve_end(facts)
+    rows = []
+    for age in np.linspace(0.0, end, POINTS):
+        value, low, high = curve.at_us(float(age)) if age else (0.0, 0.0, 0.0)
+        rows.append({"d": short(age / DAY), "F": short(value), "lo": short(low), "hi": short(high)})
+    found: dict[str, Any] = {"curve": rows, "n": curve.rewards, "missing": curve.missing}
+    for name, part in (("median", 0.5), ("p90", 0.9)):
+        when = curve.quantile(part)
+        found[name] = None if when is None else short(when / timedelta(days=1))
+    window = facts.table.rewards.window_us
+    if window is not None:
+        found["window"] = short(window / DAY)
+        found["in_window"] = short(curve.at_us(float(window))[0])
+    return found
+
+
+def curve_end(facts: Facts) -> float:
+    """Up to which age the curve is shown: all of the window, and until hardly any is to come."""
+    assert facts.curve is not None
+    reach, window = facts.table.reach, facts.table.rewards.window_us
+    nearly = facts.curve.quantile(0.995)
+    wanted = reach if nearly is None else 1.2 * (nearly / timedelta(microseconds=1))
+    if window is not None:
+        wanted = max(wanted, 1.4 * window)
+    return max(min(wanted, reach), 1.0)
+
+
+def chart(data: Spec) -> Spec:
+    """The delay curve with its band, its quantiles and the window."""
+    found = data["delay"]
+    scale, unit = span_of(found["curve"][-1]["d"])
+    curve = [{**row, "d": row["d"] * scale} for row in found["curve"]]
+    marks = [
+        {"d": found[name] * scale, "F": at, "label": f"{label} after {found[name] * scale:.1f}"}
+        for name, at, label in (("median", 0.5, "half"), ("p90", 0.9, "90%"))
+        if found[name] is not None
+    ]
+    across: Spec = {
+        "field": "d", "type": "quantitative", "title": f"{unit} after the decision",
+        "axis": {"grid": False, "titleAnchor": "end"},
+    }  # fmt: skip
+    up = y("F", "%", scale={"domain": [0, 1]})
+    layers = []
+    if "window" in found:
+        at = {"field": "d", "type": "quantitative"}
+        window = found["window"] * scale
+        said = f"window ends: {found['in_window']:.0%} are in"
+        rule = {"type": "rule", "stroke": "$muted", "strokeDash": [2, 3]}
+        side: Spec = {"align": "left", "dx": 6}
+        if 2 * window > curve[-1]["d"]:  # no room for the label on the right
+            side = {"align": "right", "dx": -6}
+        text = {"type": "text", **side, "fill": "$muted"}
+        here = [{"d": window, "F": 0.06, "label": said}]
+        layers = [layer(here, rule, x=at), layer(here, text, x=at, y=up, text={"field": "label"})]
+    band = {"type": "area", "fill": "$accent", "opacity": 0.18, "interpolate": "monotone"}
+    line = {"type": "line", "stroke": "$accent", "strokeWidth": 2.5, "interpolate": "monotone"}
+    point = {"type": "point", "filled": True, "size": 80, "fill": "$accent", "opacity": 1}
+    tip = tips(
+        ("d", unit.capitalize(), ".2f"),
+        ("F", "Arrived", ".1%"),
+        ("lo", "from", ".1%"),
+        ("hi", "to", ".1%"),
+    )
+    label: Spec = {
+        "type": "text",
+        "align": "left",
+        "dx": 11,
+        "dy": 3,
+        "fontWeight": 600,
+        "fontSize": 12,
+    }
+    layers += [
+        layer(curve, band, x=across, y=y("lo", "%"), y2={"field": "hi"}),
+        layer(curve, line, x=across, y=up),
+        layer(curve, hover(200), x=across, y=up, tooltip=tip),
+        layer(marks, {**point, "stroke": "$card", "strokeWidth": 2}, x=across, y=up),
+        layer(marks, {**label, "dy": 14}, x=across, y=up, text={"field": "label"}),
+    ]
+    return spec(layers, 240)
+
+
+def words(data: Data) -> Said:
+    """When rewards come."""
+    found = data["delay"]
+    half, most = found["median"], found["p90"]
+    title = f"{several(found['n'], 'reward')} are in: too few to know when half are"
+    if half is not None:
+        title = f"Half of the rewards are in after {span(half)}"
+        if most is not None:
+            title += f", nine in ten after {span(most)}"
+    kind = (
+        "Share of the rewards that come at all, by time since the decision; corrected for "
+        "those too young to be seen"
+        if data["rewards"]["kind"] != "Explicit"
+        else "Share of decisions whose reward is in, by time since the decision; pending ones "
+        "count for as long as they are old"
+    )
+    return Said(title, f"{kind}. 95 % band, {several(found['n'], 'reward')}.")
+
+
+DELAY = Panel(
+    "delay", collect, chart, words,
+    columns={"d": "days", "F": "share in", **ENDS},
+    rows=lambda data: data["delay"] and data["delay"]["curve"],
+    none="No reward has come yet.",
+)  # fmt: skip

@@ -1,0 +1,104 @@
+"""How much the bandit explores: effective numbers of actions."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from belated.report.facts import Facts, short
+from belated.report.panel import Panel, Said
+from belated.report.text import Data
+from belated.report.vega import Spec, TimeAxis, hover, layer, spec, tips, y
+
+#: Effective number of actions per decision below which the bandit is nearly certain.
+CERTAIN = 1.2
+
+
+def collect(facts: Facts) -> list[dict[str, Any]]:
+    """Effective numbers of actions: of one choice, and of a period's decisions."""
+    own, rows = facts.own, []
+    period, action = facts.period[own], facts.table.action[own]
+    surprise = -np.log(np.maximum(facts.table.propensity[own], 1e-12))
+    for n in range(facts.calendar.count):
+        here = period == n
+        if not here.any():
+            continue
+        shares = np.bincount(action[here]) / here.sum()
+        shares = shares[shares > 0]
+        overall = math.exp(-float((shares * np.log(shares)).sum()))
+        alone = math.exp(float(surprise[here].mean()))
+        when = facts.calendar.ms(n)
+        rows.append({"t": when, "what": "in use overall", "n": short(overall, 4)})
+        rows.append({"t": when, "what": "for one decision", "n": short(alone, 4)})
+    return rows
+
+
+def chart(data: Spec) -> Spec:
+    """Effective numbers of actions."""
+    time = TimeAxis(data)
+    rows = time.named(data["explore"])
+    scale = {"domain": ["in use overall", "for one decision"], "range": ["$slate", "$accent"]}
+    colour = {"field": "what", "type": "nominal", "scale": scale}
+    most = max(2.0, 1.15 * max(row["n"] for row in rows))
+    up = y("n", ".1f", scale={"domain": [0, most], "nice": False})
+    dash = {
+        "condition": {"test": "datum.what=='in use overall'", "value": [5, 3]}, "value": [1, 0],
+    }  # fmt: skip
+    tip = tips(("when", "At", None), ("what", "Actions", None), ("n", "Effective number", ".2f"))
+    labels = explore_labels(rows, 0.12 * most)
+    text = {"type": "text", "align": "right", "fontWeight": 600, "fontSize": 12}
+    above, below = ([one for one in labels if one["above"] is side] for side in (True, False))
+    line = {"type": "line", "strokeWidth": 2.5, "interpolate": "monotone"}
+    return spec(
+        [
+            layer(rows, line, x=time.x(), y=up, color=colour, strokeDash=dash),
+            layer(
+                rows, hover(200), x=time.x(), y=up, tooltip=tip
+            ),
+            *(
+                layer(
+                    some, {**text, "dy": dy}, x=time.x(), y={**up, "field": "at"},
+                    text={"field": "what"}, color=colour,
+                )
+                for some, dy in ((above, -10), (below, 12))
+            ),
+        ],
+        240,
+    )  # fmt: skip
+
+
+def explore_labels(rows: list[Spec], room: float) -> list[Spec]:
+    """Above all that a label covers; the lower one below it, where there is no room between."""
+    covered: dict[str, list[float]] = {}
+    for last in rows[-2:]:
+        course = [row["n"] for row in rows if row["what"] == last["what"]]
+        covered[last["what"]] = course[-max(len(course) // 3, 1) :]
+    overall = covered.get("in use overall", [math.inf])
+    labels = []
+    for last in rows[-2:]:
+        course = covered[last["what"]]
+        above = course is overall or min(overall) - max(course) > room
+        labels.append({**last, "at": max(course) if above else min(course), "above": above})
+    return labels
+
+
+def words(data: Data) -> Said:
+    """How much is tried."""
+    last = {row["what"]: row["n"] for row in data["explore"]}
+    choices = last["for one decision"]
+    title = f"The bandit chooses between {choices:.1f} actions per decision"
+    if choices < CERTAIN:
+        title = "The bandit is nearly certain about each decision"
+    return Said(
+        f"{title}; {last['in use overall']:.1f} of {len(data['actions'])} actions are in use",
+        "Effective number of actions: the exponential of the entropy, of one choice by its "
+        "propensity and of all choices.",
+    )
+
+
+EXPLORE = Panel(
+    "explore", collect, chart, words,
+    columns={"when": "at", "what": "actions", "n": "effective number"},
+)  # fmt: skip

@@ -1,0 +1,172 @@
+"""Rewards as they reach the journal, and how long after the event that is: two panels."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from belated.report.calendar import HOUR, LENGTHS, MINUTE
+from belated.report.facts import Facts, short
+from belated.report.panel import Panel, Said
+from belated.report.text import Data, day, several, span
+from belated.report.vega import RANGE, Spec, TimeAxis, layer, outages, spec, tips, y
+
+#: Bars of the feed, at most; rewards without which nothing is said of gaps.
+BARS, FEW = 124, 50
+#: A gap is an outage if chance would hardly leave so long a one at a quarter of the usual rate.
+UNLIKELY, QUARTER = 14.0, 0.25
+
+
+def collect(facts: Facts) -> dict[str, Any] | None:
+    """Rewards as the journal took them, gaps, and how long after the event that was."""
+    came = np.array(facts.watched.rewards, dtype=np.int64)
+    if not len(came):
+        return None
+    start, as_of = facts.calendar.start, facts.table.as_of
+    step = next((one for one, _ in LENGTHS if (as_of - start) / one <= BARS), LENGTHS[-1][0])
+    counts = np.bincount(
+        (np.maximum(came - start, 0)) // step, minlength=(as_of - start) // step + 1
+    )
+    bins = [{"t": (start + n * step) // 1000, "n": int(one)} for n, one in enumerate(counts)]
+    lags = np.array(facts.watched.lags, dtype=np.int64)
+    known = lags >= 0
+    found: dict[str, Any] = {
+        "bins": bins,
+        "step": step // 1000,
+        "outages": _outages(np.sort(came)),
+        "lag": [],
+    }
+    if known.any():
+        period = facts.calendar.place(came)
+        for n in range(facts.calendar.count):
+            here = known & (period == n)
+            if here.sum() > 5:
+                middle, most = np.quantile(lags[here], [0.5, 0.99]) / MINUTE
+                found["lag"].append(
+                    {"t": facts.calendar.ms(n), "p50": short(middle, 4), "p99": short(most, 4)}
+                )
+        middle, most = np.quantile(lags[known], [0.5, 0.99]) / MINUTE
+        found["lag_p50"], found["lag_p99"] = short(middle, 4), short(most, 4)
+    return found
+
+
+def _outages(came: Any) -> list[dict[str, Any]]:
+    gaps = np.diff(came)
+    if len(gaps) < FEW:
+        return []
+    rate = math.log(2.0) / max(float(np.median(gaps)), 1.0)
+    # The first rewards come slowly: nothing has been decided long enough ago.
+    steady = np.arange(len(gaps)) >= 0.02 * len(gaps) + 10
+    return [
+        {
+            "from": int(came[n]) // 1000,
+            "to": int(came[n + 1]) // 1000,
+            "hours": short(float(gaps[n]) / HOUR, 4),
+        }
+        for n in np.flatnonzero(steady & (QUARTER * rate * gaps > UNLIKELY)).tolist()
+    ]
+
+
+def chart(data: Spec) -> Spec:
+    """Rewards as they reach the journal."""
+    time, step = TimeAxis(data), data["feed"]["step"]
+    rows = [{**row, "t2": row["t"] + step} for row in time.named(data["feed"]["bins"])]
+    tip = tips(("when", "At", None), ("n", "Rewards", ",d"))
+    bar = {"type": "rect", "fill": "$accent", "xOffset": 0.5, "x2Offset": -0.5}
+    where = {"x": time.x(), "x2": {"field": "t2"}, "y": y("n", "~s"), "y2": {"datum": 0}}
+    return spec([*outages(data), layer(rows, bar, tooltip=tip, **where)], 200)
+
+
+def words(data: Data) -> Said:
+    """Whether rewards come."""
+    found = data["feed"]
+    gaps = found["outages"]
+    title = (
+        f"{several(sum(row['n'] for row in found['bins']), 'reward message')} came without a gap"
+    )
+    if gaps:
+        longest = max(gaps, key=lambda one: one["hours"])
+        title = (
+            f"No reward reached the journal for {span(longest['hours'] / 24)} from "
+            f"{day(longest['from'])}"
+        )
+    return Said(
+        title,
+        f"Rewards as the journal took them, per {span(found['step'] / 86_400_000)}; shaded: "
+        f"gaps too long for chance.",
+    )
+
+
+def lag_chart(data: Spec) -> Spec:
+    """Time from the event to the journal."""
+    time = TimeAxis(data)
+    least = 1 / 60
+    rows = [
+        {**row, "p50": max(row["p50"], least), "p99": max(row["p99"], least)}
+        for row in time.named(data["feed"]["lag"])
+    ]
+    most = max(row["p99"] for row in rows)
+    low = min(row["p50"] for row in rows)
+    ticks = [
+        t
+        for t in (1 / 60, 1 / 6, 1, 3, 10, 30, 60, 180, 360, 1440, 10080)
+        if low / 3 <= t <= 3 * most
+    ]
+    written = (
+        "datum.value < 1 ? format(datum.value * 60, '.0f') + ' s' : datum.value < 60 ? "
+        "format(datum.value, '.0f') + ' min' : format(datum.value / 60, '.0f') + ' h'"
+    )
+    up = {
+        "field": "p50", "type": "quantitative", "title": None,
+        "scale": {"type": "log", "domain": [low / 2, 2 * most]},
+        "axis": {"values": ticks, "labelExpr": written},
+    }  # fmt: skip
+    tip = tips(
+        ("when", "At", None), ("p50", "Median, minutes", ".2f"), ("p99", "99 %, minutes", ",.1f")
+    )
+    point = {"type": "point", "filled": True, "fill": "$accent", "size": 45, "opacity": 1}
+    return spec(
+        [
+            *outages(data),
+            layer(
+                rows,
+                {**RANGE, "stroke": "$accent"},
+                x=time.x(),
+                y=up,
+                y2={"field": "p99"},
+                tooltip=tip,
+            ),
+            layer(rows, point, x=time.x(), y=up, tooltip=tip),
+        ],
+        200,
+    )
+
+
+def lag_words(data: Data) -> Said:
+    """How late reports are."""
+    found = data["feed"]
+    title = f"A reward is recorded {span(found['lag_p50'] / 1440)} after it happened"
+    worst = max(row["p99"] for row in found["lag"])
+    if worst > 3 * found["lag_p50"]:
+        title += f", at worst {span(worst / 1440)}"
+    return Said(
+        title,
+        f"Time from the event to the journal per {data['period']}: median and 99th "
+        f"percentile, log scale.",
+    )
+
+
+FEED = Panel(
+    "feed", collect, chart, words,
+    columns={"when": "at", "n": "rewards"},
+    rows=lambda data: data["feed"] and data["feed"]["bins"],
+    none="No reward has come yet.",
+)  # fmt: skip
+LAG = Panel(
+    "lag", collect, lag_chart, lag_words,
+    columns={"when": "at", "p50": "median, minutes", "p99": "99 %, minutes"},
+    rows=lambda data: data["feed"] and data["feed"]["lag"],
+    none="No reward has come yet.",
+)  # fmt: skip

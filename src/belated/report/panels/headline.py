@@ -1,0 +1,151 @@
+"""What the bandit earns, in one sentence and six numbers: the top of a report."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from belated.evaluation import lift
+from belated.exceptions import NotEvaluable
+from belated.report.facts import Facts, around, earned_by, interval, short
+from belated.report.html import bars, line, tile, whisker
+from belated.report.panels.pending import pending_now
+from belated.report.text import Data, amount, several, signed, whole
+
+
+def collect(facts: Facts) -> dict[str, Any]:
+    """The numbers on top: the lift of :func:`belated.evaluation.lift`, or what is earned."""
+    own, held, least = facts.own, facts.held, facts.matched.least
+    found: dict[str, Any] = {
+        "decisions": len(facts.table),
+        "bandit": int(own.sum()),
+        "holdout": int(held.sum()),
+        "voided": len(facts.everything) - len(facts.table),
+        "rewards": int(facts.table.arrived.sum()),
+        "reward_sum": short(float(facts.table.value[facts.table.arrived].sum())),
+    }
+    try:
+        compared = lift(facts.table)
+    except NotEvaluable as refused:
+        found["no_lift"] = str(refused)
+        if (alone := earned_by(facts.table.select(own), "bandit")) is not None:
+            found["per_decision"] = around(alone.value, alone.error, least)
+        return found
+    count = compared.bandit.decisions
+    found["per_decision"] = around(compared.bandit.value, compared.bandit.error, least)
+    found["per_decision_holdout"] = around(compared.holdout.value, compared.holdout.error, least)
+    found["difference"] = interval(compared.difference, compared.low, compared.high)
+    found["extra"] = interval(
+        count * compared.difference, count * compared.low, count * compared.high
+    )
+    found["chance"] = short(compared.p)
+    found["estimand"] = compared.estimand
+    if compared.relative is not None:
+        found["lift"] = interval(*compared.relative)
+    if compared.always is not None:
+        found["always"] = interval(*compared.always)
+    return found
+
+
+def complete(facts: Facts, data: Data) -> dict[str, Any]:
+    """What the headline takes from other panels: what is pending, and small lines."""
+    calendar, table, period = facts.calendar, facts.table, facts.period
+    trailing = [
+        short(facts.matched.ratio(facts.own & (period <= n) & (period > n - 3))[0])
+        for n in range(calendar.count)
+    ]
+    left = data["foregone"]
+    spark = {
+        "decisions": calendar.counts(table.made).astype(int).tolist(),
+        "rewards": calendar.counts(table.rewarded[table.arrived]).astype(int).tolist(),
+        "pending": [row["n"] for row in data["pending"]][::4],
+        "per_decision": trailing,
+        "foregone": [] if left is None else [row["p"] for row in left["days"]],
+    }
+    return {"pending": pending_now(facts), "spark": spark}
+
+
+def verdict(data: Data) -> tuple[str, str, str]:
+    """The sentence on top; its second part is the one that counts."""
+    head = data["headline"]
+    if "extra" not in head:
+        if "per_decision" not in head:
+            return (
+                f"{several(head['decisions'], 'decision')} so far, with ",
+                several(head["rewards"], "reward"),
+                ": too few to say what the bandit earns.",
+            )
+        per = head["per_decision"]
+        between = f"{amount(data, per['lo'])} to {amount(data, per['hi'])}"
+        return (
+            "The bandit earns ",
+            f"{amount(data, per['p'])} per decision",
+            f" ({between}). Without a holdout nobody knows what it earns beyond a plain rule.",
+        )
+    extra = head["extra"]
+    noun = "reward" if data["rewards"]["shares"] else "in reward"
+    between = f"({whole(extra['lo'])} to {whole(extra['hi'])})"
+    if extra["lo"] <= 0.0 <= extra["hi"]:
+        return (
+            "Whether the bandit earns more than its holdout is ",
+            "not known yet",
+            f": {several(extra['p'], noun) if noun == 'reward' else whole(extra['p'])}"
+            f" more {between}.",
+        )
+    more = "more" if extra["p"] > 0 else "less"
+    count = whole(abs(extra["p"]))
+    many = f"{count} rewards {more}" if noun == "reward" else f"{count} {more}"
+    between = f"({whole(abs(extra['lo']))} to {whole(abs(extra['hi']))})"
+    return "The bandit earned about ", many, f" than its holdout rule would have {between}."
+
+
+def tiles(data: Data) -> str:
+    """The numbers, each with a small picture."""
+    head, spark = data["headline"], data["headline"]["spark"]
+    tiles = []
+    if "lift" in head:
+        one = head["lift"]
+        kind = "good" if one["lo"] > 0 else "bad" if one["hi"] < 0 else ""
+        notes = [f"95 % between {signed(one['lo'])} and {signed(one['hi'])}"]
+        picture = whisker(one["lo"], one["p"], one["hi"])
+        tiles.append(tile("Lift over holdout", signed(one["p"]), notes, picture, f"hero {kind}"))
+    else:
+        said = "no holdout" if not head["holdout"] else "too few rewards in the holdout"
+        tiles.append(tile("Lift over holdout", "not known", [said], "", "hero"))
+    if "per_decision" in head:
+        one = head["per_decision"]
+        notes = [f"{amount(data, one['lo'])} to {amount(data, one['hi'])}"]
+        if "per_decision_holdout" in head:
+            notes.append(f"holdout {amount(data, head['per_decision_holdout']['p'])}")
+        tiles.append(
+            tile("Reward per decision", amount(data, one["p"]), notes, line(spark["per_decision"]))
+        )
+    else:
+        tiles.append(tile("Reward per decision", "not known", ["fewer than 10 rewards"], ""))
+    notes = [f"{whole(head['holdout'])} in the holdout", f"{whole(head['voided'])} voided"]
+    tiles.append(tile("Decisions", whole(head["decisions"]), notes, bars(spark["decisions"])))
+    late = next(row["n"] for row in data["quality"]["rows"] if row["kind"] == "late")
+    notes = [
+        f"{whole(data['health']['rewards_last_day'])} in the last 24 h",
+        f"{whole(late)} after the window",
+    ]
+    tiles.append(tile("Rewards", whole(head["rewards"]), notes, bars(spark["rewards"])))
+    notes = []
+    if data["forecast"]:
+        total = data["forecast"]["total"]
+        notes = [
+            f"{several(total['n'], 'reward')} to come",
+            f"({whole(total['lo'])} to {whole(total['hi'])})",
+        ]
+    tiles.append(tile("Pending", whole(head["pending"]["n"]), notes, line(spark["pending"])))
+    left = data["foregone"]
+    if left:
+        notes = [
+            f"{amount(data, left['lo'])} to {amount(data, left['hi'])}",
+            "per decision, lately",
+        ]
+        tiles.append(
+            tile("Left on the table", amount(data, left["p"]), notes, line(spark["foregone"]))
+        )
+    else:
+        tiles.append(tile("Left on the table", "not known", ["see below"], ""))
+    return "".join(tiles)

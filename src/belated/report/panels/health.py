@@ -1,0 +1,107 @@
+"""What the person on call looks at first."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from belated.report.calendar import DAY, MINUTE
+from belated.report.facts import Facts, short
+from belated.report.html import around, element
+from belated.report.text import Data, span, whole
+from belated.report.vega import TimeAxis, gaps
+
+
+def collect(facts: Facts) -> dict[str, Any]:
+    """What whoever is on call asks first."""
+    as_of, watched, table = facts.table.as_of, facts.watched, facts.everything
+    modes = watched.modes
+    found: dict[str, Any] = {
+        "mode": modes[-1]["mode"] if modes else "learn",
+        "records": watched.records,
+        "decisions_last_day": int((table.made > as_of - DAY).sum()),
+        "rewards_last_day": int((np.array(watched.rewards, dtype=np.int64) > as_of - DAY).sum()),
+    }
+    if len(table):
+        found["last_decision"] = short((as_of - int(table.made.max())) / MINUTE, 3)
+    if watched.rewards:
+        found["last_reward"] = short((as_of - max(watched.rewards)) / MINUTE, 3)
+    if facts.estimate is not None:
+        found["fit_n"] = facts.estimate.n
+        found["converged"] = bool(facts.estimate.converged)
+    return found
+
+
+def card(data: Data) -> str:
+    """What whoever is on call looks at first."""
+    found, modes = data["health"], data["modes"]
+    switched = "never changed" if not modes else _switched(data, modes[-1])
+    items = [(found["mode"] == "learn", "Mode", found["mode"], switched)]
+    if "last_decision" in found:
+        items.append(
+            (
+                True,
+                "Last decision",
+                _ago(found["last_decision"]),
+                f"{whole(found['decisions_last_day'])} in 24 hours",
+            )
+        )
+    if "last_reward" in found:
+        items.append(
+            (
+                True,
+                "Last reward",
+                _ago(found["last_reward"]),
+                f"{whole(found['rewards_last_day'])} in 24 hours",
+            )
+        )
+    if "converged" in found:
+        state = "converged" if found["converged"] else "not converged"
+        items.append(
+            (found["converged"], "Model", state, f"fit of {whole(found['fit_n'])} outcomes")
+        )
+    off = data["calibration"]
+    if off:
+        fine = not any(one["kind"] == "calibration" for one in data["attention"])
+        items.append((fine, "Calibration", f"{1 + off['bias']:.2g} ×", "predicted over observed"))
+    late = gaps(data)
+    said = f"{len(late)} outage{'' if len(late) == 1 else 's'}" if late else "no outage"
+    note = (
+        f"{span(late[-1]['hours'] / 24)} from {_when(data, late[-1]['from'])}"
+        if late
+        else "by the gaps between rewards"
+    )
+    items.append((not late, "Reward feed", said, note))
+    care = {row["kind"]: row["n"] for row in data["quality"]["rows"]}
+    refused = care["conflict"] + care["unmatched"] + care["expired"] + care["invalid"]
+    alarmed = any(one["panel"] == "quality" for one in data["attention"])
+    items.append(
+        (not alarmed, "Not counted", whole(refused), "contradicted, unmatched, expired or invalid")
+    )
+    items.append((True, "Journal", whole(found["records"]), "records"))
+    cells = ""
+    for fine, label, value, note in items:
+        inner = (
+            element("div", label, cls="lab")
+            + element("div", value, cls="hv")
+            + element("div", note, cls="note")
+        )
+        mark = element(
+            "span", "", cls="dot", role="img", aria_label="fine" if fine else "needs attention"
+        )
+        cells += around("div", f"{mark}<div>{inner}</div>", cls="hl" if fine else "hl warn")
+    return around("div", cells, cls="health", id="health")
+
+
+def _switched(data: Data, change: dict[str, Any]) -> str:
+    by = f" by {change['actor']}" if change["actor"] else ""
+    return f"since {_when(data, change['t'])}{by}: {change['reason'] or 'no reason given'}"
+
+
+def _ago(minutes: float) -> str:
+    return "now" if minutes < 1 else f"{span(minutes / 1440)} ago"
+
+
+def _when(data: Data, ms: int) -> str:
+    return TimeAxis(data).name(ms)

@@ -1,0 +1,109 @@
+"""Reward per decision of each action, where the bandit shows it and on the holdout."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from belated.report.facts import ACTIONS, Facts, around, code_of, earned_by
+from belated.report.panel import BAND, Panel, Said
+from belated.report.text import Data, amount
+from belated.report.vega import RANGE, Spec, arms, axis_format, layer, spec, tips, value_format
+
+
+def collect(facts: Facts) -> list[dict[str, Any]]:
+    """Reward per decision of each action, as the bandit shows it and on the holdout."""
+    rows = []
+    for name in facts.actions[:ACTIONS]:
+        code = code_of(facts, name)
+        for arm, mask in facts.arms:
+            one = earned_by(facts.table.select(mask & (facts.table.action == code)), name)
+            if one is not None:
+                value = around(one.value, one.error, facts.matched.least)
+                rows.append({"action": name, "arm": arm, **value, "n": one.decisions})
+    return rows
+
+
+def chart(data: Spec) -> Spec:
+    """Reward per decision by action."""
+    rows, form = data["per_action"], value_format(data)
+    first = "Bandit" if any(row["arm"] == "Bandit" for row in rows) else "Holdout"
+    ranked = sorted((row for row in rows if row["arm"] == first), key=lambda row: -row["p"])
+    order = [row["action"] for row in ranked]
+    up = {
+        "field": "action", "type": "nominal", "sort": order, "title": None,
+        "axis": {"labelColor": "$ink", "labelFontSize": 12, "grid": False, "labelLimit": 130},
+    }  # fmt: skip
+    offset = {"field": "arm", "scale": {"domain": ["Bandit", "Holdout"]}}
+    high, low = max(row["hi"] for row in rows), min(0.0, *(row["lo"] for row in rows))
+    across = {
+        "field": "lo", "type": "quantitative", "title": None,
+        "scale": {"domain": [low, high + 0.16 * (high - low)], "nice": False},
+        "axis": {"format": axis_format(data), "grid": True},
+    }  # fmt: skip
+    tip = tips(
+        ("action", "Action", None),
+        ("arm", "Decisions of", None),
+        ("p", "Reward per decision", form),
+        ("lo", "from", form),
+        ("hi", "to", form),
+        ("n", "Decisions", ",d"),
+    )
+    point = {"type": "point", "size": 70, "filled": True, "opacity": 1}
+    at = {"field": "p", "type": "quantitative"}
+    where = {"y": up, "yOffset": offset}
+    inner = layer(None, {**point, "size": 22, "fill": "$card"}, x=at, **where)
+    return spec(
+        [
+            layer(None, RANGE, x=across, x2={"field": "hi"}, color=arms(), tooltip=tip, **where),
+            layer(None, point, x=at, color=arms(), tooltip=tip, **where),
+            {"transform": [{"filter": "datum.arm=='Holdout'"}], **inner},
+            layer(
+                None, {"type": "text", "align": "left", "dx": 8},
+                x={"field": "hi", "type": "quantitative"}, text={"field": "p", "format": form},
+                color=arms(), **where,
+            ),
+        ],
+        max(250, 44 * len(order)),
+        data={"values": rows},
+    )  # fmt: skip
+
+
+def words(data: Data) -> Said:
+    """Which action earns."""
+    rows = data["per_action"]
+    own = {row["action"]: row["p"] for row in rows if row["arm"] == "Bandit"}
+    held = {row["action"]: row["p"] for row in rows if row["arm"] == "Holdout"}
+    title = "No action has enough rewards where the bandit shows it"
+    if own:
+        best = max(own, key=lambda name: own[name])
+        title = f"{best} earns the most, {amount(data, own[best])}"
+    both = [name for name in own if name in held]
+    if both and (gains := max(both, key=lambda name: own[name] - held[name])):
+        gain = own[gains] - held[gains]
+        if gain > 0 and len(both) > 1:
+            same = " and" if gains == best else f"; {gains}"
+            title += f"{same} gains the most from being targeted"
+    definition = "Reward per decision by action, with 95 % intervals."
+    if held:
+        definition += (
+            " Where the bandit shows it, it is shown to those it suits; on the holdout, to anyone."
+        )
+    else:
+        definition += (
+            " The bandit shows an action to those it suits: without a holdout nobody knows "
+            "what it earns elsewhere."
+        )
+    return Said(title, definition)
+
+
+def _legend(data: Data) -> list[tuple[str, str, str]]:
+    if not any(row["arm"] == "Holdout" for row in data["per_action"]):
+        return []
+    return [("accent", "where the bandit shows it", ""), ("ring", "on the holdout", "")]
+
+
+PER_ACTION = Panel(
+    "per_action", collect, chart, words, legend=_legend,
+    columns={"action": "action", "arm": "decisions of", **BAND, "n": "decisions"},
+    none="No action has 10 rewards yet.",
+)  # fmt: skip

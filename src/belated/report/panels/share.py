@@ -1,0 +1,109 @@
+"""Which actions are shown, over time."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from belated.report.facts import ACTIONS, Facts, code_of, short
+from belated.report.panel import Panel, Said
+from belated.report.text import Data, listed, percent
+from belated.report.vega import COLOURS, Rows, Spec, TimeAxis, layer, spec, tips, y
+
+#: Share of a usual period's decisions below which the last one says nothing of shares.
+BEGUN = 0.1
+
+
+def collect(facts: Facts) -> list[dict[str, Any]]:
+    """Share of the bandit's decisions by period; the rarest actions together."""
+    own, calendar = facts.own, facts.calendar
+    made, action = facts.table.made[own], facts.table.action[own]
+    total = calendar.counts(made)
+    if total[-1] < BEGUN * np.median(total):  # the last period has hardly begun
+        total[-1] = 0
+    shown = facts.actions[:ACTIONS]
+    rows = []
+    left = np.ones(calendar.count)
+    for name in shown:
+        here = calendar.counts(made[action == code_of(facts, name)])
+        part = np.divide(here, total, out=np.zeros_like(here), where=total > 0)
+        left -= part
+        rows += _shares(facts, name, part, total)
+    if len(facts.actions) > ACTIONS:
+        rows += _shares(facts, "others", np.maximum(left, 0.0), total)
+    return rows
+
+
+def _shares(facts: Facts, name: str, part: Any, total: Any) -> list[dict[str, Any]]:
+    return [
+        {"t": facts.calendar.ms(n), "action": name, "share": short(float(part[n]), 4)}
+        for n in range(facts.calendar.count)
+        if total[n]
+    ]
+
+
+def chart(data: Spec) -> Spec:
+    """Share of decisions by action, one upon the other."""
+    time, actions = TimeAxis(data), shown_actions(data)
+    by_time: dict[int, dict[str, float]] = {}
+    for row in data["share"]:
+        by_time.setdefault(row["t"], {})[row["action"]] = row["share"]
+    rows: Rows = []
+    for when, shares in by_time.items():
+        below = 0.0
+        for name, _, _ in actions:
+            part = shares.get(name, 0.0)
+            ends = {"y0": round(below, 4), "y1": round(below + part, 4)}
+            rows.append({"t": when, "when": time.name(when), "action": name, "share": part, **ends})
+            below += part
+    scale = {"domain": [one[0] for one in actions], "range": [one[1] for one in actions]}
+    colour = {"field": "action", "type": "nominal", "scale": scale}
+    up = y("y0", "%", axis={"values": [0, 0.25, 0.5, 0.75, 1]}, scale={"domain": [0, 1]})
+    area = {"type": "area", "stroke": "$card", "strokeWidth": 1.2, "interpolate": "monotone"}
+    tip = tips(("when", "At", None), ("action", "Action", None), ("share", "Share", ".1%"))
+    return spec(
+        [
+            layer(None, area, x=time.x(), y=up, y2={"field": "y1"}, color=colour),
+            layer(
+                None, {"type": "rule", "strokeWidth": 14, "opacity": 0},
+                x=time.x(), y=up, y2={"field": "y1"}, tooltip=tip,
+            ),
+        ],
+        250,
+        data={"values": rows},
+    )  # fmt: skip
+
+
+def shown_actions(data: Spec) -> list[tuple[str, str, float]]:
+    """Actions of the shares, with their colour and last share; the largest last."""
+    last: dict[str, float] = {}
+    for row in data["share"]:
+        last[row["action"]] = row["share"]
+    order = sorted(last, key=lambda name: -last[name])
+    return [(name, COLOURS[n % len(COLOURS)], last[name]) for n, name in enumerate(order)]
+
+
+def words(data: Data) -> Said:
+    """Which action is shown."""
+    last: dict[str, float] = {}
+    for row in data["share"]:
+        last[row["action"]] = row["share"]
+    top = sorted(last, key=lambda name: -last[name])[:2]
+    total = sum(last[name] for name in top)
+    verb = "take" if len(top) > 1 else "takes"
+    return Said(
+        f"{listed(top)} now {verb} {percent(total, 0)} of the decisions",
+        f"Share of the bandit's decisions per {data['period']}, without the holdout; "
+        f"numbers: the last.",
+    )
+
+
+def _legend(data: Data) -> list[tuple[str, str, str]]:
+    return [(colour[1:], name, percent(last, 0)) for name, colour, last in shown_actions(data)]
+
+
+SHARE = Panel(
+    "share", collect, chart, words, legend=_legend,
+    columns={"when": "at", "action": "action", "share": "share"},
+)  # fmt: skip
