@@ -234,6 +234,20 @@ def test_a_window_much_longer_than_rewards_take(window: int, warned: bool) -> No
     assert names(seen) == warned * ["window"]
 
 
+def test_a_shorter_window_is_advised_only_if_rewards_keep_it() -> None:
+    """Some rewards come later than the window: one that is shorter would lose more of them."""
+    seen = clicks(2_000, rate=0.3, defaults=True, window=10 * HOUR)
+    waits = (seen.came < 0) & (seen.age < 10 * HOUR)
+    seen = dataclasses.replace(seen, pending=int(waits.sum()), learned=~waits)
+    (advice,) = advise(seen)
+    assert "or a shorter window (99% of the rewards came within" in advice.message
+    late = seen.rewarded & (np.arange(2_000) % 40 < 2) & (seen.age > 12 * HOUR)
+    seen = dataclasses.replace(seen, came=np.where(late, seen.made + 11 * HOUR, seen.came))
+    (advice,) = advise(seen)
+    assert advice.name == "window"
+    assert "shorter window" not in advice.message
+
+
 # --- rows ----------------------------------------------------------------------------------------
 
 

@@ -292,12 +292,17 @@ def _waiting(seen: Evidence, window: int) -> Words | None:
         if high > 1.1
         else "predictions are too high meanwhile"
     )
+    shorter = (
+        f", or a shorter window (99% of the rewards came within {seen.time(most)}): later rewards"
+        " are still learned"
+        if most < 0.5 * window
+        else ""
+    )
     return (
         f"{QUICK:.0%} of the rewards so far came within {seen.time(quick)}, and the window is"
         f" {seen.time(window)}",
         f"rewards are learned at once and missing ones only at its end, so {by_how_much}. Use"
-        f" rewards=ConversionsOnly(window), or a shorter window (99% of the rewards came within"
-        f" {seen.time(most)}): later rewards are still learned",
+        f" rewards=ConversionsOnly(window){shorter}",
     )
 
 
