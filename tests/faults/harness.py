@@ -27,8 +27,8 @@ from belated.journals import PostgresJournal
 from belated.journals.arrivals import route
 from belated.learner.fold import same_sums
 from belated.ledger import DecisionStatus
-from belated.testing.simulator.checks import check_oracle
 from tests.faults import writers
+from tests.simulator.checks import check_oracle
 from tests.waiting import eventually
 
 

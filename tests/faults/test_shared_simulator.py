@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from belated.testing.simulator import run, sweep
-from belated.testing.simulator.__main__ import main
-from tests.faults.planted_service import Plant
-from tests.faults.planted_workers import FOUND_BY, WORKER_PLANTS
+from tests.simulator.__main__ import main
+from tests.simulator.planted_service import Plant
+from tests.simulator.planted_workers import FOUND_BY, WORKER_PLANTS
+from tests.simulator.runs import run
+from tests.simulator.sweep import sweep
 
 #: Within so many seeds a bug must be found.
 PATIENCE = 200
@@ -43,8 +44,8 @@ def test_the_command_runs_them_too(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_a_failure_says_how_to_repeat_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """With the switch."""
-    from belated.testing.simulator.store import Store
+    from tests.simulator.store import Store
 
     monkeypatch.setattr(Store, "last_stamp", lambda self, partition: 1 / 0)
     done = sweep([3], shared=True)
-    assert done.failures[3].endswith("python -m belated.testing.simulator --shared 3")
+    assert done.failures[3].endswith("python -m tests.simulator --shared 3")

@@ -12,13 +12,14 @@ import pytest
 from belated.exceptions import OwnerFenced
 from belated.journals import Journal, Snapshot
 from belated.testing import JournalContract, ManualClock
-from belated.testing.simulator import FAULTS, run, sweep
-from belated.testing.simulator.__main__ import main
-from belated.testing.simulator.faults import Faults
-from belated.testing.simulator.session import SimulatedJournal
-from belated.testing.simulator.store import Store
-from tests.faults.planted import FOUND_BY, PLANTS
-from tests.faults.planted_service import Plant
+from tests.simulator.__main__ import main
+from tests.simulator.faults import FAULTS, Faults
+from tests.simulator.planted import FOUND_BY, PLANTS
+from tests.simulator.planted_service import Plant
+from tests.simulator.runs import run
+from tests.simulator.session import SimulatedJournal
+from tests.simulator.store import Store
+from tests.simulator.sweep import sweep
 
 KEPT = Path(__file__).with_name("seeds.txt")
 #: Within so many seeds a bug must be found.
@@ -47,10 +48,11 @@ def test_nothing_disagrees_and_every_fault_occurs(full: bool) -> None:
 def test_a_run_is_its_seed(full: bool) -> None:
     """Line by line the same in processes that hash text in different ways."""
     seeds = [str(seed) for seed in range(1000, 1020 if full else 1010)]
-    command = [sys.executable, "-m", "belated.testing.simulator", "--brief", *seeds]
+    command = [sys.executable, "-m", "tests.simulator", "--brief", *seeds]
     found = [
         subprocess.run(
             command,
+            cwd=KEPT.parents[2],
             env={**os.environ, "PYTHONHASHSEED": hashing},
             capture_output=True,
             check=True,
@@ -74,7 +76,7 @@ def test_a_failure_says_how_to_repeat_it(monkeypatch: pytest.MonkeyPatch) -> Non
     """The command stands with the seed; the same command then fails too."""
     monkeypatch.setattr(Store, "last_stamp", lambda self, partition: 1 / 0)
     done = sweep([3])
-    assert done.failures[3].endswith("python -m belated.testing.simulator 3")
+    assert done.failures[3].endswith("python -m tests.simulator 3")
     with pytest.raises(ZeroDivisionError):
         main(["3", "--brief"])
 

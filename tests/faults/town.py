@@ -15,11 +15,11 @@ from belated import Bernoulli, DelayedUCB, Explicit
 from belated.events import Decision, Record
 from belated.journals import Journal, open_store
 from belated.learner.fold import Fold
-from belated.testing.simulator.checks import check_counts, check_oracle, check_same
 from tests.faults.service_load import Load, value_of
 from tests.integration.postgres_server import PostgresServer
 from tests.integration.processes import Process, later
 from tests.ports import free_port
+from tests.simulator.checks import check_counts, check_oracle, check_same
 
 PARTITIONS = 2
 

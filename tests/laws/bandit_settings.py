@@ -22,8 +22,8 @@ from belated.learner import Fold, same_sums
 from belated.policies import Policy
 from belated.rewards import Rewards, retention_us
 from belated.testing import ManualClock
-from belated.testing.oracle import Oracle
 from belated.tuning import USUAL, Tuning
+from tests.simulator.oracle import Oracle
 
 DIM = 3
 #: Names of callers, some of which end up in each partition.

@@ -38,8 +38,8 @@ from belated.journals import MemoryJournal
 from belated.ledger import DecisionStatus, Ledger, NullListener
 from belated.ledger.packing import pack, unpack
 from belated.rewards import DefaultAfter, Explicit, Rewards
-from belated.testing import Oracle, Outcome
 from belated.tuning import Tuning
+from tests.simulator.oracle import Oracle, Outcome
 
 ROW = np.ones(2, dtype=np.float32)
 #: Cases that one process does before it reports.

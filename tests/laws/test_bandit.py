@@ -38,7 +38,6 @@ from belated.policies import Policy
 from belated.rewards import Rewards
 from belated.statistics import Observations
 from belated.testing import ManualClock
-from belated.testing.oracle import Oracle
 from belated.times import as_datetime
 from belated.tuning import Tuning
 from tests.laws.bandit_settings import (
@@ -53,6 +52,7 @@ from tests.laws.bandit_settings import (
     rows_of,
     span,
 )
+from tests.simulator.oracle import Oracle
 
 
 def theta_of(policy: Policy, oracles: Sequence[Oracle]) -> Vector:

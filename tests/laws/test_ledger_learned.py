@@ -24,8 +24,8 @@ from belated.learner import Learner, LearnerAdapter
 from belated.policies import Policy
 from belated.rewards import Explicit
 from belated.statistics import Observations
-from belated.testing import Oracle, Outcome
 from tests.laws.worlds import START, World, split, worlds
+from tests.simulator.oracle import Oracle, Outcome
 
 # --- what is learned -----------------------------------------------------------------------------
 

@@ -22,8 +22,8 @@ from belated.events import (
 )
 from belated.ledger import State
 from belated.ledger.packing import pack, unpack
-from belated.testing import Outcome
 from tests.laws.worlds import START, Recorder, World, check, counts_of, split, worlds
+from tests.simulator.oracle import Outcome
 
 
 def state_of(world: World, records: Iterable[Record] | None = None) -> tuple[int, dict[str, int]]:

@@ -24,8 +24,8 @@ from belated.ledger import Ledger, LedgerListener, State
 from belated.ledger.table import EntryTable
 from belated.ledger.undone import Undone
 from belated.rewards import ConversionsOnly, DefaultAfter, Explicit, Reduce, Rewards
-from belated.testing import Oracle
 from belated.tuning import Tuning
+from tests.simulator.oracle import Oracle
 
 # Two that the bandit made, alike in all that the index looks at, and two of callers.
 IDS = ("018bcfe568007005ab1c2d3e4f506172", "018bcfe568007006ab1c2d3e4f506172", "order-17", "Ö")

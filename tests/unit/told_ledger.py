@@ -18,7 +18,7 @@ from belated.events import (
 )
 from belated.ledger import DecisionStatus, Ledger, NullListener
 from belated.rewards import Explicit, Rewards
-from belated.testing import Oracle
+from tests.simulator.oracle import Oracle
 
 WINDOW = timedelta(microseconds=10)
 X = np.array([[1.0, 0.5], [-0.5, 1.0]], dtype=np.float32)

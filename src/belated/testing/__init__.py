@@ -7,8 +7,6 @@ Subclass a contract in a test file, give it what it asks for, and pytest runs it
 * :class:`CoordinationContract`, :class:`KeyStoreContract`, :class:`StoreContract`: what a service
   needs of a store beyond journals, and the store that opens all of it.
 * :class:`ManualClock`: a clock that a test moves.
-* :class:`Oracle`: what the records of a partition come to, by the plain text of the rules.
-* :mod:`belated.testing.simulator`: the whole library under faults, one seed a run.
 
 Needs the extra ``testing``.
 """
@@ -34,7 +32,6 @@ from belated.testing.coordination_contract import CoordinationContract  # noqa: 
 from belated.testing.journal_contract import JournalContract  # noqa: E402
 from belated.testing.key_contract import KeyStoreContract  # noqa: E402
 from belated.testing.log_contract import LogContract  # noqa: E402
-from belated.testing.oracle import Oracle, Outcome  # noqa: E402
 from belated.testing.shelf_contract import ShelfContract  # noqa: E402
 from belated.testing.store_contract import StoreContract  # noqa: E402
 from belated.testing.unique_log_contract import UniqueLogContract  # noqa: E402
@@ -45,8 +42,6 @@ __all__ = [
     "KeyStoreContract",
     "LogContract",
     "ManualClock",
-    "Oracle",
-    "Outcome",
     "ShelfContract",
     "StoreContract",
     "UniqueLogContract",

@@ -13,8 +13,8 @@ from belated.journals.log import Appended, Requests
 from belated.journals.lookups import append_first, of_kept
 from belated.journals.passed_on import PassedOn, T
 from belated.journals.snapshots import check_kept, checksums_of
-from belated.testing.simulator.faults import Faults, Killed
-from belated.testing.simulator.store import Store
+from tests.simulator.faults import Faults, Killed
+from tests.simulator.store import Store
 
 
 class SimulatedJournal(PassedOn):

@@ -6,8 +6,8 @@ from functools import partial
 
 from belated.events import Decision, Event, Reward, Settled, Void
 from belated.rewards import retention_us
-from belated.testing.simulator.checks import check_oracle, replayed
-from belated.testing.simulator.world import World
+from tests.simulator.checks import check_oracle, replayed
+from tests.simulator.world import World
 
 
 class BoundaryWriter:

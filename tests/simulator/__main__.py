@@ -1,4 +1,4 @@
-"""Run seeds: ``python -m belated.testing.simulator 17``, or ``--seeds 10000 --jobs 2``."""
+"""Run seeds: ``python -m tests.simulator 17``, or ``--seeds 10000 --jobs 2``."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ import argparse
 import sys
 import time
 
-from belated.testing.simulator.knobs import Knobs, shared_knobs
-from belated.testing.simulator.runs import run
-from belated.testing.simulator.sweep import Sweep, sweep
+from tests.simulator.knobs import Knobs, shared_knobs
+from tests.simulator.runs import run
+from tests.simulator.sweep import Sweep, sweep
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Run what the command line asks for; 1 if something failed."""
-    parser = argparse.ArgumentParser("python -m belated.testing.simulator", description=__doc__)
+    parser = argparse.ArgumentParser("python -m tests.simulator", description=__doc__)
     parser.add_argument("seed", type=int, nargs="*", help="run these, and say all that happens")
     parser.add_argument("--brief", action="store_true", help="say only what each run came to")
     parser.add_argument("--seeds", type=int, default=0, help="run so many, and count the faults")

@@ -7,8 +7,8 @@ from functools import partial
 from belated.decider import MODES
 from belated.exceptions import BanditOff
 from belated.learner.fold import Fold
-from belated.testing.simulator.boundaries import BoundaryWriter
-from belated.testing.simulator.checks import (
+from tests.simulator.boundaries import BoundaryWriter
+from tests.simulator.checks import (
     Disagreement,
     check_acknowledged,
     check_counts,
@@ -20,13 +20,13 @@ from belated.testing.simulator.checks import (
     check_stamps,
     replayed,
 )
-from belated.testing.simulator.clients import Client
-from belated.testing.simulator.messages import Server, rows_of
-from belated.testing.simulator.operators import TrimmingOperator, UndoingOperator
-from belated.testing.simulator.processes import Decider, Learner, Process
-from belated.testing.simulator.schedule import DAY
-from belated.testing.simulator.world import World
-from belated.testing.simulator.writers import Writer
+from tests.simulator.clients import Client
+from tests.simulator.messages import Server, rows_of
+from tests.simulator.operators import TrimmingOperator, UndoingOperator
+from tests.simulator.processes import Decider, Learner, Process
+from tests.simulator.schedule import DAY
+from tests.simulator.world import World
+from tests.simulator.writers import Writer
 
 
 class Cluster:

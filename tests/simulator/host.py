@@ -7,9 +7,9 @@ from concurrent.futures import Future
 from typing import TypeVar
 
 from belated.service.runtime import Step
-from belated.testing.simulator.faults import Killed
-from belated.testing.simulator.schedule import SECOND
-from belated.testing.simulator.world import World
+from tests.simulator.faults import Killed
+from tests.simulator.schedule import SECOND
+from tests.simulator.world import World
 
 T = TypeVar("T")
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from functools import partial
 
 from belated.events import Decision, Event
-from belated.testing.simulator.messages import DecisionRequest, Reply, Request, rows_of
-from belated.testing.simulator.schedule import SECOND
-from belated.testing.simulator.store import Transaction
-from belated.testing.simulator.world import World
+from tests.simulator.messages import DecisionRequest, Reply, Request, rows_of
+from tests.simulator.schedule import SECOND
+from tests.simulator.store import Transaction
+from tests.simulator.world import World
 
 
 class Writer:

@@ -10,8 +10,8 @@ from belated.estimators import Laplace, Online
 from belated.families import Bernoulli, Family, Gaussian, Poisson
 from belated.policies import DelayedThompson, DelayedUCB, Policy, Uniform
 from belated.rewards import DefaultAfter, Explicit, Reduce, Rewards
-from belated.testing.simulator.schedule import DAY, HOUR, MINUTE, stream
 from belated.tuning import Tuning
+from tests.simulator.schedule import DAY, HOUR, MINUTE, stream
 
 
 @dataclass(frozen=True)

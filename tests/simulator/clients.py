@@ -8,7 +8,7 @@ from functools import partial
 
 from belated.events import Activation, Reward, Void
 from belated.families import Bernoulli, Gaussian
-from belated.testing.simulator.messages import (
+from tests.simulator.messages import (
     REFUSED,
     Answer,
     DecisionEvent,
@@ -16,8 +16,8 @@ from belated.testing.simulator.messages import (
     Request,
     Server,
 )
-from belated.testing.simulator.schedule import DAY, HOUR, SECOND
-from belated.testing.simulator.world import World
+from tests.simulator.schedule import DAY, HOUR, SECOND
+from tests.simulator.world import World
 
 
 class Client:

@@ -20,9 +20,9 @@ from belated.learner import Fold, same_sums
 from belated.ledger import KeptRequest
 from belated.ledger.undone import Undone
 from belated.rewards import retention_us
-from belated.testing.oracle import Oracle
-from belated.testing.simulator.messages import DecisionRequest
-from belated.testing.simulator.world import PLAIN, World
+from tests.simulator.messages import DecisionRequest
+from tests.simulator.oracle import Oracle
+from tests.simulator.world import PLAIN, World
 
 
 class Disagreement(AssertionError):

@@ -8,12 +8,12 @@ from random import Random
 
 from belated import kernels
 from belated.events import Decision
-from belated.testing.simulator.faults import Faults
-from belated.testing.simulator.knobs import Knobs, shared_knobs
-from belated.testing.simulator.messages import Answer, Request
-from belated.testing.simulator.network import Network
-from belated.testing.simulator.schedule import DAY, SECOND, Clock, Schedule, stream
-from belated.testing.simulator.store import Store
+from tests.simulator.faults import Faults
+from tests.simulator.knobs import Knobs, shared_knobs
+from tests.simulator.messages import Answer, Request
+from tests.simulator.network import Network
+from tests.simulator.schedule import DAY, SECOND, Clock, Schedule, stream
+from tests.simulator.store import Store
 
 #: Nothing is compiled: runs are short.
 PLAIN = kernels.plain()

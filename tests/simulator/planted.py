@@ -21,16 +21,17 @@ from belated.ledger import Facts, Ledger, entries, entry_store, ledger, unmatche
 from belated.ledger.table import handle_at
 from belated.ledger.undone import Undone
 from belated.ledger.unmatched import UnmatchedEvents
-from belated.testing.simulator import operators, sweep
-from belated.testing.simulator.disk import Disk
-from belated.testing.simulator.session import SimulatedJournal
-from belated.testing.simulator.store import Store
-from tests.faults.planted_service import (
+from tests.simulator import operators
+from tests.simulator.disk import Disk
+from tests.simulator.planted_service import (
     SERVICE_PLANTS,
     Plant,
     answers_mixed_up,
     unapplied_decisions_dropped,
 )
+from tests.simulator.session import SimulatedJournal
+from tests.simulator.store import Store
+from tests.simulator.sweep import sweep
 
 
 def position_saved_before_state(patch: pytest.MonkeyPatch) -> None:

@@ -6,7 +6,7 @@ from belated.decider import MODES
 from belated.events import Decision
 from belated.exceptions import JournalUnavailable
 from belated.learner import Fold
-from belated.testing.simulator.checks import (
+from tests.simulator.checks import (
     Disagreement,
     check_acknowledged,
     check_counts,
@@ -18,14 +18,14 @@ from belated.testing.simulator.checks import (
     check_stamps,
     replayed,
 )
-from belated.testing.simulator.cluster import Cluster
-from belated.testing.simulator.faults import Killed
-from belated.testing.simulator.messages import DecisionRequest, rows_of
-from belated.testing.simulator.messages import Server as Answering
-from belated.testing.simulator.schedule import SECOND
-from belated.testing.simulator.servers import TROUBLE, DeciderServer, LearnerServer, Server
-from belated.testing.simulator.service_store import SimulatedStore, change_mode
-from belated.testing.simulator.world import World
+from tests.simulator.cluster import Cluster
+from tests.simulator.faults import Killed
+from tests.simulator.messages import DecisionRequest, rows_of
+from tests.simulator.messages import Server as Answering
+from tests.simulator.schedule import SECOND
+from tests.simulator.servers import TROUBLE, DeciderServer, LearnerServer, Server
+from tests.simulator.service_store import SimulatedStore, change_mode
+from tests.simulator.world import World
 
 #: Seconds that a learner is given, one by one, until it has nothing to do.
 PATIENCE = 20_000

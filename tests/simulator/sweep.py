@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from functools import partial
 from multiprocessing import get_context
 
-from belated.testing.simulator.faults import FAULTS, SHARED_FAULTS
-from belated.testing.simulator.runs import run
+from tests.simulator.faults import FAULTS, SHARED_FAULTS
+from tests.simulator.runs import run
 
 #: Seeds handed to a process at a time.
 _CHUNK = 20
@@ -116,4 +116,4 @@ def some(seeds: Iterable[int], *, shared: bool = False) -> Sweep:
 def repeat(seed: int, *, shared: bool = False) -> str:
     """The command that repeats a run."""
     kind = "--shared " if shared else ""
-    return f"repeat it with: python -m belated.testing.simulator {kind}{seed}"
+    return f"repeat it with: python -m tests.simulator {kind}{seed}"

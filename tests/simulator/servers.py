@@ -32,20 +32,20 @@ from belated.service.serving.definition import Definition
 from belated.service.serving.served_bandits import ServedBandits
 from belated.service.serving.spool_recovery import LeftSpools, OpensJournals
 from belated.service.serving.spools import Recovery
-from belated.testing.simulator.checks import (
+from tests.simulator.checks import (
     Disagreement,
     check_counts,
     check_one_answer,
     empty_fold,
 )
-from belated.testing.simulator.disk import Disk
-from belated.testing.simulator.faults import Killed
-from belated.testing.simulator.host import Host
-from belated.testing.simulator.loop import SimulatedLoop
-from belated.testing.simulator.messages import REFUSED, DecisionRequest, Reply, Request, rows_of
-from belated.testing.simulator.schedule import SECOND
-from belated.testing.simulator.service_store import SimulatedStore
-from belated.testing.simulator.world import PLAIN, World
+from tests.simulator.disk import Disk
+from tests.simulator.faults import Killed
+from tests.simulator.host import Host
+from tests.simulator.loop import SimulatedLoop
+from tests.simulator.messages import REFUSED, DecisionRequest, Reply, Request, rows_of
+from tests.simulator.schedule import SECOND
+from tests.simulator.service_store import SimulatedStore
+from tests.simulator.world import PLAIN, World
 
 #: What a process lives through, and tries again.
 TROUBLE = (JournalUnavailable, OwnerFenced, CorruptEvent, UnknownEvent)

@@ -21,8 +21,8 @@ from belated.ledger import State
 from belated.ledger.undone import Undone
 from belated.published import PublishedModel
 from belated.statistics import FrozenSums, Information
-from belated.testing.simulator.checks import Disagreement, replayed
-from belated.testing.simulator.world import World
+from tests.simulator.checks import Disagreement, replayed
+from tests.simulator.world import World
 
 #: Sums agree to rounding, and so do estimates that are made of them.
 SUMS, ESTIMATES = 1e-9, 1e-6

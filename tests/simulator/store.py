@@ -20,7 +20,7 @@ from belated.journals import MemoryJournal, Snapshot
 from belated.journals.arrivals import Clock, check_partition, route, stamps_for
 from belated.journals.log import EMPTY, Requests, Tail
 from belated.journals.lookups import to_overwrite
-from belated.testing.simulator.faults import Faults
+from tests.simulator.faults import Faults
 
 _position = attrgetter("position")
 

@@ -6,14 +6,14 @@ import math
 
 from belated.learner import Fold
 from belated.published import PublishedModel
-from belated.testing.simulator.checks import Disagreement, check_oracle, replayed
-from belated.testing.simulator.schedule import SECOND
-from belated.testing.simulator.servers import DeciderServer, Server
-from belated.testing.simulator.service_cluster import ServiceCluster
-from belated.testing.simulator.service_store import SimulatedStore
-from belated.testing.simulator.shared_checks import check_merged, check_slots
-from belated.testing.simulator.shared_servers import WorkerServer
-from belated.testing.simulator.world import World
+from tests.simulator.checks import Disagreement, check_oracle, replayed
+from tests.simulator.schedule import SECOND
+from tests.simulator.servers import DeciderServer, Server
+from tests.simulator.service_cluster import ServiceCluster
+from tests.simulator.service_store import SimulatedStore
+from tests.simulator.shared_checks import check_merged, check_slots
+from tests.simulator.shared_servers import WorkerServer
+from tests.simulator.world import World
 
 #: Seconds that learners are given, one by one, until they have nothing to do.
 PATIENCE = 500

@@ -18,9 +18,9 @@ from belated.journals.memory.coordination import Lead
 from belated.learner.partitioned import Merging, PartitionFold, PartitionSums
 from belated.service.learning.partition_worker import PartitionWorker
 from belated.statistics import FrozenSums, RunningSums
-from belated.testing.simulator import sweep
-from belated.testing.simulator.session import SimulatedJournal
-from tests.faults.planted_service import Plant
+from tests.simulator.planted_service import Plant
+from tests.simulator.session import SimulatedJournal
+from tests.simulator.sweep import sweep
 
 
 def saved_without_epoch(patch: pytest.MonkeyPatch) -> None:

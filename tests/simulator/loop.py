@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Callable, Coroutine
 from typing import Any, cast
 
-from belated.testing.simulator.host import Host
+from tests.simulator.host import Host
 
 
 class SimulatedLoop:

@@ -12,9 +12,9 @@ from belated.journals.memory.coordination import Lead, MemoryCoordinationStore
 from belated.journals.sessions import LoopedSession
 from belated.journals.store import StoredBandit
 from belated.journals.workers import Known
-from belated.testing.simulator.checks import Disagreement
-from belated.testing.simulator.session import SimulatedJournal
-from belated.testing.simulator.world import World
+from tests.simulator.checks import Disagreement
+from tests.simulator.session import SimulatedJournal
+from tests.simulator.world import World
 
 
 class SimulatedStore:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from belated.testing.simulator.faults import Faults
-from belated.testing.simulator.schedule import DAY, SECOND, Schedule, stream
+from tests.simulator.faults import Faults
+from tests.simulator.schedule import DAY, SECOND, Schedule, stream
 
 
 class Network:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from random import Random
 
-from belated.testing.simulator.faults import Faults, Killed
+from tests.simulator.faults import Faults, Killed
 
 
 class Disk:

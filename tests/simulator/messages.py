@@ -10,7 +10,7 @@ import numpy as np
 
 from belated.events import Activation, Decision, Reward, Void
 from belated.inputs import Row
-from belated.testing.simulator.schedule import stream
+from tests.simulator.schedule import stream
 
 
 @dataclass(frozen=True)

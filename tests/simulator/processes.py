@@ -17,15 +17,15 @@ from belated.exceptions import (
 )
 from belated.journals import Journal
 from belated.journals.spool.journal import SpoolJournal
-from belated.testing.simulator.checks import (
+from tests.simulator.checks import (
     check_counts,
     check_halted,
     check_one_answer,
     check_replay,
 )
-from belated.testing.simulator.disk import Disk
-from belated.testing.simulator.faults import Killed
-from belated.testing.simulator.messages import (
+from tests.simulator.disk import Disk
+from tests.simulator.faults import Killed
+from tests.simulator.messages import (
     REFUSED,
     Answer,
     DecisionRequest,
@@ -33,8 +33,8 @@ from belated.testing.simulator.messages import (
     Request,
     rows_of,
 )
-from belated.testing.simulator.session import SimulatedJournal
-from belated.testing.simulator.world import PLAIN, World
+from tests.simulator.session import SimulatedJournal
+from tests.simulator.world import PLAIN, World
 
 T = TypeVar("T")
 

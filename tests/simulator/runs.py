@@ -9,10 +9,10 @@ from dataclasses import dataclass
 
 from belated.exceptions import BelatedWarning
 from belated.kernels import page_kernels
-from belated.testing.simulator.cluster import Cluster
-from belated.testing.simulator.service_cluster import ServiceCluster
-from belated.testing.simulator.shared_cluster import SharedCluster
-from belated.testing.simulator.world import World
+from tests.simulator.cluster import Cluster
+from tests.simulator.service_cluster import ServiceCluster
+from tests.simulator.shared_cluster import SharedCluster
+from tests.simulator.world import World
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ from belated.service.serving import group_commit, request_batcher
 from belated.service.serving.group_commit import Append, GroupCommit
 from belated.service.serving.request_batcher import RequestBatcher
 from belated.service.serving.served_bandit import ServedBandit
-from belated.testing.simulator.session import SimulatedJournal
+from tests.simulator.session import SimulatedJournal
 
 Plant = Callable[[pytest.MonkeyPatch], None]
 

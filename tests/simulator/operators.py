@@ -13,7 +13,7 @@ from belated.journals.lookups import erased_key_in
 from belated.learner import Fold
 from belated.learner.trimming import last_to_drop, make_bases, trim
 from belated.rewards import retention_us
-from belated.testing.simulator.world import PLAIN, World
+from tests.simulator.world import PLAIN, World
 
 
 class UndoingOperator:

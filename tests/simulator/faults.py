@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from belated.testing.simulator.schedule import stream
+from tests.simulator.schedule import stream
 
 #: What may go wrong, and its usual chance at each opportunity.
 STRIKES = {

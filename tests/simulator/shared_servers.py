@@ -10,13 +10,13 @@ from belated.published import PublishedModel
 from belated.rewards import retention_us
 from belated.service.learning.membership import Membership
 from belated.service.learning.shared_learner import SharedLearner
-from belated.testing.simulator.checks import Disagreement, check_counts
-from belated.testing.simulator.host import Host
-from belated.testing.simulator.schedule import SECOND
-from belated.testing.simulator.servers import TROUBLE, Server
-from belated.testing.simulator.session import SimulatedJournal
-from belated.testing.simulator.shared_checks import check_merged
-from belated.testing.simulator.world import PLAIN
+from tests.simulator.checks import Disagreement, check_counts
+from tests.simulator.host import Host
+from tests.simulator.schedule import SECOND
+from tests.simulator.servers import TROUBLE, Server
+from tests.simulator.session import SimulatedJournal
+from tests.simulator.shared_checks import check_merged
+from tests.simulator.world import PLAIN
 
 #: Of the models that are published this share is compared with a replay; the last ones all are.
 COMPARED = 0.2
