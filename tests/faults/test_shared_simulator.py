@@ -5,10 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tests.simulator.__main__ import main
-from tests.simulator.planted_service import Plant
-from tests.simulator.planted_workers import FOUND_BY, WORKER_PLANTS
-from tests.simulator.runs import run
-from tests.simulator.sweep import sweep
+from tests.simulator.planted import FOUND_BY, SHARED_PLANTS, Plant
+from tests.simulator.runs import run, sweep
 
 #: Within so many seeds a bug must be found.
 PATIENCE = 200
@@ -28,7 +26,7 @@ def test_a_run_is_its_seed() -> None:
     assert run(3, shared=True) == run(3, shared=True)
 
 
-@pytest.mark.parametrize("plant", WORKER_PLANTS, ids=lambda plant: plant.__name__)
+@pytest.mark.parametrize("plant", SHARED_PLANTS, ids=lambda plant: plant.__name__)
 def test_a_planted_bug_is_found(plant: Plant, monkeypatch: pytest.MonkeyPatch) -> None:
     """Within 200 seeds: those of the real library all hold, see above."""
     plant(monkeypatch)

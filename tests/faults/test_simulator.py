@@ -14,12 +14,9 @@ from belated.journals import Journal, Snapshot
 from belated.testing import JournalContract, ManualClock
 from tests.simulator.__main__ import main
 from tests.simulator.faults import FAULTS, Faults
-from tests.simulator.planted import FOUND_BY, PLANTS
-from tests.simulator.planted_service import Plant
-from tests.simulator.runs import run
-from tests.simulator.session import SimulatedJournal
-from tests.simulator.store import Store
-from tests.simulator.sweep import sweep
+from tests.simulator.planted import FOUND_BY, PLANTS, Plant
+from tests.simulator.runs import run, sweep
+from tests.simulator.store import SimulatedJournal, Store
 
 KEPT = Path(__file__).with_name("seeds.txt")
 #: Within so many seeds a bug must be found.

@@ -1,4 +1,4 @@
-"""Clients: they want decisions, tell what came of them, and try again until they are answered."""
+"""Actors outside the bandits' processes: clients, writers that bypass deciders, and operators."""
 
 from __future__ import annotations
 
@@ -6,22 +6,43 @@ import math
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from belated.events import Activation, Reward, Void
+from belated.events import (
+    Activation,
+    Decision,
+    Erased,
+    Event,
+    Record,
+    Retracted,
+    Reward,
+    Settled,
+    Void,
+)
+from belated.exceptions import BelatedError
 from belated.families import Bernoulli, Gaussian
-from tests.simulator.messages import (
+from belated.ids import erased_key_of
+from belated.journals import Snapshot
+from belated.journals.log import EMPTY, Tail
+from belated.journals.lookups import erased_key_in
+from belated.learner.trimming import last_to_drop, make_bases, trim
+from belated.rewards import retention_us
+from tests.simulator.checks import check_oracle, empty_fold, replayed
+from tests.simulator.settings import DAY, HOUR, SECOND
+from tests.simulator.store import Transaction
+from tests.simulator.world import (
     REFUSED,
     Answer,
     DecisionEvent,
     DecisionRequest,
+    Receiver,
+    Reply,
     Request,
-    Server,
+    World,
+    rows_of,
 )
-from tests.simulator.schedule import DAY, HOUR, SECOND
-from tests.simulator.world import World
 
 
 class Client:
-    """Wants some decisions while the world is active.
+    """Requests decisions while the world is active, reports outcomes, and retries until answered.
 
     Args:
         world: it lives in.
@@ -29,26 +50,24 @@ class Client:
         servers: to ask, any of them.
     """
 
-    def __init__(self, world: World, name: str, servers: Sequence[Server]) -> None:
+    def __init__(self, world: World, name: str, servers: Sequence[Receiver]) -> None:
         self._world = world
         self._name = name
         self._servers = servers
         self._rng = world.stream(name)
-        family = world.knobs.policy.family
+        family = world.settings.policy.family
         third = 0.25 if isinstance(family, Bernoulli) else -1.5
         self._values = (0.0, 1.0, third if isinstance(family, Bernoulli | Gaussian) else 4.0)
-        for number in range(world.knobs.decisions):
-            when = self._rng.uniform(0, world.knobs.span)
-            world.schedule.after(when, partial(self._want, number))
+        for number in range(world.settings.decisions):
+            when = self._rng.uniform(0, world.settings.span)
+            world.schedule.after(when, partial(self._request, number))
 
-    # --- asking --------------------------------------------------------------------------------
-
-    def _ask(self, what: Request, then: Callable[[Answer], None] | None = None) -> None:
-        """Send until there is an answer; a few do not wait for one."""
+    def _send(self, what: Request, then: Callable[[Answer], None] | None = None) -> None:
+        """Send until there is an answer; a few requests are never retried."""
         world, answered = self._world, False
         world.sent.append(what)
 
-        def hear(answer: Answer) -> None:
+        def receive(answer: Answer) -> None:
             nonlocal answered
             world.trace_event(self._name, f"heard {_brief(answer)}: {what}")
             if answer != REFUSED:
@@ -60,11 +79,11 @@ class Client:
             answered = True
 
         def reply(answer: Answer) -> None:
-            world.network.send(partial(hear, answer))
+            world.network.send(partial(receive, answer))
 
         def attempt(wait: float) -> None:
             if not answered:
-                # Some are in a hurry, and ask two at once.
+                # Some are in a hurry and send two requests at once.
                 for _ in range(self._rng.choice([1, 1, 1, 2])):
                     server = self._rng.choice(self._servers)
                     world.network.send(partial(server.receive, what, reply))
@@ -73,50 +92,291 @@ class Client:
 
         attempt(math.inf if self._rng.random() < 0.1 else 10 * SECOND)
 
-    def _want(self, number: int) -> None:
+    def _request(self, number: int) -> None:
         rng = self._rng
         name = rng.choice([f"{self._name}-{number}", f"shared-{number}", None, None])
         count = 1 if name or rng.random() < 0.7 else 3
-        self._ask(DecisionRequest(name, count, activated=rng.random() < 0.8), self._decided)
-        if name and rng.random() < 0.3:  # somebody knows the outcome before the decision is made
-            self._outcome(name)
-
-    # --- telling -------------------------------------------------------------------------------
+        self._send(DecisionRequest(name, count, activated=rng.random() < 0.8), self._decided)
+        if name and rng.random() < 0.3:  # the outcome is known before the decision is made
+            self._report(name)
 
     def _decided(self, answer: Answer) -> None:
         assert not isinstance(answer, str)
         for decision in answer:
             if not decision.activated and self._rng.random() < 0.8:
-                self._later(Activation(decision.id, self._now()))
+                self._send_later(Activation(decision.id, self._now()))
             if self._rng.random() < 0.8:
-                self._outcome(decision.id)
+                self._report(decision.id)
 
-    def _outcome(self, id: str) -> None:
-        """What is told of a decision in the end: plainly, in half of all cases."""
+    def _report(self, id: str) -> None:
+        """Report the outcome of a decision: a single reward in half of all cases."""
         rng, at = self._rng, self._now()
         value, other = rng.choice(self._values), rng.choice(self._values)
-        plain = Reward(id, at, value)
-        told: list[list[DecisionEvent]] = [
-            [plain],
-            [Reward(id, at, other, "click"), plain],  # in parts
-            [plain, Reward(id, at, other, revision=1)],  # corrected
-            [plain, Reward(id, at, other, revision=2), Reward(id, at, value, revision=1)],
-            [plain, Reward(id, at + 1, value)],  # again
-            [plain, Reward(id, at, other)],  # contradicted
-            [plain, Void(id, at)],
+        reward = Reward(id, at, value)
+        reports: list[list[DecisionEvent]] = [
+            [reward],
+            [Reward(id, at, other, "click"), reward],  # in parts
+            [reward, Reward(id, at, other, revision=1)],  # corrected
+            [reward, Reward(id, at, other, revision=2), Reward(id, at, value, revision=1)],
+            [reward, Reward(id, at + 1, value)],  # repeated
+            [reward, Reward(id, at, other)],  # contradicted
+            [reward, Void(id, at)],
             [Reward(id, at, rng.choice([math.nan, -7e300]))],
         ]
-        for one in rng.choice(told) if rng.random() < 0.5 else told[0]:
-            self._later(one)
+        for event in rng.choice(reports) if rng.random() < 0.5 else reports[0]:
+            self._send_later(event)
 
-    def _later(self, what: DecisionEvent) -> None:
+    def _send_later(self, event: DecisionEvent) -> None:
         delay = self._rng.choice([0.01, 0.3, 2.0]) * self._rng.expovariate(1.0)
-        far = HOUR * self._rng.choice([0, 0, 0, 30])
-        self._world.schedule.after(delay * self._world.knobs.span + far, partial(self._ask, what))
+        more = HOUR * self._rng.choice([0, 0, 0, 30])
+        wait = delay * self._world.settings.span + more
+        self._world.schedule.after(wait, partial(self._send, event))
 
     def _now(self) -> int:
         return self._world.schedule.now + self._rng.randint(-5, 5) * SECOND
 
 
 def _brief(answer: Answer) -> object:
-    return answer if isinstance(answer, str) else [(one.id, one.index) for one in answer]
+    if isinstance(answer, str):
+        return answer
+    return [(decision.id, decision.index) for decision in answer]
+
+
+class Writer:
+    """Appends events without a bandit; its transactions stay open, and others overtake them.
+
+    Args:
+        world: it lives in.
+        name: of the process.
+    """
+
+    def __init__(self, world: World, name: str) -> None:
+        self._world = world
+        self._name = name
+        self._rng = world.stream(name)
+        self._clock = world.clock(name)
+
+    def receive(self, what: Request, reply: Reply) -> None:
+        """Append an event, sometimes twice; or a decision, even if its id has one."""
+        world, rng = self._world, self._rng
+        if not world.store.reachable:
+            return
+        if not isinstance(what, DecisionRequest):
+            self._write([what] * rng.choice([1, 1, 1, 2]), reply)
+        elif what.name is not None and rng.random() < 0.3:
+            x = rows_of(what.name, world.settings.policy.dim)[1]
+            rival = Decision(what.name, self._clock(), 1, 1, x, 0.5, 0.5, 0, what.activated)
+            world.sent.append(rival)
+            self._write([rival])
+
+    def _write(self, events: list[Event], reply: Reply | None = None) -> None:
+        world = self._world
+        (transaction,) = world.store.begin(events)
+        if world.faults.strike("event of a newer release"):  # unreadable until an upgrade
+            for position in transaction.positions:
+                place = transaction.partition, position
+                world.store.veiled[place] = "newer"
+                upgrade = partial(world.store.veiled.pop, place, None)
+                world.schedule.after(self._rng.expovariate(5 / world.settings.span), upgrade)
+        idle = world.faults.strike("transaction idle")
+        wait = self._rng.expovariate(3 / world.settings.span if idle else 1 / SECOND)
+        world.schedule.after(wait, partial(self._finish, transaction, reply))
+
+    def _finish(self, transaction: Transaction, reply: Reply | None) -> None:
+        store = self._world.store
+        if self._world.faults.strike("transaction aborted"):
+            store.give_up(transaction)
+        if store.sync(transaction) and reply is not None:
+            reply("written")
+        line = f"{transaction.partition} {transaction.positions} {transaction.state}"
+        self._world.trace_event(self._name, line)
+
+
+class BoundaryWriter:
+    """Appends events at the microsecond at which a window or retention ends, or next to it.
+
+    Args:
+        world: it lives in.
+    """
+
+    def __init__(self, world: World) -> None:
+        settings = world.settings
+        self._world = world
+        self._rng = world.stream("boundaries")
+        retention = retention_us(settings.retention, settings.rewards)
+        spans = settings.rewards.window_us, retention
+        self._spans = [span for span in spans if span is not None]
+        self._seen: set[tuple[int, int]] = set()
+        if self._spans:
+            world.schedule.after(0, self._look)
+
+    def _look(self) -> None:
+        world, rng = self._world, self._rng
+        if not world.active:
+            return
+        for partition, records in enumerate(world.records):
+            for record in records:
+                place = partition, record.position
+                if isinstance(record.event, Decision) and place not in self._seen:
+                    self._seen.add(place)
+                    if rng.random() < 0.9:
+                        self._aim(record.event.id, partition, record.recorded)
+        world.schedule.after(rng.expovariate(20 / world.settings.span), self._look)
+
+    def _aim(self, id: str, partition: int, recorded: int) -> None:
+        """Schedule an event of a decision for the end of its window or retention."""
+        world, rng = self._world, self._rng
+        when = recorded + rng.choice(self._spans) + rng.choice([-1, 0, 0, 1])
+        wait = when - world.store.now()
+        value = rng.choice([0.0, 1.0])
+        choices: list[Reward | Void] = [Reward(id, when, value)] * 2 + [Void(id, when)]
+        event = rng.choice(choices)
+        world.sent.append(event)
+        events: list[Event] = [event]
+        if rng.random() < 0.5:  # settled at that moment, in either order
+            events = [Settled(partition, when), event]
+            rng.shuffle(events)
+        if wait >= 0:
+            world.schedule.after(wait, partial(self._write, events))
+
+    def _write(self, events: list[Event]) -> None:
+        world, store = self._world, self._world.store
+        if store.reachable and not store.is_busy:
+            store.append(events)
+            world.trace_event("the boundary writer", events)
+            if isinstance(events[0], Settled):  # the rules hold at this very moment too
+                check_oracle(replayed(world, world.ends), world.records)
+
+
+class UndoingOperator:
+    """Erases decisions and retracts rewards in some runs, and restores some of what it retracted.
+
+    Args:
+        world: it lives in.
+    """
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._rng = world.stream("undoing")
+        self._retracted: list[Retracted] = []
+        if self._rng.random() < 0.5:
+            world.schedule.after(self._pause(), self._undo)
+
+    def _pause(self) -> float:
+        return self._rng.expovariate(3 / self._world.settings.span)
+
+    def _undo(self) -> None:
+        world, rng, store = self._world, self._rng, self._world.store
+        if not world.active:
+            return
+        partition = rng.randrange(world.settings.partitions)
+        if rng.random() < 0.2:
+            self._overwrite(partition)
+        start = store.start(partition).position  # records of a base may still be readable
+        records = [record for record in store.readable(partition) if record.position > start]
+        event = self._choose(partition, records)
+        if event is not None and store.reachable and not store.is_busy:
+            store.append([event])
+            if isinstance(event, Retracted):
+                self._retracted.append(event)
+            world.faults.see("record undone")
+            world.trace_event("the operator", event)
+        world.schedule.after(self._pause(), self._undo)
+
+    def _overwrite(self, partition: int) -> None:
+        """Overwrite the bytes of what was erased, even if no learner has read the erasure yet."""
+        store = self._world.store
+        events = (record.event for record in store.undone(partition))
+        keys = [event.key for event in events if isinstance(event, Erased)]
+        if store.reachable and store.overwrite(keys):
+            self._world.faults.see("record overwritten")
+
+    def _choose(self, partition: int, records: list[Record]) -> Event | None:
+        rng, store = self._rng, self._world.store
+        now = store.now()
+        if self._retracted and rng.random() < 0.3:
+            old = rng.choice(self._retracted)
+            if old.start <= store.start(old.partition).stamp:
+                return None  # trimmed records cannot be restored
+            return Retracted(old.partition, now, old.start, old.end, old.reporter, restored=True)
+        kinds = (Decision, Reward) if rng.random() < 0.5 else Reward
+        candidates = [record for record in records if isinstance(record.event, kinds)]
+        if not candidates:
+            return None
+        record = rng.choice(candidates)
+        start = store.start(partition)
+        if isinstance(record.event, Decision):
+            key = erased_key_of(record.event.id)
+            trimmed = (
+                other for other in store.records(partition) if other.position <= start.position
+            )
+            if any(erased_key_in(other.event) == key for other in trimmed):
+                return None  # trimmed records cannot be erased
+            return Erased(key, now)
+        if record.recorded <= start.stamp:
+            return None  # others with that stamp were trimmed
+        # Rewards without a reporter: nearly all of them, in these runs.
+        end = record.recorded + rng.choice([1, 2, self._world.settings.span])
+        return Retracted(partition, now, record.recorded, end, "")
+
+
+class TrimmingOperator:
+    """Drops old records, slice by slice, in some runs; "old" may be a moment ago.
+
+    Args:
+        world: it lives in.
+    """
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._rng = world.stream("trimming")
+        self._retention = retention_us(world.settings.retention, world.settings.rewards)
+        if self._rng.random() < 0.5:
+            world.schedule.after(self._pause(), self._begin)
+
+    def _pause(self) -> float:
+        return self._rng.expovariate(10 / self._world.settings.span)
+
+    def _soon(self) -> float:
+        return self._rng.expovariate(100 / self._world.settings.span)
+
+    def _begin(self) -> None:
+        """Make the bases; what happens before they are stored may make them useless."""
+        world, store = self._world, self._world.store
+        if not world.active:
+            return
+        known = [len(store.undone(partition)) for partition in world.partitions]
+        try:
+            last = [self._last(partition) for partition in world.partitions]
+            bases = make_bases(store, empty_fold(world, tuning=world.settings.tuning), last)
+        except BelatedError:  # an unreadable record
+            bases = []
+        for base in bases:
+            partition = base.partition
+            rebase = partial(self._rebase, base, last[partition], known[partition])
+            world.schedule.after(self._soon(), rebase)
+        world.schedule.after(self._pause(), self._begin)
+
+    def _last(self, partition: int) -> Tail:
+        store, settings = self._world.store, self._world.settings
+        saved = store.saved(partition)
+        if saved is None or self._rng.random() < 0.3:
+            return EMPTY
+        before = store.now() - self._rng.choice([0, settings.span // 10, self._retention or 0])
+        return last_to_drop(store, partition, before, saved, settings.tuning.link)
+
+    def _rebase(self, base: Snapshot, last: Tail, known: int) -> None:
+        store = self._world.store
+        if not store.reachable or store.is_busy:
+            return
+        try:
+            trim(store, base, last, known, reason="", actor="")
+        except BelatedError:  # something was undone meanwhile, or the snapshot was discarded
+            return
+        self._drop(base.partition)
+
+    def _drop(self, partition: int) -> None:
+        world = self._world
+        if world.store.drop(partition, self._rng.choice([1, 5, 1000])):
+            world.faults.see("record trimmed")
+            world.schedule.after(self._soon(), partial(self._drop, partition))

@@ -1,12 +1,12 @@
-"""The faults: how often each strikes in a run, and how often it did."""
+"""The faults: how likely each is in a run, and how often it occurred."""
 
 from __future__ import annotations
 
 from collections import Counter
 
-from tests.simulator.schedule import stream
+from tests.simulator.settings import stream
 
-#: What may go wrong, and its usual chance at each opportunity.
+#: Injected faults, with their typical probability at each opportunity.
 STRIKES = {
     # Between clients and servers.
     "message lost": 0.05,
@@ -35,7 +35,7 @@ STRIKES = {
     "spool disk full": 0.05,
     "killed before the spool was synced": 0.05,
 }
-#: What clients and journals do of themselves, and what follows from the faults: seen, not drawn.
+#: Consequences of faults, and what clients and journals do unprompted: counted, not drawn.
 SIGHTINGS = (
     "message out of order",
     "commits out of order",
@@ -63,11 +63,11 @@ SIGHTINGS = (
 )
 FAULTS = (*STRIKES, *SIGHTINGS)
 
-#: The same where several learners share a bandit: what more may go wrong, and what is seen.
+#: Additional faults and consequences if several learners share a bandit.
 SHARED_STRIKES = {"sums late": 0.1, "worker slept": 0.2}
 SHARED_SIGHTINGS = ("partition lost", "partition given back", "center moved")
-#: What no learner of a service can tell; what is called "worker slept" here; what a service, which
-#: answers before anything is folded, tells nobody.
+#: These cannot occur there: a service's learner reports no halts, "worker slept" replaces
+#: take-overs, and the service answers before it folds anything.
 _UNSEEN = ("fold halted at a record", "partition taken over", "told before the decision")
 SHARED_FAULTS = tuple(
     name for name in (*FAULTS, *SHARED_STRIKES, *SHARED_SIGHTINGS) if name not in _UNSEEN
@@ -75,11 +75,11 @@ SHARED_FAULTS = tuple(
 
 
 class Killed(BaseException):
-    """The process ends here and now: nothing in it may handle this."""
+    """Ends the process immediately; no code in the process may catch it."""
 
 
 class Faults:
-    """The mix of one run: some are calm, some brutal, and in most some faults do not occur.
+    """The faults of one run: some runs are calm, some brutal, and most leave out some faults.
 
     >>> faults = Faults(seed=7)
     >>> faults.stop()
@@ -99,7 +99,7 @@ class Faults:
         }
 
     def strike(self, name: str) -> bool:
-        """Whether this fault happens here and now."""
+        """Return whether this fault occurs now, and count it."""
         rate = self._rates[name]
         if rate == 0.0 or self._rngs[name].random() >= rate:
             return False
@@ -107,10 +107,10 @@ class Faults:
         return True
 
     def see(self, name: str, times: int = 1) -> None:
-        """Something happened that no one draws."""
+        """Count a consequence."""
         assert name in (*SIGHTINGS, *SHARED_SIGHTINGS), name
         self.counts[name] += times
 
     def stop(self) -> None:
-        """From now on nothing fails."""
+        """Inject no more faults."""
         self._rates = dict.fromkeys(self._rates, 0.0)

@@ -1,37 +1,46 @@
-"""Bugs that are easily made, each as a change to the library: the simulator must find them all.
+"""Planted bugs: mistakes that are easily made, each as a patch that the simulator must detect.
 
-Run as a script it prints for each bug the first seed that finds it, and the share of seeds that do.
+Run as a script it prints for each bug the first seed that finds it and the share of seeds that do.
 """
 
 from __future__ import annotations
 
 import logging
 import sys
-from typing import Any
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from types import SimpleNamespace
+from typing import Any, cast
 
 import msgspec
 import pytest
 
-from belated.events import Reward, Settled
-from belated.journals import Journal, Snapshot
-from belated.journals.log import Appended, Tail
-from belated.journals.memory.coordination import MemoryCoordinationStore
+from belated.decider import Decider
+from belated.decider.unapplied import UnappliedDecisions
+from belated.events import Event, Record, Reward, Settled
+from belated.exceptions import JournalError
+from belated.journals import Journal, SentSums, Snapshot, arrivals
+from belated.journals.log import Appended, Requests, Tail
+from belated.journals.memory.coordination import Lead, MemoryCoordinationStore
 from belated.learner import Fold, LearnerAdapter, trimming
+from belated.learner.partitioned import Merging, PartitionFold, PartitionSums
 from belated.ledger import Facts, Ledger, entries, entry_store, ledger, unmatched
 from belated.ledger.table import handle_at
 from belated.ledger.undone import Undone
 from belated.ledger.unmatched import UnmatchedEvents
-from tests.simulator import operators
-from tests.simulator.disk import Disk
-from tests.simulator.planted_service import (
-    SERVICE_PLANTS,
-    Plant,
-    answers_mixed_up,
-    unapplied_decisions_dropped,
-)
-from tests.simulator.session import SimulatedJournal
-from tests.simulator.store import Store
-from tests.simulator.sweep import sweep
+from belated.service.learning.learning_service import LearningService
+from belated.service.learning.partition_worker import PartitionWorker
+from belated.service.serving import group_commit, request_batcher
+from belated.service.serving.group_commit import Append, GroupCommit
+from belated.service.serving.request_batcher import RequestBatcher
+from belated.service.serving.served_bandit import ServedBandit
+from belated.statistics import FrozenSums, RunningSums
+from tests.simulator import clients
+from tests.simulator.runs import sweep
+from tests.simulator.store import SimulatedJournal, Store
+from tests.simulator.world import Disk
+
+Plant = Callable[[pytest.MonkeyPatch], None]
 
 
 def position_saved_before_state(patch: pytest.MonkeyPatch) -> None:
@@ -202,9 +211,6 @@ def duplicate_unmatched_reward_counted(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(unmatched, "take_reward", twice)
 
 
-# --- in the glue of the service ------------------------------------------------------------------
-
-
 def second_decision_taken(patch: pytest.MonkeyPatch) -> None:
     """Nobody looks under the lock whether an id has a decision."""
     patch.setattr(
@@ -256,7 +262,206 @@ def base_without_what_was_undone(patch: pytest.MonkeyPatch) -> None:
             inner.setattr(Undone, "status_of", lambda self, record: None)
             return make(journal, fold, *rest)
 
-    patch.setattr(operators, "make_bases", unaware)
+    patch.setattr(clients, "make_bases", unaware)
+
+
+# --- in the service ------------------------------------------------------------------------------
+
+
+def standing_decision_not_answered(patch: pytest.MonkeyPatch) -> None:
+    """Whoever comes second under an id is told what was chosen for it, not what stands."""
+    durable = request_batcher._Batch.durable
+    patch.setattr(
+        request_batcher._Batch,
+        "durable",
+        lambda self, positions, standing: durable(self, positions, {}),
+    )
+
+
+def requests_of_others(patch: pytest.MonkeyPatch) -> None:
+    """In a commit of several, a decision gets what another one was chosen from."""
+    append = SimulatedJournal.append
+
+    def shifted(
+        self: SimulatedJournal,
+        events: Sequence[Event],
+        *,
+        recorded: Sequence[int] | None = None,
+        requests: Requests | None = None,
+    ) -> list[int]:
+        if requests and len(requests) > 1:
+            turned = list(requests.values())
+            requests = dict(zip(requests, turned[1:] + turned[:1], strict=True))
+        return append(self, events, recorded=recorded, requests=requests)
+
+    patch.setattr(SimulatedJournal, "append", shifted)
+
+
+def answer_before_the_commit(patch: pytest.MonkeyPatch) -> None:
+    """Callers hear that their events are durable before they are."""
+    commit = GroupCommit._commit
+
+    def eager(self: GroupCommit, taken: list[Append]) -> None:
+        positions = Appended([0] * sum(len(one.events) for one in taken), {})
+        self._loop.call_soon_threadsafe(group_commit._tell, [(taken, positions)])
+        commit(self, taken)
+
+    patch.setattr(GroupCommit, "_commit", eager)
+
+
+def answers_mixed_up(patch: pytest.MonkeyPatch) -> None:
+    """Decisions of one turn go to the callers in another order."""
+    choose = RequestBatcher._choose
+
+    def mixed(self: RequestBatcher) -> None:
+        batches = list(self._waiting)
+        choose(self)
+        if len(batches) > 1:
+            first, last = batches[0], batches[-1]
+            first._done, last._done = last._done, first._done
+
+    patch.setattr(RequestBatcher, "_choose", mixed)
+
+
+def failed_decision_still_counted(patch: pytest.MonkeyPatch) -> None:
+    """What could not be committed stays pending in the model."""
+    patch.setattr(Decider, "discard", lambda self, decision: None)
+
+
+def unapplied_decisions_dropped(patch: pytest.MonkeyPatch) -> None:
+    """A model that is loaded replaces all that was counted here."""
+    forget = UnappliedDecisions.forget_read
+
+    def hasty(self: UnappliedDecisions, positions: Sequence[int]) -> None:
+        forget(self, [1 << 60] * len(positions))
+
+    patch.setattr(UnappliedDecisions, "forget_read", hasty)
+
+
+def summed_decisions_dropped(patch: pytest.MonkeyPatch) -> None:
+    """Of very many unapplied decisions the oldest are let go."""
+    compact = UnappliedDecisions.compact
+
+    def careless(self: UnappliedDecisions) -> None:
+        compact(self)
+        self._blocks.clear()
+
+    patch.setattr(UnappliedDecisions, "compact", careless)
+
+
+def delivery_not_noted(patch: pytest.MonkeyPatch) -> None:
+    """Nobody hears that a spooled decision has its position now."""
+    patch.setattr(ServedBandit, "_delivered", lambda self, events, positions: None)
+
+
+def models_of_anyone(patch: pytest.MonkeyPatch) -> None:
+    """Nobody looks whether the learner that publishes a model still leads."""
+
+    def publish(self: MemoryCoordinationStore, data: bytes, epoch: int) -> int:
+        self._lead.number, self._lead.data = self._lead.number + 1, data
+        return self._lead.number
+
+    patch.setattr(MemoryCoordinationStore, "publish", publish)
+
+
+def mode_ignored(patch: pytest.MonkeyPatch) -> None:
+    """Deciders go on as before."""
+    patch.setattr(Decider, "change_mode", lambda self, mode: None)
+
+
+def frozen_models_go_on(patch: pytest.MonkeyPatch) -> None:
+    """The learner does not look at the mode."""
+    publish = LearningService._publish
+
+    def blind(self: LearningService, fold: Fold) -> None:
+        journal = self.journal
+        self.journal = cast(Journal, SimpleNamespace(mode=lambda: None))
+        try:
+            publish(self, fold)
+        finally:
+            self.journal = journal
+
+    patch.setattr(LearningService, "_publish", blind)
+
+
+# --- where learners share partitions -------------------------------------------------------------
+
+
+def saved_without_epoch(patch: pytest.MonkeyPatch) -> None:
+    """A worker acquires a partition, and does not say so when it saves."""
+    patch.setattr(
+        SimulatedJournal, "acquire", lambda self, partition: self._reach().acquire(partition)
+    )
+
+
+def merged_by_arrival(patch: pytest.MonkeyPatch) -> None:
+    """The sums that came last count, whatever their epoch and position."""
+
+    def keep(self: Lead, sums: SentSums) -> None:
+        self.sums[sums.partition] = sums
+
+    def take(self: Merging, entry: PartitionSums) -> bool:
+        self.entries[entry.partition] = entry
+        return True
+
+    patch.setattr(Lead, "keep_sums", keep)
+    patch.setattr(Merging, "take", take)
+
+
+def off_by_one_inside_a_commit(patch: pytest.MonkeyPatch) -> None:
+    """Where several records were committed together, the last one is said not to be folded."""
+    take = PartitionFold.take_all
+
+    def short(self: PartitionFold, partition: int, page: list[Record]) -> None:
+        take(self, partition, page)
+        if len(page) > 1 and page[-1].recorded == page[-2].recorded:
+            self.positions[partition] = page[-2].position
+
+    patch.setattr(PartitionFold, "take_all", short)
+
+
+def saved_when_lost(patch: pytest.MonkeyPatch) -> None:
+    """A worker that hears that a partition is another's saves what it knows of it."""
+    lose = PartitionWorker._lose
+
+    def tidy(self: PartitionWorker, partition: int) -> None:
+        with suppress(JournalError):
+            self.owned[partition].fold.save(self.shelf)
+        lose(self, partition)
+
+    patch.setattr(PartitionWorker, "_lose", tidy)
+
+
+def trimmed_log_skipped(patch: pytest.MonkeyPatch) -> None:
+    """Where records were trimmed, a worker begins behind them, and with nothing."""
+    load = PartitionFold.load
+
+    def skip(self: PartitionFold, journal: Journal) -> None:
+        load(self, journal)
+        start = journal.start(self.partition).position
+        self.positions[self.partition] = max(self.position, start)
+
+    patch.setattr(PartitionFold, "_base_of", lambda self, journal, partition: None)
+    patch.setattr(PartitionFold, "load", skip)
+
+
+def reward_twice(patch: pytest.MonkeyPatch) -> None:
+    """Sums that were made anew at another estimate are added to once more."""
+    total = RunningSums.total
+
+    def again(self: RunningSums) -> FrozenSums:
+        anew = self._sums is None
+        found = total(self)
+        if anew:
+            self._upto = max(0, self._upto - 1)
+        return found
+
+    patch.setattr(RunningSums, "total", again)
+
+
+def slot_ignored(patch: pytest.MonkeyPatch) -> None:
+    """Records go to the partition of some other part of their id."""
+    patch.setattr(arrivals, "partition_of", lambda key, partitions: key[-1] % partitions)
 
 
 PLANTS: list[Plant] = [
@@ -279,27 +484,50 @@ PLANTS: list[Plant] = [
     last_value_counts,
     trimmed_one_too_many,
     base_without_what_was_undone,
-    *SERVICE_PLANTS,
+    standing_decision_not_answered,
+    requests_of_others,
+    answer_before_the_commit,
+    answers_mixed_up,
+    failed_decision_still_counted,
+    unapplied_decisions_dropped,
+    summed_decisions_dropped,
+    delivery_not_noted,
+    models_of_anyone,
+    mode_ignored,
+    frozen_models_go_on,
 ]
-#: Seeds that find what few do: they are tried first. The simulator may change; then all are tried.
+#: These are planted in runs whose learners share partitions.
+SHARED_PLANTS: list[Plant] = [
+    saved_without_epoch,
+    merged_by_arrival,
+    off_by_one_inside_a_commit,
+    saved_when_lost,
+    trimmed_log_skipped,
+    reward_twice,
+    slot_ignored,
+]
+#: Seeds that find what few seeds do: they are tried first.
 FOUND_BY: dict[Plant, int] = {
     window_off_by_one: 53,
     retention_off_by_one: 59,
     answers_mixed_up: 33,
     unapplied_decisions_dropped: 59,
     base_without_what_was_undone: 48,
+    trimmed_log_skipped: 48,
+    off_by_one_inside_a_commit: 13,
+    saved_without_epoch: 6,
 }
 
 
 def main(seeds: int) -> None:
     """Print the table."""
-    logging.disable()  # of what goes wrong on purpose
-    for plant in PLANTS:
+    logging.disable()  # the bugs raise errors on purpose
+    for plant in [*PLANTS, *SHARED_PLANTS]:
         with pytest.MonkeyPatch.context() as patch:
             plant(patch)
-            found = list(sweep(range(seeds)).failures)
-        first = found[0] if found else "none"
-        share = len(found) / seeds
+            failures = list(sweep(range(seeds), shared=plant in SHARED_PLANTS).failures)
+        first = failures[0] if failures else "none"
+        share = len(failures) / seeds
         line = f"{plant.__name__:36} first seed {first:>4}, {share:4.0%} of {seeds}"
         print(line, flush=True)
 

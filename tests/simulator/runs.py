@@ -1,30 +1,39 @@
-"""One run: a time in which anything may fail, then everything heals, and all must agree."""
+"""Runs: anything may fail, then everything heals, and all must agree. One seed, or many."""
 
 from __future__ import annotations
 
+import time
+import traceback
 import warnings
 from collections import Counter
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass, field
+from functools import partial
+from multiprocessing import get_context
 
 from belated.exceptions import BelatedWarning
 from belated.kernels import page_kernels
-from tests.simulator.cluster import Cluster
-from tests.simulator.service_cluster import ServiceCluster
-from tests.simulator.shared_cluster import SharedCluster
+from tests.simulator.embedded import Cluster
+from tests.simulator.faults import FAULTS, SHARED_FAULTS
+from tests.simulator.service import ServiceCluster
+from tests.simulator.shared import SharedCluster
 from tests.simulator.world import World
+
+#: Seeds handed to a process at a time.
+_CHUNK = 20
 
 
 @dataclass(frozen=True)
 class Result:
-    """What a run came to.
+    """The result of a run.
 
     Attributes:
         seed: of the run.
-        trace: names all that happened.
+        trace: digest of all that happened.
         digest: of the ledgers at the end.
         records: in the journal at the end.
-        faults: how often each happened.
+        faults: how often each occurred.
     """
 
     seed: int
@@ -41,7 +50,7 @@ def run(
 
     Args:
         seed: draws the settings, the faults, and all that happens.
-        listen: is given each line of the trace.
+        listen: receives each line of the trace.
         shared: with a service whose learners share the partitions.
 
     Raises:
@@ -50,29 +59,109 @@ def run(
     >>> run(7) == run(7)
     True
     """
-    page_kernels(wait=True)  # where there are any, pages are folded as columns
+    page_kernels(wait=True)  # if numba is installed, pages are folded as columns
     world = World(seed, listen, shared=shared)
+    kind: type[Cluster] = ServiceCluster if world.settings.served else Cluster
     with warnings.catch_warnings():
-        # Snapshots that were discarded are counted, and what it plants may well hurt users.
+        # Discarded snapshots are counted, and the faults are bound to raise advice.
         warnings.simplefilter("ignore", BelatedWarning)
-        town = cluster_of(world)
+        cluster = (SharedCluster if shared else kind)(world)
         try:
-            town.live()
-            town.heal()
-            digest = town.agree()
+            cluster.run()
+            cluster.heal()
+            digest = cluster.check()
         finally:
-            town.end()
-    return Result(
-        seed,
-        world.trace,
-        digest,
-        sum(len(world.store.records(p)) for p in range(world.knobs.partitions)),
-        world.faults.counts,
-    )
+            cluster.end()
+    return Result(seed, world.trace, digest, sum(map(len, world.records)), world.faults.counts)
 
 
-def cluster_of(world: World) -> Cluster:
-    """Return those who live in a world: with a service, or with bandits in their processes."""
-    if world.knobs.shared:
-        return SharedCluster(world)
-    return ServiceCluster(world) if world.knobs.served else Cluster(world)
+@dataclass
+class Sweep:
+    """The results of many runs.
+
+    Attributes:
+        seeds: how many were run.
+        seconds: of CPU time, over all of them.
+        failures: what was wrong, by seed.
+        faults: how often each occurred.
+        shared: whether learners shared the partitions of a service.
+    """
+
+    seeds: int = 0
+    seconds: float = 0.0
+    failures: dict[int, str] = field(default_factory=dict)
+    faults: Counter[str] = field(default_factory=Counter)
+    shared: bool = False
+
+    @property
+    def never(self) -> list[str]:
+        """The faults that did not occur in any run: the sweep shows less than it seems to."""
+        return [name for name in self._possible if not self.faults[name]]
+
+    @property
+    def _possible(self) -> tuple[str, ...]:
+        return SHARED_FAULTS if self.shared else FAULTS
+
+    def add(self, other: Sweep) -> None:
+        """Add the runs of another sweep."""
+        self.seeds += other.seeds
+        self.seconds += other.seconds
+        self.failures |= other.failures
+        self.faults += other.faults
+
+    def __str__(self) -> str:
+        table = [f"{name:36}{self.faults[name]:>9}" for name in self._possible]
+        each = 1000 * self.seconds / max(1, self.seeds)
+        last = f"{self.seeds} seeds, {each:.0f} ms each, {len(self.failures)} failed"
+        return "\n".join([*self.failures.values(), *table, last])
+
+
+def sweep(
+    seeds: Iterable[int],
+    *,
+    jobs: int = 1,
+    shared: bool = False,
+    progress: Callable[[Sweep], object] = lambda done: None,
+) -> Sweep:
+    """Run many seeds.
+
+    Args:
+        seeds: to run.
+        jobs: number of processes.
+        shared: with a service whose learners share the partitions.
+        progress: called with the runs so far.
+
+    >>> done = sweep(range(3))
+    >>> done.seeds, done.failures
+    (3, {})
+    """
+    wanted = list(seeds)
+    chunks = [wanted[n : n + _CHUNK] for n in range(0, len(wanted), _CHUNK)]
+    total = Sweep(shared=shared)
+    work = partial(_run_all, shared=shared)
+    if jobs == 1:
+        for chunk in chunks:
+            total.add(work(chunk))
+            progress(total)
+        return total
+    with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
+        for part in pool.map(work, chunks):
+            total.add(part)
+            progress(total)
+    return total
+
+
+def _run_all(seeds: Iterable[int], *, shared: bool) -> Sweep:
+    done = Sweep()
+    start = time.process_time()
+    for seed in seeds:
+        try:
+            done.faults += run(seed, shared=shared).faults
+        except Exception as error:
+            where = "".join(traceback.format_tb(error.__traceback__)[-1:])
+            command = f"python -m tests.simulator {'--shared ' if shared else ''}{seed}"
+            message = f"{where}{type(error).__name__}: {error}\nrepeat it with: {command}"
+            done.failures[seed] = message
+        done.seeds += 1
+    done.seconds = time.process_time() - start
+    return done

@@ -1,33 +1,44 @@
-"""The store: where the journal really is, beyond the reach of any process.
+"""The simulated store, and the sessions through which processes use it.
 
-What was synced survives everything. A transaction gets its positions when it begins, and others may
-begin after it and be synced before it: its records stand before theirs. Until it is synced or
-given up, a reader that saw what comes after would pass over it, so nothing behind it is shown.
+Synced records survive everything. A transaction gets its positions when it begins, and others may
+begin after it and be synced before it; its records still come before theirs. Until it is synced or
+rolled back, readers see nothing behind it: they would skip its records.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from operator import attrgetter
+from threading import Lock
 
 import msgspec
 
 from belated.events import Decision, Event, Opaque, Record, encode
-from belated.exceptions import CorruptEvent, OwnerFenced
+from belated.exceptions import CorruptEvent, JournalClosed, JournalUnavailable, OwnerFenced
 from belated.journals import MemoryJournal, Snapshot
-from belated.journals.arrivals import Clock, check_partition, route, stamps_for
-from belated.journals.log import EMPTY, Requests, Tail
-from belated.journals.lookups import to_overwrite
-from tests.simulator.faults import Faults
+from belated.journals.arrivals import (
+    Clock,
+    check_partition,
+    check_range,
+    check_requests,
+    route,
+    stamps_for,
+)
+from belated.journals.columns import ColumnPage
+from belated.journals.log import EMPTY, Appended, Requests, Tail
+from belated.journals.lookups import append_first, of_kept, to_overwrite
+from belated.journals.passed_on import PassedOn, T
+from belated.journals.snapshots import check_kept, checksums_of
+from tests.simulator.faults import Faults, Killed
 
 _position = attrgetter("position")
 
 
 @dataclass
 class Transaction:
-    """Events written to one partition: ``open`` until they are ``synced``, or ``gone``."""
+    """Events written to one partition: ``open``, then ``synced`` or ``gone``."""
 
     partition: int
     positions: list[int] = field(default_factory=list)
@@ -37,35 +48,39 @@ class Transaction:
 
 
 class Store(MemoryJournal):
-    """A memory journal for what readers see, and behind its end a tail that they do not see yet.
+    """A memory journal of what readers see, followed by transactions that they do not see yet.
 
-    Positions have gaps where a transaction was given up.
+    Positions have gaps where a transaction was rolled back.
 
     Args:
         partitions: of the journal.
-        clock: of the machine it is on.
-        faults: is told what happened.
+        clock: of its machine.
+        faults: counts what happened.
+
+    Attributes:
+        lock: held by a session while it decides whether an id is free.
+        veiled: records that cannot be read, by partition and position: ``damaged``, or of a
+            ``newer`` release.
+        lineage: partition, epoch and position of every snapshot that an owner has saved.
+        epochs: that of its owner, by partition.
+        forgotten: ids of decisions that can no longer be read, so that they can be used again.
+        stood: the bytes of every decision that was ever the valid one, by id.
     """
 
     def __init__(self, partitions: int, clock: Clock, faults: Faults) -> None:
         super().__init__(partitions=partitions, clock=clock)
+        self.lock = Lock()
         self.reachable = True
-        #: Records that cannot be read, by partition and position: "damaged", or of a "newer" kind.
         self.veiled: dict[tuple[int, int], str] = {}
-        #: Partition, epoch and position of every snapshot that was taken from an owner.
         self.lineage: list[tuple[int, int, int]] = []
         self._faults = faults
         self._next = [1] * partitions
         self._unseen: list[list[Transaction]] = [[] for _ in range(partitions)]
-        #: By partition, that of its owner.
         self.epochs = [0] * partitions
-        self._spoiled: dict[int, str] = {}  # by partition, the piece that is
-        # What was dropped, by partition, and what was overwritten, by partition and position.
+        self._spoiled: dict[int, str] = {}  # the damaged piece, by partition
         self._dropped: list[list[Record]] = [[] for _ in range(partitions)]
-        self._overwritten: dict[tuple[int, int], Record] = {}
-        #: Ids of decisions that can no longer be read: a decision can be made under them again.
+        self._overwritten: dict[tuple[int, int], Record] = {}  # by partition and position
         self.forgotten: set[str] = set()
-        #: By id, the bytes of each decision that has ever stood under it.
         self.stood: dict[str, set[bytes]] = {}
 
     # --- writing -------------------------------------------------------------------------------
@@ -81,14 +96,14 @@ class Store(MemoryJournal):
         begun: dict[int, Transaction] = {}
         stamps = stamps_for(events, recorded, self._clock)
         for n, (partition, stamp, event) in enumerate(zip(places, stamps, events, strict=True)):
-            one = begun.setdefault(partition, Transaction(partition))
-            one.positions.append(self._next[partition])
-            one.events.append((stamp, event))
+            transaction = begun.setdefault(partition, Transaction(partition))
+            transaction.positions.append(self._next[partition])
+            transaction.events.append((stamp, event))
             if requests and n in requests:
-                one.requests[self._next[partition]] = requests[n]
+                transaction.requests[self._next[partition]] = requests[n]
             self._next[partition] += 1
-        for partition, one in begun.items():
-            self._unseen[partition].append(one)
+        for partition, transaction in begun.items():
+            self._unseen[partition].append(transaction)
         return list(begun.values())
 
     def append(
@@ -98,43 +113,48 @@ class Store(MemoryJournal):
         recorded: Sequence[int] | None = None,
         requests: Requests | None = None,
     ) -> list[int]:
-        """Write events that no fault befalls; see :meth:`Log.append`."""
+        """Write events without faults; see :meth:`Log.append`."""
         begun = self.begin(events, recorded, requests)
-        for one in begun:
-            self.sync(one)
-        places = {one.partition: iter(one.positions) for one in begun}
-        return [next(places[route(event, self._partitions)]) for event in events]
+        for transaction in begun:
+            self.sync(transaction)
+        return self.positions_of(begun, events)
 
-    def sync(self, one: Transaction) -> bool:
-        """Make a transaction last; False if it is gone already."""
-        if one.state == "open":
-            unseen = self._unseen[one.partition]
-            if any(other.state == "open" for other in unseen[: unseen.index(one)]):
+    def positions_of(self, begun: list[Transaction], events: Sequence[Event]) -> list[int]:
+        """Return the position of each event of these transactions."""
+        positions = {transaction.partition: iter(transaction.positions) for transaction in begun}
+        return [next(positions[route(event, self._partitions)]) for event in events]
+
+    def sync(self, transaction: Transaction) -> bool:
+        """Commit a transaction; return False if it was rolled back."""
+        if transaction.state == "open":
+            unseen = self._unseen[transaction.partition]
+            if any(other.state == "open" for other in unseen[: unseen.index(transaction)]):
                 self._faults.see("commits out of order")
-            one.state = "synced"
-            self._publish(one.partition)
-        return one.state == "synced"
+            transaction.state = "synced"
+            self._publish(transaction.partition)
+        return transaction.state == "synced"
 
-    def give_up(self, one: Transaction) -> None:
-        """Roll a transaction back, if it is not synced: its positions stay unused."""
-        if one.state == "open":
-            one.state = "gone"
-            self._publish(one.partition)
+    def give_up(self, transaction: Transaction) -> None:
+        """Roll a transaction back unless it is synced; its positions stay unused."""
+        if transaction.state == "open":
+            transaction.state = "gone"
+            self._publish(transaction.partition)
 
     def lose_power(self) -> None:
-        """Whatever is not synced is gone."""
-        for one in [one for unseen in self._unseen for one in unseen if one.state == "open"]:
-            self._faults.see("unsynced tail dropped")
-            self.give_up(one)
+        """Roll back everything that is not synced."""
+        for unseen in self._unseen:
+            for transaction in [other for other in unseen if other.state == "open"]:
+                self._faults.see("unsynced tail dropped")
+                self.give_up(transaction)
 
     def is_contested(self, ids: Collection[str]) -> bool:
-        """Whether a decision under one of these ids is written and not shown yet."""
+        """Whether a decision with one of these ids is written and not visible yet."""
         return any(
             isinstance(event, Decision) and event.id in ids
             for unseen in self._unseen
-            for one in unseen
-            if one.state != "gone"
-            for _, event in one.events
+            for transaction in unseen
+            if transaction.state != "gone"
+            for _, event in transaction.events
         )
 
     @property
@@ -143,17 +163,19 @@ class Store(MemoryJournal):
         return any(self._unseen)
 
     def _publish(self, partition: int) -> None:
-        """Show what has nothing unfinished before it."""
+        """Make visible what has no open transaction before it."""
         unseen = self._unseen[partition]
         while unseen and unseen[0].state != "open":
             self._show(unseen.pop(0))
 
-    def _show(self, one: Transaction) -> None:
-        if one.state == "synced":
-            for position, (stamp, event) in zip(one.positions, one.events, strict=True):
-                held = max(stamp, self.last_stamp(one.partition))
-                record = Record(one.partition, position, held, event)
-                kept = one.requests.get(position)
+    def _show(self, transaction: Transaction) -> None:
+        if transaction.state == "synced":
+            for position, (stamp, event) in zip(
+                transaction.positions, transaction.events, strict=True
+            ):
+                held = max(stamp, self.last_stamp(transaction.partition))
+                record = Record(transaction.partition, position, held, event)
+                kept = transaction.requests.get(position)
                 self._keep([record], None if kept is None else {0: kept})
 
     def _keep(self, records: list[Record], requests: Requests | None = None) -> list[int]:
@@ -172,7 +194,7 @@ class Store(MemoryJournal):
     # --- reading -------------------------------------------------------------------------------
 
     def read(self, partition: int, after: int, limit: int) -> list[Record]:
-        """Records as a process reads them: none with a damaged one, and none beyond a newer one."""
+        """Read as a process does: fail on a damaged record, and stop at one of a newer release."""
         self._check_kept(partition, after)
         stream = self._streams[partition]
         start = bisect_right(stream, after, key=_position)
@@ -189,14 +211,14 @@ class Store(MemoryJournal):
         return found
 
     def records(self, partition: int) -> list[Record]:
-        """All that was ever recorded, as it was recorded."""
+        """Return all that was ever recorded, as it was recorded."""
         return [
-            self._overwritten.get((partition, one.position), one)
-            for one in [*self._dropped[partition], *self._streams[partition]]
+            self._overwritten.get((partition, record.position), record)
+            for record in [*self._dropped[partition], *self._streams[partition]]
         ]
 
     def readable(self, partition: int) -> list[Record]:
-        """All that readers would see if nothing were wrong with any record."""
+        """Return what readers would see if every record were readable."""
         return list(self._streams[partition])
 
     def drop(self, partition: int, limit: int) -> int:
@@ -218,7 +240,7 @@ class Store(MemoryJournal):
         made = (record.event for record in records)
         ids = {event.id for event in made if isinstance(event, Decision)}
         self.forgotten |= ids
-        self._note_standing(sorted(ids))  # where there were rivals, another stands now
+        self._note_standing(sorted(ids))  # a rival may be the valid one now
 
     def _tail(self, partition: int) -> Tail:
         check_partition(partition, self._partitions)
@@ -228,12 +250,12 @@ class Store(MemoryJournal):
     # --- snapshots -----------------------------------------------------------------------------
 
     def acquire(self, partition: int) -> int:
-        """A partition has a new owner; returns the epoch."""
+        """Give a partition a new owner; return its epoch."""
         self.epochs[partition] += 1
         return self.epochs[partition]
 
     def check_owner(self, partition: int, epoch: int) -> None:
-        """Refuse whoever was the owner once."""
+        """Refuse former owners."""
         if epoch != self.epochs[partition]:
             self._faults.see("owner superseded")
             raise OwnerFenced(partition)
@@ -247,14 +269,14 @@ class Store(MemoryJournal):
     def save(self, snapshot: Snapshot) -> None:
         """Store a snapshot; see :meth:`Journal.save`."""
         before = self._snapshots.get(snapshot.partition)
-        self._known[snapshot.partition] = self.checksums(snapshot.partition)  # sessions know theirs
+        self._known[snapshot.partition] = self.checksums(snapshot.partition)
         super().save(snapshot)
         replaced = self._snapshots.get(snapshot.partition) is not before
         if replaced and self._spoiled.get(snapshot.partition) not in snapshot.kept:
             self._spoiled.pop(snapshot.partition, None)
 
     def load(self, partition: int) -> Snapshot | None:
-        """The stored snapshot, unless it is damaged; see :meth:`Journal.load`."""
+        """Return the stored snapshot unless it is damaged; see :meth:`Journal.load`."""
         found = super().load(partition)
         if partition in self._spoiled:
             assert found is None, "a damaged snapshot was taken for a good one"
@@ -263,23 +285,23 @@ class Store(MemoryJournal):
         return found
 
     def checksums(self, partition: int) -> dict[str, bytes]:
-        """Of the pieces of the stored snapshot."""
+        """Return the checksums of the stored snapshot."""
         stored = self._snapshots.get(partition)
         return stored.checksums if stored else {}
 
     def saved(self, partition: int) -> int | None:
-        """The position of the snapshot; None if there is none, or it is damaged."""
+        """Return the position of the snapshot, None if there is no valid one."""
         if not self.has_snapshot(partition):
             return None
         return self._snapshots[partition].snapshot.position
 
     def has_snapshot(self, partition: int) -> bool:
-        """Whether there is one, and it is not damaged."""
+        """Whether there is a valid snapshot."""
         return partition in self._snapshots and partition not in self._spoiled
 
     def spoil(self, partition: int, draw: float, torn: bool) -> None:
         """Flip a bit in the stored snapshot, or tear a byte off."""
-        if partition in self._spoiled:  # a second flip might undo the first
+        if partition in self._spoiled:  # a second flip could undo the first
             return
         pieces = self._snapshots[partition].snapshot.pieces
         names = [name for name, data in pieces.items() if data]
@@ -287,3 +309,141 @@ class Store(MemoryJournal):
         data = pieces[name]
         pieces[name] = data[:-1] if torn else bytes([data[0] ^ 1]) + data[1:]
         self._spoiled[partition] = name
+
+
+class SimulatedJournal(PassedOn):
+    """The session of one process with the store: a :class:`~belated.journals.Journal` that fails.
+
+    Args:
+        store: that it uses.
+        faults: that may occur.
+
+    >>> from belated.events import Void
+    >>> from belated.testing import ManualClock
+    >>> faults = Faults(seed=0)
+    >>> faults.stop()
+    >>> journal = SimulatedJournal(Store(1, ManualClock(), faults), faults)
+    >>> journal.append([Void("a", 5), Void("b", 6)])
+    [1, 2]
+    """
+
+    def __init__(self, store: Store, faults: Faults) -> None:
+        self._bandit = store.bandit
+        self._partitions = store.partitions
+        self._store = self._journal = store
+        self._faults = faults
+        self._epochs: dict[int, int] = {}
+        self._known: dict[int, dict[str, bytes]] = {}  # checksums, by partition
+        self._empty_reads = 0  # in a row
+        self._closed = False
+
+    def append(
+        self,
+        events: Sequence[Event],
+        *,
+        recorded: Sequence[int] | None = None,
+        requests: Requests | None = None,
+    ) -> list[int]:
+        """Append events; see :meth:`Journal.append`."""
+        store, faults = self._reach(), self._faults
+        if faults.strike("disk full"):
+            raise JournalUnavailable("no space is left")
+        if store.is_busy and faults.strike("lock timed out"):
+            raise JournalUnavailable("others hold the lock for too long")
+        check_requests(events, requests)
+        begun = store.begin(events, recorded, requests)
+        power_lost = faults.strike("power lost")
+        for n, transaction in enumerate(begun):
+            if power_lost and n == len(begun) // 2:  # the partitions before are durable
+                store.lose_power()
+            store.sync(transaction)
+        if faults.strike("killed before answering"):
+            raise Killed
+        if power_lost or faults.strike("commit unknown"):
+            raise JournalUnavailable("the connection broke: nobody knows what is there")
+        if any(
+            store.end(transaction.partition) < transaction.positions[-1] for transaction in begun
+        ):
+            # Durable, but not visible yet; a real journal would wait here for a while.
+            faults.see("reader stalled")
+            raise JournalUnavailable("a transaction that began earlier is not finished")
+        return store.positions_of(begun, events)
+
+    def append_unique(
+        self,
+        events: Sequence[Event],
+        ids: Collection[str],
+        requests: Requests | None = None,
+    ) -> Appended:
+        """Append events whose ids are free; see :meth:`UniqueLog.append_unique`."""
+        store = self._reach()
+        with store.lock:
+            if store.is_contested(ids):  # a real journal would wait here for a while
+                self._faults.see("contested id")
+                raise JournalUnavailable("another decision is being made under this id")
+            return append_first(
+                events,
+                ids,
+                store.records_of(list(ids)),
+                lambda free: self.append(
+                    [events[n] for n in free], requests=of_kept(requests, free)
+                ),
+            )
+
+    def read(self, partition: int, after: int, limit: int) -> list[Record]:
+        """Return the records after a position; see :meth:`Journal.read`."""
+        store = self._reach()
+        check_range(partition, after, limit, self._partitions)
+        records = store.read(partition, after, limit)
+        self._empty_reads = 0 if records else self._empty_reads + 1
+        # A worker reads each of its partitions in every step, and some may stay empty for long.
+        limit = 1000 * self._partitions
+        assert self._empty_reads < limit, "L: a reader waits for ever for what is not there"
+        return records
+
+    def read_columns(self, partition: int, after: int, limit: int) -> ColumnPage:
+        """Return the same as columns; see :meth:`ColumnLog.read_columns`."""
+        return ColumnPage.of_records(self.read(partition, after, limit))
+
+    def acquire(self, partition: int) -> int:
+        """Become the owner of a partition; see :meth:`PostgresJournal.acquire`."""
+        self._epochs[partition] = self._reach().acquire(partition)
+        return self._epochs[partition]
+
+    def save(self, snapshot: Snapshot) -> None:
+        """Store a snapshot; see :meth:`Journal.save`."""
+        store, partition = self._reach(), snapshot.partition
+        if self._faults.strike("killed before saving"):
+            raise Killed
+        if partition in self._epochs:
+            store.check_owner(partition, self._epochs[partition])
+        checksums = checksums_of(snapshot, self._known.get(partition, {}))
+        check_kept(snapshot, checksums, store.checksums(partition))
+        if partition in self._epochs:
+            store.save_as(self._epochs[partition], snapshot)
+        else:
+            store.save(snapshot)
+        self._known[partition] = checksums
+        if partition + 1 < self._partitions and self._faults.strike("killed between partitions"):
+            raise Killed
+
+    def load(self, partition: int) -> Snapshot | None:
+        """Return the stored snapshot, None if there is none; see :meth:`Journal.load`."""
+        snapshot = self._reach().load(partition)
+        self._known[partition] = dict(self._store.checksums(partition))
+        return snapshot
+
+    def close(self) -> None:
+        """Close the session; later calls raise :class:`JournalClosed`."""
+        self._closed = True
+
+    def _ask(self, work: Callable[[], T], *, patient: bool = False) -> T:
+        self._reach()
+        return work()
+
+    def _reach(self) -> Store:
+        if self._closed:
+            raise JournalClosed("this session was closed; the store goes on")
+        if not self._store.reachable:
+            raise JournalUnavailable("the store does not answer")
+        return self._store

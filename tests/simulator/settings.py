@@ -1,35 +1,52 @@
-"""How a run is set up: everything that users may choose, drawn from the seed."""
+"""What a seed draws: streams of random numbers, and the settings of a run."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from itertools import count
+from random import Random
 
 from belated.estimators import Laplace, Online
 from belated.families import Bernoulli, Family, Gaussian, Poisson
 from belated.policies import DelayedThompson, DelayedUCB, Policy, Uniform
 from belated.rewards import DefaultAfter, Explicit, Reduce, Rewards
 from belated.tuning import Tuning
-from tests.simulator.schedule import DAY, HOUR, MINUTE, stream
+
+SECOND = 1_000_000
+MINUTE = 60 * SECOND
+HOUR = 60 * MINUTE
+DAY = 24 * HOUR
+
+
+def stream(seed: int, name: str) -> Random:
+    """Return the random numbers of one subsystem; its draws do not shift those of the others.
+
+    >>> stream(7, "network").random() == stream(7, "network").random()
+    True
+    >>> stream(7, "network").random() == stream(7, "clocks").random()
+    False
+    """
+    return Random(f"{seed} {name}")  # unlike hash(), the same in every process
 
 
 @dataclass(frozen=True)
-class Knobs:
+class Settings:
     """The settings of a run.
 
     Attributes:
         seed: they were drawn from.
         policy: of every bandit.
-        rewards: what silence means.
-        retention: for how long a decision takes rewards.
+        rewards: what a missing reward means.
+        retention: how long a decision accepts rewards.
         partitions: of the journal.
         deciders: processes that answer clients.
-        learners: processes that settle and save snapshots.
-        clients: who want decisions and tell rewards.
-        decisions: how many each client wants.
-        served: whether a service runs, with deciders and learners; else each process has a bandit.
-        owned: whether learners acquire partitions before they save, or everyone saves as it likes.
+        learners: processes that settle decisions and save snapshots.
+        clients: how many request decisions and report rewards.
+        decisions: how many each client requests.
+        served: whether the service runs, with deciders and learners; otherwise each process has a
+            bandit of its own.
+        owned: whether learners acquire partitions before they save; otherwise any process saves.
         spooled: whether deciders have a local spool.
         tuning: sizes, mostly so small that their boundaries are crossed; ids that repeat.
         span: how long clients are active, in microseconds.
@@ -53,11 +70,13 @@ class Knobs:
     shared: bool = False
 
     @classmethod
-    def draw(cls, seed: int) -> Knobs:
-        """The settings of a seed.
+    def draw(cls, seed: int, *, shared: bool = False) -> Settings:
+        """Draw the settings of a seed; if ``shared``, four learners share sixteen partitions.
 
-        >>> Knobs.draw(7) == Knobs.draw(7)
+        >>> Settings.draw(7) == Settings.draw(7)
         True
+        >>> Settings.draw(7, shared=True).partitions
+        16
         """
         rng = stream(seed, "knobs")
         families: list[Family] = [Bernoulli(), Gaussian(), Poisson()]
@@ -70,14 +89,14 @@ class Knobs:
             Explicit(window, reduce=reduce),
             DefaultAfter(window, reduce=reduce, value=rng.choice([0.0, 1.0])),
         ]
-        more = rng.choice([None, 0, HOUR, 40 * DAY])
+        longer = rng.choice([None, 0, HOUR, 40 * DAY])
         owned = rng.random() < 0.5
         rows = stream(seed, "rows")
-        return cls(
+        settings = cls(
             seed=seed,
             policy=kind(rng.choice([2, 3]), rng.choice(families), estimator=estimator),
             rewards=rng.choice(semantics),
-            retention=None if more is None else window + timedelta(microseconds=more),
+            retention=None if longer is None else window + timedelta(microseconds=longer),
             partitions=rng.choice([1, 1, 2, 4]),
             deciders=rng.choice([1, 2, 3]),
             learners=rng.choice([1, 2, 2]),
@@ -102,15 +121,9 @@ class Knobs:
             ),
             span=rng.choice([MINUTE, HOUR, 3 * HOUR]),
         )
-
-
-def shared_knobs(seed: int) -> Knobs:
-    """The settings of a seed, with four learners who share sixteen partitions.
-
-    >>> shared_knobs(7).partitions
-    16
-    """
-    return replace(Knobs.draw(seed), partitions=16, learners=4, served=True, shared=True)
+        if shared:
+            return replace(settings, partitions=16, learners=4, served=True, shared=True)
+        return settings
 
 
 class _Ids:

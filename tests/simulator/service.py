@@ -1,0 +1,742 @@
+"""One run of the service: deciders, learners with a lease, an operator, and their store."""
+
+from __future__ import annotations
+
+import math
+from asyncio import AbstractEventLoop
+from collections.abc import Callable, Collection, Iterable, Sequence
+from contextlib import AbstractContextManager
+from functools import partial
+from typing import Any, TypeVar, cast
+
+import numpy as np
+
+from belated.decider import MODES, ParsedRequest, check_same
+from belated.events import Decision, Event, ModeChanged, Reward, encode
+from belated.exceptions import (
+    BanditOff,
+    InvalidInput,
+    JournalError,
+    JournalUnavailable,
+    OwnerFenced,
+)
+from belated.ids import key_of, partition_of
+from belated.journals import Claim, Journal, KeyStore, Leader, SentSums, SpoolJournal
+from belated.journals.memory.coordination import Lead, MemoryCoordinationStore
+from belated.journals.sessions import LoopedSession
+from belated.journals.spool.line import Line
+from belated.journals.store import StoredBandit
+from belated.journals.workers import Known
+from belated.learner import Fold
+from belated.rewards import reported_reward, retention_us
+from belated.service.learning.learning_service import LearningService
+from belated.service.runtime import Runtime
+from belated.service.serving.definition import Definition
+from belated.service.serving.served_bandits import ServedBandits
+from belated.service.serving.spool_recovery import LeftSpools, OpensJournals
+from belated.service.serving.spools import Recovery
+from tests.simulator import checks
+from tests.simulator.checks import (
+    Disagreement,
+    check_counts,
+    check_one_answer,
+    check_oracle,
+    empty_fold,
+    replayed,
+)
+from tests.simulator.embedded import TROUBLE, Cluster
+from tests.simulator.faults import Killed
+from tests.simulator.host import Host, SimulatedLoop
+from tests.simulator.settings import SECOND
+from tests.simulator.store import SimulatedJournal
+from tests.simulator.world import (
+    PLAIN,
+    REFUSED,
+    DecisionRequest,
+    Disk,
+    Receiver,
+    Reply,
+    Request,
+    World,
+    rows_of,
+)
+
+#: Limit on the seconds, one by one, that a learner gets to finish its work.
+PATIENCE = 20_000
+
+# --- the store -----------------------------------------------------------------------------------
+
+
+class SimulatedStore:
+    """A :class:`belated.journals.Store` for all processes of a run.
+
+    Args:
+        world: it lives in.
+    """
+
+    name = "simulated"
+    place = "a simulated store"
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self.lead = Lead(world.store.epochs)
+        self.newest: dict[int, tuple[int, int, int]] = {}
+
+    def journal(
+        self, bandit: str = "default", *, partitions: int | None = None, wait: float = 10.0
+    ) -> Journal:
+        """Open a session."""
+        if not self._world.store.reachable:
+            raise JournalUnavailable("the store does not answer")
+        return SimulatedJournal(self._world.store, self._world.faults)
+
+    def coordination(self, bandit: str = "default", *, wait: float = 10.0) -> Coordination:
+        """Open the lease and the published model."""
+        return Coordination(self._world, self.lead, self.newest)
+
+    def keys(self, *, wait: float = 10.0) -> KeyStore:
+        """Not used."""
+        raise NotImplementedError
+
+    def session(self, *, wait: float = 10.0) -> LoopedSession:
+        """Open what the bandits of a process share."""
+        return LoopedSession(self, wait)
+
+    def new_journal(self, bandit: str, *, partitions: int) -> AbstractContextManager[Journal]:
+        """Not used."""
+        raise NotImplementedError
+
+    def describe(self) -> list[StoredBandit]:
+        """Not used."""
+        raise NotImplementedError
+
+    def create_tables(self) -> None:
+        """Do nothing."""
+
+
+class Coordination:
+    """The coordination store of memory journals, sometimes unreachable; what it grants is checked.
+
+    Args:
+        world: it lives in.
+        lead: the leader and its model.
+        newest: the greatest order of all sums that have arrived, by partition.
+    """
+
+    def __init__(self, world: World, lead: Lead, newest: dict[int, tuple[int, int, int]]) -> None:
+        self._world = world
+        self._lead = lead
+        self._memory = MemoryCoordinationStore(lead, world.store.now)
+        self._newest = newest
+        self._rng = world.stream("late sums")
+
+    @property
+    def _real(self) -> MemoryCoordinationStore:
+        if not self._world.store.reachable:
+            raise JournalUnavailable("the store does not answer")
+        return self._memory
+
+    def acquire_lease(self, holder: str, seconds: float) -> int | None:
+        """Acquire or renew the lease: granted as soon as another's has ended, and not before."""
+        real, lead, now = self._real, self._lead, self._world.store.now()
+        free = lead.holder in ("", holder) or now >= lead.until
+        epoch = real.acquire_lease(holder, seconds)
+        if (epoch is not None) != free:
+            raise Disagreement(f"L: a lease until {lead.until} was asked for at {now}: {epoch}")
+        return epoch
+
+    def release_lease(self, holder: str) -> None:
+        """Release the lease."""
+        self._real.release_lease(holder)
+
+    def leader(self) -> Leader | None:
+        """Return the leader."""
+        return self._real.leader()
+
+    def publish(self, data: bytes, epoch: int) -> int:
+        """Publish a model: refused from former leaders, and never done while frozen."""
+        try:
+            number = self._real.publish(data, epoch)
+        except OwnerFenced:
+            self._world.faults.see("owner superseded")
+            raise
+        if epoch != self._lead.epoch:
+            raise Disagreement("L: one that leads no longer has published a model")
+        mode = self._world.store.mode()
+        if mode is not None and mode.mode == "freeze":
+            raise Disagreement("L: a model was published while the bandit is frozen")
+        return number
+
+    def published(self, after: int = 0) -> tuple[int, bytes] | None:
+        """Return the model and its number if it is newer than ``after``."""
+        return self._real.published(after)
+
+    def claim(self, worker: str, seconds: float) -> Claim:
+        """Claim partitions: none that a live worker holds."""
+        real, now = self._real, self._world.store.now()
+        others = [
+            partitions
+            for name, (until, partitions) in self._lead.workers.items()
+            if name != worker and until > now
+        ]
+        claim = real.claim(worker, seconds)
+        if any(partition in held for held in others for partition in claim.partitions):
+            raise Disagreement(f"W: {worker} was given {claim}, and others hold {others}")
+        return claim
+
+    def give_back(self, worker: str, partitions: Collection[int]) -> None:
+        """Release some partitions."""
+        self._real.give_back(worker, partitions)
+        self._world.faults.see("partition given back", len(partitions))
+
+    def leave(self, worker: str) -> None:
+        """Release all partitions."""
+        self._real.leave(worker)
+
+    def send(self, sums: Sequence[SentSums]) -> list[int]:
+        """Send sums; sometimes the outcome is unknown, and they arrive later."""
+        real, faults = self._real, self._world.faults
+        if faults.strike("sums late"):
+            valid = [one for one in sums if one.epoch == self._lead.epochs[one.partition]]
+            wait = self._rng.expovariate(20 / self._world.settings.span)
+            self._world.schedule.after(wait, lambda: self._arrive(valid))
+            raise JournalUnavailable("the connection broke: nobody knows what is there")
+        fenced = real.send(sums)
+        self._note(one for one in sums if one.partition not in fenced)
+        return fenced
+
+    def _arrive(self, sums: Sequence[SentSums]) -> None:
+        for partition_sums in sums:
+            self._lead.keep_sums(partition_sums)
+        self._note(sums)
+
+    def _note(self, sums: Iterable[SentSums]) -> None:
+        for partition_sums in sums:
+            partition, order = partition_sums.partition, partition_sums.order
+            self._newest[partition] = max(order, self._newest.get(partition, order))
+
+    def sent(self, known: Known) -> list[SentSums]:
+        """O: return sums, of each partition those of the highest epoch, then position."""
+        real = self._real
+        for partition, sums in self._lead.sums.items():
+            newest = self._newest[partition]
+            if sums.order != newest:
+                raise Disagreement(f"O: {sums.order} of partition {partition} counts, not {newest}")
+        return real.sent(known)
+
+    def close(self) -> None:
+        """Do nothing."""
+
+
+# --- processes -----------------------------------------------------------------------------------
+
+
+class Server:
+    """A process: it starts, dies, and starts again from what is stored.
+
+    Args:
+        world: it lives in.
+        store: of the service.
+        name: of the process.
+    """
+
+    def __init__(self, world: World, store: SimulatedStore, name: str) -> None:
+        self.world = world
+        self.store = store
+        self.name = name
+        self.rng = world.stream(name)
+        self._host: Host | None = None
+        self.start()
+
+    @property
+    def host(self) -> Host:
+        """The host of the process; it stays after its death."""
+        assert self._host is not None
+        return self._host
+
+    def start(self) -> None:
+        """Start the process if it does not run, or retry later."""
+        if self._host is not None and self._host.alive:
+            return
+        self._host = Host(self.world, self.name, self._died)
+        try:
+            self.open(self._host)
+        except (Killed, *TROUBLE) as error:
+            self.world.trace_event(self.name, f"did not start: {error}")
+            self._host.stop()
+            self.world.schedule.after(self.pause(), self.start)
+
+    def open(self, host: Host) -> None:
+        """Create what the process runs."""
+        raise NotImplementedError
+
+    def stop(self, close: Callable[[], object]) -> None:
+        """Shut the process down cleanly."""
+        try:
+            close()
+        except TROUBLE as error:
+            self.world.trace_event(self.name, error)
+        self.host.stop()
+        self.world.schedule.after(self.pause(), self.start)
+
+    def pause(self) -> float:
+        """Return the microseconds until the next action of the process."""
+        return self.rng.expovariate(20 / self.world.settings.span)
+
+    def _died(self) -> None:
+        self.world.trace_event(self.name, "killed")
+        self.world.schedule.after(self.pause(), self.start)
+
+
+T = TypeVar("T")
+
+
+class Spools:
+    """The spool of one decider, on its own disk, retried as its thread would do."""
+
+    def __init__(self, world: World, disk: Disk, host: Host) -> None:
+        self._world = world
+        self._disk = disk
+        self._host = host
+        self._watching = False
+
+    def line(self) -> Line:
+        """Return a line without a thread."""
+        return Line(None)
+
+    def open(
+        self,
+        journal: Journal,
+        delivered: Callable[[Sequence[Event], Sequence[int]], None],
+        line: Line,
+    ) -> SpoolJournal:
+        """Put a spool before a journal."""
+        self.spool = WatchedSpool(
+            journal, self._disk, clock=self._host.clock, delivered=delivered, line=line
+        )
+        self.spool.watch = self._watch
+        self._watch()
+        return self.spool
+
+    def recover(self, store: OpensJournals, bandits: Sequence[str], runtime: Runtime) -> Recovery:
+        """Recover nothing: no other process uses this disk."""
+        return _NothingLeft()
+
+    def _watch(self) -> None:
+        status = self.spool.status
+        if (status.journal_down or status.queued) and not self._watching:
+            self._watching = True
+            self._world.faults.see("event spooled", status.queued)
+            wait = self._host.pause(1.0) or self._world.settings.span / (20 * SECOND)
+            self._host.after(wait, self._deliver)
+
+    def _deliver(self) -> None:
+        self._watching = False
+        self.spool.forward()
+        self._watch()
+
+
+class _NothingLeft:
+    def left(self, bandit: str) -> LeftSpools:
+        return LeftSpools(files=0, events=0)
+
+    def stop(self, seconds: float | None = None) -> None:
+        pass
+
+
+class WatchedSpool(SpoolJournal):
+    """A spool without a thread that reports each append."""
+
+    watch: Callable[[], None] = staticmethod(lambda: None)
+
+    def _keep(self, append: Callable[[], T], spool: Callable[[], T]) -> T:
+        try:
+            return super()._keep(append, spool)
+        finally:
+            self.watch()
+
+
+class DeciderServer(Server):
+    """A decider: it answers when the events of a request are durable."""
+
+    def __init__(self, world: World, store: SimulatedStore, name: str) -> None:
+        self._disk = Disk(world.faults, world.stream(f"{name}'s disk"))
+        super().__init__(world, store, name)
+
+    def open(self, host: Host) -> None:
+        """Serve the bandit."""
+        settings = self.world.settings
+        retention = retention_us(settings.retention, settings.rewards)
+        self.bandits = ServedBandits(
+            [Definition("default", settings.policy, settings.rewards, retention=retention)],
+            self.store,
+            cast(AbstractEventLoop, SimulatedLoop(host)),
+            host,
+            spools=Spools(self.world, self._disk, host) if settings.spooled else None,
+            seed=self.rng.getrandbits(32),
+            kernels=PLAIN,
+            tuning=settings.tuning,
+        )
+        self.bandit = self.bandits["default"]
+        self._made: dict[str, Decision] = {}  # durable, by id: decided since the last start
+
+    def _died(self) -> None:
+        if self.rng.random() < 0.5:  # the machine went down, not only the process
+            self._disk.lose_power()
+        super()._died()
+
+    def receive(self, what: Request, reply: Reply) -> None:
+        """Process a request if the process is alive."""
+        if self._host is not None:
+            self._host.run(partial(self._receive, what, reply))
+
+    def _receive(self, what: Request, reply: Reply) -> None:
+        if self.world.faults.strike("stopped in good order"):
+            self.stop(self.bandits.close)  # pending events are committed, and nobody is answered
+            return
+
+        def respond(answer: Any) -> None:
+            if isinstance(answer, InvalidInput):
+                reply(REFUSED)
+            elif isinstance(answer, Exception):
+                if not isinstance(answer, JournalError | BanditOff):
+                    raise answer  # a bug
+            else:
+                self._check_answer(what, answer)
+                reply(answer if isinstance(what, DecisionRequest) else "accepted")
+
+        try:
+            self._submit(what, respond)
+        except InvalidInput:
+            reply(REFUSED)
+        except BanditOff:  # the service polls all the time; here nothing does at the end of a run
+            self.poll()
+
+    def _submit(self, what: Request, respond: Callable[[Any], None]) -> None:
+        bandit = self.bandit
+        if isinstance(what, DecisionRequest):
+            rows = rows_of(what.name or self.name, bandit.definition.policy.dim)
+            request = ParsedRequest(len(rows), None, what.name, activated=what.activated)
+            data = rows.astype(np.float32).tobytes()
+            bandit.decide([request] * what.count, [data] * what.count, respond)
+        elif isinstance(what, Reward):
+            min_reward, max_reward = bandit.reward_range
+            reward = reported_reward(
+                what.id,
+                what.value,
+                what.at_us,
+                what.part,
+                what.revision,
+                min_reward=min_reward,
+                max_reward=max_reward,
+            )
+            bandit.report([reward], respond)
+        else:
+            bandit.append_event(what, respond)
+
+    def poll(self) -> None:
+        """Read the mode and the model now."""
+        self.bandits.poll.look_now()
+        for worker in self.host.workers:
+            worker.wake()
+
+    def _check_answer(self, what: Request, answer: Any) -> None:
+        """X: a decision returned under a name was valid there, and is counted until read."""
+        if not isinstance(what, DecisionRequest):
+            return
+        if len(answer) != what.count:
+            raise Disagreement(f"X: {what.count} decisions were asked for, {len(answer)} answered")
+        rows = rows_of(what.name or self.name, self.world.settings.policy.dim)
+        for decision in answer:
+            check_same(decision, rows)
+            if what.name is not None and decision.id != what.name:
+                raise Disagreement(f"X: {what.name} was asked for, and {decision.id} answered")
+            if what.name is not None and not self.world.settings.spooled:
+                if encode(decision) not in self.world.store.stood.get(what.name, ()):
+                    raise Disagreement(f"X: {decision} was answered, and never stood")
+                check_one_answer(self.world, what.name, answer)
+            unapplied = self.bandit.decider.unapplied.get(decision.id)
+            if unapplied is not None and unapplied.decision == decision:
+                self._made[decision.id] = decision
+        self._check_counted()
+
+    def _check_counted(self) -> None:
+        """C: a decision made here is pending in the model until a published model has read it."""
+        bandit, settings = self.bandit, self.world.settings
+        decider, published = bandit.decider, bandit._source._published
+        unapplied = {one.decision.id: one for one in decider.unapplied}
+        few = settings.tuning.max_unapplied < 20_000  # then older ones are summed up
+        for id in list(self._made):
+            partition = partition_of(key_of(id), settings.partitions)
+            position = unapplied[id].position if id in unapplied else self._position(id)
+            if published is not None and 0 < position <= published.positions[partition]:
+                del self._made[id]
+            elif id not in unapplied and not few:
+                raise Disagreement(f"C: {self.name} forgot {id}, which no model has read")
+        if decider.mode == "learn":
+            counted = sum(one.counted for one in decider.unapplied)
+            counted += len(decider.unapplied) - len(unapplied)
+            wanted = counted + (0 if published is None else published.pending)
+            if decider.model.pending != wanted:
+                message = f"C: {self.name} counts {decider.model.pending} pending, not {wanted}"
+                raise Disagreement(message)
+
+    def _position(self, id: str) -> int:
+        store = self.world.store
+        return min(
+            (
+                record.position
+                for record in store.records(partition_of(key_of(id), store.partitions))
+                if isinstance(record.event, Decision) and record.event.id == id
+            ),
+            default=0,
+        )
+
+
+class LearningServer(Server):
+    """A process that learns: it works repeatedly, and sometimes shuts down cleanly."""
+
+    service: Any
+
+    def lease(self) -> float:
+        """Draw the length of a lease, in seconds."""
+        return self.world.settings.span / 1e6 / self.rng.choice([5, 20, 50])
+
+    def tick(self) -> None:
+        """Work, then schedule the next tick."""
+        if self.world.active:
+            self.work()
+            self.host.after(self.pause() / SECOND, self.tick)
+
+    def work(self) -> None:
+        """Work, or shut down cleanly."""
+        if not self.host.alive:
+            return
+        if self.world.faults.strike("stopped in good order"):
+            self.stop(self.service.close)
+        else:
+            self.learn()
+
+    def learn(self) -> None:
+        """Do some steps."""
+        raise NotImplementedError
+
+
+class LearnerServer(LearningServer):
+    """A learner with a lease, which is renewed in another thread and sometimes expires.
+
+    Attributes:
+        meet: has all learners work at once.
+    """
+
+    service: LearningService
+    meet: Callable[[], object] = staticmethod(lambda: None)
+
+    def open(self, host: Host) -> None:
+        """Start the learner."""
+        self.service = LearningService(
+            self.store.journal(),
+            self.store.coordination(),
+            lambda: empty_fold(self.world),
+            holder=f"{self.name}/{self.rng.random()}",
+            lease=self.lease(),
+            runtime=host,
+        )
+        host.after(self.pause() / SECOND, self.tick)
+
+    def learn(self) -> None:
+        """Do a step, maybe one that is wrong about holding the lease."""
+        lease = self.service.lease
+        ends, slept = lease._ends, self.world.faults.strike("partition taken over")
+        if slept:
+            lease._ends = math.inf  # it slept after checking, and another may lead by now
+        try:
+            self.service.step()
+        except TROUBLE as error:
+            self.world.trace_event(self.name, error)
+            slept = True  # it does nothing until it has the lease
+        finally:
+            if lease._ends == math.inf:
+                lease._ends = ends
+        self._check(slept)
+        self._meet_at_the_end_of_the_lease()
+
+    def _check(self, slept: bool) -> None:
+        fold, lead = self.service.fold, self.store.lead
+        if fold is None:
+            return
+        check_counts(self.name, fold)
+        self.world.trace_event(self.name, f"at {fold.positions}: {fold.digest}")
+        if not slept and not self.world.store_clock_moved and lead.holder != self.service.holder:
+            raise Disagreement(f"L: {self.name} leads, and so does {lead.holder}")
+
+    def _meet_at_the_end_of_the_lease(self) -> None:
+        lead, world = self.store.lead, self.world
+        if lead.holder == self.service.holder and self.rng.random() < 0.3:
+            wait = lead.until - world.store.now()
+            if 0 < wait < world.settings.span:
+                world.schedule.after(wait, self.meet)
+
+
+# --- the run -------------------------------------------------------------------------------------
+
+
+class ServiceCluster(Cluster):
+    """All processes and actors of a run with the service."""
+
+    learners: Sequence[LearningServer]  # type: ignore[assignment]
+    deciders: list[DeciderServer]  # type: ignore[assignment]
+
+    def _start_processes(self) -> None:
+        world, settings = self.world, self.world.settings
+        self.store = SimulatedStore(world)
+        self._start_learners()
+        self.deciders = [
+            DeciderServer(world, self.store, f"decider {n}") for n in range(settings.deciders)
+        ]
+        self._operator = world.stream("operator")
+        world.schedule.after(0, self._operate)
+
+    def _start_learners(self) -> None:
+        numbers = range(self.world.settings.learners)
+        learners = [LearnerServer(self.world, self.store, f"learner {n}") for n in numbers]
+        for learner in learners:
+            learner.meet = self._meet
+        self.learners = learners
+
+    def _receivers(self) -> list[Receiver]:
+        return list(self.deciders)
+
+    @property
+    def _servers(self) -> list[Server]:
+        return [*self.learners, *self.deciders]
+
+    def _meet(self) -> None:
+        """Have all learners work at the moment at which a lease ends."""
+        if self.world.active:
+            for learner in self.world.stream("order").sample(self.learners, len(self.learners)):
+                learner.host.run(learner.work)
+
+    def _operate(self) -> None:
+        """Change the mode, repeatedly."""
+        if self.world.active:
+            self._change_mode(self._operator.choice(["learn", "learn", "learn", *MODES]))
+            wait = self._operator.expovariate(5 / self.world.settings.span)
+            self.world.schedule.after(wait, self._operate)
+
+    def _change_mode(self, mode: str) -> None:
+        world = self.world
+        try:
+            event = ModeChanged(world.schedule.now, mode, "")
+            SimulatedJournal(world.store, world.faults).append([event])
+        except (Killed, *TROUBLE) as error:
+            world.trace_event("the operator", error)
+        else:
+            world.trace_event("the operator", mode)
+
+    def _kill(self, draw: float) -> None:
+        self._servers[int(draw * len(self._servers))].host.kill()
+
+    def _start_all(self) -> None:
+        # A lease granted while the store's clock was a day ahead would last a day.
+        self.store.lead.until = min(self.store.lead.until, self.world.store.now())
+        self._change_mode("learn")
+        for server in self._servers:
+            server.start()
+        self._poll()
+
+    def _poll(self) -> None:
+        """Have every decider read the mode and the model, and deliver its spool."""
+        for decider in self.deciders:
+            decider.poll()
+        self.world.schedule.run()
+
+    def end(self) -> None:
+        """Stop all processes."""
+        for server in self._servers:
+            server.host.stop()
+
+    def _agree(self) -> Fold:
+        """L: whoever leads, each decider has its model: that of a replay, and the oracle's."""
+        world = self.world
+        for learner in self.learners:  # each leads once, from the snapshot of the one before
+            service = learner.service
+            for _ in range(PATIENCE):
+                world.schedule.run(until=world.schedule.now + SECOND)
+                try:
+                    count = service.step()
+                except JournalUnavailable:  # a snapshot that was written while there were faults
+                    continue
+                if count == 0 and service.fold is not None and service._fit is None:
+                    break
+            if service.fold is None:
+                raise Disagreement(f"L: {learner.name} does not lead, though nobody else does")
+            fold = service.fold
+            replay = replayed(world, world.ends)
+            check_counts(learner.name, fold)
+            checks.check_same("L", learner.name, fold, replay)
+            check_oracle(fold, world.records)
+            self._check_deciders(fold)
+            fold.save(service.journal)
+            service.lease.close()
+            service._stand_by()
+        world.trace_event("all", f"agree on {replay.digest}")
+        return replay
+
+    def _check_deciders(self, fold: Fold) -> None:
+        """L: the model of every decider is that of a fold."""
+        self._poll()
+        for decider in self.deciders:
+            bandit = decider.bandit
+            model = bandit.decider.model
+            found = len(bandit.decider.unapplied), bandit.version, model.n, model.pending
+            wanted = 0, fold.version, fold.model.n, fold.model.pending
+            if found != wanted:
+                raise Disagreement(f"L: {decider.name} has {found}, and should have {wanted}")
+
+    def _check_decisions(self, fold: Fold) -> None:
+        """L: what a decider returns of a decision is what the learner knows of it."""
+        store = self.world.store
+        ids = {
+            record.event.id
+            for partition in self.world.partitions
+            for record in store.readable(partition)
+            if isinstance(record.event, Decision)
+        } - store.forgotten
+        bandit = self.deciders[0].bandit
+        for id in sorted(ids):
+            entry = fold.entry(id)
+            history = bandit._read_history(id, bandit._reader)
+            if entry is None or history.forgotten or history.incomplete:
+                continue
+            if history.state != entry.state:
+                raise Disagreement(f"L: {id} is told {history.state}, and is {entry.state}")
+
+    def _check_modes(self) -> None:
+        """L: every decider obeys the mode in the journal."""
+        world = self.world
+        for mode in (*MODES, "learn"):
+            self._change_mode(mode)
+            self._poll()
+            for decider in self.deciders:
+                if decider.bandit.decider.mode != mode:
+                    raise Disagreement(f"L: {decider.name} does not obey the mode {mode}")
+                before = decider.bandit.decider.model.decided.copy()
+                propensities: list[float] = []
+                name = f"{decider.name} in mode {mode} at {world.schedule.now}"
+                decider.receive(DecisionRequest(name), partial(_note_propensity, propensities))
+                world.schedule.run()
+                same = (before == decider.bandit.decider.model.decided).all()
+                obeyed = {
+                    "off": not propensities,
+                    "baseline": propensities == [1 / len(rows_of("", world.settings.policy.dim))],
+                    "freeze": bool(propensities) and same,
+                    "learn": bool(propensities),
+                }
+                if not obeyed[mode]:
+                    raise Disagreement(f"L: {decider.name} in mode {mode}: {propensities}, {same}")
+
+
+def _note_propensity(propensities: list[float], answer: object) -> None:
+    assert isinstance(answer, list)
+    propensities.extend(decision.propensity for decision in answer)

@@ -1,0 +1,327 @@
+"""One run of the service with several learners that share the partitions of a bandit.
+
+Each learner is a worker, and one of them the merger. More must hold than in other runs:
+
+* **M**: a published model is what a replay comes to at its positions.
+* **O**: of each partition the sums with the highest epoch, then position, count.
+* **W**: one worker has a partition at a time; a worker that has lost it saves nothing of it.
+"""
+
+from __future__ import annotations
+
+import math
+from hashlib import blake2b
+from itertools import chain
+
+import numpy as np
+
+from belated.events import Decision, Erased, Retracted, Reward
+from belated.families import Gaussian
+from belated.inputs import Matrix
+from belated.journals import Claim, Snapshot
+from belated.learner import Fold
+from belated.learner.partitioned import Merging, PartitionFold, PartitionSums
+from belated.learner.partitioned.merging import merged_estimate
+from belated.ledger import State
+from belated.ledger.undone import Undone
+from belated.published import PublishedModel
+from belated.service.learning.membership import Membership
+from belated.service.learning.shared_learner import SharedLearner
+from belated.statistics import FrozenSums, Information
+from tests.simulator.checks import (
+    Disagreement,
+    check_counts,
+    check_oracle,
+    fold_settings,
+    replayed,
+)
+from tests.simulator.embedded import TROUBLE
+from tests.simulator.host import Host
+from tests.simulator.service import LearningServer, ServiceCluster
+from tests.simulator.settings import SECOND
+from tests.simulator.store import SimulatedJournal
+from tests.simulator.world import World
+
+#: Share of the published models that are compared with a replay; the last ones all are.
+COMPARED = 0.2
+#: Limit on the seconds, one by one, that learners get to finish their work.
+PATIENCE = 500
+#: Sums agree to rounding, and so do the estimates made from them.
+SUMS, ESTIMATES = 1e-9, 1e-6
+#: Digits of the fingerprint of a fold; the rest names what it knew to be undone.
+_FINGERPRINT = 32
+
+# --- checks --------------------------------------------------------------------------------------
+
+
+def check_merged(world: World, merging: Merging, model: PublishedModel) -> None:
+    """M: counts exactly, sums and the estimate to rounding.
+
+    Args:
+        world: with the records.
+        merging: that made the model.
+        model: that was published.
+    """
+    entries = [merging.entries[partition] for partition in world.partitions]
+    if model.positions != [entry.position for entry in entries]:
+        raise Disagreement(f"M: the model says {model.positions}, and was made of others")
+    replay = replayed(world, model.positions, [_undone(world, entry) for entry in entries])
+    policy, total = replay.policy, FrozenSums.zero(replay.policy.dim)
+    for entry in entries:
+        total += _check_entry(entry, replay)
+    found = model.version, model.n, model.pending, model.decisions
+    wanted = replay.version, replay.model.n, replay.model.pending, replay.model.decisions
+    if found != wanted:
+        raise Disagreement(f"M: the model counts {found}, and a replay {wanted}")
+    # Otherwise rows may be frozen at the estimate of their time.
+    if isinstance(policy.family, Gaussian) or world.settings.tuning.exact >= 100_000:
+        theta, wanted_theta = model.model(policy).theta, merged_estimate(policy, total).theta
+        if not np.allclose(theta, wanted_theta, rtol=ESTIMATES, atol=ESTIMATES):
+            raise Disagreement(f"M: the estimate is {theta}, and that of a replay {wanted_theta}")
+
+
+def _undone(world: World, entry: PartitionSums) -> Undone | None:
+    """Return what the worker knew to be undone: maybe more than the records up to its position."""
+    undoing = [
+        record
+        for record in world.store.records(entry.partition)
+        if isinstance(record.event, Erased | Retracted)
+    ]
+    known = entry.fingerprint[_FINGERPRINT:]
+    # Restoring gives a state that existed before: of several equal states it was the latest.
+    for count in range(len(undoing), -1, -1):
+        undone = Undone.of(undoing[:count])
+        if known == ("" if undone is None else undone.digest):
+            return undone
+    raise Disagreement(f"M: partition {entry.partition} knows of what nobody has undone")
+
+
+def _check_entry(entry: PartitionSums, replay: Fold) -> FrozenSums:
+    """Compare the sums of a partition with a replay; return the replay's sums of rewards."""
+    partition, policy = entry.partition, replay.policy
+    ledger = replay.ledgers[partition]
+    counts = {state.name.lower(): ledger.counts[state] for state in State}
+    counters = {status: count for status, count in ledger.counters.items() if count}
+    if (entry.counts, entry.counters) != (counts, counters):
+        found = f"{entry.counts}, {entry.counters}"
+        raise Disagreement(f"M: partition {partition} counts {found}, not {counts}, {counters}")
+    assert replay.learner.observed  # folds in what is waiting
+    observations = replay.learner.observations[partition]
+    wanted, arrived = observations.sums_at(policy.family, entry.center), entry.arrived()
+    same = arrived.n == wanted.n
+    for name in ("gram", "cross", "square"):
+        same &= _close(getattr(arrived.moments, name), getattr(wanted.moments, name))
+    if not same:
+        raise Disagreement(f"M: partition {partition} has other sums of rewards")
+    if not _close(entry.outstanding().matrix, _outstanding(replay, partition)):
+        raise Disagreement(f"M: partition {partition} has other sums of pending decisions")
+    return wanted
+
+
+def _outstanding(replay: Fold, partition: int) -> Matrix:
+    """Return the information of pending decisions, computed from their rows."""
+    policy, adapter = replay.policy, replay.adapters[partition]
+    numbers = replay.ledgers[partition].numbers(State.PENDING)
+    rows, _ = adapter.rows_of(numbers)
+    weights = adapter.table.column("weight")[numbers - adapter.table.base]
+    if policy.metric == "gram" or policy.family.dispersion is None:
+        weights = np.ones(len(rows))
+    return Information.of(rows, weights).matrix
+
+
+def _close(found: Matrix | float, wanted: Matrix | float) -> bool:
+    scale = max(1.0, float(np.abs(wanted).max(initial=0.0)))
+    return bool(np.allclose(found, wanted, rtol=SUMS, atol=SUMS * scale))
+
+
+def check_slots(world: World) -> None:
+    """X: every record is in the partition that its id names."""
+    for record in chain(*world.records):
+        event = record.event
+        if isinstance(event, Decision | Reward):
+            slot = _slot(event.id)
+            if slot % world.settings.partitions != record.partition:
+                raise Disagreement(f"X: {event} lies in partition {record.partition}: {slot}")
+
+
+def _slot(id: str) -> int:
+    """Return the slot of an id, by the documented format of ids."""
+    if len(id) == 32 and id[12] == "7" and not set(id) - set("0123456789abcdef"):
+        return int(id[13:16], 16)
+    return int(blake2b(id.encode(), digest_size=16).hexdigest()[13:16], 16)
+
+
+# --- processes -----------------------------------------------------------------------------------
+
+
+class WorkerServer(LearningServer):
+    """A learner that folds its share of the partitions."""
+
+    service: SharedLearner
+
+    def open(self, host: Host) -> None:
+        """Start the learner."""
+        world = self.world
+        lease = self.lease()
+        holder = f"{self.name}/{self.rng.random()}"
+        coordination = self.store.coordination()
+        journal = WorkerJournal(world.store, world.faults)
+        journal.server = self
+        self.service = SharedLearner(
+            journal, coordination, self._empty_fold, holder=holder, lease=lease, runtime=host
+        )
+        #: The partitions of the last claim.
+        self.claimed: tuple[int, ...] = ()
+        self.membership = _NotedMembership(coordination, holder, lease, host)
+        self.membership.server = self
+        self.service.worker.membership = self.membership
+        self._published = -math.inf
+        host.after(self.pause() / SECOND, self.tick)
+
+    def _empty_fold(self, partition: int) -> PartitionFold:
+        tuning = self.world.settings.tuning
+        return PartitionFold(**fold_settings(self.world), partition=partition, tuning=tuning)
+
+    def learn(self) -> None:
+        """Do some steps."""
+        for _ in range(self.rng.choice([1, 1, 4, 16])):
+            self.step(self.world.faults.strike("worker slept"))
+
+    def step(self, slept: bool = False) -> int:
+        """Do a step, maybe one that is wrong about what it holds; return how much it did."""
+        worker, merger = self.service.worker, self.service.merger
+        ends = self.membership._ends, merger.lease._ends
+        lost = worker.lost
+        if slept and ends[0] > -math.inf:  # it slept after checking
+            self.membership._ends = math.inf
+            merger.lease._ends = math.inf if merger.leads() else ends[1]
+        count = 0
+        try:
+            count = self.service.step()
+        except TROUBLE as error:
+            self.world.trace_event(self.name, error)
+        finally:
+            if self.membership._ends == math.inf:
+                self.membership._ends = ends[0]
+            if merger.lease._ends == math.inf:
+                merger.lease._ends = ends[1]
+        self.world.faults.see("partition lost", worker.lost - lost)
+        for partition, owned in worker.owned.items():
+            check_counts(f"{self.name}, partition {partition}", owned.fold)
+        positions = {p: owned.fold.position for p, owned in sorted(worker.owned.items())}
+        self.world.trace_event(self.name, f"at {positions}")
+        self._check_published()
+        return count
+
+    def _check_published(self) -> None:
+        """M: a model that was just published is what a replay comes to."""
+        merger = self.service.merger
+        if merger.merging is None or merger._published_at == self._published:
+            return
+        self._published = merger._published_at
+        model = PublishedModel.read(self.store.lead.data)
+        self.world.faults.see("center moved", int(model.center_n == model.n > 0))
+        if self.rng.random() < COMPARED:
+            check_merged(self.world, merger.merging, model)
+            self.world.trace_event(self.name, f"published {model.positions}")
+
+
+class _NotedMembership(Membership):
+    """Remembers what the worker has claimed."""
+
+    server: WorkerServer
+
+    def claim(self) -> Claim:
+        claim = super().claim()
+        self.server.claimed = claim.partitions
+        return claim
+
+
+class WorkerJournal(SimulatedJournal):
+    """The journal of a worker, which may save its own partitions only."""
+
+    server: WorkerServer
+
+    def save(self, snapshot: Snapshot) -> None:
+        """W: a worker that knows it has lost a partition, or is fenced, saves nothing of it."""
+        super().save(snapshot)
+        partition, worker = snapshot.partition, self.server.service.worker
+        if partition not in self.server.claimed:
+            raise Disagreement(f"W: {worker.name} saved partition {partition}, which it had lost")
+        owned, epoch = worker.owned.get(partition), self._store.epochs[partition]
+        if owned is None or owned.epoch != epoch:
+            raise Disagreement(f"W: {worker.name} saved partition {partition} of epoch {epoch}")
+
+
+# --- the run -------------------------------------------------------------------------------------
+
+
+class SharedCluster(ServiceCluster):
+    """All processes and actors of a run whose learners share the partitions."""
+
+    learners: list[WorkerServer]
+
+    def _start_learners(self) -> None:
+        numbers = range(self.world.settings.learners)
+        self.learners = [WorkerServer(self.world, self.store, f"learner {n}") for n in numbers]
+
+    def _start_all(self) -> None:
+        # Claims granted while the store's clock was a day ahead would last a day.
+        now, lead = self.world.store.now(), self.store.lead
+        lead.workers = {name: (min(until, now), p) for name, (until, p) in lead.workers.items()}
+        super()._start_all()
+
+    def check(self) -> str:
+        """Check all laws of a service, and that every record is where its id says."""
+        check_slots(self.world)
+        return super().check()
+
+    def _agree(self) -> Fold:
+        """M, L: all learners together; then one of them alone, from what the others saved."""
+        self._agree_with(self.learners)
+        first, *others = self.world.stream("the last").sample(self.learners, len(self.learners))
+        for worker in others:
+            worker.service.close()
+            worker.host.stop()
+        replay = self._agree_with([first])
+        for worker in others:
+            worker.start()
+        return replay
+
+    def _agree_with(self, workers: list[WorkerServer]) -> Fold:
+        world = self.world
+        replay = replayed(world, self._work(workers))
+        leaders = [worker for worker in workers if worker.service.leads()]
+        if len(leaders) != 1:
+            raise Disagreement(f"L: {len(leaders)} learners merge")
+        merging = leaders[0].service.merger.merging
+        assert merging is not None
+        check_merged(world, merging, PublishedModel.read(self.store.lead.data))
+        owned = [p for worker in workers for p in worker.service.worker.owned]
+        if sorted(owned) != list(world.partitions):
+            raise Disagreement(f"W: the workers own {sorted(owned)}")
+        for worker in workers:
+            for partition, part in worker.service.worker.owned.items():
+                if part.fold.ledgers[partition].digest != replay.ledgers[partition].digest:
+                    raise Disagreement(f"H: {worker.name} has other entries in {partition}")
+        check_oracle(replay, world.records)
+        self._check_deciders(replay)
+        world.trace_event("all", f"agree on {replay.digest}")
+        return replay
+
+    def _work(self, workers: list[WorkerServer]) -> list[int]:
+        """Work until a published model has read all records; return where the partitions end."""
+        world = self.world
+        for _ in range(PATIENCE + max(world.ends)):  # a page may be one record
+            world.schedule.run(until=world.schedule.now + SECOND)
+            for worker in workers:  # nothing renews their leases any more
+                worker.membership.doubt([])
+                worker.service.merger.lease._ends = -math.inf
+            busy = sum([worker.step() for worker in workers])
+            ends = world.ends
+            owned = sum(len(worker.service.worker.owned) for worker in workers)
+            data = self.store.lead.data
+            known = PublishedModel.read(data).positions if data else []
+            if not busy and owned == len(ends) and known == ends:
+                return ends
+        raise Disagreement("L: no model comes to know all records")
