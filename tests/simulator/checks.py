@@ -14,14 +14,33 @@ from typing import Any
 
 import numpy as np
 
+from belated.estimators import Estimate, Laplace, Online, Thinned
+from belated.estimators.conversion_law import Conversions
+from belated.estimators.thinned import AgedDecisions, DecidedRows
+from belated.estimators.weighted import Weighted, WeightedRows
 from belated.events import Activation, Decision, Record, Reward, Void, encode
+from belated.families import Gaussian
 from belated.ids import key_of
-from belated.learner import Fold, same_sums
+from belated.inputs import Matrix, Row, Vector
+from belated.journals.columns import ColumnPage
+from belated.kernels import MAX_WEIGHT, PageKernels, pages
+from belated.learner import Fold, Learner, same_sums
+from belated.learner.forgetting import ForgettingLearner
 from belated.ledger import KeptRequest
 from belated.ledger.undone import Undone
-from belated.rewards import retention_us
-from tests.simulator.oracle import Oracle
+from belated.rewards import ConversionsOnly, retention_us
+from belated.statistics import Observations, Seen
+from tests.simulator.oracle import Oracle, Outcome
 from tests.simulator.world import PLAIN, DecisionRequest, World
+
+#: The page kernel as plain Python.
+PAGES = PageKernels(pages.crc_all, pages.fold_page)
+#: Estimates agree to the tolerance of their fits.
+ESTIMATES = 1e-5
+#: The resolution of stamps, in microseconds: ages and delays are one longer.
+TICK = 1
+#: Half-lives after which a decision is left out of a fit.
+REACH = 12
 
 
 class Disagreement(AssertionError):
@@ -89,6 +108,27 @@ def fold_settings(world: World) -> dict[str, Any]:
     }
 
 
+def check_pages(world: World, replay: Fold) -> None:
+    """L: what the page kernel takes, it folds as the rules do.
+
+    Args:
+        world: with the records.
+        replay: of all of them, one by one.
+    """
+    fold, rng = empty_fold(world), world.stream("pages of the kernel")
+    for partition, records in enumerate(world.records):
+        ledger, adapter = fold.ledgers[partition], fold.adapters[partition]
+        if not adapter.takes_pages:
+            return
+        ledger.undone = Undone.of(records)
+        with fold.learner.bulk():
+            size = rng.choice([1, 3, 1000])
+            for start in range(0, len(records), size):
+                page = ColumnPage.of_records(records[start : start + size])
+                fold.take_columns(partition, page, PAGES)
+    check_same("L", "the page kernel", fold, replay)
+
+
 def check_halted(world: World, fold: Fold) -> None:
     """H: a fold that met an unreadable record is at most a page before it."""
     world.faults.see("fold halted at a record")
@@ -111,16 +151,7 @@ def check_oracle(fold: Fold, records: Sequence[Sequence[Record]]) -> None:
         fold: to be checked.
         records: that it has folded, by partition.
     """
-    oracles = [
-        Oracle(
-            stream,
-            rewards=fold.rewards,
-            min_reward=fold.min_reward,
-            max_reward=fold.max_reward,
-            retention=fold.retention,
-        )
-        for stream in records
-    ]
+    oracles = _oracles(fold, records)
     for oracle, ledger in zip(oracles, fold.ledgers.values(), strict=True):
         pending = {key_of(id) for id in oracle.pending}
         _same("L", "the oracle", "pending", {key for key, _ in ledger.pending()}, pending)
@@ -136,8 +167,7 @@ def check_oracle(fold: Fold, records: Sequence[Sequence[Record]]) -> None:
     # Computed naively, without the learner's own sums.
     learned = [outcome for oracle in oracles for outcome in oracle.learned]
     policy = fold.learner.policy
-    X = np.array([outcome.decision.x for outcome in learned], dtype=np.float64)
-    X = X.reshape(-1, policy.dim)
+    X = _rows(fold, learned).astype(np.float64)
     y = np.array([outcome.value for outcome in learned], float)
     y = np.clip(y, policy.family.support.lower, policy.family.support.upper)
     moments = fold.learner.observed.moments()
@@ -146,6 +176,124 @@ def check_oracle(fold: Fold, records: Sequence[Sequence[Record]]) -> None:
         found_sum = getattr(moments, what)
         if not np.allclose(found_sum, wanted_sum, rtol=1e-9, atol=1e-9 * max(1.0, y @ y)):
             raise Disagreement(f"L: the oracle has another {what}: {wanted_sum}, not {found_sum}")
+
+
+def _oracles(fold: Fold, records: Sequence[Sequence[Record]]) -> list[Oracle]:
+    return [
+        Oracle(
+            stream,
+            rewards=fold.rewards,
+            min_reward=fold.min_reward,
+            max_reward=fold.max_reward,
+            retention=fold.retention,
+        )
+        for stream in records
+    ]
+
+
+def check_estimate(who: str, fold: Fold, records: Sequence[Sequence[Record]]) -> None:
+    """L: the estimate and the pending information are those of what the oracle has learned.
+
+    Args:
+        who: has the fold.
+        fold: to be checked.
+        records: that it has folded, by partition.
+    """
+    policy, learner = fold.policy, fold.learner
+    oracles = _oracles(fold, records)
+    now = max((record.recorded for record in chain(*records)), default=0)
+    learned = [outcome for oracle in oracles for outcome in oracle.learned]
+    entries = [outcome for oracle in oracles for outcome in oracle.entries.values()]
+    pending = [outcome for outcome in entries if outcome.state == "pending"]
+    # Rows may be frozen at the estimate of their time, and Online depends on the order of rewards.
+    exact = fold.tuning.exact >= 100_000 and not isinstance(policy.estimator, Online)
+    if exact or not learner.freezes or isinstance(policy.family, Gaussian):
+        estimate, wanted = learner.estimate, _estimate(fold, learned, pending, now)
+        _close(who, "theta", estimate.theta, wanted.theta)
+        _close(who, "precision", estimate.precision, wanted.precision)
+    if not isinstance(fold.rewards, ConversionsOnly):  # which keeps no sum of pending decisions
+        found = _learned_outstanding(learner, now)
+        _close(who, "what is pending", found, _outstanding(fold, pending, now))
+
+
+def _close(who: str, what: str, found: Matrix, wanted: Matrix) -> None:
+    scale = max(1.0, float(np.abs(wanted).max(initial=0.0)))
+    if not np.allclose(found, wanted, rtol=ESTIMATES, atol=ESTIMATES * scale):
+        raise Disagreement(f"L: {who}: {what} is {found}, and should be {wanted}")
+
+
+def _learned_outstanding(learner: Learner, now: int) -> Matrix:
+    """Return the information of pending decisions as the learner has summed it."""
+    learner._fold()
+    if not isinstance(learner, ForgettingLearner):
+        return learner._outstanding()
+    total = learner.tracks[learner.picked].pending
+    assert total is not None
+    return total.at(now)
+
+
+def _outstanding(fold: Fold, pending: list[Outcome], now: int) -> Matrix:
+    """Return the information of pending decisions, each with the weight of its predicted mean."""
+    family = fold.policy.family
+    rows = _rows(fold, pending).astype(np.float64)
+    weights = _weights(fold, pending, now)
+    if family.dispersion is not None:  # otherwise the sum is divided by φ when it is used
+        slopes = np.array([family.slope_at(outcome.decision.mean) for outcome in pending])
+        weights = weights * np.minimum(slopes / family.dispersion, MAX_WEIGHT)
+    return rows.T @ (weights[:, None] * rows)
+
+
+def _estimate(fold: Fold, learned: list[Outcome], pending: list[Outcome], now: int) -> Estimate:
+    """Fit what the oracle has learned, each decision by its age."""
+    policy, rewards, half_life = fold.policy, fold.rewards, fold.policy.half_life_us
+    outcomes = [*learned, *pending] if isinstance(rewards, ConversionsOnly) else learned
+    if half_life is not None:
+        oldest = now - REACH * half_life
+        outcomes = [outcome for outcome in outcomes if _began(fold, outcome) > oldest]
+    rows, weights = _rows(fold, outcomes), _weights(fold, outcomes, now)
+    y = np.array([outcome.value or 0.0 for outcome in outcomes])
+    y = np.clip(y, policy.family.support.lower, policy.family.support.upper)
+    options: Any = {"family": policy.family, "prior": policy.start, "polish": True}
+    if isinstance(rewards, ConversionsOnly):
+        assert rewards.window_us is not None
+        began = np.array([_began(fold, outcome) for outcome in outcomes], np.int64)
+        converted = np.array([outcome.converted or 0 for outcome in outcomes], np.int64)
+        waited = converted - began
+        seen = (converted > 0) & (waited <= rewards.window_us)
+        age = (now - began + TICK) / rewards.window_us
+        delay = (np.maximum(waited, 0) + TICK)[seen] / rewards.window_us
+        law = Conversions(delay, np.zeros(len(delay)), np.minimum(age, 1.0)[seen], weights[seen])
+        parts = [DecidedRows(rows, y, age, weights)]
+        return Thinned().fit(
+            AgedDecisions(policy.dim, parts, law, TICK / rewards.window_us), **options
+        )
+    data: Seen = Weighted(policy.dim, [WeightedRows(rows, y, weights)])
+    if half_life is None:
+        data = Observations(policy.dim)
+        data.extend(rows, y)
+    # Steps of Gaussian rewards are exact, unless their variance or the prior is estimated.
+    known = isinstance(policy.family, Gaussian) and policy.family.dispersion is not None
+    exact = known and not policy.start.adaptive
+    return (Laplace() if exact else policy.estimator).fit(data, **options)
+
+
+def _began(fold: Fold, outcome: Outcome) -> int:
+    """Return from when the age of a decision counts: half-lives alone ignore activations."""
+    return outcome.began if isinstance(fold.rewards, ConversionsOnly) else outcome.recorded
+
+
+def _weights(fold: Fold, outcomes: list[Outcome], now: int) -> Vector:
+    """Return what decisions count for by their age."""
+    half_life = fold.policy.half_life_us
+    if half_life is None:
+        return np.ones(len(outcomes))
+    began = np.array([_began(fold, outcome) for outcome in outcomes], np.int64)
+    return np.asarray(np.exp2((began - now) / half_life))
+
+
+def _rows(fold: Fold, outcomes: list[Outcome]) -> Row:
+    rows = np.array([outcome.decision.x for outcome in outcomes], np.float32)
+    return rows.reshape(-1, fold.policy.dim)
 
 
 def check_acknowledged(world: World) -> None:

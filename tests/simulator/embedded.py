@@ -25,11 +25,13 @@ from tests.simulator.checks import (
     Disagreement,
     check_acknowledged,
     check_counts,
+    check_estimate,
     check_halted,
     check_lineage,
     check_names,
     check_one_answer,
     check_oracle,
+    check_pages,
     check_replay,
     check_requests,
     check_same,
@@ -376,7 +378,10 @@ class Cluster:
         for process in processes:
             check_counts(process.name, process.bandit._fold)
             check_same("L", process.name, process.bandit._fold, replay)
+            check_estimate(process.name, process.bandit._fold, world.records)
         check_oracle(replay, world.records)
+        check_estimate("a replay", replay, world.records)
+        check_pages(world, replay)
         world.trace_event("all", f"agree on {replay.digest}")
         return replay
 

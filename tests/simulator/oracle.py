@@ -1,7 +1,7 @@
 """An oracle for the ledger: the seven rules as they are written, and nothing to make them fast.
 
-It is told the records of one partition in their order, keeps every event, and judges an id from all
-of its events when it is asked. Where a ledger and this oracle disagree, one of them is wrong.
+It reads the records of one partition in order, keeps every event, and judges an id from all of its
+events on demand. If a ledger and this oracle disagree, one of them is wrong.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ from belated.inputs import MAX_REWARD
 from belated.ledger.entries import MAX_PARTS
 from belated.rewards import Rewards
 
-#: Something told of a decision, after the time of its record.
-_Said = tuple[int, Activation | Reward | Void]
+#: An event of a decision, with the stamp of its record.
+_Stamped = tuple[int, Activation | Reward | Void]
 #: Events that change no decision by themselves.
 _NOT_LEARNED = ModeChanged | Configured | Erased | Retracted | Trimmed | KeyChanged | Overwritten
 #: Every state of a decision, in the order of their numbers.
@@ -53,7 +53,9 @@ class Outcome:
         conflict: whether two decisions or two rewards contradict each other.
         decision: the one that counts under its id.
         recorded: when the journal took it.
+        began: from when its age counts: when it was activated, or recorded as active.
         due: when its window ends, None if it has none.
+        converted: since when its value is not 0, None if it is 0 or there is none.
     """
 
     state: str
@@ -62,30 +64,32 @@ class Outcome:
     conflict: bool
     decision: Decision
     recorded: int
+    began: int
     due: int | None
+    converted: int | None = None
 
 
 @dataclass
 class _Facts:
-    """Everything that was said of one id, in the order of the journal."""
+    """All events of one id, in the order of the journal."""
 
     decisions: list[tuple[int, Decision]] = field(default_factory=list)
-    others: list[_Said] = field(default_factory=list)
+    others: list[_Stamped] = field(default_factory=list)
 
 
 class Oracle:
     """What the records of one partition come to.
 
     Args:
-        records: those to begin with.
-        rewards: what silence means.
-        min_reward: the least reward that is taken.
+        records: the first records.
+        rewards: what a missing reward means.
+        min_reward: the least reward that is accepted.
         max_reward: the greatest.
-        retention: for how long after its record a decision takes rewards, in microseconds.
+        retention: how long after its record a decision accepts rewards, in microseconds.
 
     Attributes:
         watermark: the journal time that the partition has reached.
-        forgotten: the decisions that were forgotten, as they stood then.
+        forgotten: the decisions that were forgotten, as they were then.
         orphaned: how many unmatched events were given up.
 
     >>> from datetime import timedelta
@@ -126,7 +130,7 @@ class Oracle:
         self.apply_records(records)
 
     def _begin(self) -> None:
-        """Nothing is known."""
+        """Start with nothing."""
         self.watermark = 0
         self.forgotten = []
         self.orphaned = 0
@@ -135,21 +139,21 @@ class Oracle:
         self._aged: set[str] = set()  # ids with something older than the retention
 
     def apply_record(self, record: Record) -> None:
-        """One more record; stamps do not decrease."""
+        """Apply one more record; stamps do not decrease."""
         self._records.append(record)
         if isinstance(record.event, Erased | Retracted):  # as if what it names had never come
             self._undoing.append(record.event)
             self._begin()
-            for one in self._records:
-                self._apply(one)
+            for earlier in self._records:
+                self._apply(earlier)
         else:
             self._apply(record)
 
     def _counts(self, record: Record) -> bool:
-        """Whether no record undoes this one."""
+        """Return whether no record undoes this one."""
         event = record.event
         key = erased_key_of(getattr(event, "id", "?"))
-        spans: dict[tuple[int, int], bool] = {}  # each by itself: one may lie within another
+        spans: dict[tuple[int, int], bool] = {}  # separately: a span may lie within another
         for undoing in self._undoing:
             if isinstance(undoing, Erased) and undoing.key == key:
                 return False
@@ -188,7 +192,7 @@ class Oracle:
         known.others.append((recorded, event))
 
     def apply_records(self, records: Iterable[Record]) -> Self:
-        """Many more records."""
+        """Apply many more records."""
         for record in records:
             self.apply_record(record)
         return self
@@ -201,24 +205,27 @@ class Oracle:
 
     @property
     def counts(self) -> dict[str, int]:
-        """How many decisions are in each state, the forgotten ones too."""
-        found = Counter(one.state for one in (*self.forgotten, *self.entries.values()))
-        return {state: found[state] for state in STATES}
+        """How many decisions are in each state, including forgotten ones."""
+        outcomes = (*self.forgotten, *self.entries.values())
+        counts = Counter(outcome.state for outcome in outcomes)
+        return {state: counts[state] for state in STATES}
 
     @property
     def pending(self) -> set[str]:
-        """The ids of decisions whose reward is waited for."""
-        return {id for id, one in self.entries.items() if one.state == "pending"}
+        """The ids of pending decisions."""
+        return {id for id, outcome in self.entries.items() if outcome.state == "pending"}
 
     @property
     def observed(self) -> dict[str, float]:
         """The values that are learned, by the ids that are not forgotten."""
-        return {id: one.value for id, one in self.entries.items() if one.value is not None}
+        entries = self.entries.items()
+        return {id: outcome.value for id, outcome in entries if outcome.value is not None}
 
     @property
     def learned(self) -> list[Outcome]:
-        """All decisions whose value is learned: those that were forgotten stay learned."""
-        return [one for one in (*self.forgotten, *self.entries.values()) if one.value is not None]
+        """All decisions whose value is learned: forgotten ones stay learned."""
+        outcomes = (*self.forgotten, *self.entries.values())
+        return [outcome for outcome in outcomes if outcome.value is not None]
 
     @property
     def unmatched(self) -> int:
@@ -229,32 +236,38 @@ class Oracle:
         """The seven rules."""
         # 1. The first decision counts.
         recorded, decision = facts.decisions[0]
-        conflict = len({encode(one) for _, one in facts.decisions}) > 1
-        # 3. Live, and until when silence is no answer.
+        conflict = len({encode(rival) for _, rival in facts.decisions}) > 1
+        # 3. Active or not, and until when a missing reward means nothing.
         activations = [since for since, event in facts.others if isinstance(event, Activation)]
         live = decision.activated or bool(activations)
         window = self.rewards.window_us
-        start = activations[0] if activations else recorded
-        due = None if window is None else start + window
+        began = activations[0] if activations else recorded
+        due = None if window is None else began + window
 
-        def outcome(state: str, value: float | None = None, late: bool = False) -> Outcome:
-            return Outcome(state, value, late, conflict, decision, recorded, due)
+        def outcome(
+            state: str,
+            value: float | None = None,
+            late: bool = False,
+            converted: int | None = None,
+        ) -> Outcome:
+            return Outcome(state, value, late, conflict, decision, recorded, began, due, converted)
 
         # 2. Any Void.
         if any(isinstance(event, Void) for _, event in facts.others):
             return outcome("voided")
         # 4. Rewards past the retention are ignored.
-        told = [
+        rewards = [
             (since, event)
             for since, event in facts.others
             if isinstance(event, Reward)
             and (self.retention is None or since <= recorded + self.retention)
         ]
         # 5 and 6. A value.
-        if told:
-            value, contradicted = self._value([event for _, event in told])
+        if rewards:
+            value, contradicted = self._value([event for _, event in rewards])
             conflict = conflict or contradicted
-            return outcome("rewarded", value, due is not None and told[0][0] > due)
+            late = due is not None and rewards[0][0] > due
+            return outcome("rewarded", value, late, self._converted(rewards, recorded))
         # 7. No value.
         if due is None or self.watermark < due:
             return outcome("pending" if live else "dormant")
@@ -264,24 +277,37 @@ class Oracle:
             return outcome("defaulted", self.rewards.default)
         return outcome("censored")
 
-    def _value(self, told: list[Reward]) -> tuple[float, bool]:
+    def _value(self, rewards: list[Reward]) -> tuple[float, bool]:
         """Rule 5: one value of all parts, and whether two rewards contradict each other."""
         counted: list[Reward] = []
         contradicted = False
-        for part in _parts(told):
-            last = max(one.revision for one in told if one.part == part)
-            tied = [one for one in told if one.part == part and one.revision == last]
+        for part in _parts(rewards):
+            revisions = [reward for reward in rewards if reward.part == part]
+            last = max(reward.revision for reward in revisions)
+            tied = [reward for reward in revisions if reward.revision == last]
             counted.append(tied[0])
-            contradicted = contradicted or len({one.value for one in tied}) > 1
+            contradicted = contradicted or len({reward.value for reward in tied}) > 1
         if self.rewards.reduce == "latest":
-            return max(counted, key=lambda one: (one.at_us, one.part)).value, contradicted
+            return max(counted, key=lambda reward: (reward.at_us, reward.part)).value, contradicted
+        values = [reward.value for reward in counted]
         if self.rewards.reduce == "max":
-            return max(one.value for one in counted), contradicted
-        total = math.fsum(one.value for one in counted)
+            return max(values), contradicted
+        total = math.fsum(values)
         return min(max(total, -MAX_REWARD), MAX_REWARD), contradicted
 
+    def _converted(self, rewards: list[tuple[int, Reward]], recorded: int) -> int | None:
+        """Return since when the value is not 0: no reward counts before its decision."""
+        since = None
+        for n, (stamp, _) in enumerate(rewards):
+            value, _ = self._value([event for _, event in rewards[: n + 1]])
+            if not value:
+                since = None
+            elif since is None:
+                since = max(stamp, recorded)
+        return since
+
     def _forget(self) -> None:
-        """Let go of what is older than the retention; only the watermark tells the time."""
+        """Forget what is older than the retention; only the watermark tells the time."""
         if self.retention is None:
             return
         horizon = self.watermark - self.retention
@@ -306,13 +332,13 @@ class Oracle:
         self._aged = left
 
 
-def _parts(told: list[Reward]) -> list[str]:
-    """The parts that are taken: the first ones, and not more than so many."""
-    return list(dict.fromkeys(one.part for one in told))[:MAX_PARTS]
+def _parts(rewards: list[Reward]) -> list[str]:
+    """Return the parts that are accepted: the first ``MAX_PARTS``."""
+    return list(dict.fromkeys(reward.part for reward in rewards))[:MAX_PARTS]
 
 
 def _kept(facts: _Facts) -> int:
-    """How many events wait: a part of the reward once, and what came after a void not at all."""
+    """Return how many events wait: each part once, and nothing that came after a void."""
     rewards: list[Reward] = []
     marks: set[type] = set()
     for _, event in facts.others:

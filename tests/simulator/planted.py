@@ -19,11 +19,16 @@ from belated.decider import Decider
 from belated.decider.unapplied import UnappliedDecisions
 from belated.events import Event, Record, Reward, Settled
 from belated.exceptions import JournalError
+from belated.inputs import Vector
 from belated.journals import Journal, SentSums, Snapshot, arrivals
 from belated.journals.log import Appended, Requests, Tail
 from belated.journals.memory.coordination import Lead, MemoryCoordinationStore
-from belated.learner import Fold, LearnerAdapter, trimming
+from belated.kernels import pages
+from belated.learner import Fold, Learner, LearnerAdapter, trimming
+from belated.learner.columns import PageFolder
+from belated.learner.forgetting import ForgettingLearner
 from belated.learner.partitioned import Merging, PartitionFold, PartitionSums
+from belated.learner.thinning import ThinnedAdapter, ThinnedLearner
 from belated.ledger import Facts, Ledger, entries, entry_store, ledger, unmatched
 from belated.ledger.table import handle_at
 from belated.ledger.undone import Undone
@@ -265,6 +270,67 @@ def base_without_what_was_undone(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(clients, "make_bases", unaware)
 
 
+# --- in weights by age, and in the page kernel ---------------------------------------------------
+
+
+def activation_ignored(patch: pytest.MonkeyPatch) -> None:
+    """The age of a decision counts from its record, though it was activated later."""
+    patch.setattr(ThinnedAdapter, "activate", lambda self, number, began: None)
+
+
+def observation_twice_after_revision(patch: pytest.MonkeyPatch) -> None:
+    """A revised reward is learned once more instead of in place of the former one."""
+    revise_faded, revise_thinned = ForgettingLearner.revise, ThinnedLearner.revise
+
+    def learn_again(learner: Learner, handle: int, y: float, partition: int) -> None:
+        row, _ = learner.observations[partition].get(handle)
+        learner.observations[partition].extend(row[None, :], [y])
+        learner._given[partition] += 1
+
+    def faded(self: ForgettingLearner, handle: int, y: float, partition: int = 0) -> None:
+        revise_faded(self, handle, y, partition)
+        arrivals = self.arrivals[partition]
+        arrivals.append(int(arrivals.made[handle]), y, None)
+        learn_again(self, handle, y, partition)
+
+    def thinned(self: ThinnedLearner, handle: int, y: float, partition: int = 0) -> None:
+        revise_thinned(self, handle, y, partition)
+        times = self.times[partition]
+        times.append(int(times.began[handle]), int(times.told[handle]))
+        learn_again(self, handle, y, partition)
+
+    patch.setattr(ForgettingLearner, "revise", faded)
+    patch.setattr(ThinnedLearner, "revise", thinned)
+
+
+def pending_weight_forgotten(patch: pytest.MonkeyPatch) -> None:
+    """A pending decision is taken out with the weight it would have now."""
+    row_of = LearnerAdapter._row
+
+    def current(self: LearnerAdapter, number: int) -> tuple[Vector, float]:
+        x, _ = row_of(self, number)
+        return x, self.learner.model.predict(x)[1]
+
+    patch.setattr(LearnerAdapter, "_row", current)
+
+
+def kernel_takes_too_much(patch: pytest.MonkeyPatch) -> None:
+    """The page kernel takes rewards of decisions of which more is known than their line holds."""
+    take_plain = PageFolder.take_plain
+
+    def greedy(self: PageFolder, first: int) -> int:
+        table = self._ledger._table
+        marks = table.cells[: len(table), pages.MARK]
+        more = marks & pages.MORE << 8
+        marks -= more
+        try:
+            return take_plain(self, first)
+        finally:
+            table.cells[: len(more), pages.MARK] |= more
+
+    patch.setattr(PageFolder, "take_plain", greedy)
+
+
 # --- in the service ------------------------------------------------------------------------------
 
 
@@ -484,6 +550,10 @@ PLANTS: list[Plant] = [
     last_value_counts,
     trimmed_one_too_many,
     base_without_what_was_undone,
+    activation_ignored,
+    observation_twice_after_revision,
+    pending_weight_forgotten,
+    kernel_takes_too_much,
     standing_decision_not_answered,
     requests_of_others,
     answer_before_the_commit,
@@ -508,13 +578,16 @@ SHARED_PLANTS: list[Plant] = [
 ]
 #: Seeds that find what few seeds do: they are tried first.
 FOUND_BY: dict[Plant, int] = {
-    window_off_by_one: 53,
+    two_owners_of_one_snapshot: 39,
+    spool_not_synced: 79,
+    window_off_by_one: 34,
+    settled_off_by_one: 36,
     retention_off_by_one: 59,
-    answers_mixed_up: 33,
-    unapplied_decisions_dropped: 59,
+    trimmed_one_too_many: 11,
     base_without_what_was_undone: 48,
+    activation_ignored: 18,
+    kernel_takes_too_much: 69,
     trimmed_log_skipped: 48,
-    off_by_one_inside_a_commit: 13,
     saved_without_epoch: 6,
 }
 

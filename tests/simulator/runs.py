@@ -11,9 +11,12 @@ from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
 from multiprocessing import get_context
+from unittest import mock
 
 from belated.exceptions import BelatedWarning
-from belated.kernels import page_kernels
+from belated.journals import columns as journal_columns
+from belated.learner import columns as learner_columns
+from tests.simulator.checks import PAGES
 from tests.simulator.embedded import Cluster
 from tests.simulator.faults import FAULTS, SHARED_FAULTS
 from tests.simulator.service import ServiceCluster
@@ -59,10 +62,15 @@ def run(
     >>> run(7) == run(7)
     True
     """
-    page_kernels(wait=True)  # if numba is installed, pages are folded as columns
     world = World(seed, listen, shared=shared)
     kind: type[Cluster] = ServiceCluster if world.settings.served else Cluster
-    with warnings.catch_warnings():
+    kernels = mock.Mock(return_value=PAGES if world.settings.paged else None)
+    with (
+        # Compiled kernels arrive at any time, and a run is to be its seed.
+        mock.patch.object(learner_columns, "page_kernels", kernels),
+        mock.patch.object(journal_columns, "page_kernels", kernels),
+        warnings.catch_warnings(),
+    ):
         # Discarded snapshots are counted, and the faults are bound to raise advice.
         warnings.simplefilter("ignore", BelatedWarning)
         cluster = (SharedCluster if shared else kind)(world)

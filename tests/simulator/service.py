@@ -39,8 +39,10 @@ from tests.simulator import checks
 from tests.simulator.checks import (
     Disagreement,
     check_counts,
+    check_estimate,
     check_one_answer,
     check_oracle,
+    check_pages,
     empty_fold,
     replayed,
 )
@@ -676,10 +678,13 @@ class ServiceCluster(Cluster):
             check_counts(learner.name, fold)
             checks.check_same("L", learner.name, fold, replay)
             check_oracle(fold, world.records)
+            check_estimate(learner.name, fold, world.records)
+            check_estimate("a replay", replay, world.records)
             self._check_deciders(fold)
             fold.save(service.journal)
             service.lease.close()
             service._stand_by()
+        check_pages(world, replay)
         world.trace_event("all", f"agree on {replay.digest}")
         return replay
 

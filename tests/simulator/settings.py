@@ -10,7 +10,7 @@ from random import Random
 from belated.estimators import Laplace, Online
 from belated.families import Bernoulli, Family, Gaussian, Poisson
 from belated.policies import DelayedThompson, DelayedUCB, Policy, Uniform
-from belated.rewards import DefaultAfter, Explicit, Reduce, Rewards
+from belated.rewards import ConversionsOnly, DefaultAfter, Explicit, Reduce, Rewards
 from belated.tuning import Tuning
 
 SECOND = 1_000_000
@@ -48,6 +48,7 @@ class Settings:
             bandit of its own.
         owned: whether learners acquire partitions before they save; otherwise any process saves.
         spooled: whether deciders have a local spool.
+        paged: whether the page kernel folds what it can, interpreted; otherwise the rules fold all.
         tuning: sizes, mostly so small that their boundaries are crossed; ids that repeat.
         span: how long clients are active, in microseconds.
         shared: whether the learners of a service share the partitions.
@@ -65,6 +66,7 @@ class Settings:
     served: bool
     owned: bool
     spooled: bool
+    paged: bool
     tuning: Tuning
     span: int
     shared: bool = False
@@ -105,6 +107,7 @@ class Settings:
             served=rng.random() < 0.5,
             owned=owned,
             spooled=rng.random() < 0.5,
+            paged=stream(seed, "pages").random() < 0.5,
             tuning=Tuning(
                 page=rng.choice([1, 3, 10_000]),
                 follow=rng.choice([1, 10, 500]),
@@ -123,7 +126,23 @@ class Settings:
         )
         if shared:
             return replace(settings, partitions=16, learners=4, served=True, shared=True)
-        return settings
+        return settings._weighted_by_age(window, reduce)
+
+    def _weighted_by_age(self, window: timedelta, reduce: Reduce) -> Settings:
+        """Have observations count by their age in half of the runs."""
+        rng = stream(self.seed, "ages")
+        kind = rng.choice([*["constant"] * 3, "half-life", "conversions", "both"])
+        if kind == "constant":
+            return self
+        half_life, rewards = timedelta(microseconds=rng.choice([HOUR, DAY, 30 * DAY])), self.rewards
+        if kind != "half-life":
+            rewards = ConversionsOnly(window, reduce=reduce, delivery="single")
+        policy = replace(
+            self.policy,
+            estimator=Laplace(),  # Online cannot forget
+            half_life=None if kind == "conversions" else half_life,
+        )
+        return replace(self, policy=policy, rewards=rewards)
 
 
 class _Ids:
