@@ -31,7 +31,6 @@ QUICK: dict[str, str | None] = {
     "fits": "--rounds 50 --repeats 1",
     "forgetting": "--slices 1 --sizes 20x10",
     "interleaved": f"--against {HERE.parent} --quick --pairs 1 --only postgres opening",
-    "json_rows": "--repeats 1",
     "kafka": "--rounds 1 --events 500 --seconds 0.5 --parts produce waiting",
     "kafka_soak": None,
     "kernels": "--slices 1",

@@ -40,12 +40,13 @@ def measure(name: str, rewards: int, dim: int) -> None:
     theta = rng.normal(size=dim) / np.sqrt(dim)
     learner = Learner(DelayedUCB(dim, family), partitions=PARTITIONS)
     remembered: deque[tuple[int, range]] = deque()
-    nothing, spent = np.empty((0, dim), dtype=np.float32), 0.0
+    nothing = np.empty((0, dim), np.float32), np.empty(0), np.empty(0, np.int64)
+    unused, old = (np.zeros(PAGE), np.zeros(PAGE, np.int64)), np.zeros(PAGE, np.bool_)
+    spent = 0.0
     print(f"{name}, d = {dim}: megabytes resident, of a snapshot, and thousands of rows kept")
     for count in range(PAGE, rewards + 1, PAGE):
         rows = rng.standard_normal((PAGE, dim), dtype=np.float32)
-        learned = np.zeros((PAGE, 3))
-        learned[:, 0] = family.sample(rows @ theta, rng)
+        y = family.sample(rows @ theta, rng)
         partition = count // PAGE % PARTITIONS
         start = time.process_time()
         first = learner.next_handle(partition)
@@ -54,8 +55,8 @@ def measure(name: str, rewards: int, dim: int) -> None:
             before, handles = remembered.popleft()
             for handle in handles:
                 learner.forget(handle, before)
-        learner._bulk = True  # as in a catch-up, which ends with a fit: here it never ends
-        learner.take_page(PAGE, nothing, np.empty(0), rows, learned, partition)
+        learner.is_bulk = True  # as in a catch-up, which ends with a fit: here it never ends
+        learner.learn_page(PAGE, nothing, (rows, *unused), (y, unused[1]), old, partition)
         spent += time.process_time() - start
         if count % (rewards // 10) == 0:
             pieces = [learner.pack(partition) for partition in range(PARTITIONS)]

@@ -142,13 +142,13 @@ def learn(
     """All at once, each in a partition drawn for it."""
     partitions = len(learner.observations)
     where = rng.integers(partitions, size=len(y))
-    nothing = np.empty((0, x.shape[1]), dtype=np.float32)
+    nothing = np.empty((0, x.shape[1]), np.float32), np.empty(0), np.empty(0, np.int64)
     with learner.bulk():
         for partition in range(partitions):
             here = where == partition
-            rows, told = x[here].astype(np.float32), np.zeros((int(here.sum()), 3))
-            told[:, 0] = y[here]
+            rows, times = x[here].astype(np.float32), np.zeros(int(here.sum()), np.int64)
+            came, old = (rows, np.zeros(len(rows)), times), np.zeros(len(rows), np.bool_)
             first = learner.next_handle(partition)
             for handle in range(first, first + (0 if remembered else len(rows))):
                 learner.forget(handle, partition)
-            learner.take_page(len(rows), nothing, np.empty(0), rows, told, partition)
+            learner.learn_page(len(rows), nothing, came, (y[here], times), old, partition)

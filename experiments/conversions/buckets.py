@@ -22,7 +22,8 @@ import numpy as np
 from belated import ConversionsOnly, simulate
 from belated.estimators.thinned import AgedDecisions
 from belated.inputs import Matrix, Vector
-from belated.learner.thinning import ThinnedLearner
+from belated.learner import Learner
+from belated.learner.weighting import ExpectedConversions
 from experiments.conversions.problems import PROBLEMS, policy_of
 
 HERE = Path(__file__).parent
@@ -30,20 +31,22 @@ FIRST, CONVERSIONS = 90_000, 30
 MOST, MEAN = 0.25, 0.10
 
 
-def off(learner: ThinnedLearner) -> float:
+def off(learner: Learner) -> float:
     """How far the step by age is from the exact one."""
-    learner._step()
-    step, bread = exact_step(learner, learner._data())
-    away = learner.model.theta - learner._blocks.theta - step
+    weighting = learner.weighting
+    assert isinstance(weighting, ExpectedConversions)
+    weighting.renew()
+    step, bread = exact_step(weighting, weighting.data())
+    away = learner.model.theta - weighting._blocks.theta - step
     return math.sqrt(float(away @ bread @ away))
 
 
-def exact_step(learner: ThinnedLearner, data: AgedDecisions) -> tuple[Vector, Matrix]:
+def exact_step(weighting: ExpectedConversions, data: AgedDecisions) -> tuple[Vector, Matrix]:
     """The step from the θ of the last fit by all rows, with a ridge of 1, and its matrix."""
-    blocks = learner._blocks
+    blocks = weighting._blocks
     theta, law = blocks.theta, blocks.law
     score, bread = -theta.copy(), np.eye(len(theta))
-    passed = (learner._clock.until - blocks.until) / learner.window  # since that fit
+    passed = (weighting._clock.until - blocks.until) / weighting.window  # since that fit
     for part in data.parts:
         x, share = part.rows.astype(np.float64), law.at(part.age)
         g = 1.0 / (1.0 + np.exp(-x @ theta))
@@ -74,8 +77,7 @@ def main() -> None:
             trace = simulate(
                 policy, world, problem.delay, horizon=rounds, seed=seed, rewards=rewards
             )
-            assert isinstance(trace.learner, ThinnedLearner)
-            if trace.learner.converted >= CONVERSIONS:
+            if trace.learner.model.n and trace.learner.observed.total >= CONVERSIONS:
                 found.append(off(trace.learner))
         mean, largest = float(np.mean(found)), max(found)
         holds = "yes" if mean <= MEAN and largest <= MOST else "no"

@@ -256,32 +256,29 @@ class Model:
         self.pending -= 1
         return 1.0 - weight * q > LEFT
 
-    def learn(self, x: Any, y: float) -> float:
-        """The reward of a pending decision came; returns the weight its row now has."""
+    def learn(self, x: Any, y: float, share: float = 1.0) -> float:
+        """The reward of a pending decision came; returns the weight its row now has.
+
+        Args:
+            x: the row.
+            y: the reward.
+            share: of a whole reward, for which it counts.
+        """
         if not self._least <= y <= self._most:
             self.family.support.check(as_reward(y))
         row = np.asarray(x, np.float64, order="C")
         if row.shape != self._shape:
             self._row(x)
-        weight = self._kernels.learn(
-            self.observed, self.theta, row, y, self._family, self.dispersion
-        )
-        if weight != weight:
-            raise not_finite(x)
+        weight = 0.0
+        if share >= LEAST_SHARE:
+            # A likelihood to the power of a share is that of so much more dispersion.
+            weight = self._kernels.learn(
+                self.observed, self.theta, row, y, self._family, self.dispersion / share
+            )
+            if weight != weight:
+                raise not_finite(x)
         self.n += 1
         self.pending -= 1
-        return weight
-
-    def learn_share(self, x: Vector, y: float, share: float) -> float:
-        """The same for a reward that counts for ``share`` of one; the counts stay."""
-        if share < LEAST_SHARE:
-            return 0.0
-        # A likelihood to the power of a share is that of so much more dispersion.
-        weight = self._kernels.learn(
-            self.observed, self.theta, x, y, self._family, self.dispersion / share
-        )
-        if weight != weight:
-            raise not_finite(x)
         return weight
 
     def means_of(self, x: Vector | Row, mean: float) -> tuple[float, ...]:

@@ -13,8 +13,8 @@ from belated.features import Actions
 from belated.inputs import Row
 from belated.journals import MemoryJournal, Snapshot
 from belated.journals.sqlite.store import SQLiteStore
-from belated.learner.adapter import LearnerAdapter
 from belated.learner.learner import Learner
+from belated.learner.weighting import Constant
 from belated.service import Definition
 from belated.service.learning import learners as learners_module
 from belated.service.learning.learners import learners_of
@@ -150,15 +150,15 @@ def test_a_learner_that_fails_within_a_record_saves_no_snapshot(
     journal.close()  # without a snapshot of the bandit
     add_pending, left = Learner.add_pending, [3]
 
-    def fails_once(learner: Learner, x: Any, weight: float) -> None:
+    def fails_once(learner: Learner, x: Any, weight: float, began: int) -> None:
         left[0] -= 1
         if not left[0]:
             raise MemoryError
-        add_pending(learner, x, weight)
+        add_pending(learner, x, weight, began)
 
     with monkeypatch.context() as patch:
         patch.setattr(Learner, "add_pending", fails_once)
-        patch.setattr(LearnerAdapter, "takes_pages", False)  # compiled kernels call no method
+        patch.setattr(Constant, "takes_pages", False)  # compiled kernels call no method
         learners = learners_of([definition], store)
         learners.start()
         eventually(lambda: learners.failures["offers"] == 1 and left[0] < -1)

@@ -30,7 +30,7 @@ from belated.journals import (
 )
 from belated.journals.archive import Archive, WholeJournal
 from belated.journals.kafka.commits import unpack
-from belated.learner import fold_state
+from belated.learner import fold as folds
 from belated.learner.fold import Fold
 from belated.published import PublishedModel
 from belated.service.wire.requests import RewardBody
@@ -191,7 +191,7 @@ def test_a_snapshot_of_another_format_is_passed_over(
 ) -> None:
     """Whether it is older or newer: the journal has the facts."""
     with SQLiteJournal(golden / "journal.db", bandit="explicit") as journal:
-        monkeypatch.setattr(fold_state, "VERSION", 99)
+        monkeypatch.setattr(folds, "VERSION", 99)
         fold = new_fold("explicit")
         fold.load(journal)
         assert fold.positions == [0] * PARTITIONS

@@ -137,9 +137,10 @@ def check_same(one: Fold, other: Fold, ids: set[str], *, near: float = 1e-6) -> 
     first, second = one.learner, other.learner
     for learner in (first, second):
         assert learner.observed.n == learner.model.n  # what waits is summed
-    np.testing.assert_allclose(first._pending.matrix, second._pending.matrix, atol=1e-9)
-    assert first._pending.count == second._pending.count
-    np.testing.assert_allclose(first._counted, second._counted, atol=1e-9)
+    one_sums, other_sums = first.weighting, second.weighting
+    np.testing.assert_allclose(one_sums.pending.matrix, other_sums.pending.matrix, atol=1e-9)
+    assert one_sums.pending.count == other_sums.pending.count
+    np.testing.assert_allclose(one_sums.counted, other_sums.counted, atol=1e-9)
     for name in ("n", "pending", "decisions"):
         assert getattr(first.model, name) == getattr(second.model, name)
     np.testing.assert_allclose(first.model.theta, second.model.theta, atol=near)

@@ -19,7 +19,6 @@ from belated import (
     Explicit,
     Gaussian,
     Poisson,
-    WaitForWindow,
 )
 from belated.estimators import Laplace
 from belated.events import Decision, Record
@@ -27,8 +26,8 @@ from belated.families import Family
 from belated.ids import key_of, partition_of
 from belated.journals import MemoryJournal
 from belated.learner import Fold
-from belated.learner.forgetting import ComparingLearner, ForgettingLearner
-from belated.learner.forgetting.sums import DecayedSum
+from belated.learner.weighting import AutomaticHalfLife, HalfLife
+from belated.learner.weighting.half_life import DecayedSum
 from belated.policies import Policy
 
 SECOND = 1_000_000
@@ -47,10 +46,10 @@ class Clock:
         return self.now
 
 
-def learner_of(fold: Fold) -> ForgettingLearner:
-    """The learner, which forgets."""
-    assert isinstance(fold.learner, ForgettingLearner)
-    return fold.learner
+def weighting_of(fold: Fold) -> HalfLife:
+    """How its learner forgets."""
+    assert isinstance(fold.learner.weighting, HalfLife)
+    return fold.learner.weighting
 
 
 def lived(policy: Policy, rounds: int = 120, seed: int = 0, turn: bool = True) -> Bandit:
@@ -86,7 +85,7 @@ def policies(half_life: str) -> list[Policy]:
         DelayedUCB(3, Poisson(), half_life=half_life, pending_weight=0.5),
         DelayedUCB(3, Gaussian(), half_life=half_life, floor=0.2),
         DelayedThompson(3, Bernoulli(), half_life=half_life),
-        WaitForWindow(3, Bernoulli(), half_life=half_life, window=6),
+        DelayedUCB(3, Bernoulli(), half_life=half_life, learn_after=6),
         DelayedUCB(3, Bernoulli(), half_life=half_life, learn_after=6),
     ]
 
@@ -133,7 +132,7 @@ def test_pending_information_fades_as_well() -> None:
     """What is pending counts by 2^(-age/h) too; the prior counts in full."""
     bandit = lived(DelayedUCB(3, Bernoulli(), half_life="30s", ridge=1.0))
     fold = bandit._fold
-    learner = learner_of(fold)
+    learner = fold.learner
     learner.fit()
     now, expected = learner.now, np.zeros((3, 3))
     for record in bandit.journal.read(0, 0, 10_000):
@@ -151,7 +150,7 @@ def test_pending_information_fades_as_well() -> None:
 
 def state_of(fold: Fold) -> dict[str, Any]:
     """All that must be the same however a journal is read."""
-    learner = learner_of(fold)
+    learner, weighting = fold.learner, weighting_of(fold)
     learner.fit()
     estimate = learner.estimate
     at = learner.now
@@ -159,13 +158,13 @@ def state_of(fold: Fold) -> dict[str, Any]:
         "now": learner.now,
         "n": learner.model.n,
         "pending": learner.model.pending,
-        "picked": learner.picked,
-        "half-lives": [track.half_life for track in learner.tracks],
+        "picked": weighting.picked,
+        "half-lives": [track.half_life for track in weighting.tracks],
         "theta": estimate.theta,
         "precision": estimate.precision,
         "effective": estimate.effective_n,
-        "scores": learner.scores if isinstance(learner, ComparingLearner) else [],
-        "sums": [one.pending.at(at) for one in learner.tracks if one.pending is not None],
+        "scores": weighting.scores if isinstance(weighting, AutomaticHalfLife) else [],
+        "sums": [one.pending.at(at) for one in weighting.tracks if one.pending is not None],
     }
 
 
@@ -201,8 +200,8 @@ def test_a_replay_is_what_was_lived(half_life: str, which: int) -> None:
     for record in bandit.journal.read(0, 0, 100_000):
         one_by_one.take(record)
     check_same(bandit._fold, one_by_one)
-    assert learner_of(one_by_one).since == learner_of(bandit._fold).since
-    assert learner_of(replayed).since == learner_of(bandit._fold).since
+    assert weighting_of(one_by_one).since == weighting_of(bandit._fold).since
+    assert weighting_of(replayed).since == weighting_of(bandit._fold).since
 
 
 @pytest.mark.parametrize("half_life", ["20s", "auto"])
@@ -222,10 +221,10 @@ def test_a_snapshot_with_its_tail_is_the_whole(half_life: str, which: int) -> No
     tail.load(journal)
     assert tail.positions == part.positions
     check_same(part, tail)
-    assert learner_of(tail).since == learner_of(part).since
+    assert weighting_of(tail).since == weighting_of(part).since
     tail.catch_up(journal)
     check_same(bandit._fold, tail)
-    assert learner_of(tail).since == learner_of(bandit._fold).since
+    assert weighting_of(tail).since == weighting_of(bandit._fold).since
 
 
 @pytest.mark.parametrize("half_life", ["20s", "auto"])
@@ -296,7 +295,7 @@ def test_moving_the_epoch_is_exact() -> None:
 def test_without_a_half_life_nothing_is_told_of_times() -> None:
     """The learner and the journal of a policy without one are what they were."""
     bandit = lived(DelayedUCB(3, Bernoulli()))
-    assert not isinstance(bandit._fold.learner, ForgettingLearner)
+    assert not isinstance(bandit._fold.learner.weighting, HalfLife)
     decisions = [record.event for record in bandit.journal.read(0, 0, 10_000)]
     assert all(not one.means for one in decisions if isinstance(one, Decision))
     assert bandit.estimate.effective_n is None
@@ -318,7 +317,7 @@ def test_auto_journals_a_prediction_of_each_half_life_and_notices_a_change() -> 
         assert len(decision.means) == 4
         assert decision.mean in decision.means
         bandit.observe(decision, float(rng.random() < 1 / (1 + np.exp(-decision.x @ theta))))
-        picked.append(learner_of(bandit._fold).picked)
+        picked.append(weighting_of(bandit._fold).picked)
     assert set(picked[:1000]) == {0}
     assert picked[1100] > 0
     estimate = bandit.estimate
@@ -337,7 +336,7 @@ def test_a_snapshot_made_without_a_half_life_is_not_used_with_one() -> None:
     fold.load(plain.journal)
     assert fold.version == 0
     fold.catch_up(plain.journal)
-    assert learner_of(fold).model.n == plain._fold.learner.model.n
+    assert fold.learner.model.n == plain._fold.learner.model.n
 
 
 def test_what_was_trimmed_without_a_half_life_cannot_be_forgotten() -> None:

@@ -58,8 +58,8 @@ def fitted(policy: Policy, outcomes: Sequence[Outcome]) -> Estimate:
 
 def pending_of(learner: Learner) -> Matrix:
     """The information of what is pending, all of it folded in."""
-    learner._fold()
-    return learner._pending.matrix
+    learner.fold_in()
+    return learner.weighting.pending.matrix
 
 
 def check_learner(learner: Learner, oracle: Oracle) -> None:

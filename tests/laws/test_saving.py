@@ -6,12 +6,11 @@ import random
 
 import pytest
 
-from belated import Bernoulli, DelayedUCB, WaitForWindow
+from belated import Bernoulli, DelayedUCB
 from belated.events import Decision, Reward, Settled
 from belated.journals import MemoryJournal
 from belated.kernels import PageKernels, pages
-from belated.learner import fold as module
-from belated.learner import fold_state
+from belated.learner import fold as folds
 from belated.learner.fold import Fold
 from belated.ledger import table
 from belated.rewards import DefaultAfter, Explicit, Rewards
@@ -28,7 +27,7 @@ def seeds(request: pytest.FixtureRequest) -> range:
 @pytest.fixture(autouse=True)
 def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of eight lines, so that a short history has many."""
-    for one in (table, pages, fold_state):
+    for one in (table, pages, folds):
         monkeypatch.setattr(one, "BLOCK", 3)
 
 
@@ -39,7 +38,7 @@ class Run:
         self.rng, self.clock = random.Random(seed), Clock()
         self.journal = MemoryJournal(clock=self.clock)
         self.policy = self.rng.choice(
-            [DelayedUCB(DIM, Bernoulli()), WaitForWindow(DIM, Bernoulli(), window=20)]
+            [DelayedUCB(DIM, Bernoulli()), DelayedUCB(DIM, Bernoulli(), learn_after=20)]
         )
         meanings: list[Rewards] = [Explicit("1000us"), DefaultAfter("1000us"), Explicit()]
         self.rewards = self.rng.choice(meanings)
@@ -113,7 +112,7 @@ def test_what_is_saved_is_what_was_known_when_the_saving_began(
     for seed in seeds:
         run = Run(seed)
         found = kernels if run.policy.learns_after is None else None
-        monkeypatch.setattr(module, "kernels_for", lambda *_, found=found: found)
+        monkeypatch.setattr(folds, "kernels_for", lambda *_, found=found: found)
         while run.events:
             run.fold_some()
             run.save()

@@ -150,7 +150,7 @@ class Recorder:
         self.expected: set[int] = set()
         self.forgotten: set[int] = set()
 
-    def enter(self, number: int, decision: Decision, expected: bool = False) -> None:
+    def enter(self, number: int, decision: Decision, expected: bool) -> None:
         """A new one, or another one under the same number while nothing is expected of it."""
         if number == len(self.decisions):
             self.decisions.append(decision)
@@ -160,9 +160,9 @@ class Recorder:
             assert number not in self.values
             self.decisions[number] = decision
         if expected:
-            self.add_pending(number)
+            self.add_pending(number, self.table.recorded[number], False)
 
-    def add_pending(self, number: int, again: bool = False) -> None:
+    def add_pending(self, number: int, began: int, again: bool) -> None:
         """It is neither pending nor learned."""
         self._check_known(number)
         assert number not in self.pending
@@ -170,27 +170,35 @@ class Recorder:
         self.pending.add(number)
         self.expected.add(number)
 
-    def remove_pending(self, number: int) -> None:
+    def remove_pending(self, number: int, began: int) -> None:
         """It is pending."""
         self._check_known(number)
         self.pending.remove(number)
 
-    def learn(self, number: int, value: float) -> None:
+    def learn(self, number: int, value: float, began: int, recorded: int) -> None:
         """It is pending."""
         self._check_known(number)
         self.pending.remove(number)
         self.values[number] = value
 
-    def revise(self, number: int, value: float) -> None:
+    def revise(self, number: int, value: float, recorded: int) -> None:
         """It is learned, with another value."""
         self._check_known(number)
         assert self.values[number] != value
         self.values[number] = value
 
-    def retract(self, number: int) -> None:
+    def retract(self, number: int, recorded: int) -> None:
         """It is learned."""
         self._check_known(number)
         del self.values[number]
+
+    def move(self, number: int, before: int, began: int) -> None:
+        """It is pending or learned."""
+        self._check_known(number)
+        assert number in self.pending or number in self.values
+
+    def finish(self, recorded: int) -> None:
+        """Nothing."""
 
     def forget(self, number: int) -> None:
         """It is not pending."""

@@ -25,7 +25,7 @@ from belated.inputs import Matrix, Row, Vector
 from belated.journals.columns import ColumnPage
 from belated.kernels import MAX_WEIGHT, PageKernels, pages
 from belated.learner import Fold, Learner, same_sums
-from belated.learner.forgetting import ForgettingLearner
+from belated.learner.weighting import HalfLife
 from belated.ledger import KeptRequest
 from belated.ledger.undone import Undone
 from belated.rewards import ConversionsOnly, retention_us
@@ -117,8 +117,8 @@ def check_pages(world: World, replay: Fold) -> None:
     """
     fold, rng = empty_fold(world), world.stream("pages of the kernel")
     for partition, records in enumerate(world.records):
-        ledger, adapter = fold.ledgers[partition], fold.adapters[partition]
-        if not adapter.takes_pages:
+        ledger = fold.ledgers[partition]
+        if ledger.holds_back or not fold.learner.weighting.takes_pages:
             return
         ledger.undone = Undone.of(records)
         with fold.learner.bulk():
@@ -207,7 +207,7 @@ def check_estimate(who: str, fold: Fold, records: Sequence[Sequence[Record]]) ->
     pending = [outcome for outcome in entries if outcome.state == "pending"]
     # Rows may be frozen at the estimate of their time, and Online depends on the order of rewards.
     exact = fold.tuning.exact >= 100_000 and not isinstance(policy.estimator, Online)
-    if exact or not learner.freezes or isinstance(policy.family, Gaussian):
+    if exact or not learner.weighting.adds or isinstance(policy.family, Gaussian):
         estimate, wanted = learner.estimate, _estimate(fold, learned, pending, now)
         _close(who, "theta", estimate.theta, wanted.theta)
         _close(who, "precision", estimate.precision, wanted.precision)
@@ -224,10 +224,11 @@ def _close(who: str, what: str, found: Matrix, wanted: Matrix) -> None:
 
 def _learned_outstanding(learner: Learner, now: int) -> Matrix:
     """Return the information of pending decisions as the learner has summed it."""
-    learner._fold()
-    if not isinstance(learner, ForgettingLearner):
-        return learner._outstanding()
-    total = learner.tracks[learner.picked].pending
+    learner.fold_in()
+    weighting = learner.weighting
+    if not isinstance(weighting, HalfLife):
+        return weighting.pending.matrix
+    total = weighting.track.pending
     assert total is not None
     return total.at(now)
 
@@ -249,14 +250,14 @@ def _estimate(fold: Fold, learned: list[Outcome], pending: list[Outcome], now: i
     outcomes = [*learned, *pending] if isinstance(rewards, ConversionsOnly) else learned
     if half_life is not None:
         oldest = now - REACH * half_life
-        outcomes = [outcome for outcome in outcomes if _began(fold, outcome) > oldest]
+        outcomes = [outcome for outcome in outcomes if outcome.began > oldest]
     rows, weights = _rows(fold, outcomes), _weights(fold, outcomes, now)
     y = np.array([outcome.value or 0.0 for outcome in outcomes])
     y = np.clip(y, policy.family.support.lower, policy.family.support.upper)
     options: Any = {"family": policy.family, "prior": policy.start, "polish": True}
     if isinstance(rewards, ConversionsOnly):
         assert rewards.window_us is not None
-        began = np.array([_began(fold, outcome) for outcome in outcomes], np.int64)
+        began = np.array([outcome.began for outcome in outcomes], np.int64)
         converted = np.array([outcome.converted or 0 for outcome in outcomes], np.int64)
         waited = converted - began
         seen = (converted > 0) & (waited <= rewards.window_us)
@@ -277,17 +278,12 @@ def _estimate(fold: Fold, learned: list[Outcome], pending: list[Outcome], now: i
     return (Laplace() if exact else policy.estimator).fit(data, **options)
 
 
-def _began(fold: Fold, outcome: Outcome) -> int:
-    """Return from when the age of a decision counts: half-lives alone ignore activations."""
-    return outcome.began if isinstance(fold.rewards, ConversionsOnly) else outcome.recorded
-
-
 def _weights(fold: Fold, outcomes: list[Outcome], now: int) -> Vector:
     """Return what decisions count for by their age."""
     half_life = fold.policy.half_life_us
     if half_life is None:
         return np.ones(len(outcomes))
-    began = np.array([_began(fold, outcome) for outcome in outcomes], np.int64)
+    began = np.array([outcome.began for outcome in outcomes], np.int64)
     return np.asarray(np.exp2((began - now) / half_life))
 
 

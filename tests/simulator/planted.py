@@ -13,7 +13,9 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import msgspec
+import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from belated.decider import Decider
 from belated.decider.unapplied import UnappliedDecisions
@@ -26,13 +28,12 @@ from belated.journals.memory.coordination import Lead, MemoryCoordinationStore
 from belated.kernels import pages
 from belated.learner import Fold, Learner, LearnerAdapter, trimming
 from belated.learner.columns import PageFolder
-from belated.learner.forgetting import ForgettingLearner
 from belated.learner.partitioned import Merging, PartitionFold, PartitionSums
-from belated.learner.thinning import ThinnedAdapter, ThinnedLearner
-from belated.ledger import Facts, Ledger, entries, entry_store, ledger, unmatched
+from belated.ledger import Facts, Ledger, Verdict, entries, ledger, unmatched
 from belated.ledger.table import handle_at
 from belated.ledger.undone import Undone
 from belated.ledger.unmatched import UnmatchedEvents
+from belated.rewards import Rewards
 from belated.service.learning.learning_service import LearningService
 from belated.service.learning.partition_worker import PartitionWorker
 from belated.service.serving import group_commit, request_batcher
@@ -103,8 +104,9 @@ def watermark_beyond_the_stamp(patch: pytest.MonkeyPatch) -> None:
     """The clock of whoever settles is believed."""
     settled = Ledger._settled
 
-    def gullible(self: Ledger, event: Settled, recorded: int) -> str:
-        return settled(self, event, max(recorded, event.until))
+    def gullible(self: Ledger, event: Settled) -> str:
+        self._recorded = max(self._recorded, event.until)
+        return settled(self, event)
 
     patch.setattr(Ledger, "_settled", gullible)
 
@@ -113,13 +115,13 @@ def default_not_subtracted(patch: pytest.MonkeyPatch) -> None:
     """A value that replaces another is added to it."""
     revise = LearnerAdapter.revise
 
-    def additive(self: LearnerAdapter, number: int, value: float) -> None:
+    def additive(self: LearnerAdapter, number: int, value: float, recorded: int) -> None:
         learner = self.learner
         assert learner.observed.n  # which folds in what waits
         _, before = learner.observations[self.partition].get(
             handle_at(self.table.where[number - self.table.base])
         )
-        revise(self, number, value + before)
+        revise(self, number, value + before, recorded)
 
     patch.setattr(LearnerAdapter, "revise", additive)
 
@@ -152,41 +154,38 @@ def spool_not_synced(patch: pytest.MonkeyPatch) -> None:
 
 def window_off_by_one(patch: pytest.MonkeyPatch) -> None:
     """A reward at the very end of the window is late."""
-    heard = Ledger._reward_heard
+    judge = entries.judge
 
-    def early(self: Ledger, number: int, reward: Reward, recorded: int) -> str:
-        window = self._window
-        self._window = None if window is None else window - 1
-        try:
-            return heard(self, number, reward, recorded)
-        finally:
-            self._window = window
+    def early(facts: Facts, watermark: int, rewards: Rewards) -> Verdict:
+        verdict, due = judge(facts, watermark, rewards), entries.due_of(facts, rewards)
+        late = verdict.late or (due is not None and facts.rewarded == due)
+        return msgspec.structs.replace(verdict, late=late)
 
-    patch.setattr(Ledger, "_reward_heard", early)
+    patch.setattr(ledger, "judge", early)
 
 
 def settled_off_by_one(patch: pytest.MonkeyPatch) -> None:
     """A decision is settled one microsecond before it is due."""
     judge, settle = entries.judge, Ledger._settle
     patch.setattr(
-        entry_store, "judge", lambda facts, watermark, *more: judge(facts, watermark + 1, *more)
+        ledger, "judge", lambda facts, watermark, *more: judge(facts, watermark + 1, *more)
     )
     patch.setattr(Ledger, "_settle", lambda self, window: settle(self, window - 1))
 
 
 def retention_off_by_one(patch: pytest.MonkeyPatch) -> None:
     """A reward at the very end of the retention is expired."""
-    heard = Ledger._reward_heard
+    rewarded = Ledger._rewarded
 
-    def early(self: Ledger, number: int, reward: Reward, recorded: int) -> str:
+    def early(self: Ledger, reward: Reward) -> str:
         retention = self._retention
         self._retention = None if retention is None else retention - 1
         try:
-            return heard(self, number, reward, recorded)
+            return rewarded(self, reward)
         finally:
             self._retention = retention
 
-    patch.setattr(Ledger, "_reward_heard", early)
+    patch.setattr(Ledger, "_rewarded", early)
 
 
 def lease_off_by_one(patch: pytest.MonkeyPatch) -> None:
@@ -275,32 +274,28 @@ def base_without_what_was_undone(patch: pytest.MonkeyPatch) -> None:
 
 def activation_ignored(patch: pytest.MonkeyPatch) -> None:
     """The age of a decision counts from its record, though it was activated later."""
-    patch.setattr(ThinnedAdapter, "activate", lambda self, number, began: None)
+
+    def recorded(self: Ledger, numbers: NDArray[np.int64]) -> NDArray[np.int64]:
+        return self._table.column("recorded")[numbers - self._table.base].copy()
+
+    patch.setattr(Ledger, "began_all", recorded)
+    patch.setattr(LearnerAdapter, "move", lambda self, number, before, began: None)
 
 
 def observation_twice_after_revision(patch: pytest.MonkeyPatch) -> None:
     """A revised reward is learned once more instead of in place of the former one."""
-    revise_faded, revise_thinned = ForgettingLearner.revise, ThinnedLearner.revise
+    revise = Learner.revise
 
-    def learn_again(learner: Learner, handle: int, y: float, partition: int) -> None:
-        row, _ = learner.observations[partition].get(handle)
-        learner.observations[partition].extend(row[None, :], [y])
-        learner._given[partition] += 1
+    def again(self: Learner, handle: int, y: float, recorded: int = 0, partition: int = 0) -> None:
+        revise(self, handle, y, recorded, partition)
+        if not self.weighting.keeps_times:
+            return
+        times, store = self.times[partition], self.observations[partition]
+        times.append(int(times.began[handle]), int(times.came[handle]))
+        store.extend(store.get(handle)[0][None, :], [y])
+        self._given[partition] += 1
 
-    def faded(self: ForgettingLearner, handle: int, y: float, partition: int = 0) -> None:
-        revise_faded(self, handle, y, partition)
-        arrivals = self.arrivals[partition]
-        arrivals.append(int(arrivals.made[handle]), y, None)
-        learn_again(self, handle, y, partition)
-
-    def thinned(self: ThinnedLearner, handle: int, y: float, partition: int = 0) -> None:
-        revise_thinned(self, handle, y, partition)
-        times = self.times[partition]
-        times.append(int(times.began[handle]), int(times.told[handle]))
-        learn_again(self, handle, y, partition)
-
-    patch.setattr(ForgettingLearner, "revise", faded)
-    patch.setattr(ThinnedLearner, "revise", thinned)
+    patch.setattr(Learner, "revise", again)
 
 
 def pending_weight_forgotten(patch: pytest.MonkeyPatch) -> None:

@@ -44,7 +44,7 @@ def test_steps_by_age(full: bool) -> None:
         world = problem.world(seed)
         policy = policy_of("ucb", world.dim, more)
         trace = simulate(policy, world, problem.delay, horizon=1_511, seed=seed, rewards=rewards)
-        assert buckets.off(trace.learner) <= buckets.MOST  # type: ignore[arg-type]
+        assert buckets.off(trace.learner) <= buckets.MOST
 
 
 @pytest.mark.parametrize("window", [100.0, 1e7])

@@ -21,10 +21,8 @@ from belated import (
 )
 from belated.delays import DelayProcess
 from belated.inputs import Vector
-from belated.kernels import Kernels
-from belated.learner import Learner
+from belated.learner import Learner, fold
 from belated.policies import Policy
-from belated.simulation import rounds
 from belated.simulation.environments import Environment
 from belated.statistics import Information
 
@@ -132,14 +130,14 @@ class Recomputing(Learner):
         self._out: dict[int, tuple[Vector, float]] = {}
         self.changed = 0.0
 
-    def add_pending(self, x: Vector, weight: float) -> None:
-        """As ours; the simulation keeps every row, so that its identity names it."""
-        self._out[id(x)] = (x, weight)
-        super().add_pending(x, weight)
+    def add_pending(self, x: Vector, weight: float, began: int = 0) -> None:
+        """As ours; rounds are a second apart, so that the time of a decision names it."""
+        self._out[began] = (x, weight)
+        super().add_pending(x, weight, began)
 
-    def learn(self, x: Vector, y: float, weight: float, partition: int = 0) -> int:
+    def learn(self, x: Vector, y: float, weight: float, began: int = 0, *more: Any) -> int:
         """With the weight that it has by now."""
-        return super().learn(x, y, self._out.pop(id(x))[1], partition)
+        return super().learn(x, y, self._out.pop(began)[1], began, *more)
 
     def fit(self) -> None:
         """As ours, then with new weights for all that is pending."""
@@ -152,8 +150,8 @@ class Recomputing(Learner):
             self.changed += float(np.abs(weights - old).sum())
             pairs = zip(self._out.items(), weights.tolist(), strict=True)
             self._out = {name: (x, weight) for (name, (x, _)), weight in pairs}
-            self._pending = Information.of(rows, weights)
-            self._renew()
+            self.weighting.pending = Information.of(rows, weights)
+            self.renew()
 
 
 @pytest.mark.parametrize("problem", ["fixed", "users"])
@@ -166,11 +164,11 @@ def test_frozen_weights_cost_nothing(
     frozen = regrets(ucb, problem, delay, seeds, horizon)
     made: list[Recomputing] = []
 
-    def recomputing(policy: Policy, *, kernels: Kernels, interval: float) -> Learner:
-        made.append(Recomputing(policy, kernels=kernels))
+    def recomputing(*args: Any, **more: Any) -> Learner:
+        made.append(Recomputing(*args, **more))
         return made[-1]
 
-    monkeypatch.setattr(rounds, "new_learner", recomputing)
+    monkeypatch.setattr(fold, "Learner", recomputing)
     anew = regrets(ucb, problem, delay, seeds, horizon)
     assert len(made) == seeds
     assert min(learner.changed for learner in made) > 1.0

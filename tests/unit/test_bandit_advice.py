@@ -17,7 +17,6 @@ from belated import (
     DelayedUCB,
     Explicit,
     Gaussian,
-    WaitForWindow,
 )
 from belated.advice import ROWS, SAMPLE
 from belated.exceptions import DuplicateWarning, MissingRewardWarning, WindowWarning
@@ -118,7 +117,7 @@ def test_reading_the_past_warns_of_nothing() -> None:
 
 @pytest.mark.parametrize(
     "policy",
-    [POLICY, DelayedUCB(2, Gaussian(1.0)), WaitForWindow(2, Bernoulli(), window=5)],
+    [POLICY, DelayedUCB(2, Gaussian(1.0)), DelayedUCB(2, Bernoulli(), learn_after=5)],
     ids=lambda policy: type(policy.family).__name__ + type(policy).__name__,
 )
 def test_the_evidence_is_what_happened(policy: Policy) -> None:

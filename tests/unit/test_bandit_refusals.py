@@ -20,7 +20,6 @@ from belated import (
     PerArm,
     Poisson,
     Shared,
-    WaitForWindow,
 )
 from belated.estimators import Online, Thinned
 from belated.exceptions import (
@@ -54,7 +53,7 @@ def test_semantics_are_one_of_ours() -> None:
     [
         (DelayedUCB(2, Bernoulli(), half_life="auto"), r"half_life='auto', .*such as '30d'"),
         (DelayedUCB(2, Bernoulli(), metric="gram"), "combined with metric='gram'"),
-        (WaitForWindow(2, Bernoulli()), "combined with WaitForWindow"),
+        (DelayedUCB(2, Bernoulli(), learn_after=5), "combined with learn_after"),
         (DelayedUCB(2, Bernoulli(), estimator=Online()), r"the estimator Online\(\)"),
     ],
 )

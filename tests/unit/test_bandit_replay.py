@@ -113,7 +113,7 @@ def test_what_is_pending_counts_as_much_after_a_restart(clock: ManualClock) -> N
     rows = np.array([one.x for one in stories if one is not None], dtype=np.float64)
     for one in (bandit, again, bandit.as_of("9999-12-31T00:00Z")):
         learner = one._fold.learner
-        learner._renew()
+        learner.renew()
         model = learner.model
         both = np.linalg.inv(model.decided @ model.decided.T)
         pending = both - np.linalg.inv(model.observed @ model.observed.T)

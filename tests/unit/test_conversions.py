@@ -24,9 +24,10 @@ from belated import (
 )
 from belated.estimators.thinned import ThinnedEstimate
 from belated.journals import Journal, MemoryJournal, SQLiteJournal
+from belated.learner import Learner
 from belated.learner.fold import same_sums
-from belated.learner.thinning import ThinnedLearner
-from belated.learner.thinning.blocks import MANY
+from belated.learner.weighting import ExpectedConversions
+from belated.learner.weighting.age_blocks import MANY
 from belated.policies import Policy
 from belated.testing import ManualClock
 from experiments.conversions.buckets import off
@@ -83,11 +84,15 @@ class Shop:
                 self.coming.append((now + wait * SECOND, decision.id))
 
 
-def learner_of(bandit: Bandit) -> ThinnedLearner:
+def weighting_of(learner: Learner) -> ExpectedConversions:
+    """How a learner counts decisions by their age."""
+    assert isinstance(learner.weighting, ExpectedConversions)
+    return learner.weighting
+
+
+def learner_of(bandit: Bandit) -> Learner:
     """The learner within a bandit."""
-    learner = bandit._fold.learner
-    assert isinstance(learner, ThinnedLearner)
-    return learner
+    return bandit._fold.learner
 
 
 def same(one: Bandit, other: Bandit) -> None:
@@ -142,7 +147,7 @@ def test_partitions_know_the_same() -> None:
     shop = Shop(partitions=4)
     shop.run(260)
     same(shop.bandit, shop.opened())
-    data = learner_of(shop.bandit)._data()
+    data = weighting_of(shop.bandit._fold.learner).data()
     assert len(data.parts) == 8
     assert sum(len(part.y) for part in data.parts) == 260
 
@@ -167,10 +172,10 @@ def test_blocks_are_few_and_hold_every_decision() -> None:
     shop.bandit.void(shop.ids[-1])
     shop.bandit.void(shop.ids[400])
     learner = learner_of(shop.bandit)
-    learner._step()
-    counted = float(learner._blocks._n.sum())
+    weighting_of(learner)._step()
+    counted = float(weighting_of(learner)._blocks._n.sum())
     assert counted == 598.0
-    assert len(learner._blocks) <= MANY + 1
+    assert len(weighting_of(learner)._blocks) <= MANY + 1
 
 
 def test_what_is_undone_is_as_if_it_had_not_been() -> None:
@@ -178,13 +183,13 @@ def test_what_is_undone_is_as_if_it_had_not_been() -> None:
     shop = Shop()
     shop.run(120)
     rewarded = [one for one in shop.ids if shop.bandit.entry(one).state == "rewarded"]
-    before = learner_of(shop.bandit).converted
+    before = weighting_of(shop.bandit._fold.learner).converted
     shop.bandit.observe(rewarded[0], 0.0, revision=1)
     shop.bandit.void(rewarded[1])
-    assert learner_of(shop.bandit).converted == before - 2
+    assert weighting_of(shop.bandit._fold.learner).converted == before - 2
     same(shop.bandit, shop.opened())
     shop.bandit.observe(rewarded[0], 1.0, revision=2)
-    assert learner_of(shop.bandit).converted == before - 1
+    assert weighting_of(shop.bandit._fold.learner).converted == before - 1
     same(shop.bandit, shop.opened())
 
 
@@ -233,9 +238,9 @@ def test_a_second_activation_moves_the_age() -> None:
     assert known is not None
     assert known < 3.0
     learner = learner_of(shop.bandit)
-    learner._step()
+    weighting_of(learner)._step()
     assert learner.model.effective_n == pytest.approx(known, abs=0.5)
-    assert float(learner._blocks._n.sum()) == 40.0
+    assert float(weighting_of(learner)._blocks._n.sum()) == 40.0
 
 
 def test_pending_decisions_count_in_full() -> None:
@@ -268,16 +273,16 @@ def test_batches_are_found() -> None:
     """From the first delivery on; ages count up to the last one."""
     shop = Shop()
     shop.run(99, period=100)
-    assert learner_of(shop.bandit).converted == 0
-    assert not learner_of(shop.bandit)._clock.in_batches
+    assert weighting_of(shop.bandit._fold.learner).converted == 0
+    assert not weighting_of(shop.bandit._fold.learner)._clock.in_batches
     shop.run(2, period=100)
-    assert learner_of(shop.bandit)._clock.in_batches
+    assert weighting_of(shop.bandit._fold.learner)._clock.in_batches
     same(shop.bandit, shop.opened())
     shop.run(58, period=50)
     learner = learner_of(shop.bandit)
-    assert learner._clock.in_batches
-    assert learner._clock.until % (50 * SECOND) == 0
-    assert learner.now - learner._clock.until == 9 * SECOND
+    assert weighting_of(learner)._clock.in_batches
+    assert weighting_of(learner)._clock.until % (50 * SECOND) == 0
+    assert learner.now - weighting_of(learner)._clock.until == 9 * SECOND
     same(shop.bandit, shop.opened())
 
 
@@ -288,11 +293,11 @@ def test_many_at_once_are_no_batch_if_no_other_comes() -> None:
     for id in shop.ids[:30]:
         shop.bandit.observe(id, 1.0)
     shop.run(40, rate=0.0)
-    assert learner_of(shop.bandit)._clock.in_batches
+    assert weighting_of(shop.bandit._fold.learner)._clock.in_batches
     shop.run(40, rate=0.0)
     learner = learner_of(shop.bandit)
-    assert not learner._clock.in_batches
-    assert learner._clock.until == learner.now
+    assert not weighting_of(learner)._clock.in_batches
+    assert weighting_of(learner)._clock.until == learner.now
     same(shop.bandit, shop.opened())
 
 
@@ -301,7 +306,7 @@ def test_one_by_one_is_no_batch() -> None:
     for rate in (0.6, 0.05):
         shop = Shop()
         shop.run(400, rate=rate)
-        assert not learner_of(shop.bandit)._clock.in_batches
+        assert not weighting_of(shop.bandit._fold.learner)._clock.in_batches
 
 
 def test_half_a_delivery_is_not_learned() -> None:
@@ -325,10 +330,10 @@ def test_a_simulation_is_the_same_learner() -> None:
     world = environments.fixed(seed=3, dim=DIM)
     wait = delays.Geometric(mean=20)
     trace = simulate(UCB, world, wait, horizon=200, rewards=ConversionsOnly("100s"))
-    assert isinstance(trace.learner, ThinnedLearner)
+    converted = weighting_of(trace.learner).converted
     arrived = int((trace.rewards[: 200 - 20] > 0).sum())
-    assert 0 < trace.learner.converted <= int((trace.rewards > 0).sum())
-    assert trace.learner.converted > arrived / 2
+    assert 0 < converted <= int((trace.rewards > 0).sum())
+    assert converted > arrived / 2
     told = simulate(UCB, world, wait, horizon=200, rewards=Explicit())
     plain = simulate(UCB, world, wait, horizon=200)
     np.testing.assert_array_equal(told.actions, plain.actions)
@@ -346,7 +351,7 @@ def test_a_fit_beside_the_fold() -> None:
     assert not learner.fit_is_due()
     shop.run(10)
     assert learner.finish_fit(fit())
-    assert float(learner._blocks._n.sum()) == 200.0
+    assert float(weighting_of(learner)._blocks._n.sum()) == 200.0
     assert off(learner) < 0.25  # of one step by all rows from the new fit, in deviations
     fit = learner.begin_fit()
     learner.fit()

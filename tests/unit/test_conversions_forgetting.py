@@ -28,14 +28,14 @@ from belated.families import Family
 from belated.ids import key_of, partition_of
 from belated.journals import MemoryJournal, SQLiteJournal
 from belated.learner import Fold
-from belated.learner.thinning.known import TICK
+from belated.learner.weighting.age_blocks import TICK
 from belated.policies import Policy
 from belated.priors import Prior
 from belated.rewards import ConversionsOnly
 from belated.service.operating.learner_metrics import OF_LEARNERS
 from belated.testing import ManualClock
 from experiments.conversions import buckets
-from tests.unit.test_conversions import DIM, SECOND, WINDOW, Shop, learner_of, same
+from tests.unit.test_conversions import DIM, SECOND, WINDOW, Shop, learner_of, same, weighting_of
 from tests.unit.test_thinned import shop as decisions
 
 LENGTH = 150
@@ -142,9 +142,9 @@ def test_steps_by_age_are_nearly_exact() -> None:
         shop.run(7)
         learner = learner_of(shop.bandit)
         off.append(buckets.off(learner))
-        data = learner._data()
+        data = learner.weighting.data()
         total = sum(float(part.weight.sum()) for part in data.parts if part.weight is not None)
-        assert float(learner._blocks._n.sum()) == pytest.approx(total, rel=1e-6)
+        assert float(weighting_of(learner)._blocks._n.sum()) == pytest.approx(total, rel=1e-6)
     assert max(off) < 0.25
     assert float(np.mean(off)) < 0.1
 
@@ -174,7 +174,7 @@ def test_partitions_know_the_same() -> None:
     shop = Shop(UCB, partitions=4)
     shop.run(260)
     same(shop.bandit, shop.opened())
-    data = learner_of(shop.bandit)._data()
+    data = learner_of(shop.bandit).weighting.data()
     assert sum(len(part.y) for part in data.parts) == 260
 
 
@@ -222,10 +222,10 @@ def test_batches_fade_by_the_last_record() -> None:
     shop = Shop(UCB, delivery="batches")
     shop.run(330, period=50)
     learner = learner_of(shop.bandit)
-    data = learner._data()
+    data = learner.weighting.data()
     newest = max(float(part.weight.max()) for part in data.parts if part.weight is not None)
     assert newest == pytest.approx(1.0)
-    assert learner._clock.until < learner.now
+    assert weighting_of(learner)._clock.until < learner.now
     same(shop.bandit, shop.opened())
 
 
@@ -233,7 +233,7 @@ def test_what_is_long_ago_is_left_out() -> None:
     """After twelve half-lives; in the sums too, and nothing breaks after a thousand."""
     shop = Shop(replace(UCB, half_life="20s"))
     shop.run(400)
-    data = learner_of(shop.bandit)._data()
+    data = learner_of(shop.bandit).weighting.data()
     assert sum(len(part.y) for part in data.parts) == 240
     shop.clock.now += 20_000 * SECOND
     shop.run(2, rate=0.0)
@@ -253,7 +253,7 @@ def test_an_activation_starts_its_weight() -> None:
         shop.bandit.activate(id)
     shop.clock.now += LENGTH * SECOND
     shop.bandit.observe(first.id, 1.0)
-    data = learner_of(shop.bandit)._data()
+    data = learner_of(shop.bandit).weighting.data()
     weights = np.concatenate([part.weight for part in data.parts if part.weight is not None])
     np.testing.assert_allclose(weights, 0.5)
     assert len(weights) == 51

@@ -32,8 +32,8 @@ from belated.exceptions import InvalidInput
 from belated.expressions import as_whole_policy
 from belated.journals import MemoryStore
 from belated.learner import Fold, LiveModel
-from belated.learner.forgetting import ForgettingLearner
-from belated.learner.forgetting.pace import RECENT, Pace
+from belated.learner.weighting import HalfLife
+from belated.learner.weighting.pace import RECENT, Pace
 from belated.policies import Warmup
 from belated.published import PublishedModel
 from belated.service.learning import learning_service
@@ -107,8 +107,8 @@ def test_auto_chooses_as_without_one_while_nothing_changes() -> None:
         simulate(DelayedUCB(10, B, half_life=one), world, delays.Geometric(mean=20), horizon=400)
         for one in (None, "auto")
     )
-    assert isinstance(auto.learner, ForgettingLearner)
-    assert auto.learner.since == 0
+    assert isinstance(auto.learner.weighting, HalfLife)
+    assert auto.learner.weighting.since == 0
     np.testing.assert_array_equal(plain.actions, auto.actions)
     np.testing.assert_array_equal(plain.learner.model.theta, auto.learner.model.theta)
 
@@ -212,7 +212,6 @@ def test_a_fit_beside_the_fold_ends_where_one_at_once_does(half_life: str) -> No
     bandit = Bandit(policy, rewards=Explicit(), clock=Clock(), seed=1)
     played(bandit, 500)
     learner = bandit._fold.learner
-    assert isinstance(learner, ForgettingLearner)
     learner.defers = True
     fit = learner.begin_fit()
     played(bandit, 6, seed=3)
@@ -222,7 +221,7 @@ def test_a_fit_beside_the_fold_ends_where_one_at_once_does(half_life: str) -> No
     np.testing.assert_allclose(beside, learner.model.theta, atol=0.1)
     # A twentieth of a half-life later it is due by itself.
     assert not learner.fit_is_due()
-    learner.see(learner.now + 100 * SECOND)
+    learner.finish(learner.now + 100 * SECOND)
     assert learner.fit_is_due()
 
 
@@ -282,10 +281,11 @@ def test_a_learner_of_the_service_publishes_by_it(
         while one.fold is None or one.fold.positions != [end] or one._fit is not None:
             one.step()
             assert time.monotonic() < deadline
-        assert isinstance(one.fold.learner, ForgettingLearner)
-        found.append((one.fold.learner.half_life, one.fold.learner.since))
+        weighting = one.fold.learner.weighting
+        assert isinstance(weighting, HalfLife)
+        found.append((weighting.half_life, weighting.since))
         one.close()
         assert PublishedModel.read(last[1]).fingerprint == policy.fingerprint
-    live = bandit._fold.learner
-    assert isinstance(live, ForgettingLearner)
+    live = bandit._fold.learner.weighting
+    assert isinstance(live, HalfLife)
     assert found == [(live.half_life, live.since)] * 2

@@ -287,7 +287,7 @@ def taught(
     for n, (x, reward) in enumerate(zip(X, y.tolist(), strict=True)):
         learner.add_pending(x, 0.25)
         partition = n % partitions
-        places.append((partition, learner.learn(x, reward, 0.25, partition)))
+        places.append((partition, learner.learn(x, reward, 0.25, partition=partition)))
         if forget:
             learner.forget(places[-1][1], partition)
     return places

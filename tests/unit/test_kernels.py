@@ -258,10 +258,4 @@ def test_plain_and_compiled_kernels_count_and_choose_the_same(full: bool) -> Non
             named = _named(which(), Bernoulli())
             choice = which().upper(p.rows, p.theta, p.root, 1.2, 0.6, named)
             results.append([q, root, *scores, *choice])
-            x = np.empty(p.rows.shape[1], dtype=np.float32)
-            held = which().choose(p.rows, p.theta, p.root, 1.2, 0.6, named, x)
-            rows = p.rows.astype(np.float32)
-            same = which().upper(rows.astype(np.float64), p.theta, p.root, 1.2, 0.6, named)
-            assert held == same
-            np.testing.assert_array_equal(x, rows[held[0]])
         _same(results[1], results[0], 1e-12)

@@ -89,7 +89,7 @@ def test_an_estimated_prior_is_no_reason_to_explore(metric: Metric) -> None:
         learner.add_pending(x, 0.25)
         learner.learn(x, 1.0, 0.25)
     learner.fit()
-    prior = learner._estimate(polish=True).prior
+    prior = learner.estimate.prior
     assert prior.precision[0, 0] < 0.5
     assert (
         learner.model.theta[0]

@@ -30,7 +30,7 @@ def taught(learner: Learner, X: Matrix, y: Vector, partitions: int = 1) -> list[
     places = []
     for n, (x, reward) in enumerate(zip(X, y.tolist(), strict=True)):
         learner.add_pending(x, 0.25)
-        places.append((n % partitions, learner.learn(x, reward, 0.25, n % partitions)))
+        places.append((n % partitions, learner.learn(x, reward, 0.25, partition=n % partitions)))
     return places
 
 

@@ -194,8 +194,8 @@ def test_a_decision_weighs_the_same_however_it_came_to_be_pending(
     for position, (recorded, event) in enumerate(events, 1):
         ledger.fold(Record(0, position, recorded, event))
     assert ledger.numbers(State.PENDING) == [0]
-    learner._fold()
-    np.testing.assert_allclose(learner._pending.matrix, 4.0 * np.outer(ROWS[1], ROWS[1]))
+    learner.fold_in()
+    np.testing.assert_allclose(learner.weighting.pending.matrix, 4.0 * np.outer(ROWS[1], ROWS[1]))
 
 
 def test_the_rows_of_forgotten_decisions_are_let_go() -> None:

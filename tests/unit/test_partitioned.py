@@ -15,7 +15,6 @@ from belated import (
     Explicit,
     Gaussian,
     Poisson,
-    WaitForWindow,
 )
 from belated.estimators import Laplace, newton_step
 from belated.events import ModeChanged, Settled
@@ -283,7 +282,7 @@ def test_nothing_has_come_yet() -> None:
     [
         DelayedUCB(2, Bernoulli(), half_life="7d"),
         DelayedUCB(2, Bernoulli(), estimator=Laplace(mean_correction=True)),
-        WaitForWindow(2, Bernoulli(), window=10),
+        DelayedUCB(2, Bernoulli(), learn_after=10),
     ],
     ids=repr,
 )

@@ -12,7 +12,6 @@ import pytest
 from belated import Bernoulli, DelayedUCB, Explicit, Flag, PerArm, Shared
 from belated.exceptions import InvalidInput
 from belated.features import Features
-from belated.kernels import arrival, compiled_row_reader
 from belated.service.http.parsing import parse_request
 from belated.service.http.routes import find
 from belated.service.serving.definition import Definition
@@ -40,16 +39,9 @@ def test_other_features_need_them() -> None:
         parse_request(DecisionRequest(), defined(Shared(action=["price"])))
 
 
-@pytest.fixture(params=["decoder", "kernel"])
-def rows_of(
-    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
-) -> Callable[[str], bytes]:
-    """From the JSON of rows to what is decided: before the kernel has arrived, and after."""
-    reader = None
-    if request.param == "kernel":
-        pytest.importorskip("numba")
-        reader = compiled_row_reader()
-    monkeypatch.setattr(arrival._arrival, "row_reader", reader)
+@pytest.fixture
+def rows_of() -> Callable[[str], bytes]:
+    """From the JSON of rows to what is decided."""
     bandit = Definition("b", DelayedUCB(2, Bernoulli()), Explicit())
 
     def read(text: str) -> bytes:

@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from belated import Bandit, Bernoulli, DefaultAfter, DelayedUCB, WaitForWindow
+from belated import Bandit, Bernoulli, DefaultAfter, DelayedUCB
 from belated.exceptions import InvalidInput
 from belated.journals import MemoryJournal
+from belated.kernels.pages import HELD
 from belated.learner.fold import same_sums
-from belated.learner.together import TogetherAdapter
 from belated.testing import ManualClock
 
 DIM, SECOND = 3, 1_000_000
@@ -115,9 +115,7 @@ def test_live_is_replay() -> None:
         shop.wait(1)
         if second == 40:
             shop.bandit.save()
-    adapter = shop.bandit._fold.adapters[0]
-    assert isinstance(adapter, TogetherAdapter)
-    assert adapter.held
+    assert (shop.bandit._fold.adapters[0].table.column("flags") & HELD).any()
     resumed = shop.opened()
     shop.journal = MemoryJournal(clock=shop.clock)
     shop.journal.import_records(resumed.journal.read(0, 0, 10_000))
@@ -133,7 +131,7 @@ def test_what_it_cannot_be_combined_with() -> None:
     together = DefaultAfter("7d", learn="together")
     for policy in (
         DelayedUCB(DIM, Bernoulli(), half_life="7d"),
-        WaitForWindow(DIM, Bernoulli()),
+        DelayedUCB(DIM, Bernoulli(), learn_after=5),
     ):
         with pytest.raises(InvalidInput, match="use learn='on arrival'"):
             Bandit(policy=policy, rewards=together)

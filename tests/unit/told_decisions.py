@@ -50,8 +50,8 @@ class DecisionStatus:
         model = self.learner.model
         step, renew = model.learn, model.renew
 
-        def learn(x: Any, y: float) -> float:
-            self.weight = step(x, y)
+        def learn(x: Any, y: float, share: float = 1.0) -> float:
+            self.weight = step(x, y, share)
             return self.weight
 
         def renewed(observed: Matrix, decided: Matrix) -> None:

@@ -15,7 +15,6 @@ from belated.decider.baselines import UNIFORM, choose_baseline
 from belated.decider.holdouts import Holdout, Marks
 from belated.decider.model_source import ModelSource
 from belated.decider.modes import Mode
-from belated.decider.plain import PlainChooser
 from belated.decider.requests import ParsedRequest
 from belated.decider.runs import runs_of
 from belated.decider.scores import Scores, scores_of
@@ -93,10 +92,6 @@ class Decider:
         #: Of the ids that are made; None to draw one for each.
         self.slot: int | None = None
         self._repaired = False  # once, until the policy chooses again
-        #: Chooses what is plain, in the mode ``learn``; None if nothing is.
-        self.plain: PlainChooser | None = None
-        if policy.greatest_bound and keep_requests == 0.0:
-            self.plain = PlainChooser(policy, tuning.new_id)
 
     @property
     def model(self) -> Model:
@@ -376,7 +371,6 @@ class Decider:
             self._source.remove_pending(decision.x.astype(np.float64), weight)
 
     def _repair(self) -> None:
-        self.plain = None  # from now on it is looked at closely
         if not self._repaired:  # it takes a while
             self._repaired = True
             self._source.repair(self.unapplied)

@@ -35,7 +35,6 @@ class HoldoutDecider(Decider):
     def __init__(self, *settings: Any, holdout: Holdout, **others: Any) -> None:
         super().__init__(*settings, **others)
         self.holdout = holdout
-        self.plain = None
         # What the policy would have done for those of the holdout, by their ids.
         self._by_policy: dict[str | None, float | None] = {}
 

@@ -30,8 +30,10 @@ class Weighted(Joined):
     (2, 1.5, array([2.5]))
     """
 
-    def __init__(self, dim: int, parts: Sequence[WeightedRows]) -> None:
+    def __init__(self, dim: int, parts: Sequence[WeightedRows], now: int = 0) -> None:
         self.dim = dim
+        #: The time by which they are weighted.
+        self.now = now
         self.stores = []
         self.parts = parts
         #: The sum of all weights.

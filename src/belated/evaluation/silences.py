@@ -17,7 +17,7 @@ from scipy.special import nbdtr
 from belated.evaluation.curves import DelayCurve, delay_curve
 from belated.evaluation.table import NEVER, DecisionTable, Times
 from belated.exceptions import InvalidInput
-from belated.learner.thinning.deliveries import Deliveries, deliveries
+from belated.learner.weighting.deliveries import Deliveries, deliveries
 from belated.results import Result
 from belated.times import as_datetime
 

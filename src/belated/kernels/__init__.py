@@ -5,9 +5,9 @@ numba costs half a second to import, so the first call of :func:`best` has a thr
 call differ, because BLAS and a compiler are fast at different things.
 """
 
-from belated.kernels.arrival import best, complete, page_kernels, row_reader
-from belated.kernels.compiler import compiled, compiled_pages, compiled_row_reader
-from belated.kernels.sets import Kernels, PageKernels, RowReader, plain
+from belated.kernels.arrival import best, complete, page_kernels
+from belated.kernels.compiler import compiled, compiled_pages
+from belated.kernels.sets import Kernels, PageKernels, plain
 from belated.kernels.source import (
     LEFT,
     MAX_ETA,
@@ -35,13 +35,11 @@ __all__ = [
     "TIE",
     "Kernels",
     "PageKernels",
-    "RowReader",
     "amend",
     "bernoulli_link",
     "best",
     "compiled",
     "compiled_pages",
-    "compiled_row_reader",
     "complete",
     "count",
     "finite",
@@ -51,7 +49,6 @@ __all__ = [
     "plain",
     "poisson_link",
     "proximal",
-    "row_reader",
     "sampled",
     "score",
     "unlearn",

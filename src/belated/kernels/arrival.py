@@ -19,7 +19,7 @@ from dataclasses import fields, replace
 from importlib.util import find_spec
 
 from belated.kernels.compiler import LOCK, NAMES, NotCached, cache_folder, load_kernel
-from belated.kernels.sets import Kernels, PageKernels, RowReader, plain
+from belated.kernels.sets import Kernels, PageKernels, plain
 
 log = logging.getLogger("belated.kernels")
 
@@ -53,20 +53,12 @@ def page_kernels(*, wait: bool = False) -> PageKernels | None:
     return _arrival.pages(wait)
 
 
-def row_reader() -> RowReader | None:
-    """The kernel that reads rows of numbers if it has arrived, else None."""
-    if _arrival.row_reader is None:
-        _arrival.start()
-    return _arrival.row_reader
-
-
 class _Arrival:
     """The kernels of this process, and the thread that replaces them."""
 
     def __init__(self) -> None:
         self.kernels = replace(plain())
         self.complete = plain()
-        self.row_reader: RowReader | None = None
         self._pages: dict[str, Callable[..., int]] = {}
         self._begin()
 
@@ -107,8 +99,6 @@ class _Arrival:
             return False
         if name in _PAGES:
             self._pages[name] = kernel
-        elif name == "read_rows":
-            self.row_reader = kernel
         else:
             setattr(self.kernels, name, kernel)
         return True

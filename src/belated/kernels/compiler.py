@@ -18,7 +18,7 @@ from typing import Any
 
 from belated.exceptions import MissingExtra
 from belated.kernels import pages
-from belated.kernels.sets import Kernels, PageKernels, RowReader, plain
+from belated.kernels.sets import Kernels, PageKernels, plain
 from belated.kernels.source import (
     SWAPPED,
     add_product,
@@ -36,11 +36,11 @@ from belated.kernels.source import (
 )
 
 #: The kernels, in the order in which they are made: those of a decision first.
-NAMES = (*asdict(plain()), "read_rows", "crc_all", "fold_page")
+NAMES = (*asdict(plain()), "crc_all", "fold_page")
 
 #: The types of each kernel's arguments: f is a float, i an int and b a bool. M and V are a matrix
 #: and a vector, T and N the same of whole numbers, m, v, t and e such as are only read. p is a pool
-#: of draws, R are rows, r is one, C their bytes, B and U bytes, U only to be read, and P places of
+#: of draws, R are rows, C their bytes, B and U bytes, U only to be read, and P places of
 #: an index.
 _ARGUMENTS = {
     "argmax_ucb_all": "m e V M f v v b f i M",
@@ -52,10 +52,8 @@ _ARGUMENTS = {
     "count_all": "M m v",
     "unlearn": "M V v f f i f f",
     "amend": "M V v f f",
-    "choose": "m V M f f i r",
-    "read_rows": "U i r",
     "crc_all": "U e e t N",
-    "fold_page": "U e e e e i T M P R C N N v U R M B",
+    "fold_page": "U e e e e i T M P R C N N v U R M T B",
 }
 
 
@@ -79,11 +77,6 @@ def compiled() -> Kernels:
 def compiled_pages() -> PageKernels:
     """The same for the kernels of pages."""
     return PageKernels(compile_kernel("crc_all"), compile_kernel("fold_page"))
-
-
-def compiled_row_reader() -> RowReader:
-    """The same for the one that reads rows."""
-    return compile_kernel("read_rows")
 
 
 def compile_kernel(name: str) -> Callable[..., Any]:
@@ -166,7 +159,6 @@ def _dispatchers() -> dict[str, tuple[Any, Any]]:
         from numba import types
         from numba.extending import overload, register_jitable
 
-        from belated.kernels.json_rows import read_rows
         from belated.kernels.shipped import reading_shipped
     except ImportError:
         raise MissingExtra("compiling the kernels", "fast") from None
@@ -199,7 +191,6 @@ def _dispatchers() -> dict[str, tuple[Any, Any]]:
             ("B", types.uint8, 1, False),
             ("C", types.uint8, 2, False),
             ("R", types.float32, 2, False),
-            ("r", types.float32, 1, False),
         )
     }
     known = numbers | arrays
@@ -224,7 +215,7 @@ def _dispatchers() -> dict[str, tuple[Any, Any]]:
         except RuntimeError:  # no folder to keep machine code in
             jit, jit_exact = numba.njit(**options), numba.njit(**exact)
         made = {name: jit(kernel) for name, kernel in asdict(plain()).items()}
-        for kernel in (read_rows, pages.crc_all, pages.fold_page):
+        for kernel in (pages.crc_all, pages.fold_page):
             made[kernel.__name__] = jit_exact(kernel)
     return {
         name: (kernel, tuple(known[letter] for letter in _ARGUMENTS[name].split()))

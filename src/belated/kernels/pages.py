@@ -42,7 +42,7 @@ SOURCES = np.array(
 _FREE_PLACE = -1
 _PENDING, _REWARDED = 1, 2
 #: In the second byte of a mark; MORE: the line does not hold all that is known of the decision.
-ACTIVATED, LATE, CONFLICT, FORGOTTEN, EXPECTED, MORE = 1, 2, 4, 8, 16, 32
+ACTIVATED, LATE, CONFLICT, FORGOTTEN, EXPECTED, MORE, HELD = 1, 2, 4, 8, 16, 32, 64
 _NEW_FLAGS, _MORE = (ACTIVATED | EXPECTED) << 8, MORE << 8
 _GREATEST = 3.4028234663852886e38  # a float32
 
@@ -226,6 +226,7 @@ def fold_page(
     unmatched: NDArray[np.uint8],
     learned_rows: NDArray[np.float32],
     learned: NDArray[np.float64],
+    times: NDArray[np.int64],
     changed: NDArray[np.uint8],
 ) -> int:
     """Take the records of a page from ``first`` on; returns the place of the first not taken.
@@ -248,6 +249,7 @@ def fold_page(
         unmatched: not 0 at the last bits of keys of which something has come before.
         learned_rows: to be filled with the rows of rewards.
         learned: with their rewards, their weights, and whether their decision was known before.
+        times: with when their decisions and they themselves were recorded.
         changed: to be set to 1 for each block of lines with a line that was known and has changed.
     """
     dim = rows.shape[1]
@@ -417,6 +419,8 @@ def fold_page(
             learned[n, 0] = y
             learned[n, 1] = floats[line, WEIGHT]
             learned[n, 2] = 1.0 if line < known else 0.0
+            times[n, 0] = cells[line, RECORDED]
+            times[n, 1] = now
             cells[line, WHERE] = -2 - told[HANDLE]
             told[HANDLE] += 1
             free[told[FREE]] = where

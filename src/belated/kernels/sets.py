@@ -6,14 +6,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
 from belated.inputs import Matrix, Row, Vector
 from belated.kernels.source import (
     amend,
     argmax_ucb_all,
-    choose,
     count,
     count_all,
     learn,
@@ -37,9 +33,6 @@ class Kernels:
     count_all: Callable[[Matrix, Matrix, Vector], int]
     unlearn: Callable[[Matrix, Vector, Vector, float, float, Any, float, float], float]
     amend: Callable[[Matrix, Vector, Vector, float, float], bool]
-    choose: Callable[
-        [Matrix, Vector, Matrix, float, float, Any, Row], tuple[int, int, float, float]
-    ]
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,12 +43,7 @@ class PageKernels:
     fold_page: Callable[..., int]
 
 
-#: Reads rows of numbers; see :func:`belated.kernels.json_rows.read_rows`. Of use only compiled.
-RowReader = Callable[[NDArray[np.uint8], int, Row], int]
-
-_PLAIN = Kernels(
-    argmax_ucb_all, count, learn, upper, sampled, score, count_all, unlearn, amend, choose
-)
+_PLAIN = Kernels(argmax_ucb_all, count, learn, upper, sampled, score, count_all, unlearn, amend)
 
 
 def plain() -> Kernels:

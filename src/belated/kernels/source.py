@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from belated.inputs import MAX_ENTRY, Matrix, Row, Vector
+from belated.inputs import Matrix, Row, Vector
 from belated.kernels.lapack import daxpy, ddot, dgemm, dgemv, dger
 
 #: Scores closer than this, relative to their size, are ties.
@@ -89,14 +89,6 @@ def winners(rows: Matrix, means: Vector, pool: Row) -> NDArray[np.int64]:
     return best
 
 
-def held(given: Matrix) -> Matrix:
-    """Rows as float32 holds them; none if their entries may be too large, or are not finite."""
-    flat = given.reshape(-1)
-    if not ddot(flat, flat) <= MAX_ENTRY:
-        return given[:0]
-    return given.astype(_SINGLE).astype(_DOUBLE)
-
-
 def link(family: Any, eta: float) -> tuple[float, float]:
     """Mean and slope of a family; the built-in ones go by their number, as in compiled code."""
     both: tuple[float, float]
@@ -169,18 +161,6 @@ def spread_of(rows: Matrix, root: Matrix) -> Matrix:
     return spread
 
 
-def _loop_held(given: Matrix) -> Matrix:
-    rows = np.empty(given.shape)
-    total = 0.0
-    for i in range(given.shape[0]):
-        for j in range(given.shape[1]):
-            rows[i, j] = np.float64(np.float32(given[i, j]))
-            total += given[i, j] * given[i, j]
-    if not total <= MAX_ENTRY:
-        return rows[:0]
-    return rows
-
-
 def _loop_lengths(rows: Matrix, root: Matrix) -> Vector:
     spread = spread_of(rows, root)
     found = np.empty(rows.shape[0])
@@ -251,7 +231,6 @@ SWAPPED: dict[Any, Callable[..., Any]] = {
     bounds: _loop_bounds,
     predictors: _blas_predictors,
     winners: _loop_winners,
-    held: _loop_held,
     ddot: _loop_ddot,
     daxpy: _loop_daxpy,
     link: _numbered_link,
@@ -317,21 +296,6 @@ def upper(
         ties = len(tied)
         index = int(tied[int(u * ties)])
     mean, slope = link(family, ddot(rows[index], theta))
-    return index, ties, mean, slope
-
-
-def choose(
-    given: Matrix, theta: Vector, root: Matrix, width: float, u: float, family: Any, x: Row
-) -> tuple[int, int, float, float]:
-    """``upper`` for rows as a caller gives them, which are held to float32 first.
-
-    The chosen row goes into ``x``. The mean is NaN if an entry is too large, or not finite.
-    """
-    rows = held(given)
-    if rows.shape[0] == 0:
-        return 0, 1, math.nan, math.nan
-    index, ties, mean, slope = upper(rows, theta, root, width, u, family)
-    x[:] = rows[index]
     return index, ties, mean, slope
 
 

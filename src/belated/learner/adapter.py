@@ -3,20 +3,87 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import ClassVar, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from belated.events import Decision
 from belated.exceptions import JournalMismatch
-from belated.inputs import Matrix, Row, Vector
+from belated.inputs import Row, Vector
+from belated.kernels.memory import zeros
 from belated.learner.learner import Learner
-from belated.learner.rows import Rows
-from belated.learner.window import DecisionWindow
 from belated.ledger.copies import Copies
 from belated.ledger.packing import numbered
 from belated.ledger.table import NOWHERE, EntryTable, handle_at, packed
+
+# Rows that there is room for, at least.
+_FEW = 64
+
+
+class Rows:
+    """Rows of one width, each at a place of its own.
+
+    >>> rows = Rows(2)
+    >>> place = rows.put(np.array([1.0, 2.0], dtype=np.float32))
+    >>> rows.get(place)
+    array([1., 2.], dtype=float32)
+    >>> rows.free(place)
+    >>> rows.put(np.zeros(2, dtype=np.float32)) == place
+    True
+    """
+
+    def __init__(self, dim: int) -> None:
+        self.dim = dim
+        #: Places that were ever used, and how many of them are free.
+        self.used = self.n_free = 0
+        #: The rows, and the places that are free: each with some room.
+        self.data: Row = zeros((_FEW, dim), np.float32)
+        self.places: NDArray[np.int64] = zeros((_FEW,), np.int64)
+
+    def put(self, x: Row) -> int:
+        """Keep a copy of a row; returns its place."""
+        if self.n_free:
+            self.n_free -= 1
+            place = int(self.places[self.n_free])
+        else:
+            self.reserve(1)
+            place = self.used
+            self.used = place + 1
+        self.data[place] = x
+        return place
+
+    def put_all(self, rows: Row) -> NDArray[np.int64]:
+        """Keep copies of rows; returns their places."""
+        self.reserve(len(rows))
+        first, self.used = self.used, self.used + len(rows)
+        self.data[first : self.used] = rows
+        return np.arange(first, self.used)
+
+    def get(self, place: int) -> Row:
+        """The row at a place; it is another one once the place was freed."""
+        row: Row = self.data[place]
+        return row
+
+    def get_all(self, places: NDArray[np.int64]) -> Row:
+        """Copies of the rows at these places."""
+        rows: Row = self.data[places]
+        return rows
+
+    def free(self, place: int) -> None:
+        """The row is needed no longer."""
+        self.places[self.n_free] = place
+        self.n_free += 1
+
+    def reserve(self, count: int) -> None:
+        """Have room for so many rows behind the last place."""
+        if self.used + count <= len(self.data):
+            return
+        room = max(self.used + count, 2 * len(self.data))
+        data, places = zeros((room, self.dim), np.float32), zeros((room,), np.int64)
+        data[: self.used] = self.data[: self.used]
+        places[: self.n_free] = self.places[: self.n_free]
+        self.data, self.places = data, places
 
 
 class LinesWithRows(NamedTuple):
@@ -43,16 +110,10 @@ class LearnerAdapter:
     partition once it was. The weight it is pending with is the slope at the mean that was predicted
     for it, over the dispersion that was known then.
 
-    If the policy learns at the end of a window, rewards are held back here. The window is of the
-    decisions in this partition, its share of all: no partition knows the order in another.
-
     Args:
         learner: to be told.
         partition: of its observations.
     """
-
-    #: Whether pages of records may be folded as columns; else it is told of each change.
-    takes_pages: ClassVar[bool] = True
 
     def __init__(self, learner: Learner, partition: int = 0) -> None:
         self.learner = learner
@@ -63,13 +124,10 @@ class LearnerAdapter:
         #: How many were ever expected, those that left without a reward too.
         self.decisions = 0
         self._rows = Rows(learner.policy.dim)
-        self._window: DecisionWindow | None = None
-        if (after := learner.policy.learns_after) is not None:
-            size = -(-after // len(learner.observations))
-            told, late = (self._learn, self._withdraw, self._recall), learner.policy.learns_late
-            self._window = DecisionWindow(size, *told, late=late)
+        # Means by several half-lives, of decisions that may still be learned.
+        self._predicted: dict[int, tuple[float, ...]] = {}
 
-    def enter(self, number: int, decision: Decision, expected: bool = False) -> None:
+    def enter(self, number: int, decision: Decision, expected: bool) -> None:
         """Keep its row; where it is ``expected``, its reward is out."""
         x = decision.x
         if len(x) != self._rows.dim:
@@ -78,105 +136,95 @@ class LearnerAdapter:
         weight = self.learner.model.weight_at(decision.mean)
         table, i = self.table, number - self.table.base
         table.weight[i], table.where[i] = weight, self._rows.put(x)
+        if decision.means:
+            self._predicted[number] = decision.means
+        recorded = table.recorded[i]
+        self.learner.weighting.entered(recorded, self.partition)
         if expected:
             self.decisions += 1
-            self.learner.add_pending(x.astype(np.float64), weight)
-        if self._window is not None:
-            self._window.made(number, expected=expected)
+            self.learner.add_pending(x.astype(np.float64), weight, recorded)
 
-    def add_pending(self, number: int, again: bool = False) -> None:
+    def add_pending(self, number: int, began: int, again: bool) -> None:
         """Its reward is pending."""
-        if self._window is not None and self._window.is_over(number):
-            return
         if again:
-            self._recall(number)
+            self.learner.restore_pending(*self._row(number), began)
         else:
             self.decisions += 1
-            self.learner.add_pending(*self._row(number))
-        if self._window is not None:
-            self._window.add_pending(number)
+            self.learner.add_pending(*self._row(number), began)
 
-    def _recall(self, number: int) -> None:
-        self.learner.restore_pending(*self._row(number))
-
-    def remove_pending(self, number: int) -> None:
+    def remove_pending(self, number: int, began: int) -> None:
         """Its reward is waited for no longer."""
-        window = self._window
-        if window is None or window.leave(number) or window.late:
-            self._withdraw(number)
+        self.learner.remove_pending(*self._row(number), began)
 
-    def _withdraw(self, number: int) -> None:
-        self.learner.remove_pending(*self._row(number))
+    def move(self, number: int, before: int, began: int) -> None:
+        """It took effect later than was known."""
+        where = self.table.where[number - self.table.base]
+        if where < NOWHERE:
+            self.learner.restart(handle_at(where), began, self.partition)
+        else:
+            self.learner.remove_pending(*self._row(number), before)
+            self.learner.restore_pending(*self._row(number), began)
 
-    def learn(self, number: int, value: float) -> None:
-        """Its reward is known."""
-        if self._window is None:
-            self._learn(number, value)
-        elif not self._window.learn(number, value):
-            self._free(number)
-
-    def _learn(self, number: int, value: float) -> None:
-        """Its row is among the observations from now on."""
-        if not self._least <= value <= self._most:
-            # Each part of a reward is within the support; their sum need not be.
-            value = self._held(value)
+    def learn(self, number: int, value: float, began: int, recorded: int) -> None:
+        """Its reward is known; its row is among the observations from now on."""
+        # Each part of a reward is within the support; their sum need not be.
+        value = min(max(value, self._least), self._most)
         x, weight = self._row(number)
-        handle = self.learner.learn(x, value, weight, self.partition)
+        predicted = self._predicted.pop(number, ())
+        handle = self.learner.learn(x, value, weight, began, recorded, self.partition, predicted)
         where, i = self.table.where, number - self.table.base
         self.table.touch(i)
         self._rows.free(where[i])
         where[i] = handle_at(handle)
 
-    def learn_page(self, first: int, rows: Row, learned: Matrix) -> None:
-        """Many at once, which the table knows already; the learner is in bulk, and no window is.
+    def learn_page(
+        self,
+        first: int,
+        rows: Row,
+        values: Vector,
+        weights: Vector,
+        old: NDArray[np.bool_],
+        times: NDArray[np.int64],
+    ) -> None:
+        """Many at once, which the table knows already; the learner is in bulk.
 
         Args:
             first: the first line of a decision that is new.
             rows: of the rewards.
-            learned: their values, the weights of their decisions, and 1 where a decision is not
-                among the new ones.
+            values: the rewards.
+            weights: with which their decisions were pending.
+            old: which of these decisions are not among the new ones.
+            times: when these decisions and their rewards were recorded.
         """
-        where = self.table.column("where")[first:]
+        table = self.table
+        where = table.column("where")[first:]
         pending = where > NOWHERE
         self.decisions += len(where)
-        self.learner.take_page(
-            len(where),
-            self._rows.get_all(where[pending]),
-            self.table.column("weight")[first:][pending],
-            rows,
-            learned,
-            self.partition,
-        )
+        weight, began = (table.column(name)[first:][pending] for name in ("weight", "recorded"))
+        asked = self._rows.get_all(where[pending]), weight, began
+        came = rows, weights, times[:, 0]
+        self.learner.learn_page(len(where), asked, came, (values, times[:, 1]), old, self.partition)
 
-    def revise(self, number: int, value: float) -> None:
+    def revise(self, number: int, value: float, recorded: int) -> None:
         """Its reward is another one."""
-        if self._window is not None and (
-            self._window.revise(number, value) or self._window.is_over(number)
-        ):
-            return
         handle = handle_at(self.table.where[number - self.table.base])
-        self.learner.revise(handle, self._held(value), self.partition)
+        value = min(max(value, self._least), self._most)
+        self.learner.revise(handle, value, recorded, self.partition)
 
-    def retract(self, number: int) -> None:
+    def retract(self, number: int, recorded: int) -> None:
         """Its reward does not count any longer; its row is kept here again."""
-        if self._window is not None and self._window.leave(number):
-            self._withdraw(number)
-            return
         where, i = self.table.where, number - self.table.base
-        if where[i] >= NOWHERE:  # it came after the window
-            return
+        handle, learner = handle_at(where[i]), self.learner
         self.table.touch(i)
-        x = self.learner.retract(handle_at(where[i]), self.partition)
+        if learner.weighting.rivals:
+            predicted = tuple(learner.times[self.partition].predicted[handle].tolist())
+            if predicted[0] == predicted[0]:
+                self._predicted[number] = predicted
+        x = learner.retract(handle, recorded, self.partition)
         where[i] = self._rows.put(x.astype(np.float32))
 
     def forget(self, number: int) -> None:
-        """It is settled for good: nothing will come that changes it."""
-        if self._window is not None:
-            self._window.end(number)
-        self._free(number)
-
-    def _free(self, number: int) -> None:
-        """Its row is needed no longer, if it is still here or among the observations."""
+        """It is settled for good: its row is needed no longer."""
         where, i = self.table.where, number - self.table.base
         self.table.touch(i)
         if where[i] > NOWHERE:
@@ -184,14 +232,20 @@ class LearnerAdapter:
         elif where[i] < NOWHERE:
             self.learner.forget(handle_at(where[i]), self.partition)
         where[i] = NOWHERE
+        self._predicted.pop(number, None)
+
+    def finish(self, recorded: int) -> None:
+        """A record was folded."""
+        self.learner.finish(recorded)
 
     def pack(self) -> dict[str, bytes]:
         """All that is kept beside the table and its rows, and the observations, as bytes."""
-        return {
-            "account decisions": self.decisions.to_bytes(8),
-            **({} if self._window is None else self._window.pack()),
-            **self.learner.pack(self.partition),
-        }
+        pieces = {"account decisions": self.decisions.to_bytes(8)}
+        if self._predicted:
+            numbers = np.array(list(self._predicted), dtype=np.int64)
+            pieces["compared-of"] = numbers.tobytes()
+            pieces["compared"] = np.array(list(self._predicted.values())).tobytes()
+        return pieces | self.learner.pack(self.partition)
 
     def begin_copies(self, blocks: Mapping[int, slice]) -> Copies[LinesWithRows]:
         """Begin to copy lines and their rows; what changes meanwhile is copied first."""
@@ -208,30 +262,26 @@ class LearnerAdapter:
         where = self.table.column("where")
         rows = np.frombuffer(b"".join(numbered(pieces, "rows-of-lines")), dtype=np.float32)
         where[where > NOWHERE] = self._rows.put_all(rows.reshape(-1, self._rows.dim))
-        if self._window is not None:
-            self._window.unpack(pieces, self.table.next - 1)
+        if "compared-of" in pieces:
+            numbers = np.frombuffer(pieces["compared-of"], dtype=np.int64).tolist()
+            means = np.frombuffer(pieces["compared"]).reshape(len(numbers), -1).tolist()
+            self._predicted = dict(zip(numbers, map(tuple, means), strict=True))
         self.learner.unpack(self.partition, pieces, handle_at(where[where < NOWHERE]))
 
     def add_all_pending(self, numbers: NDArray[np.int64]) -> None:
         """All these are pending: after :meth:`unpack`, before anything else."""
-        numbers = self._expected(numbers)
         if len(numbers):
-            at = numbers - self.table.base
-            rows = self._rows.get_all(self.table.column("where")[at]).astype(np.float64)
-            self.learner.add_all_pending(rows, self.table.column("weight")[at])
+            rows, weights = self.pending_rows(numbers)
+            self.learner.add_all_pending(rows.astype(np.float64), weights)
         # Some left without a reward: they were decisions too.
         known = self.learner.observations[self.partition].n + len(numbers)
         self.learner.model.decisions += self.decisions - known
 
-    def _expected(self, pending: NDArray[np.int64]) -> NDArray[np.int64]:
-        """The decisions that the learner expects, of those and others that are pending.
-
-        A window has given up some, and holds the reward of others.
-        """
-        if self._window is None:
-            return pending
-        held = np.array(self._window.pending, dtype=np.int64)
-        return np.union1d(pending, held) if self._window.late else held
+    def pending_rows(self, numbers: NDArray[np.int64]) -> tuple[Row, Vector]:
+        """The rows of pending decisions, and the weights these are pending with."""
+        at = numbers - self.table.base
+        where = self.table.column("where")[at]
+        return self._rows.get_all(where), self.table.column("weight")[at]
 
     def kept_rows(self, lines: slice = slice(None)) -> Row:
         """The rows of decisions that may still be learned, in the order of their lines."""
@@ -246,9 +296,6 @@ class LearnerAdapter:
         rows[kept] = self._rows.get_all(where[kept])
         rows[learned] = self.learner.rows(self.partition, handle_at(where[learned]))
         return rows, kept | learned
-
-    def _held(self, value: float) -> float:
-        return min(max(value, self._least), self._most)
 
     def _row(self, number: int) -> tuple[Vector, float]:
         """The row of one that may still be learned, in the type of the kernels, and its weight."""

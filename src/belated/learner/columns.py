@@ -6,6 +6,8 @@ still and is fitted at the end.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -14,8 +16,10 @@ from belated.journals.columns import ColumnLog, ColumnPage
 from belated.kernels import MAX_WEIGHT, PageKernels, page_kernels
 from belated.kernels import pages as kernel
 from belated.learner.adapter import LearnerAdapter
-from belated.learner.fold_state import FoldState
 from belated.ledger import Ledger, State
+
+if TYPE_CHECKING:
+    from belated.learner.fold import Fold
 
 #: From so many positions on it is worth waiting for kernels that are in the cache.
 FAR = 50_000
@@ -27,12 +31,12 @@ RARE = 64
 NEVER = 1 << 62
 
 
-def kernels_for(fold: FoldState, journal: Journal) -> PageKernels | None:
+def kernels_for(fold: Fold, journal: Journal) -> PageKernels | None:
     """Return the kernels for a fold of a journal; None if it goes record by record."""
     policy = fold.policy
-    if policy.family.number is None or policy.learns_after is not None or policy.dim > WIDE:
+    if policy.family.number is None or policy.dim > WIDE or not isinstance(journal, ColumnLog):
         return None
-    if not isinstance(journal, ColumnLog) or not fold.adapters[fold.folded[0]].takes_pages:
+    if fold.ledgers[fold.folded[0]].holds_back or not fold.learner.weighting.takes_pages:
         return None
     found = page_kernels()
     if found is None:
@@ -60,6 +64,7 @@ class PageFolder:
         dim = adapter.learner.policy.dim
         self._rows = np.empty((len(page), dim), dtype=np.float32)
         self._learned = np.empty((len(page), 3))
+        self._times = np.empty((len(page), 2), dtype=np.int64)
         self._burst = 1
 
     def take_plain(self, first: int) -> int:
@@ -92,7 +97,7 @@ class PageFolder:
             page.data, page.ends, page.positions, page.recorded, self._crcs, first,
             table.cells, table.cells.view(np.float64), index.places, rows.data,
             rows.data.view(np.uint8), rows.places, told, numbers, ledger._unmatched.seen,
-            self._rows, self._learned, changed,
+            self._rows, self._learned, self._times, changed,
         )  # fmt: skip
         decided, rewarded = int(told[kernel.DECIDED]), int(told[kernel.REWARDED])
         table.changed.update((first_block + np.flatnonzero(changed)).tolist())
@@ -107,7 +112,10 @@ class PageFolder:
         if rewarded:
             ledger.counters["rewarded"] += rewarded
         if stop > first:
-            adapter.learn_page(before, self._rows[:rewarded], self._learned[:rewarded])
+            values, weights, old = self._learned[:rewarded].T
+            came, times = self._rows[:rewarded], self._times[:rewarded]
+            adapter.learn_page(before, came, values, weights, old > 0.0, times)
+            adapter.finish(int(page.recorded[stop - 1]))
         return stop
 
     def burst(self, taken: int) -> int:

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from types import TracebackType
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 from belated.advice import Adviser, warn
 from belated.events import Decision, Erased, Event, Record, Settled
@@ -28,7 +28,30 @@ from belated.journals.arrivals import route
 from belated.journals.log import FollowedLog, Requests
 from belated.learner.evidence import evidence_of
 from belated.learner.fold import Fold
-from belated.learner.holder import Holder
+
+
+class Holder(Protocol):
+    """Counts decisions that are durable and cannot be folded yet: see :class:`Decider`."""
+
+    def hold(self, decision: Decision) -> None:
+        """Count it as pending."""
+
+    def release(self, id: str) -> None:
+        """It is folded now."""
+
+    def release_all(self) -> None:
+        """All of them are."""
+
+    def release_known(self, known: Callable[[str], bool]) -> None:
+        """Those that are known by their ids are folded."""
+
+    def count_again(self) -> None:
+        """Count them in a fold that has begun anew."""
+
+    @property
+    def holds(self) -> bool:
+        """Whether there are any."""
+
 
 T = TypeVar("T")
 
@@ -386,8 +409,6 @@ class Follower:
         if len(page) > 2 and self.fold.is_much(len(page)):
             with self.fold.learner.bulk():
                 return [take(record) for record in page]
-        if len(page) > 1 and not self._holder.holds:
-            return self.fold.take_few(page[0].partition, page)
         return [take(record) for record in page]
 
     def _fold_some(self) -> bool:

@@ -3,38 +3,55 @@
 The learner is told of each decision when it is made and of each reward when it comes. The model
 moves by one step at once. The sums behind it are folded in batches, all rows of a batch in one BLAS
 call, and the roots are made anew from them; a fit over all observations replaces θ̂ and the weights
-when the estimator asks for it.
+when the estimator asks for it. How much each decision and reward counts by its age is its
+:mod:`~belated.learner.weighting`.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 
 import numpy as np
+from numpy.typing import NDArray
 
-from belated.estimators import Estimate, Estimator, Laplace
+from belated.estimators import Estimate, Laplace
 from belated.exceptions import BelatedError
-from belated.families import Gaussian
 from belated.inputs import Matrix, Row, Vector
 from belated.kernels import Kernels
-from belated.kernels.lapack import dpotrf
-from belated.learner.kept_rewards import KeptRewards
+from belated.learner.freezer import Freezer
 from belated.learner.refit import Refit
+from belated.learner.times import SILENT, Times
+from belated.learner.waiting import Waiting
+from belated.learner.weighting import Outstanding, weighting_of
+from belated.models import Model
 from belated.policies.policy import Policy
-from belated.priors import Prior
-from belated.statistics import Information, Joined, Observations
+from belated.rewards import Rewards
+from belated.statistics import Information, Joined, Observations, Seen
 from belated.tuning import USUAL, Tuning
 
 
-class Learner(KeptRewards):
+class Learner:
     """Keeps the model of a policy.
 
     Rows given to a learner are kept for a while: they must not change afterwards. What has arrived
-    is kept by the partitions of a journal; a reward is known there by the handle
-    that :meth:`learn` gave.
+    is kept by the partitions of a journal; a reward is known there by the handle that
+    :meth:`learn` gave. Times are in microseconds since 1970: ``began`` is when a decision took
+    effect, ``recorded`` the stamp of the record that says so.
+
+    Args:
+        policy: whose model is learned.
+        rewards: what a missing reward means; None if every reward comes.
+        partitions: of the journal.
+        kernels: to use instead of the best available.
+        tuning: sizes.
+
+    Attributes:
+        now: the stamp of the latest record.
+        defers: True if a fit that is due is left to whoever calls :meth:`begin_fit`.
+        is_bulk: whether the model stands still, see :meth:`bulk`.
+        outstanding: gives all pending decisions, by partition.
 
     >>> from belated import Bernoulli
     >>> from belated.policies import DelayedUCB
@@ -51,182 +68,292 @@ class Learner(KeptRewards):
     def __init__(
         self,
         policy: Policy,
+        rewards: Rewards | None = None,
         *,
         partitions: int = 1,
         kernels: Kernels | None = None,
         tuning: Tuning = USUAL,
     ) -> None:
-        super().__init__(policy, partitions, kernels, tuning)
-        #: True if a fit that is due is left to whoever calls :meth:`begin_fit`.
-        self.defers = False
-        self._prior = policy.start
-        self._share = policy.pending_weight
-        self._gram = policy.metric == "gram"
-        self._next_fit = 1.0 if self._fits else math.inf
-        # Precisions: of what arrived, the same in the policy's metric, and of what is pending.
-        self._observed: Matrix = policy.start.precision
-        self._counted: Matrix = policy.start.precision
-        self._pending = Information.zero(policy.dim)
-        # Where φ is estimated the sum holds slopes, which are 1, and is divided by φ when it is
-        # used: weights that were added under one φ could not be taken out under another.
-        self._unscaled = policy.family.dispersion is None and not self._gram
-        self._bulk = False
+        self.policy = policy
+        self.model = Model(policy.start, policy.family, kernels=kernels)
+        self.now = 0
+        self.defers = self.is_bulk = False
+        self.outstanding: Callable[[], Sequence[Outstanding]] = tuple
+        kind = weighting_of(policy, rewards)
+        family = policy.family if kind.adds else None
+        self.observations = [
+            Observations(policy.dim, family, block=tuning.block) for _ in range(partitions)
+        ]
+        self.times = [Times(kind.rivals) for _ in range(partitions)]
+        self._limit = tuning.batch or max(1000, 10 * policy.dim)
+        self._freezer = Freezer(self.observations, tuning.exact, self._limit)
+        self._waiting = Waiting(partitions)
+        self._given = [0] * partitions  # handles given out
         self._refit: Refit | None = None
-        self._share_roots()
+        self.weighting = kind(self, rewards)
 
-    def add_pending(self, x: Vector, weight: float) -> None:
+    # --- decisions -------------------------------------------------------------------------------
+
+    def add_pending(self, x: Vector, weight: float, began: int = 0) -> None:
         """A decision was made; its reward is out."""
-        if self._gram:
+        weighting = self.weighting
+        if weighting.gram:
             weight = 1.0
-        if self._bulk:
+        self._count_pending(x, weight)
+        asked = self._waiting.asked
+        asked.append(x, 1.0 if weighting.unscaled else weight, began)
+        if len(asked.rows) >= self._limit:
+            self.renew()
+
+    def restore_pending(self, x: Vector, weight: float, began: int = 0) -> None:
+        """A decision that was withdrawn counts again: its reward has come after all."""
+        self.add_pending(x, weight, began)
+        self.model.decisions -= 1
+
+    def remove_pending(self, x: Vector, weight: float, began: int = 0) -> None:
+        """A decision left without a reward: it no longer counts as explored."""
+        weighting = self.weighting
+        if weighting.gram:
+            weight = 1.0
+        left = self._waiting.left
+        left.append(x, 1.0 if weighting.unscaled else weight, began)
+        if not self._discount_pending(x, weight) or len(left.rows) >= self._limit:
+            self.renew()
+
+    def hold(self, x: Vector, weight: float) -> None:
+        """A decision was made that has no record yet: it counts as explored."""
+        self._hold(x, weight, 1)
+        self._count_pending(x, 1.0 if self.weighting.gram else weight)
+
+    def release(self, x: Vector, weight: float) -> None:
+        """It has a record now and counts by that, or it never came to be."""
+        self._hold(x, weight, -1)
+        self.model.decisions -= 1
+        if not self._discount_pending(x, 1.0 if self.weighting.gram else weight):
+            self.renew()
+
+    def _hold(self, x: Vector, weight: float, sign: int) -> None:
+        weighting = self.weighting
+        ones = weighting.gram or weighting.unscaled
+        one = Information.of(x[None, :], [1.0 if ones else weight])
+        weighting.held = weighting.held + one if sign > 0 else weighting.held - one
+
+    def _count_pending(self, x: Vector, weight: float) -> None:
+        share = self.weighting.share_of_pending
+        if self.is_bulk:
             self.model.pending += 1
             self.model.decisions += 1
-        elif self._share == 0.0:
+        elif share == 0.0:
             self.model.note(x)
         else:
-            self.model.add_pending(x, self._share * weight)
-        rows, weights = self._waiting.asked
-        rows.append(x)
-        weights.append(1.0 if self._unscaled else weight)
-        if len(rows) == self._limit:
-            self._renew()
+            self.model.add_pending(x, share * weight)
+
+    def _discount_pending(self, x: Vector, weight: float) -> bool:
+        """Returns False if the roots must be made anew."""
+        share = self.weighting.share_of_pending
+        if self.is_bulk or share == 0.0:
+            self.model.pending -= 1
+            return True
+        return self.model.remove_pending(x, share * weight)
 
     def add_all_pending(self, rows: Matrix, weights: Vector) -> None:
         """Many decisions were made whose rewards are out; within :meth:`bulk`."""
-        plain = self._gram or self._unscaled
-        self._pending += Information.of(rows, np.ones(len(rows)) if plain else weights)
         self.model.pending += len(rows)
         self.model.decisions += len(rows)
+        self.weighting.add_all_pending(rows, weights)
 
-    def take_page(
+    # --- rewards ---------------------------------------------------------------------------------
+
+    def learn(
+        self,
+        x: Vector,
+        y: float,
+        weight: float,
+        began: int = 0,
+        recorded: int = 0,
+        partition: int = 0,
+        predicted: Sequence[float] = (),
+    ) -> int:
+        """The reward of a decision came; returns a handle, by which it is revised or retracted.
+
+        Args:
+            x: the row of the decision.
+            y: its reward.
+            weight: what it was expected with.
+            began: when the decision took effect.
+            recorded: when the reward was recorded.
+            partition: of the journal.
+            predicted: the means that were predicted for the decision, to be compared.
+        """
+        model, weighting = self.model, self.weighting
+        self.now = max(self.now, recorded)
+        if weighting.gram:
+            weight = 1.0
+        if self.is_bulk:
+            after = weight
+            model.pending -= 1
+            model.n += 1
+        else:
+            after = weighting.learn(x, y, weight, began)
+        arrived, handle = self._waiting.came[partition], self._given[partition]
+        arrived.append(x, 1.0 if weighting.unscaled else weight, began)
+        arrived.rewards.append(y)
+        arrived.after.append(after)
+        self._given[partition] = handle + 1
+        if weighting.keeps_times:
+            self.times[partition].append(began, recorded if y else SILENT, predicted)
+        weighting.learned(x, y, handle, recorded, partition)
+        if weighting.is_due and not self.is_bulk and not self.defers:
+            self.fit()
+        elif len(arrived.rows) >= self._limit:
+            self.renew()
+        return handle
+
+    def learn_page(
         self,
         decisions: int,
-        asked: Row,
-        weights: Vector,
-        came: Row,
-        learned: Matrix,
+        asked: tuple[Row, Vector, NDArray[np.int64]],
+        came: tuple[Row, Vector, NDArray[np.int64]],
+        values: tuple[Vector, NDArray[np.int64]],
+        old: NDArray[np.bool_],
         partition: int,
     ) -> None:
         """Many decisions were made, and many rewards came; within :meth:`bulk`.
 
         Args:
             decisions: how many were made.
-            asked: the rows of those whose rewards are still out.
-            weights: with which they are.
-            came: the rows of the rewards.
-            learned: the rewards, the weights their decisions had, and 1 where the decision was made
-                before these.
-            partition: of the rewards.
+            asked: of those whose rewards are still out, the rows, weights and times.
+            came: the same of the decisions whose rewards came.
+            values: the rewards, and when they were recorded.
+            old: which of these decisions were made before.
+            partition: of the journal.
         """
-        assert self._bulk
-        old = learned[:, 2] > 0.0
-        before = learned[old, 1]
-        if self._gram or self._unscaled:
-            weights, before = np.ones(len(weights)), np.ones(len(before))
-        waiting = self._waiting
-        waiting.add_tables(asked, weights, came[old], before)
-        if waiting.in_tables >= self._limit or waiting.came[partition].rows:
-            self._fold()  # also because handles are given in order
-        if len(came):
-            if self._gram:
-                self._counted = self._counted + Information.of(came, np.ones(len(came))).matrix
-            self.observations[partition].extend(came, learned[:, 0])
-            self._given[partition] += len(came)
+        assert self.is_bulk
+        (rows, weights, began), (y, recorded) = came, values
+        ended = rows[old], weights[old], began[old]
+        pages = self._waiting.pages
+        for (pending_rows, each, times), sign in ((asked, 1.0), (ended, -1.0)):
+            if len(each):
+                ones = self.weighting.gram or self.weighting.unscaled
+                pages.append(pending_rows, sign * (np.ones_like(each) if ones else each), times)
         self.model.decisions += decisions
-        self.model.pending += decisions - len(came)
-        self.model.n += len(came)
+        self.model.pending += decisions - len(y)
+        self.model.n += len(y)
+        if len(pages) >= self._limit or self._waiting.came[partition].rows:
+            self.fold_in()  # also because handles are given in order
+        if len(y):
+            self.now = max(self.now, int(recorded[-1]))
+            self.weighting.learned_page(rows, y, recorded)
+            self.observations[partition].extend(rows, y)
+            self._given[partition] += len(y)
+            if self.weighting.keeps_times:
+                self.times[partition].extend(began, np.where(y != 0.0, recorded, SILENT))
         self._compact()
 
-    def restore_pending(self, x: Vector, weight: float) -> None:
-        """A decision that was withdrawn counts again: its reward has come after all."""
-        self.add_pending(x, weight)
-        self.model.decisions -= 1
-
-    def learn(self, x: Vector, y: float, weight: float, partition: int = 0) -> int:
-        """The reward of a decision came; ``weight`` is what it was expected with.
-
-        Returns a handle, by which the reward can be revised or retracted.
-        """
-        model = self.model
-        if self._bulk:
-            learned = weight
-            model.pending -= 1
-            model.n += 1
-        else:
-            learned = model.learn(x, y)
-        if self._gram:
-            weight = 1.0
-        if not self._bulk and self._share < 1.0 and (self._gram or self._share > 0.0):
-            model.count(x, (1.0 - self._share) * weight)
-        rows, rewards, before, after = self._waiting.came[partition]
-        rows.append(x)
-        rewards.append(y)
-        before.append(1.0 if self._unscaled else weight)
-        after.append(learned)
-        handle = self._given[partition]
-        self._given[partition] = handle + 1
-        if model.n >= self._next_fit and not self._bulk and not self.defers:
-            self.fit()
-        elif len(rows) == self._limit:
-            self._renew()
-        return handle
-
-    def remove_pending(self, x: Vector, weight: float) -> None:
-        """A decision left without a reward: it no longer counts as explored."""
-        if self._gram:
-            weight = 1.0
-        rows, weights = self._waiting.left
-        rows.append(x)
-        weights.append(1.0 if self._unscaled else weight)
-        if self._share == 0.0 or self._bulk:
-            self.model.pending -= 1
-            if len(rows) == self._limit:
-                self._renew()
-        elif not self.model.remove_pending(x, self._share * weight) or len(rows) == self._limit:
-            self._renew()
-
-    def revise(self, handle: int, y: float, partition: int = 0) -> None:
+    def revise(self, handle: int, y: float, recorded: int = 0, partition: int = 0) -> None:
         """The reward under a handle is another one."""
-        self._fold()
-        observations = self.observations[partition]
-        row, _ = observations.get(handle)
-        before = observations.revise(handle, y)
+        self.fold_in()
+        self.now = max(self.now, recorded)
+        store = self.observations[partition]
+        row, _ = store.get(handle)
+        self.weighting.before_change(handle, partition)
+        before = store.revise(handle, y)
         if self._refit is not None and handle < self._refit.upto[partition]:
             self._refit.amended += (y - before) * row.astype(np.float64)
-        if not self._bulk:
-            self.model.revise(row, before, y)
+        if self.weighting.keeps_times and bool(y) != bool(before):
+            self.times[partition].came[handle] = recorded if y else SILENT
+        self.weighting.revise(handle, row, before, y, partition)
 
-    def retract(self, handle: int, partition: int = 0) -> Vector:
+    def retract(self, handle: int, recorded: int = 0, partition: int = 0) -> Vector:
         """The reward under a handle never came, and nor is it waited for; returns its row."""
-        self._fold()
-        observations = self.observations[partition]
-        row, y = observations.get(handle)
+        self.fold_in()
+        self.now = max(self.now, recorded)
+        store = self.observations[partition]
+        row, y = store.get(handle)
         x = row.astype(np.float64)
-        observations.remove(handle)
+        self.weighting.before_change(handle, partition)
+        store.remove(handle)
         if self._refit is not None and handle < self._refit.upto[partition]:
             self._refit.removed.append((x, y))
-        if self._gram:
-            self._counted = self._counted - Information.of(x[None, :], [1.0]).matrix
-        if self._bulk:
-            self.model.n -= 1
-            return x
-        # What its row has in the sums is what it had in the last fit: nearly what it would have.
-        _, weight = self.model.predict(x)
-        one = Information.of(x[None, :], [weight])
-        self._observed = self._observed - one.matrix
-        done = self.model.retract(x, y, weight)
-        if self._share == 0.0 and not self._gram:  # the same root, and it has been taken out
-            self.model.pending -= 1
-        else:
-            done = self.model.remove_pending(x, 1.0 if self._gram else weight) and done
-        if not done:
-            self.fit()
+        self.weighting.retract(handle, x, y, partition)
         return x
+
+    def restart(self, handle: int, began: int, partition: int = 0) -> None:
+        """The decision of a reward took effect at another time."""
+        if self.weighting.keeps_times:
+            self.fold_in()
+            self.weighting.restart(handle, began, partition)
+
+    def forget(self, handle: int, partition: int = 0) -> None:
+        """The reward under a handle will be neither revised nor retracted."""
+        if self.weighting.adds:
+            self._freezer.forget(handle, partition)
+
+    def finish(self, recorded: int) -> None:
+        """A record was folded, with all that it changed."""
+        self.now = max(self.now, recorded)
+        self.weighting.finish(recorded)
+
+    # --- what has arrived ------------------------------------------------------------------------
+
+    @property
+    def observed(self) -> Seen:
+        """All that has arrived, of every partition."""
+        self.fold_in()
+        return self.observations[0] if len(self.observations) == 1 else Joined(self.observations)
+
+    def next_handle(self, partition: int) -> int:
+        """The handle that the next reward of a partition gets."""
+        return self._given[partition]
+
+    def rows(self, partition: int, handles: NDArray[np.int64]) -> Row:
+        """The rows that rewards were learned with, by their handles."""
+        came = self._waiting.came[partition].rows
+        first = self._given[partition] - len(came)
+        found = np.empty((len(handles), self.policy.dim), dtype=np.float32)
+        folded = handles < first
+        found[folded] = self.observations[partition].rows(handles[folded])
+        for i in np.flatnonzero(~folded):
+            found[i] = came[handles[i] - first]
+        return found
+
+    def pack(self, partition: int) -> dict[str, bytes]:
+        """What has arrived in a partition as bytes, and where to start the next fit."""
+        self.fold_in()
+        pieces = self.observations[partition].pack() | {"theta": self.model.theta.tobytes()}
+        if self.weighting.keeps_times:
+            pieces |= self.times[partition].pack() | {"learned until": self.now.to_bytes(8)}
+        return pieces | self.weighting.pack(partition)
+
+    def unpack(
+        self, partition: int, pieces: dict[str, bytes], remembered: NDArray[np.int64]
+    ) -> None:
+        """Take what :meth:`pack` gave; within :meth:`bulk`.
+
+        Args:
+            partition: of the observations.
+            pieces: what was packed.
+            remembered: the handles of rewards that may still be revised or retracted.
+        """
+        store = self.observations[partition]
+        store.unpack(pieces)
+        store.forget_others(remembered)
+        self._given[partition] = store.next_handle
+        self.model.n += store.n
+        self.model.decisions += store.n
+        self.model.theta = np.frombuffer(pieces["theta"]).copy()
+        if self.weighting.keeps_times:
+            self.times[partition].unpack(pieces)
+        self.weighting.unpack(partition, pieces)
+        if self.weighting.keeps_times:
+            self.now = max(self.now, int.from_bytes(pieces["learned until"]))
+
+    # --- the model -------------------------------------------------------------------------------
 
     @contextmanager
     def bulk(self) -> Iterator[None]:
         """Many changes at once: the model stands still, and is fitted anew at the end."""
-        self._bulk = True
+        self.is_bulk = True
         try:
             yield
         except BelatedError:  # all changes before it count; any other error leaves one half done
@@ -235,18 +362,14 @@ class Learner(KeptRewards):
         self._end_bulk()
 
     def _end_bulk(self) -> None:
-        self._bulk = False
-        self._catch_up()
+        self.is_bulk = False
+        self.weighting.catch_up()
 
     def refresh(self) -> None:
         """Bring the model up to date, also within :meth:`bulk`."""
-        if self._bulk:
-            self._bulk = False
-            self._catch_up()
-            self._bulk = True
-
-    def _catch_up(self) -> None:
-        self.fit()
+        if self.is_bulk:
+            self._end_bulk()
+            self.is_bulk = True
 
     @property
     def estimate(self) -> Estimate:
@@ -254,30 +377,21 @@ class Learner(KeptRewards):
 
         So it is while all rows are kept. Those that were frozen count as they were frozen.
         """
-        return self._estimate(polish=True)
-
-    def _estimate(self, polish: bool) -> Estimate:
-        self._fold()
-        # Exact steps need no fits of their own, whatever the policy's estimator says.
-        estimator = self.policy.estimator if self._fits else Laplace()
-        prior = self.policy.start if polish else self._prior
-        return self._fitted(estimator, prior, polish=polish)
-
-    def _fitted(self, estimator: Estimator, prior: Prior, *, polish: bool = False) -> Estimate:
-        family, start = self.policy.family, self.model.theta
-        return estimator.fit(self.observed, family=family, prior=prior, start=start, polish=polish)
+        self.fold_in()
+        data, start = self.weighting.data(), self.model.theta
+        return self.weighting.fit(data, self.policy.start, start, polish=True)
 
     def fit(self) -> None:
-        """Fit all observations, and let the model go on from there."""
+        """Fit what has arrived, and let the model go on from there."""
         self._refit = None  # one that was under way is of no use any longer
-        self._fold(refit=True)
-        self._go_on_from(self._estimate(polish=False))
-
-    # --- a fit beside the fold -----------------------------------------------------------------
+        self.fold_in(refit=True)
+        weighting, data = self.weighting, self.weighting.data()
+        estimate = weighting.fit(data, weighting.prior, self.model.theta, polish=False)
+        weighting.go_on_from(estimate, data)
 
     def fit_is_due(self) -> bool:
-        """Whether observations have grown enough for a fit."""
-        return self._refit is None and self.model.n >= self._next_fit
+        """Whether there is enough that is new for a fit."""
+        return self._refit is None and self.weighting.is_due
 
     def begin_fit(self) -> Callable[[], Estimate]:
         """Start a fit of what has arrived by now.
@@ -285,100 +399,57 @@ class Learner(KeptRewards):
         What this returns may be called in another thread, while further rewards are learned here;
         give its result to :meth:`finish_fit`.
         """
-        self._fold()
-        seen = Joined([store + Observations(store.dim) for store in self.observations])
+        self.fold_in()
+        weighting, data = self.weighting, self.weighting.data(copy=True)
         upto = [store.next_handle for store in self.observations]
-        self._refit = Refit(seen, upto, np.zeros(self.policy.dim), [])
-        return partial(
-            self.policy.estimator.fit,
-            seen,
-            family=self.policy.family,
-            prior=self._prior,
-            start=self.model.theta.copy(),
-            polish=False,
-        )
+        self._refit = Refit(data, upto, np.zeros(self.policy.dim), [])
+        return partial(weighting.fit, data, weighting.prior, self.model.theta.copy(), polish=False)
 
     def finish_fit(self, estimate: Estimate) -> bool:
         """Go on from a fit; returns False if it is of no use: all was fitted anew since."""
         refit, self._refit = self._refit, None
         if refit is None or estimate.n != refit.seen.n:
             return False
-        self._fold()
+        self.fold_in()
         since = [store.since(at) for store, at in zip(self.observations, refit.upto, strict=True)]
-        self._go_on_from(refit.finished(estimate, since, self.policy.family))
+        self.weighting.finish_fit(refit, estimate, since)
         return True
 
-    def _go_on_from(self, estimate: Estimate) -> None:
-        self._prior = estimate.prior
-        # An estimated prior is weaker than the policy's. It lets θ̂ be large; it is not a reason to
-        # explore more, so the roots keep counting from the policy's own.
-        weaker = self.policy.start.precision - estimate.prior.precision
-        if self.policy.family.dispersion is None and self.policy.start.is_ridge:
-            weaker /= estimate.dispersion  # a ridge is of θ/√φ
-        self._observed = estimate.precision + weaker
-        if self._fits:
-            self._next_fit = self.policy.estimator.next_fit(estimate.n, self.policy.dim)
-        self.model.restart(estimate.mean, estimate.dispersion)
-        self._renew()
+    def renew(self) -> None:
+        """Make the roots anew from the sums."""
+        self.fold_in()
+        self._compact()
+        if not self.is_bulk:
+            self.weighting.renew()
 
-    @property
-    def _fits(self) -> bool:
-        """Steps of Gaussian rewards are exact: only an estimated variance or prior needs fits."""
-        family = self.policy.family
-        exact = isinstance(family, Gaussian) and family.dispersion is not None
-        return not exact or self.policy.start.adaptive
-
-    def _fold(self, *, refit: bool = False) -> None:
-        """Fold what waits into the sums; into those that a fit makes anew only if none follows."""
-        self._pending = self._waiting.sum_into(self._pending)
-        for store, one in zip(self.observations, self._waiting.came, strict=True):
-            if not one.rows:
-                continue
-            arrived = np.array(one.rows)
-            if not refit:
-                self._observed = self._observed + Information.of(arrived, one.after).matrix
-            if self._gram:
-                self._counted = self._counted + Information.of(arrived, one.before).matrix
-            store.extend(arrived, one.rewards)
-            for column in one:
-                column.clear()
+    def fold_in(self, *, refit: bool = False) -> None:
+        """Add what waits to the sums and the rows; ``refit`` if a fit follows."""
+        waiting = self._waiting
+        if waiting.is_empty:
+            return
+        self._waiting = Waiting(len(self.observations))
+        self.weighting.take(waiting, refit=refit)
+        for store, arrived in zip(self.observations, waiting.came, strict=True):
+            if arrived.rows:
+                store.extend(np.array(arrived.rows), arrived.rewards)
 
     def _compact(self) -> None:
         """Freeze the oldest rows where there are too many, and let go of what nobody asks for."""
         freezer = self._freezer
-        if self._refit is not None or not freezer.is_due:
+        if not self.weighting.adds or self._refit is not None or not freezer.is_due:
             return  # a fit beside the fold still needs the rows that have come since
-        self._fold()
+        self.fold_in()
         if freezer.is_full:
-            if self._bulk:  # the model stands still, and the estimate of now is another
+            if self.is_bulk:  # the model stands still, and the estimate of now is another
                 self._look_for_estimate()
-            freezer.freeze(self.model.theta, half=self._bulk)
+            freezer.freeze(self.model.theta, half=self.is_bulk)
         freezer.drop()
 
     def _look_for_estimate(self) -> None:
         """Have θ̂ of now in the model, to freeze rows at."""
-        now = self._fitted(Laplace(), self._prior)
-        self._prior, self.model.theta = now.prior, now.mean
+        now = self._fitted_once()
+        self.weighting.prior, self.model.theta = now.prior, now.mean
 
-    def _renew(self) -> None:
-        """Make the roots anew from the sums."""
-        self._fold()
-        self._compact()
-        if self._bulk:
-            return
-        counted = self._counted if self._gram else self._observed
-        share = self._share / self.model.dispersion if self._unscaled else self._share
-        decided = counted + share * self._outstanding()
-        if dpotrf(decided)[1]:  # long rows have left, and their rounding outweighs the others
-            decided = counted
-        self.model.renew(self._observed, decided)
-        self._share_roots()
-
-    def _outstanding(self) -> Matrix:
-        """The information of what is pending."""
-        return self._pending.matrix
-
-    def _share_roots(self) -> None:
-        # Where pending decisions do not count there is one root, and one step moves it.
-        if self._share == 0.0 and not self._gram:
-            self.model.decided = self.model.observed
+    def _fitted_once(self) -> Estimate:
+        family, prior, start = self.policy.family, self.weighting.prior, self.model.theta
+        return Laplace().fit(self.observed, family=family, prior=prior, start=start, polish=False)

@@ -34,12 +34,11 @@ class LiveModel:
 
     def add_pending(self, x: Vector, weight: float) -> None:
         """Count a decision that is not folded yet."""
-        self._fold.learner.add_pending(x, weight)
+        self._fold.learner.hold(x, weight)
 
     def remove_pending(self, x: Vector, weight: float) -> None:
         """It is about to be folded, and then counts by itself."""
-        self._fold.learner.remove_pending(x, weight)
-        self._fold.learner.model.decisions -= 1
+        self._fold.learner.release(x, weight)
 
     def change_mode(self, mode: str, unapplied: object = None) -> None:
         """Use the model of the moment the bandit was frozen, or the live one."""

@@ -2,25 +2,57 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from dataclasses import dataclass, field
 
 import numpy as np
+from numpy.typing import NDArray
 
 from belated.inputs import Matrix, Row, Vector
-from belated.statistics import Information
 
 
-class Arrived(NamedTuple):
-    """Rewards of a partition: their rows, and the weights these had before and have now."""
+@dataclass(eq=False)
+class Decided:
+    """Decisions: their rows, the weights they are pending with, and when they took effect."""
 
-    rows: list[Vector]
-    rewards: list[float]
-    before: list[float]
-    after: list[float]
+    rows: list[Vector] = field(default_factory=list)
+    weights: list[float] = field(default_factory=list)
+    began: list[int] = field(default_factory=list)
+
+    def append(self, row: Vector, weight: float, began: int) -> None:
+        """Add one."""
+        self.rows.append(row)
+        self.weights.append(weight)
+        self.began.append(began)
+
+
+@dataclass(eq=False)
+class Arrived(Decided):
+    """The same of decisions with a reward; ``after`` are the weights of their rows since."""
+
+    rewards: list[float] = field(default_factory=list)
+    after: list[float] = field(default_factory=list)
+
+
+@dataclass(eq=False)
+class Pages:
+    """Whole tables of decisions that are pending, or no longer if their weights are negative."""
+
+    began: list[NDArray[np.int64]] = field(default_factory=list)
+    rows: list[Row | Matrix] = field(default_factory=list)
+    weights: list[Vector] = field(default_factory=list)
+
+    def append(self, rows: Row | Matrix, weights: Vector, began: NDArray[np.int64]) -> None:
+        """Add a table."""
+        self.began.append(began)
+        self.rows.append(rows)
+        self.weights.append(weights)
+
+    def __len__(self) -> int:
+        return sum(map(len, self.weights))
 
 
 class Waiting:
-    """What is pending and what has arrived since the sums were last made.
+    """What became pending, left and arrived since the sums were last made.
 
     Rows given to it must not change afterwards.
 
@@ -28,48 +60,29 @@ class Waiting:
         partitions: of the journal.
 
     Attributes:
-        asked: rows that became pending, and their weights.
-        left: rows that are pending no longer, without a reward.
+        asked: decisions that became pending.
+        left: those that are pending no longer, without a reward.
         came: rewards, by partition.
-
-    >>> waiting = Waiting(1)
-    >>> waiting.asked[0].append(np.array([2.0])), waiting.asked[1].append(0.25)
-    (None, None)
-    >>> waiting.sum_into(Information.zero(1)).matrix
-    array([[1.]])
+        pages: whole tables of both.
     """
 
     def __init__(self, partitions: int) -> None:
-        self.asked: tuple[list[Vector], list[float]] = ([], [])
-        self.left: tuple[list[Vector], list[float]] = ([], [])
-        self.came = [Arrived([], [], [], []) for _ in range(partitions)]
-        self._tables: list[tuple[Row | Matrix, Vector]] = []
-        #: Rows in whole tables, and how many more are pending by them.
-        self.in_tables = self._more = 0
+        self.asked, self.left, self.pages = Decided(), Decided(), Pages()
+        self.came = [Arrived() for _ in range(partitions)]
 
-    def add_tables(self, asked: Row, weights: Vector, ended: Row, before: Vector) -> None:
-        """Rows became pending, and others are pending no longer."""
-        self._tables += (asked, weights), (ended, -before)
-        self.in_tables += len(weights) + len(before)
-        self._more += len(weights) - len(before)
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing waits."""
+        lists = (self.asked.rows, self.left.rows, self.pages.rows, *(one.rows for one in self.came))
+        return not any(lists)
 
-    def sum_into(self, pending: Information) -> Information:
-        """Return what is pending now; what has arrived is the caller's to take, and to clear."""
-        rows, weights = [*self.asked[0]], [*self.asked[1]]
-        count = pending.count + self._more + 2 * len(rows)
-        for ended, its in (self.left, *((one.rows, one.before) for one in self.came)):
-            rows += ended
-            weights += [-weight for weight in its]
-        count -= len(rows)
-        if rows:
-            self._tables.append((np.array(rows), np.array(weights)))
-        if not self._tables:
-            return pending
-        tables, signed = zip(*self._tables, strict=True)
-        change = Information.of(np.concatenate(tables), np.concatenate(signed))
-        self._tables, self.in_tables, self._more = [], 0, 0
-        for column in (*self.asked, *self.left):
-            column.clear()
-        if count == 0:  # what is left is rounding
-            return Information.zero(pending.dim)
-        return Information(count, pending.matrix + change.matrix)
+    def pending_changes(self) -> tuple[NDArray[np.int64], Matrix, Vector]:
+        """When decisions took effect, their rows, and by how much more these are pending."""
+        pages = self.pages
+        for decided in (self.asked, self.left, *self.came):
+            if decided.rows:
+                weights, began = np.array(decided.weights), np.array(decided.began, dtype=np.int64)
+                change = weights if decided is self.asked else -weights
+                pages.append(np.array(decided.rows), change, began)
+        joined = np.concatenate
+        return joined(pages.began), joined(pages.rows), joined(pages.weights)

@@ -1,8 +1,8 @@
 """The join: from the records of a partition to what each decision has come to.
 
-``entries`` are the rules, the ``entry_store`` keeps what is known of each decision and judges it by
-them, the ``ledger`` reads records into it; ``table``, ``index`` and ``unmatched`` are its memory.
-It tells a ``listener`` what has changed. ``decision_history`` is a ledger for one decision only,
+``entries`` are the rules. The ``ledger`` reads records, keeps what is known of each decision and
+judges it by them; ``table``, ``index`` and ``unmatched`` are its memory. It tells a ``listener``
+what has changed. ``decision_history`` is a ledger for one decision only,
 ``receipts`` is what is said of an event, and ``requests`` what lies beside a decision's record:
 what it was chosen from.
 """

@@ -140,18 +140,6 @@ class Policy:
         """Whether a reward is learned that comes after these decisions."""
         return True
 
-    @property
-    def greatest_bound(self) -> bool:
-        """Whether it takes the greatest upper bound, by a width that pending decisions leave alone.
-
-        It is then ``width(model)`` deviations above the mean.
-        """
-        return False
-
-    def width(self, model: Model) -> float:
-        """How many deviations are added, if it takes the greatest upper bound."""
-        raise NotImplementedError
-
     def choose(self, model: Model, rows: Any, rng: np.random.Generator) -> Choice:
         """Choose one of the rows."""
         raise NotImplementedError

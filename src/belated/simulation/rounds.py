@@ -1,30 +1,34 @@
 """A policy against an environment and a delay process, by the timeline of the paper.
 
 The reward of round s with delay D_s can be used in round t if and only if s + D_s <= t - 1. What is
-simulated is the real policy, learner and model.
+simulated is the real policy, ledger, learner and model.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from belated.advice import ROWS, SAMPLE, Evidence, advise, warn
+from belated.advice import advise, warn
 from belated.delays import NEVER, DelayProcess
+from belated.events import Decision, Event, Record, Reward, Settled
 from belated.exceptions import InvalidInput
-from belated.inputs import Row, Vector, as_rounds, check_made
+from belated.inputs import Vector, as_rounds, check_made
 from belated.kernels import Kernels, complete
-from belated.learner import DecisionWindow, Learner, new_learner
+from belated.learner import Fold, Learner
 from belated.learner.evidence import evidence_of
-from belated.learner.forgetting import ForgettingLearner
 from belated.policies import Choice, Policy
 from belated.results import Result
-from belated.rewards import Rewards, check_semantics
+from belated.rewards import Explicit, Rewards, check_semantics
 from belated.simulation.environments import Environment
-from belated.simulation.reported import ROUND_US, ReportedRounds
+
+#: Microseconds between two rounds: a second.
+ROUND_US = 1_000_000
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,164 +116,112 @@ def simulate(
     window = None if window is None else as_rounds(window, "window")
     if window is not None and rewards is not None:
         raise InvalidInput("window and rewards are both given: rewards has its own window", window)
+    if window is not None:
+        rewards = Explicit(timedelta(seconds=window + 1))
+    if rewards is not None:
+        check_semantics(rewards)
     contexts, luck, waits, draws = (
         np.random.default_rng(stream) for stream in np.random.SeedSequence(seed).spawn(4)
     )
     uniform = luck.random(horizon).tolist()
-    calendar = _Calendar(delay, horizon, waits, window)
-    if rewards is not None:
-        check_semantics(rewards)
-        reported = ReportedRounds(policy, rewards, kernels or complete())
-        return _run_reported(reported, environment, calendar, contexts, uniform, draws)
-    learner = new_learner(policy, kernels=kernels or complete(), interval=ROUND_US)
-    model = learner.model
+    longest = None if policy.learns_late else policy.learns_after
+    if longest is not None and rewards is None:  # what comes later is dropped, and not waited for
+        rewards = Explicit(timedelta(seconds=longest + 1))
+    calendar = _Calendar(delay, horizon, waits, longest)
+    rounds = _Rounds(policy, rewards or Explicit(), kernels or complete())
+    model, choose = rounds.fold.learner.model, policy.choose
     regret: list[float] = []
     pending: list[int] = []
     choices: list[Choice] = []
-    kept = _Rounds(learner)
-    choose = policy.choose
-    held = None
-    if policy.learns_after is not None:  # rewards are held back until then
-        told = kept.learn, kept.remove_pending, kept.restore_pending
-        held = DecisionWindow(policy.learns_after, *told, late=policy.learns_late)
     known, best = None, 0.0
     for t, (rows, means) in enumerate(environment.rounds(horizon, contexts)):
-        if kept.forgets is not None:
-            kept.forgets.see(ROUND_US * (t + 1))
-        for s in calendar.lapses.pop(t, ()):
-            if held is None or held.leave(s) or held.late:
-                kept.remove_pending(s)
-        for s in calendar.arrivals.pop(t, ()):
-            late = s in calendar.lapsed  # it counts again, and its reward is learned
-            if held is None:
-                if late:
-                    kept.restore_pending(s)
-                kept.learn(s, kept.rewards[s])
-            else:
-                if late and not held.is_over(s):
-                    kept.restore_pending(s)
-                    held.add_pending(s)
-                held.learn(s, kept.rewards[s])
+        rounds.begin(t, calendar.arrivals.pop(t, ()))
         pending.append(model.pending)
         choice = choose(model, rows, draws)
         mean = float(means[choice.index])
         x, y = rows[choice.index], environment.reward(mean, uniform[t])
-        kept.decided(x, y, choice)
-        if held is not None:
-            held.made(t)
+        rounds.decided(x, y, choice)
         choices.append(choice)
         if calendar.given is not None:
             calendar.decided(t, x, y)
         if means is not known:
             known, best = means, float(means.max())
         regret.append(best - mean)
-    values = np.array(kept.rewards)
-    outstanding = np.array(pending, dtype=np.int64)
-    chosen = np.array(kept.rows, dtype=np.float32).reshape(-1, policy.dim)
-    for advice in advise(_seen(learner, chosen, values, calendar.delay, window)):
-        warn(advice)
-    return Trace(
-        regret=np.cumsum(regret),
-        pending=outstanding,
-        delay=calendar.delay,
-        actions=np.array([choice.index for choice in choices], dtype=np.int64),
-        rewards=values,
-        propensities=np.array([choice.propensity for choice in choices]),
-        learner=learner,
-    )
-
-
-def _run_reported(
-    told: ReportedRounds,
-    environment: Environment,
-    calendar: _Calendar,
-    contexts: np.random.Generator,
-    uniform: list[float],
-    draws: np.random.Generator,
-) -> Trace:
-    """Rounds in which the ledger says what a missing reward means."""
-    model, choose = told.model, told.policy.choose
-    regret: list[float] = []
-    pending: list[int] = []
-    choices: list[Choice] = []
-    for t, (rows, means) in enumerate(environment.rounds(len(uniform), contexts)):
-        told.begin(t)
-        for s in calendar.arrivals.pop(t, ()):
-            told.arrived(s)
-        told.settle()
-        pending.append(model.pending)
-        choice = choose(model, rows, draws)
-        mean = float(means[choice.index])
-        x, y = rows[choice.index], environment.reward(mean, uniform[t])
-        told.decided(x, y, choice)
-        choices.append(choice)
-        if calendar.given is not None:
-            calendar.decided(t, x, y)
-        regret.append(float(means.max()) - mean)
-    for advice in advise(evidence_of(told.fold)):
+    for advice in advise(evidence_of(rounds.fold)):
         warn(advice)
     return Trace(
         regret=np.cumsum(regret),
         pending=np.array(pending, dtype=np.int64),
         delay=calendar.delay,
         actions=np.array([choice.index for choice in choices], dtype=np.int64),
-        rewards=np.array(told.rewards),
+        rewards=np.array(rounds.rewards),
         propensities=np.array([choice.propensity for choice in choices]),
-        learner=told.fold.learner,
+        learner=rounds.fold.learner,
     )
 
 
 class _Rounds:
-    """What was chosen in each round, and the learner that is told of it."""
+    """A fold that is told of decisions and rewards, a second a round.
 
-    def __init__(self, learner: Learner) -> None:
-        self.rows: list[Vector] = []
+    A reward that is what silence means is not reported.
+
+    Args:
+        policy: whose model is learned.
+        meaning: what a missing reward means.
+        kernels: to use.
+    """
+
+    def __init__(self, policy: Policy, meaning: Rewards, kernels: Kernels) -> None:
+        self.fold = Fold(policy, meaning, kernels=kernels)
         self.rewards: list[float] = []
-        self._weights: list[float] = []
-        self._means: list[tuple[float, ...]] = []
-        self._learner = learner
-        #: The learner, if it must be told the time.
-        self.forgets = learner if isinstance(learner, ForgettingLearner) else None
+        self._ledger = self.fold.ledgers[0]
+        self._silent = meaning.default if meaning.on_timeout == "defaulted" else None
+        self._position = self._now = 0
+
+    def begin(self, t: int, arrivals: Iterable[int]) -> None:
+        """A round begins: rewards arrive, and what is due is settled."""
+        self._now = ROUND_US * (t + 1)
+        for s in arrivals:
+            if self.rewards[s] != self._silent:
+                self._take(Reward(f"{s:032x}", self._now, self.rewards[s]))
+        if self._ledger.is_due(self._now):
+            self._take(Settled(0, self._now))
 
     def decided(self, x: Vector, y: float, choice: Choice) -> None:
-        s, learner = len(self.rows), self._learner
-        self.rows.append(x)
+        """A row was chosen."""
+        model, row = self.fold.learner.model, x.astype(np.float32)
+        decision = Decision(
+            id=f"{len(self.rewards):032x}",
+            at_us=self._now,
+            action=choice.index,
+            index=choice.index,
+            x=row,
+            mean=choice.mean,
+            propensity=choice.propensity,
+            model=0,
+            means=() if model.rivals is None else model.means_of(row, choice.mean),
+        )
         self.rewards.append(y)
-        self._weights.append(choice.weight)
-        if self.forgets is not None:
-            compares = learner.model.rivals is not None
-            self._means.append(learner.model.means_of(x, choice.mean) if compares else ())
-            self._tell(s)
-        learner.add_pending(x, choice.weight)
+        self._take(decision)
 
-    def learn(self, s: int, y: float) -> None:
-        self._tell(s)
-        self._learner.learn(self.rows[s], y, self._weights[s])
-
-    def remove_pending(self, s: int) -> None:
-        self._tell(s)
-        self._learner.remove_pending(self.rows[s], self._weights[s])
-
-    def restore_pending(self, s: int) -> None:
-        self._tell(s)
-        self._learner.restore_pending(self.rows[s], self._weights[s])
-
-    def _tell(self, s: int) -> None:
-        if self.forgets is not None:
-            self.forgets.tell(ROUND_US * (s + 1), self._means[s])
+    def _take(self, event: Event) -> None:
+        self._position += 1
+        self._ledger.fold(Record(0, self._position, self._now, event))
 
 
 class _Calendar:
-    """Which rewards arrive and which decisions lapse before the choice of each round, from 0."""
+    """Which rewards arrive before the choice of each round, from 0."""
 
     def __init__(
-        self, delay: DelayProcess, horizon: int, rng: np.random.Generator, window: int | None
+        self,
+        delay: DelayProcess,
+        horizon: int,
+        rng: np.random.Generator,
+        longest: int | None,
     ) -> None:
         self.given = getattr(delay, "given", None)
         self.arrivals: dict[int, list[int]] = {}
-        self.lapses: dict[int, list[int]] = {}
-        self.lapsed: set[int] = set()
-        self._window = window
+        self._longest = horizon if longest is None else longest
         self._horizon = horizon
         if self.given is None:
             self.delay = delay.sample(horizon, rng)
@@ -286,42 +238,6 @@ class _Calendar:
         self._enter(t, int(wait))
 
     def _enter(self, s: int, wait: int) -> None:
-        if self._window is not None and wait > self._window:
-            self._at(s + self._window + 1, s, self.lapses)
-            self.lapsed.add(s)
-        self._at(s + wait + 1, s, self.arrivals)  # the reward of s is there once t - 1 >= s + D
-
-    def _at(self, t: int, s: int, rounds: dict[int, list[int]]) -> None:
-        if t < self._horizon:
-            rounds.setdefault(t, []).append(s)
-
-
-def _seen(
-    learner: Learner, rows: Row, rewards: Vector, delay: NDArray[np.int64], window: int | None
-) -> Evidence:
-    """What a bandit would know at the end, its times in rounds."""
-    t, policy = len(rewards), learner.policy
-    came = np.where(delay < t - np.arange(t), np.arange(t) + delay, -1)
-    some = Evidence.spread(t, SAMPLE)
-    at = Evidence.spread(len(some), ROWS)
-    return Evidence(
-        family=policy.family,
-        ridge=float(policy.start.precision.trace()) / policy.dim,
-        window=window,
-        defaults=False,
-        now=t,
-        latest=int(came.max(initial=-1)),
-        decisions=t,
-        pending=learner.model.pending,
-        together=policy.learns_after is not None,
-        rewards=int((came >= 0).sum()),
-        duplicates=0,
-        unmatched=0,
-        made=some,
-        came=came[some],
-        value=rewards[some],
-        learned=came[some] >= 0,
-        rows=rows[some[at]],
-        at=at,
-        unit="rounds",
-    )
+        t = s + wait + 1  # the reward of s is there once t - 1 >= s + D
+        if t < self._horizon and wait <= self._longest:
+            self.arrivals.setdefault(t, []).append(s)

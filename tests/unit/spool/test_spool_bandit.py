@@ -41,7 +41,7 @@ def information(bandit: Bandit) -> Matrix:
     """What is pending, as its learner has it."""
     learner = bandit._fold.learner
     learner.fit()
-    return learner._pending.matrix
+    return learner.weighting.pending.matrix + learner.weighting.held.matrix
 
 
 @pytest.mark.parametrize("partitions", [1, 4])

@@ -12,7 +12,7 @@ from belated.exceptions import InvalidInput
 from belated.families import Gaussian
 from belated.inputs import Vector
 from belated.kernels import Kernels
-from belated.learner.kept_rewards import Freezer
+from belated.learner.freezer import Freezer
 from belated.learner.learner import Learner
 from belated.policies.policy import Policy
 from belated.rewards import ConversionsOnly, DefaultAfter, Rewards
@@ -75,7 +75,7 @@ class PartitionLearner(Learner):
     ) -> None:
         check_mergeable(policy)
         super().__init__(policy, kernels=kernels, tuning=tuning)
-        self._bulk = True  # and stays so
+        self.is_bulk = True  # and stays so
         self._store = self.observations[0]
         self._freezer = Freezer([self._store], tuning.exact // partitions, self._limit)
         self._center: Vector = self.model.theta.copy()
@@ -94,8 +94,8 @@ class PartitionLearner(Learner):
     @property
     def pending_information(self) -> Information:
         """Of the decisions whose rewards are out."""
-        self._fold()
-        return self._pending
+        self.fold_in()
+        return self.weighting.pending
 
     def center(self, theta: Vector, number: int, n: int) -> None:
         """Expand at θ from now on, if it knows enough.
@@ -109,7 +109,7 @@ class PartitionLearner(Learner):
 
     def sums(self) -> FrozenSums:
         """Return what all rewards of this partition come to."""
-        self._fold()
+        self.fold_in()
         self._compact()
         if not isinstance(self.policy.family, Gaussian):  # whose sums are the same at any θ
             self._choose_theta()
@@ -121,8 +121,8 @@ class PartitionLearner(Learner):
             if self.expanded_at != self._number:
                 self._expand_at(self._center, self._number)
         elif self.expanded_at != 0 or n >= self._next_own:
-            own = self._fitted(Laplace(), self._prior)
-            self._prior = own.prior
+            own = self._fitted_once()
+            self.weighting.prior = own.prior
             self._next_own = Laplace().next_fit(n, self.policy.dim)
             self._expand_at(own.theta, 0)
 
@@ -144,19 +144,19 @@ class PartitionLearner(Learner):
     def fit(self) -> None:
         """There is no model to fit."""
 
-    def revise(self, handle: int, y: float, partition: int = 0) -> None:
+    def revise(self, handle: int, y: float, recorded: int = 0, partition: int = 0) -> None:
         """The reward under a handle is another one."""
-        self._fold()
+        self.fold_in()
         _, before = self._store.get(handle)
-        super().revise(handle, y, partition)
+        super().revise(handle, y, recorded, partition)
         self._running.revise(handle, before)
 
-    def retract(self, handle: int, partition: int = 0) -> Vector:
+    def retract(self, handle: int, recorded: int = 0, partition: int = 0) -> Vector:
         """The reward under a handle never came, and nor is it waited for; returns its row."""
-        self._fold()
+        self.fold_in()
         row, y = self._store.get(handle)
         frozen = self._store.is_frozen(handle)
-        x = super().retract(handle, partition)
+        x = super().retract(handle, recorded, partition)
         self._running.remove(handle, row, y, frozen)
         return x
 

@@ -174,9 +174,9 @@ class _MergedLearner(Learner):
     def take(
         self, estimate: Estimate, arrived: FrozenSums, pending: Information, decisions: int
     ) -> Model:
-        self._pending = pending
-        self._counted = self.policy.start.precision + arrived.moments.gram
-        self._go_on_from(estimate)
-        model = self.model
+        model, weighting = self.model, self.weighting
+        weighting.pending = pending
+        weighting.counted = self.policy.start.precision + arrived.moments.gram
+        weighting.go_on_from(estimate, arrived)
         model.n, model.pending, model.decisions = arrived.n, pending.count, decisions
         return model

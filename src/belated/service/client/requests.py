@@ -58,8 +58,8 @@ def decision_request(
         return DecisionRequest(context=given.tolist(), **common)
     dim = given.shape[-1] if given.ndim else 0
     table = as_rows(given, dim)
-    packed = base64.b64encode(table.astype("<f4", copy=False).tobytes())
-    return DecisionRequest(msgspec.Raw(b'"%b"' % packed), dim, **common)
+    packed = base64.b64encode(table.astype("<f4", copy=False).tobytes()).decode()
+    return DecisionRequest(packed, dim, **common)
 
 
 def decision_requests(

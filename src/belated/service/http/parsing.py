@@ -9,9 +9,6 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-import msgspec
-import numpy as np
-
 from belated.decider import ParsedRequest
 from belated.decider.requests import offered
 from belated.events import Reward
@@ -19,7 +16,6 @@ from belated.exceptions import InvalidInput
 from belated.features import action_names
 from belated.ids import check_id
 from belated.inputs import as_rows
-from belated.kernels import row_reader
 from belated.ledger.requests import pack_context
 from belated.rewards import reported_reward
 from belated.service.serving.definition import Definition
@@ -30,10 +26,8 @@ from belated.service.wire.requests import (
     MAX_NUMBERS,
     MAX_PAIRS,
     DecisionRequest,
-    Packed,
     RewardBody,
     RewardsBody,
-    Rows,
 )
 from belated.times import MIN_MICROSECONDS, as_datetime, as_microseconds
 
@@ -55,7 +49,7 @@ def parse_request(request: DecisionRequest, definition: Definition) -> tuple[Par
             raise InvalidInput("this bandit has no features: send rows instead of a context")
         rows = _packed_rows(request, dim)
     else:
-        if _has_rows(request) or request.dim is not None or actions is None:
+        if request.rows is not None or request.dim is not None or actions is None:
             raise InvalidInput("this bandit has features: send a context and actions, no rows")
         _check_sizes(request.context, actions, dim)
         rows = features.rows(request.context, actions).tobytes()
@@ -144,24 +138,14 @@ def rewards_in(id: str, body: RewardBody | RewardsBody) -> list[tuple[str, Rewar
     return [(id, body)]
 
 
-def _has_rows(request: DecisionRequest) -> bool:
-    return request.rows is not None and bytes(request.rows) != b"null"
-
-
 def _packed_rows(request: DecisionRequest, dim: int) -> bytes:
     """The rows of an offer as float32 numbers, one row after the other."""
     if request.dim not in (None, dim):
         raise InvalidInput(f"rows of {request.dim} numbers: {dim} were expected", request.dim)
-    read = row_reader()
-    if read is not None and request.rows is not None:
-        text = np.frombuffer(request.rows, np.uint8)
-        numbers = np.empty(len(text) // 2, np.float32)
-        if 0 < (count := read(text, dim, numbers)) <= MAX_ACTIONS:
-            return numbers[: count * dim].tobytes()
-    if not _has_rows(request):
+    rows = request.rows
+    if rows is None:
         raise InvalidInput("rows is missing: a row of numbers for each action", None)
-    given = _read_rows(b'{"rows":%b}' % request.rows).rows
-    return _unpacked(given, dim) if isinstance(given, str) else _packed(given, dim)
+    return _unpacked(rows, dim) if isinstance(rows, str) else _packed(rows, dim)
 
 
 def _unpacked(given: str, dim: int) -> bytes:
@@ -188,12 +172,3 @@ def _packed(given: list[list[float]], dim: int) -> bytes:
         return struct.pack(f"<{len(numbers)}f", *numbers)
     except OverflowError:  # beyond float32, and so beyond what a row may hold: this says where
         return as_rows(given, dim).tobytes()
-
-
-class _Rows(msgspec.Struct):
-    """Rows where they stand in a request: an error says the place."""
-
-    rows: Rows | Packed
-
-
-_read_rows = msgspec.json.Decoder(_Rows).decode

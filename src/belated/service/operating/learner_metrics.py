@@ -11,7 +11,7 @@ from prometheus_client.core import (
 )
 
 from belated.advice import WARNINGS
-from belated.learner.forgetting import ForgettingLearner
+from belated.learner.weighting import HalfLife
 from belated.service.learning.learning_service import LearningService
 from belated.service.operating.measures import Measure
 
@@ -33,10 +33,11 @@ def _half_life(learner: LearningService) -> tuple[float, float] | None:
     """The half-life in use and since when, in seconds; None if the policy has none."""
     if learner.fold is None or learner.fold.policy.half_life is None:
         return None
-    fitted = learner.fold.learner
-    if not isinstance(fitted, ForgettingLearner):  # it has one, and no others to compare with
-        return (fitted.policy.half_life_us or 0) / 1e6, 0.0
-    return math.inf if fitted.half_life is None else fitted.half_life / 1e6, fitted.since / 1e6
+    weighting = learner.fold.learner.weighting
+    if not isinstance(weighting, HalfLife):  # it has one, and no others to compare with
+        return (learner.fold.policy.half_life_us or 0) / 1e6, 0.0
+    half_life = math.inf if weighting.half_life is None else weighting.half_life / 1e6
+    return half_life, weighting.since / 1e6
 
 
 #: What a process that learns can tell.

@@ -32,10 +32,6 @@ Rows = Annotated[
     list[list[Number]], msgspec.Meta(max_length=MAX_ACTIONS, extra_json_schema={"minItems": 1})
 ]
 Packed = Annotated[str, msgspec.Meta(extra_json_schema={"contentEncoding": "base64"})]
-#: Left as they were sent: a kernel reads the numbers where they are.
-SentRows = Annotated[
-    msgspec.Raw, msgspec.Meta(extra_json_schema=msgspec.json.schema(Rows | Packed | None))
-]
 Id = Annotated[
     str,
     msgspec.Meta(
@@ -86,7 +82,7 @@ class DecisionRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True, o
         activated: false if the outcome clock starts only with an activation.
     """
 
-    rows: SentRows = None  # type: ignore[assignment]  # msgspec knows no Raw | None
+    rows: Rows | Packed | None = None
     dim: int | None = None
     context: dict[str, Any] | list[float] | None = None
     actions: Actions | Records | None = None

@@ -51,9 +51,6 @@ class Pace:
     2,048th on with every 2,048 more: over all of them at first, later over the last 2,048. So it
     is a function of the stamps, and changes seldom. The delay is that of the last 2,048 rewards.
 
-    Args:
-        interval: microseconds between two decisions, if that is known; None: it is measured.
-
     Attributes:
         interval: microseconds between two decisions; None before the second, or if they all came
             at once.
@@ -66,11 +63,10 @@ class Pace:
     1000000.0
     """
 
-    def __init__(self, interval: float | None = None) -> None:
-        self.interval = interval
+    def __init__(self) -> None:
+        self.interval: float | None = None
         self.moved = False
         self.count = 0
-        self._known = interval is not None
         self._next = 2
         self._stamps = Latest(2 * RECENT)  # with the partition of each
         self._delays = Latest(RECENT)
@@ -78,8 +74,6 @@ class Pace:
 
     def decided(self, stamp: int, partition: int = 0) -> None:
         """A decision was recorded."""
-        if self._known:
-            return
         self.count += 1
         self._stamps.add(stamp << _PARTITION | partition)
         if self.count >= self._next:
@@ -100,7 +94,7 @@ class Pace:
 
     def measure(self) -> None:
         """Measure the time between decisions, as of the last of them at which that is done."""
-        if self._known or self.count < 2:
+        if self.count < 2:
             return
         block = min(1 << self.count.bit_length() - 1, RECENT)
         last = self.count // block * block  # the number of that decision

@@ -12,7 +12,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from belated.learner.thinning.times import SILENT
+from belated.learner.times import SILENT
 
 Delivery = Literal["auto", "batches", "single"]
 

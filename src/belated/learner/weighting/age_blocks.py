@@ -13,9 +13,11 @@ from belated.estimators.thinned import AgedDecisions, thinned_weight
 from belated.families import Family
 from belated.inputs import Matrix, Row, Vector
 from belated.kernels.blocks import gram
-from belated.learner.forgetting.sums import shares_at
-from belated.learner.thinning.known import TICK
+from belated.learner.weighting.half_life import shares_at
 
+#: What happens within one tick of the clock has one stamp, so all ages and delays are one longer: a
+#: conversion with the stamp of its decision took up to a microsecond.
+TICK = 1
 #: The youngest bucket ends, and the oldest begins, where this share of conversions has come.
 YOUNG, OLD = 0.01, 0.999
 #: Between them each bucket reaches so many times as far as the one before.

@@ -1,0 +1,971 @@
+"""Contextual bandit: decide now, observe rewards later."""
+
+from __future__ import annotations
+
+import os
+import threading
+import warnings
+import weakref
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, suppress
+from dataclasses import replace
+from datetime import datetime
+from functools import partial
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Literal, Self
+
+import msgspec
+import numpy as np
+
+from belated.decider import (
+    MODES,
+    UNIFORM,
+    Decider,
+    Holdout,
+    HoldoutDecider,
+    Made,
+    Mode,
+    ParsedRequest,
+)
+from belated.decider.batches import OneRequest, OneReward, naming, split_requests, split_rewards
+from belated.decider.holdouts import check_holdout
+from belated.decider.requests import check_same, parse_request, rows_of
+from belated.decider.scores import Scores
+from belated.estimators import Estimate
+from belated.events import Activation, Decision, ModeChanged, Reward, Void
+from belated.exceptions import (
+    FallbackWarning,
+    InvalidInput,
+    JournalError,
+    JournalUnavailable,
+    ReadOnly,
+    RewardConflict,
+)
+from belated.families import Family
+from belated.features import Actions, Features, PerArm
+from belated.ids import check_id, key_of, partition_of
+from belated.inputs import Row, are_plain, check_made
+from belated.journals import Journal, MemoryJournal, open_journal
+from belated.journals.arrivals import route
+from belated.journals.configuration import configure, settings_of
+from belated.journals.identity import identify
+from belated.journals.steady_clock import system_clock
+from belated.kernels import Kernels
+from belated.learner import Fold, Follower, LiveModel, check_learnable
+from belated.learner.evidence import evidence_of
+from belated.learner.follower import warn_changed, warn_unsaved
+from belated.ledger import DecisionStatus, KeptRequest
+from belated.ledger.receipts import Receipt
+from belated.ledger.requests import Keep, check_keep
+from belated.policies import Policy, usual_policy
+from belated.results import html_table
+from belated.rewards import Rewards, check_default, check_semantics, reported_reward, retention_us
+from belated.times import Duration, Moment, as_datetime, as_microseconds
+from belated.tuning import USUAL, Tuning
+
+if TYPE_CHECKING:  # imported when it is asked for: who only decides needs nothing of it
+    from belated.evaluation import DelayCurve, Dependence, Forecast, Lift, Value
+    from belated.evaluation.journal import JournalEvaluation
+    from belated.evaluation.targets import Target
+    from belated.report import Report
+
+#: Coefficients that a notebook shows: those furthest from zero by their standard deviations.
+TOP = 8
+
+
+class Bandit:
+    """Decides, learns from rewards whenever they come, and keeps every fact in its journal.
+
+    Opening a journal that has records resumes where they end. Several processes may hold the same
+    bandit on one SQLite file or database: each sees what the others wrote at its next call. Threads
+    may share a bandit: calls take turns. After ``fork()`` the child draws its own randomness. A
+    mode that another process sets is obeyed once this one has read it: at its second call. If an
+    exception interrupts a call (``KeyboardInterrupt``, a time-out), the call may or may not have
+    taken effect: retry it with the same id. The next call reads the journal again.
+
+    Args:
+        policy: how actions are chosen.
+        rewards: what a missing reward means. There is no default: only you can know.
+        journal: where facts are kept, or its address: ``"sqlite:///offers.db?bandit=offers"``,
+            ``"postgresql://user@host/name?bandit=offers"``; in memory if None.
+        features: from a context and actions to rows; without them you pass rows.
+        retention: how long after a decision its reward is accepted; None: for ever.
+        seed: of the choices, or a generator.
+        clock: gives microseconds since 1970; the system's if None.
+        baseline: how to choose if the mode says so, or the policy fails: the name of an action,
+            ``"first"`` or ``"uniform"``.
+        keep_requests: share of the decisions whose request is kept in the journal: what they were
+            chosen from. "auto": all, but of those above 4 KiB as many as take 4 KiB on average; 0:
+            none. A context or a row can be personal data: see ``docs/howto/requests.md``.
+        holdout: a share of decisions that a baseline makes, so that :meth:`lift` can say what the
+            policy earns beyond it.
+        kernels: to use instead of the best available.
+        tuning: sizes that only tests change.
+
+    >>> from belated import Bernoulli, ConversionsOnly, DelayedUCB
+    >>> bandit = Bandit(
+    ...     policy=DelayedUCB(dim=2, family=Bernoulli()),
+    ...     rewards=ConversionsOnly("7d"),  # only clicks are reported
+    ...     seed=7,
+    ... )
+    >>> decision = bandit.decide([[1.0, 0.0], [0.0, 1.0]])
+    >>> bandit.pending.count
+    1
+    >>> bandit.observe(decision.id, 1.0).status
+    'rewarded'
+    >>> bandit.pending.count
+    0
+    """
+
+    def __init__(
+        self,
+        policy: Policy,
+        *,
+        rewards: Rewards | None = None,
+        journal: Journal | str | None = None,
+        features: Features | None = None,
+        retention: Duration | None = None,
+        seed: int | np.random.Generator | None = None,
+        clock: Callable[[], int] | None = None,
+        baseline: int | str = UNIFORM,
+        keep_requests: Keep = "auto",
+        holdout: Holdout | None = None,
+        kernels: Kernels | None = None,
+        tuning: Tuning = USUAL,
+    ) -> None:
+        policy, rewards = check_policy(policy, rewards, features)
+        self.policy = policy
+        self.rewards = rewards
+        self.features = features
+        self.retention = retention
+        self._retention = retention_us(retention, rewards)
+        self._keep = check_keep(keep_requests)
+        self._holdout = check_holdout(holdout, features)
+        check_seed(seed)
+        self._clock = system_clock if clock is None else check_clock(clock)
+        self.journal = MemoryJournal(clock=clock) if journal is None else opened(journal)
+        self._kernels = kernels
+        self._tuning = tuning
+        fold = self._new_fold()
+        # Only now: whatever was refused above must leave no trace.
+        identify(self.journal, family=repr(policy.family), dim=policy.dim, features=features)
+        for error in fold.load(self.journal):
+            warn_changed(error, stacklevel=3)
+        fold.catch_up(self.journal)
+        found = list(fold.positions)
+        settings = settings_of(policy, rewards, self._retention, features)
+        if configure(self.journal, settings, self._clock()):
+            fold.catch_up(self.journal)
+        self._lock = threading.RLock()
+        self._read_only = False
+        self._use(fold, baseline)
+        self._rng = generator_of(seed, found)
+        self._survive_forks()
+
+    @classmethod
+    def of(
+        cls,
+        actions: Sequence[int | str] | Features,
+        *,
+        rewards: Rewards | None = None,
+        family: Family | None = None,
+        **settings: Any,
+    ) -> Self:
+        """A bandit with the usual policy, :class:`~belated.DelayedUCB`.
+
+        Args:
+            actions: the actions, if there is no context; or features.
+            rewards: what a missing reward means.
+            family: of the rewards; :class:`~belated.Bernoulli` if None: from 0 to 1.
+            **settings: the other arguments of :class:`Bandit`.
+
+        >>> from belated import ConversionsOnly
+        >>> bandit = Bandit.of(["blue", "red"], rewards=ConversionsOnly("7d"))
+        >>> decision = bandit.decide()
+        >>> bandit.observe(decision.id, 1.0).status
+        'rewarded'
+        """
+        features = actions if isinstance(actions, Features) else PerArm(actions)
+        policy = usual_policy(features.dim, family)
+        return cls(policy=policy, rewards=rewards, features=features, **settings)
+
+    def _new_fold(self, until: int | None = None) -> Fold:
+        return Fold(
+            self.policy,
+            self.rewards,
+            partitions=self.journal.partitions,
+            retention=self._retention,
+            until=until,
+            kernels=self._kernels,
+            tuning=self._tuning,
+        )
+
+    def _use(self, fold: Fold, baseline: int | str) -> None:
+        """Decide with what a fold has learned."""
+        self._fold, self._baseline = fold, baseline
+        holdout = self._holdout
+        kind = Decider if holdout is None else partial(HoldoutDecider, holdout=holdout)
+        self._decider = kind(
+            self.policy,
+            LiveModel(fold, kernels=self._kernels),
+            partitions=self.journal.partitions,
+            baseline=baseline,
+            keep_requests=self._keep,
+            tuning=self._tuning,
+        )
+        self._follower = Follower(fold, self.journal, self._clock, self._decider)
+        self._obey()
+
+    def __repr__(self) -> str:
+        return f"<{in_a_line(self)}>"
+
+    def _repr_html_(self) -> str:
+        return as_html(self)
+
+    # --- decisions ------------------------------------------------------------------------------
+
+    def decide(
+        self,
+        rows: Any = None,
+        actions: Actions | None = None,
+        *,
+        id: str | None = None,
+        activated: bool = True,
+    ) -> Decision:
+        """Choose an action; the choice is durable before this returns.
+
+        Args:
+            rows: one row per action; or the context, if the bandit has features.
+            actions: the actions, in the order of the rows. If the bandit has features that know
+                all actions (:class:`~belated.PerArm`), None stands for those.
+            id: your own decision id. The same id again returns the same decision.
+            activated: False if the window starts only with :meth:`activate`.
+
+        Raises:
+            BanditOff: the bandit's mode is ``off``.
+        """
+        with self._lock, self._follower:
+            if self._read_only:
+                self._check_open()
+            if id is not None:
+                id = check_id(id)
+                self._follower.look()  # another process may have used it
+                known = self._known(id)
+                if known is not None:
+                    return self._again(known, rows, actions)
+            now = self._clock()
+            request, table = self._parse(rows, actions, id, activated)
+            (event,), kept = self._choose([request], table, now)
+            if id is None:
+                self._follower.append_one(event, now, kept)
+                return event
+            _, standing = self._follower.append_told([event], kept, only=(id,))
+            other = standing.get(event.id)  # another process was faster
+            return event if other is None else self._again(other, rows, actions)
+
+    def decide_many(
+        self,
+        requests: Any,
+        actions: Actions | None = None,
+        *,
+        ids: Any = None,
+        activated: bool = True,
+    ) -> list[Decision]:
+        """Choose for many requests, each as if those before it were pending; one append for all.
+
+        All requests are checked before anything is decided.
+
+        Args:
+            requests: a list of row tables. If the bandit has features: a list of contexts; or a
+                frame of pandas or polars, one context per line; or a list of (context, actions)
+                pairs.
+            actions: the actions of all requests, as in :meth:`decide`.
+            ids: your own decision id for each request: a list, or the name of a column of the
+                frame. The same id again returns the same decision.
+            activated: False if the windows start only with :meth:`activate`.
+
+        >>> from datetime import timedelta
+        >>> from belated import Bandit, Bernoulli, ConversionsOnly, DelayedUCB, PerArm
+        >>> features = PerArm(["mail", "call"], context=["visits"])
+        >>> policy = DelayedUCB(features.dim, Bernoulli())
+        >>> week = ConversionsOnly(timedelta(days=7))
+        >>> bandit = Bandit(policy=policy, rewards=week, features=features, seed=7)
+        >>> customers = [{"visits": 0.1}, {"visits": 0.9}]
+        >>> decisions = bandit.decide_many(customers, ["mail", "call"], ids=["c1", "c2"])
+        >>> [decision.id for decision in decisions]
+        ['c1', 'c2']
+        """
+        asked = split_requests(requests, actions, ids, features=self.features is not None)
+        with self._lock, self._follower:
+            self._check_open()
+            answers: dict[int, Decision] = {}
+            parsed: list[ParsedRequest] = []
+            tables: list[Row] = []
+            places = []
+            if ids is not None:
+                self._follower.look()  # another process may have used them
+            elif self.features is None and actions is None:
+                tables, parsed = self._parse_alike(asked, activated)
+                places = [*range(len(parsed))]
+            for place, (rows, offered, id) in enumerate(asked[len(parsed) :], len(parsed)):
+                try:
+                    known = None if id is None else self._known(id)
+                    if known is not None:
+                        answers[place] = self._again(known, rows, offered)
+                        continue
+                    one, table = self._parse(rows, offered, id, activated)
+                except InvalidInput as error:
+                    raise naming(f"requests[{place}]", error) from None
+                parsed.append(one)
+                tables.append(table)
+                places.append(place)
+            if parsed:
+                table = tables[0] if len(tables) == 1 else np.concatenate(tables)
+                made, kept = self._choose(parsed, table, self._clock())
+                named = [one.id for one in parsed if one.id is not None]
+                _, standing = self._follower.append_told(made, kept, only=named)
+                for place, event in zip(places, made, strict=True):
+                    other = standing.get(event.id)  # another process was faster
+                    rows, offered, _ = asked[place]
+                    answers[place] = event if other is None else self._again(other, rows, offered)
+            return [answers[place] for place in range(len(asked))]
+
+    def score(self, rows: Any = None, actions: Actions | None = None) -> Scores:
+        """Return what the bandit would choose now, and why, without deciding.
+
+        Args:
+            rows: as in :meth:`decide`.
+            actions: as in :meth:`decide`.
+
+        >>> from belated import Bandit, Bernoulli, ConversionsOnly, DelayedUCB
+        >>> week = ConversionsOnly("7d")
+        >>> bandit = Bandit(policy=DelayedUCB(2, Bernoulli()), rewards=week, seed=7)
+        >>> red = bandit.score([[1.0, 0.0], [0.0, 1.0]], ["red", "blue"]).actions[0]
+        >>> red.action, red.mean, round(red.high, 2)
+        ('red', 0.5, 0.88)
+        >>> bandit.pending.count
+        0
+        """
+        with self._lock, self._follower:
+            self._read_new()
+            self._obey()
+            request, table = self._parse(rows, actions, None, True)
+            return self._decider.score(request, table, rng=np.random.default_rng())
+
+    def _parse(
+        self, rows: Any, actions: Actions | None, id: str | None, activated: bool
+    ) -> tuple[ParsedRequest, Row]:
+        self._follower.intact = True  # whatever the caller's features raise
+        parsed = parse_request(
+            rows,
+            actions,
+            dim=self.policy.dim,
+            features=self.features,
+            id=id,
+            activated=activated,
+            keeps=self._keep != 0.0,
+            holdout=self._decider.holdout,
+        )
+        self._follower.intact = False
+        return parsed
+
+    def _parse_alike(
+        self, asked: Sequence[OneRequest], activated: bool
+    ) -> tuple[list[Row], list[ParsedRequest]]:
+        """All tables in one, if they are arrays of rows; nothing if one of them may be refused."""
+        if activated is not True or not asked or self._decider.holdout is not None:
+            return [], []
+        tables = [one.rows for one in asked]
+        if not all(map(partial(are_plain, dim=self.policy.dim), tables)):
+            return [], []
+        rows = np.concatenate(tables, dtype=np.float32, casting="same_kind")
+        return [rows], [ParsedRequest(len(table)) for table in tables]
+
+    def _choose(self, requests: Sequence[ParsedRequest], table: Row, now: int) -> Made:
+        decider = self._decider
+        if decider.mode == "off":  # it may have been switched on elsewhere
+            self._read_new()
+        if self._fold.mode != decider.mode:
+            self._obey()
+        made = decider.choose(requests, table, now=now, rng=self._rng, hold=False)
+        if decider.failure is not None:
+            message = f"the policy could not choose ({decider.failure}): the baseline decided"
+            decider.failure = None
+            warnings.warn(message, FallbackWarning, stacklevel=4)
+        return made
+
+    def _obey(self) -> None:
+        """Decide as the journal says; a mode of a newer release changes nothing."""
+        for mode in MODES:
+            if mode == self._fold.mode:
+                self._decider.change_mode(mode)
+
+    def _known(self, id: str) -> Decision | None:
+        """The decision that was made under an id, here or elsewhere."""
+        status = self._fold.entry(id)
+        return self._decider.unapplied.find(id) if status is None else self._decision(status)
+
+    def _again(self, known: Decision, rows: Any, actions: Actions | None) -> Decision:
+        """A retry gets the decision that was made; another decision under its id is refused."""
+        self._follower.intact = True  # as above
+        check_same(known, rows_of(rows, actions, self.policy.dim, self.features))
+        self._follower.intact = False
+        return known
+
+    # --- rewards -------------------------------------------------------------------------------
+
+    def observe(
+        self,
+        id: str | Decision,
+        value: float,
+        *,
+        at: Moment | None = None,
+        part: str = "",
+        revision: int = 0,
+    ) -> Receipt:
+        """Report the reward of a decision, or one part of it.
+
+        Retries are safe. A higher revision of a part replaces it.
+
+        Args:
+            id: decision id, or the decision itself.
+            value: the reward.
+            at: when it happened: a datetime with its zone, or ISO 8601; now if None.
+            part: of the reward, if it comes in several.
+            revision: of this part.
+
+        Raises:
+            RewardConflict: another value is known for this part and revision.
+        """
+        with self._lock, self._follower:
+            if self._read_only:
+                self._check_open()
+            now, fold = self._clock(), self._fold
+            event = reported_reward(
+                id,
+                value,
+                now if at is None else as_microseconds(at),
+                part,
+                revision,
+                min_reward=fold.min_reward,
+                max_reward=fold.max_reward,
+            )
+            meaning = self._meaning(event)
+            if meaning in ("conflict", "duplicate"):  # the journal has another, or the same
+                self._follower.refused[meaning] += 1
+                if meaning == "conflict":
+                    raise RewardConflict(event.id, event.value, part, revision)
+                return Receipt(event.id, meaning)
+            return Receipt(event.id, self._follower.append_one(event, now))
+
+    def observe_many(self, rewards: Any) -> list[Receipt]:
+        """Report many rewards with one append; returns a receipt for each, in their order.
+
+        All are checked before any is appended. A value that differs from one that is known, in the
+        journal or before it in the same call, is not appended: its receipt says ``conflict``, and
+        the others count.
+
+        Args:
+            rewards: (id, value) pairs; or mappings with the keys id and value, and if need be at,
+                part and revision, as in :meth:`observe`; or a frame of pandas or polars with such
+                columns.
+
+        Raises:
+            InvalidInput: one of them cannot be a reward of this bandit; nothing was appended.
+
+        >>> from belated import Bernoulli, DelayedUCB, Explicit
+        >>> bandit = Bandit(policy=DelayedUCB(dim=2, family=Bernoulli()), rewards=Explicit())
+        >>> first, second = bandit.decide_many([[[1.0, 0.0], [0.0, 1.0]]] * 2)
+        >>> receipts = bandit.observe_many([(first.id, 1.0), (second.id, 0.0), (first.id, 0.0)])
+        >>> [receipt.status for receipt in receipts]
+        ['rewarded', 'rewarded', 'conflict']
+        """
+        given = split_rewards(rewards)
+        with self._lock, self._follower:
+            self._check_open()
+            events: list[Reward] = []
+            now = self._clock()
+            try:
+                for one in given:
+                    events.append(self._reported(one, now))
+            except InvalidInput as error:
+                raise naming(f"rewards[{len(events)}]", error) from None
+            seen: dict[tuple[str, str, int], float] = {}
+            statuses, new = [], []
+            for event in events:
+                part = event.id, event.part, event.revision
+                if part in seen:
+                    status = "duplicate" if event.value == seen[part] else "conflict"
+                else:
+                    status = self._meaning(event)
+                if status in ("conflict", "duplicate"):  # the journal has another, or the same
+                    self._follower.refused[status] += 1
+                else:
+                    if status in ("rewarded", "revised"):
+                        seen[part] = event.value
+                    new.append(event)
+                    status = ""  # the fold says
+                statuses.append(status)
+            meant = iter(self._follower.append_told(new)[0] if new else ())
+            return [
+                Receipt(event.id, status or next(meant))
+                for event, status in zip(events, statuses, strict=True)
+            ]
+
+    def _reported(self, one: OneReward, now: int) -> Reward:
+        return reported_reward(
+            one.id,
+            one.value,
+            now if one.at is None else as_microseconds(one.at),
+            one.part,
+            one.revision,
+            min_reward=self._fold.min_reward,
+            max_reward=self._fold.max_reward,
+        )
+
+    def _meaning(self, event: Reward) -> str:
+        """What a reward would be to what is known, but for its time."""
+        ledgers = self._fold.ledgers
+        home = 0 if len(ledgers) == 1 else route(event, len(ledgers))
+        return ledgers[home].meaning(event)
+
+    def activate(self, id: str | Decision, *, at: Moment | None = None) -> Receipt:
+        """Report that a decision took effect: its window starts."""
+        return self._mark(Activation, id, at)
+
+    def void(self, id: str | Decision, *, at: Moment | None = None) -> Receipt:
+        """Report that a decision was never carried out: nothing is learned from it."""
+        return self._mark(Void, id, at)
+
+    def _mark(
+        self, kind: type[Activation | Void], id: str | Decision, at: Moment | None
+    ) -> Receipt:
+        with self._lock, self._follower:
+            self._check_open()
+            now = self._clock()
+            event = kind(check_id(id), now if at is None else as_microseconds(at))
+            return Receipt(event.id, self._follower.append_one(event, now))
+
+    def change_mode(self, mode: Mode, reason: str = "") -> None:
+        """Decide in another way from now on, in every process that holds this bandit.
+
+        Args:
+            mode: ``learn``: with the newest model. ``freeze``: with the model of now.
+                ``baseline``: without a model. ``off``: not at all; rewards are accepted.
+            reason: why, for whoever asks later.
+        """
+        if mode not in MODES:
+            raise InvalidInput(f"mode is {mode!r}: one of {', '.join(MODES)} was expected", mode)
+        with self._lock, self._follower:
+            self._check_open()
+            self._follower.append([ModeChanged(self._clock(), mode, reason)])
+
+    def as_of(self, when: Moment) -> Bandit:
+        """The bandit as it was known at a moment: read-only, rebuilt from the journal.
+
+        Args:
+            when: a datetime with its zone, or ISO 8601.
+        """
+        self.journal.end(0)  # raises if it is closed
+        past = object.__new__(Bandit)
+        past.__dict__.update(self.__dict__)
+        past._lock = threading.RLock()
+        fold = self._new_fold(until=as_microseconds(when, "when"))
+        fold.begin(self.journal)
+        fold.catch_up(self.journal)
+        past._use(fold, self._baseline)
+        past._read_only = True
+        return past
+
+    # --- what it knows --------------------------------------------------------------------------
+
+    @property
+    def mode(self) -> str:
+        """How the bandit decides: ``learn``, ``freeze``, ``baseline`` or ``off``."""
+        with self._lock, self._follower:
+            self._read_new()
+            return self._fold.mode
+
+    @property
+    def pending(self) -> Pending:
+        """The pending decisions."""
+        with self._lock, self._follower:
+            self._read_new()
+            return Pending(self._follower, self._fold.model.pending, self._lock)
+
+    @property
+    def estimate(self) -> Estimate:
+        """A converged fit of all that has arrived: a function of the set of rewards alone."""
+        with self._lock, self._follower:
+            self._read_new()
+            estimate = self._fold.learner.estimate
+            names = None if self.features is None else self.features.names
+            return estimate if names is None else replace(estimate, names=tuple(names))
+
+    @property
+    def mean_reward(self) -> float | None:
+        """Mean of all rewards and defaults learned so far; None before the first.
+
+        What is pending is not in it, so it is too high while only good outcomes have arrived.
+        """
+        with self._lock, self._follower:
+            self._read_new()
+            seen = self._fold.learner.observed
+            return seen.total / seen.n if seen.n else None
+
+    @property
+    def decision_counts(self) -> dict[str, int]:
+        """Decisions by state; they add up to all decisions ever made."""
+        with self._lock, self._follower:
+            self._read_new()
+            return self._fold.counts
+
+    @property
+    def event_counts(self) -> dict[str, int]:
+        """Events by what they meant; they add up to all events."""
+        with self._lock, self._follower:
+            self._read_new()
+            return self._fold.counters
+
+    @property
+    def refused_counts(self) -> dict[str, int]:
+        """Events that this process was told and has not appended; ``event_counts`` has the others.
+
+        ``duplicate``: the journal has the same. ``conflict``: it has another value for that part
+        and revision, and :class:`RewardConflict` was raised.
+        """
+        with self._lock:
+            return {status: self._follower.refused[status] for status in ("duplicate", "conflict")}
+
+    @property
+    def digest(self) -> str:
+        """Names the state of every decision: equal for equal journals, however they are split."""
+        with self._lock, self._follower:
+            self._read_new()
+            return self._fold.digest
+
+    def _read_new(self) -> None:
+        if not self._read_only:
+            with suppress(JournalUnavailable):
+                if self._follower.behind:
+                    self._follower.follow()
+                else:
+                    self._follower.catch_up()
+
+    def entry(self, id: str | Decision) -> DecisionStatus:
+        """All that is known of one decision.
+
+        Of one whose record was trimmed, what it has come to is known, and not what it was.
+        """
+        id = check_id(id)
+        with self._lock, self._follower:
+            self._read_new()
+            status = self._fold.entry(id)
+            if status is None:
+                return DecisionStatus(id, "unknown")
+            decision, request = self._decision(status), self._request(status)
+            return msgspec.structs.replace(status, decision=decision, request=request)
+
+    def _request(self, status: DecisionStatus) -> KeptRequest | None:
+        """What a decision was chosen from, if that was kept."""
+        partition = partition_of(key_of(status.id), self.journal.partitions)
+        data = self.journal.requests(partition, [status.position]).get(status.position)
+        return None if data is None else KeptRequest.read(data)
+
+    def _decision(self, status: DecisionStatus) -> Decision | None:
+        """A decision that is remembered, as it was made; None if its record was trimmed."""
+        partition = partition_of(key_of(status.id), self.journal.partitions)
+        if status.position <= self.journal.start(partition).position:
+            return None
+        record = self.journal.read(partition, status.position - 1, 1)[0]
+        assert isinstance(record.event, Decision)
+        return record.event
+
+    # --- its journal as a whole -----------------------------------------------------------------
+
+    def settle(self) -> int:
+        """Settle all that is due by now; returns how many decisions that were."""
+        with self._lock, self._follower:
+            return self._settle()
+
+    def _settle(self) -> int:
+        self._check_open()
+        self._follower.catch_up()
+        before = self._fold.counts
+        due = [self._follower.due(p) for p in range(self.journal.partitions)]
+        if any(due):
+            self._follower.append([event for events in due for event in events])
+        after = self._fold.counts
+        return sum(before[state] - after[state] for state in ("dormant", "pending"))
+
+    def sync(self) -> int:
+        """Fold what others wrote, and settle what is due; returns how many records that were."""
+        with self._lock, self._follower:
+            before = self._fold.version
+            self._settle()
+            return self._fold.version - before
+
+    def save(self) -> None:
+        """Store a snapshot, so that the next opening is quick."""
+        with self._lock, self._follower:
+            self._check_open()
+            self._follower.save()
+
+    def close(self) -> None:
+        """Save a snapshot and close the journal."""
+        with self._lock:
+            if not self._read_only:
+                try:
+                    with self._follower:
+                        self._follower.save()
+                except JournalError as error:
+                    warn_unsaved(error)
+                self._read_only = True
+            if self._fold.until is None:  # a view of the past shares the journal
+                self.journal.close()  # again, if it was interrupted
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def _check_open(self) -> None:
+        if self._read_only:
+            raise ReadOnly("this bandit is closed, or a view of the past: it takes no events")
+
+    def _survive_forks(self) -> None:
+        """From now on a child of this process draws its own numbers."""
+        _open_bandits.add(self)
+
+    # --- what it earns --------------------------------------------------------------------------
+
+    def frame(self, *, requests: bool = False) -> Any:
+        """Return a DataFrame of pandas: one line a decision, with what has become of it.
+
+        Args:
+            requests: add what each was chosen from, as far as it was kept.
+
+        Raises:
+            MissingExtra: pandas is not installed.
+        """
+        return self._evaluation().frame(requests=requests)
+
+    def evaluate(
+        self,
+        policy: Policy | Target | int | str,
+        *,
+        since: Moment | None = None,
+        limit: Duration | None = None,
+        level: float = 0.95,
+    ) -> Value:
+        """Return what another policy would have earned per decision, had it decided.
+
+        Only decisions of this bandit's policy count, and only if their requests were kept. A policy
+        of this library learns from what was known at ``since``, and is evaluated on what was
+        decided from then on.
+
+        Args:
+            policy: ``"uniform"``, ``"first"``, the name of an action, a policy, or a function from
+                rows and the names of actions to the probability of each.
+            since: leave out decisions that were made before; needed for a policy that learns.
+            limit: count rewards that come within this time only.
+            level: of the intervals.
+
+        Raises:
+            NotEvaluable: the decisions say too little of that policy; the error says what to do.
+        """
+        return self._evaluation().evaluate(policy, since=since, limit=limit, level=level)
+
+    def lift(self, *, limit: Duration | None = None, level: float = 0.95) -> Lift:
+        """Return what the policy earns beyond the holdout.
+
+        Args:
+            limit: count rewards that come within this time only.
+            level: of the intervals.
+
+        Raises:
+            NotEvaluable: there is no holdout, or it has hardly a reward yet.
+        """
+        return self._evaluation().lift(limit=limit, level=level)
+
+    def delay_curve(self, *, level: float = 0.95) -> DelayCurve:
+        """Return which share of the rewards has come by which age.
+
+        Args:
+            level: of the bands.
+        """
+        return self._evaluation().delay_curve(level=level)
+
+    def forecast(
+        self, ahead: Duration | Sequence[Duration] | None = None, *, level: float = 0.95
+    ) -> Forecast:
+        """Return how many of the missing rewards are still to come.
+
+        Args:
+            ahead: how far to look, as ``"3d"`` or ``["1d", "7d"]``; None: all that will come.
+            level: of the intervals.
+        """
+        return self._evaluation().forecast(ahead, level=level)
+
+    def delay_depends(self, on: Literal["action", "reward"] = "action") -> Dependence:
+        """Test whether delays depend on the action, or on the reward.
+
+        Args:
+            on: ``"action"`` or ``"reward"``.
+        """
+        return self._evaluation().delay_depends(on)
+
+    def report(self) -> Report:
+        """Return what the bandit earns on one page: shown by a notebook, saved as HTML or JSON.
+
+        Raises:
+            InvalidInput: nothing was decided yet.
+        """
+        from belated.report import Report
+
+        with self._lock, self._follower:
+            estimate = self._fold.learner.estimate
+            evidence = evidence_of(self._fold, self._follower.refused["duplicate"])
+        return Report.of(self._evaluation(), estimate, evidence)
+
+    def _evaluation(self) -> JournalEvaluation:
+        from belated.evaluation.journal import JournalEvaluation
+
+        return JournalEvaluation(
+            self.journal,
+            self.policy.family,
+            self.rewards,
+            self._retention,
+            self.features,
+            self._fold.until,
+        )
+
+
+class Pending:
+    """The decisions whose rewards are out: their count, the oldest, and each of them.
+
+    >>> from threading import RLock
+    >>> Pending(Follower.__new__(Follower), 0, RLock()).count
+    0
+    """
+
+    def __init__(
+        self, follower: Follower, count: int, lock: AbstractContextManager[object]
+    ) -> None:
+        self._follower = follower
+        self._lock = lock
+        #: G_t.
+        self.count = count
+
+    def __len__(self) -> int:
+        return self.count
+
+    @property
+    def oldest(self) -> datetime | None:
+        """When the journal took the oldest; None if nothing is pending."""
+        oldest = min((recorded for _, recorded in self._all()), default=None)
+        return None if oldest is None else as_datetime(oldest)
+
+    def __iter__(self) -> Iterator[tuple[str, datetime]]:
+        """The key of each, as 32 hex digits (an id made by the bandit is its own key), and when."""
+        for key, recorded in self._all():
+            yield key.hex(), as_datetime(recorded)
+
+    def _all(self) -> list[tuple[bytes, int]]:
+        with self._lock, self._follower:
+            ledgers = self._follower.fold.ledgers.values()
+            return [one for ledger in ledgers for one in ledger.pending()]
+
+
+def in_a_line(bandit: Bandit) -> str:
+    """Return its name and what it has done so far."""
+    counts, mean = bandit.decision_counts, bandit.mean_reward
+    total = sum(counts.values())
+    made = f"{total:,} decision{'' if total == 1 else 's'}"
+    reward = "" if mean is None else f", mean reward {mean:.4g}"
+    return f"Bandit {bandit.journal.bandit!r}: {made}, {counts['pending']:,} pending{reward}"
+
+
+def as_html(bandit: Bandit) -> str:
+    """Return the same with its strongest coefficients."""
+    found = bandit.estimate.coefficients()
+    found.sort(key=lambda one: abs(one["mean"]) / one["sd"], reverse=True)
+    rows: list[list[object]] = [list(one.values()) for one in found[:TOP]]
+    return html_table(in_a_line(bandit), ["coefficient", "mean", "sd", "low", "high"], rows)
+
+
+def check_policy(policy: Any, rewards: Any, features: Features | None) -> tuple[Policy, Rewards]:
+    """Return policy and rewards, if they fit each other and the features."""
+    check_made(policy, "policy", needs="choose", example="DelayedUCB(dim=3, family=Bernoulli())")
+    check_semantics(rewards)
+    if features is not None:
+        check_made(features, "features", needs="rows", example="PerArm(['red', 'blue'])")
+        if features.dim != policy.dim:
+            message = f"features.dim is {features.dim} but policy.dim is {policy.dim}"
+            raise InvalidInput(f"{message}: they must be equal, policy.dim=features.dim", features)
+    check_default(rewards, policy.family.support)
+    check_learnable(policy, rewards)
+    return policy, rewards
+
+
+def opened(journal: Any) -> Journal:
+    """Return a journal that was given, or the one at an address."""
+    if isinstance(journal, str):
+        return open_journal(journal)
+    if isinstance(journal, Path):
+        message = f"journal is {journal!r}: pass its address"
+        raise InvalidInput(f"{message}, 'sqlite:///{journal}?bandit=offers'", journal)
+    example = "'sqlite:///offers.db?bandit=offers', or SQLiteJournal('offers.db', bandit='offers')"
+    check_made(journal, "journal", needs="append", example=example)
+    found: Journal = journal
+    return found
+
+
+def check_clock(clock: Any) -> Callable[[], int]:
+    """Return a clock that gives whole microseconds."""
+    now = clock() if callable(clock) else None
+    if not isinstance(now, int) or isinstance(now, bool):
+        what = f"returned {now!r}" if callable(clock) else f"is {clock!r}"
+        message = f"clock {what}: pass a function that returns whole microseconds since 1970"
+        raise InvalidInput(f"{message}, lambda: time.time_ns() // 1000", clock)
+    found: Callable[[], int] = clock
+    return found
+
+
+def check_seed(seed: Any) -> None:
+    """Refuse what is no seed."""
+    if seed is None or isinstance(seed, np.random.Generator):
+        return
+    if not isinstance(seed, int | np.integer) or isinstance(seed, bool) or seed < 0:
+        message = f"seed is {seed!r}: a whole number of at least 0 was expected"
+        raise InvalidInput(f"{message}, or a numpy Generator", seed)
+
+
+def generator_of(
+    seed: int | np.random.Generator | None, positions: list[int]
+) -> np.random.Generator:
+    """Return the source of randomness; neither a restart nor a second process repeats draws."""
+    if isinstance(seed, np.random.Generator):
+        return seed
+    return np.random.default_rng(None if seed is None else [int(seed), *positions])
+
+
+_open_bandits: weakref.WeakSet[Bandit] = weakref.WeakSet()
+
+
+def _after_fork() -> None:
+    """In the child: draw other numbers than the parent, and wait for none of its threads."""
+    for bandit in _open_bandits:
+        bandit._rng = np.random.default_rng()
+        bandit._lock = threading.RLock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
