@@ -23,10 +23,9 @@ import joblib
 import numpy as np
 from tqdm import tqdm
 
-from belated import DelayedUCB, delays, environments
+from belated import DelayedUCB, delays, environments, simulate
 from belated.inputs import Vector
-from belated.learner import Learner
-from belated.simulation import rounds
+from belated.learner import Learner, fold
 from belated.statistics import Information
 
 HORIZON = 10_000
@@ -45,13 +44,13 @@ class Recomputing(Learner):
         super().__init__(*args, **kwargs)
         self.out: Counter[tuple[bytes, float]] = Counter()  # rows repeat, so they are counted
 
-    def add_pending(self, x: Vector, weight: float) -> None:
+    def add_pending(self, x: Vector, weight: float, began: int = 0) -> None:
         self.out[x.tobytes(), weight] += 1
-        super().add_pending(x, weight)
+        super().add_pending(x, weight, began)
 
-    def learn(self, x: Vector, y: float, weight: float, partition: int = 0) -> int:
+    def learn(self, x: Vector, y: float, weight: float, *more: Any) -> int:
         self.out[x.tobytes(), weight] -= 1
-        return super().learn(x, y, weight, partition)
+        return super().learn(x, y, weight, *more)
 
     def fit(self) -> None:
         super().fit()
@@ -61,17 +60,17 @@ class Recomputing(Learner):
             rows = np.array([np.frombuffer(row) for row, _ in counts])
             slopes = self.policy.family.slope(rows @ self.model.theta)
             weights = slopes * np.array(list(counts.values()))
-            decided = self._observed + Information.of(rows, weights).matrix
-            self.model.renew(self._observed, decided)
+            observed = self.weighting.observed
+            self.model.renew(observed, observed + Information.of(rows, weights).matrix)
 
 
 def run(world: str, wait: str, seed: int) -> tuple[str, str, float, float]:
     regret = []
     for learner in (Learner, Recomputing):
-        rounds.Learner = learner  # type: ignore[misc]
+        fold.Learner = learner  # type: ignore[misc]
         problem = WORLDS[world](seed)
         policy = DelayedUCB(problem.dim, problem.family)
-        trace = rounds.simulate(policy, problem, DELAYS[wait], horizon=HORIZON, seed=seed)
+        trace = simulate(policy, problem, DELAYS[wait], horizon=HORIZON, seed=seed)
         regret.append(float(trace.regret[-1]))
     return world, wait, regret[0], regret[1]
 
