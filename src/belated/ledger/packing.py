@@ -15,7 +15,7 @@ from belated.ledger.table import EntryTable, packed
 from belated.ledger.unmatched import Unmatched
 
 #: Of all pieces of a snapshot. One with another number is not read: then the journal is.
-VERSION = 5
+VERSION = 6
 
 
 class _Head(msgspec.Struct, array_like=True):
