@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, ClassVar
 
 import msgspec
@@ -9,22 +11,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from belated.estimators import Estimate
+from belated.families import Family
 from belated.inputs import Matrix, Row, Vector
+from belated.kernels import MAX_WEIGHT
 from belated.learner.times import REMOVED
-from belated.learner.weighting.half_life import HalfLife, Track
+from belated.learner.weighting.half_life import GONE, NEWEST, DecayedSum, HalfLife, Track, shares_at
 from belated.learner.weighting.pace import Pace, Packed
+from belated.models import STEP, Model
 from belated.policies.policy import Policy
 from belated.rewards import Rewards
 
 if TYPE_CHECKING:
     from belated.learner.learner import Learner
-import math
-from collections.abc import Sequence
-
-from belated.families import Family
-from belated.kernels import MAX_WEIGHT
-from belated.learner.weighting.half_life import GONE, NEWEST, DecayedSum, shares_at
-from belated.models import STEP, Model
 
 #: Moments in microseconds since 1970.
 Times = NDArray[np.int64]

@@ -4,37 +4,36 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from belated.estimators import Estimate
-from belated.estimators.thinned import AgedDecisions, Thinned, ThinnedEstimate, prior_precision
+from belated.estimators.conversion_law import Conversions
+from belated.estimators.thinned import (
+    AgedDecisions,
+    DecidedRows,
+    Thinned,
+    ThinnedEstimate,
+    prior_precision,
+)
 from belated.inputs import Matrix, Row, Vector
 from belated.kernels.lapack import dposv
 from belated.kernels.roots import root_of
 from belated.learner.refit import Refit
-from belated.learner.times import REMOVED, SILENT
+from belated.learner.times import REMOVED, SILENT, Times
 from belated.learner.waiting import Waiting
 from belated.learner.weighting.age_blocks import TICK, AgeBlocks
-from belated.learner.weighting.constant import Constant
-from belated.learner.weighting.deliveries import AgeClock
-from belated.learner.weighting.half_life import USED
+from belated.learner.weighting.constant import Constant, Outstanding
+from belated.learner.weighting.deliveries import AgeClock, Deliveries
+from belated.learner.weighting.half_life import REACH, USED, shares_at
 from belated.priors import Prior
 from belated.rewards import ConversionsOnly, Rewards
+from belated.statistics import Observations
 
 if TYPE_CHECKING:
     from belated.learner.learner import Learner
-from typing import NamedTuple
-
-from belated.estimators.conversion_law import Conversions
-from belated.estimators.thinned import DecidedRows
-from belated.learner.times import Times
-from belated.learner.weighting.constant import Outstanding
-from belated.learner.weighting.deliveries import Deliveries
-from belated.learner.weighting.half_life import REACH, shares_at
-from belated.statistics import Observations
 
 
 class Fading(NamedTuple):

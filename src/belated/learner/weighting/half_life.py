@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -11,7 +12,9 @@ from numpy.typing import NDArray
 
 from belated.estimators import Estimate
 from belated.estimators.weighted import Weighted, WeightedRows
+from belated.exceptions import InvalidInput
 from belated.inputs import Matrix, Row, Vector
+from belated.kernels.blocks import gram
 from belated.learner.times import REMOVED, Times
 from belated.learner.weighting.constant import Constant
 from belated.policies.policy import Policy
@@ -21,10 +24,6 @@ from belated.statistics import Observations
 
 if TYPE_CHECKING:
     from belated.learner.learner import Learner
-import math
-
-from belated.exceptions import InvalidInput
-from belated.kernels.blocks import gram
 
 #: Half-lives after which something counts for nothing beside what is new.
 GONE = 64
