@@ -58,7 +58,9 @@ _EDITS = {
         "import encoder": "import EventBase, encoder",
     },
     "events/__init__.py": {"    Event,\n": "    Event,\n    Noted,\n"},
-    "ledger/ledger.py": {"kind is ModeChanged:": "kind.__name__ in ('ModeChanged', 'Noted'):"},
+    "ledger/ledger.py": {
+        "_OTHERS = {\n": "from belated.events import Noted\n_OTHERS = {\n    Noted: 'switched',\n"
+    },
     "journals/arrivals.py": {
         "_OF_A_DECISION = frozenset({": "from belated.events import Noted\n"
         "_OF_A_DECISION = frozenset({Noted, "
