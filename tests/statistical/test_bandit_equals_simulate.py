@@ -123,12 +123,9 @@ def played(
     pending: list[int] = []
     rewards: list[float] = []
     for t, (rows, means) in enumerate(environment.rounds(horizon, contexts)):
-        # A reward on the last round of its window is told before the window ends; where none is,
-        # what has lapsed is settled before all rewards, as in a simulation. Either order learns
-        # the same, but roots turn with it, and the draws of Thompson sampling with them.
-        last = window is not None and t > window and trace.delay[t - window - 1] == window
-        clock.now = start + t * ROUND - (ROUND - 4 if last else 0)
-        bandit.settle()
+        # Rewards are told before what has lapsed is settled, as in a simulation. Either order
+        # learns the same, but roots turn with it, and with them the draws of Thompson sampling.
+        clock.now = start + t * ROUND - (0 if window is None else ROUND - 4)
         for s in arrivals.get(t, ()):
             receipt = bandit.observe(decisions[s].id, rewards[s])
             late = window is not None and t - s - 1 > window
