@@ -60,9 +60,9 @@ def count_arrivals(model: Model) -> Matrix:
     arrived = np.zeros((model.dim, model.dim))
     learn = model.learn
 
-    def count(x: Vector, y: float) -> float:
+    def count(x: Vector, y: float, share: float = 1.0) -> float:
         arrived[:] += np.outer(x, x)
-        return learn(x, y)
+        return learn(x, y, share)
 
     model.learn = count  # type: ignore[method-assign]
     return arrived
