@@ -89,10 +89,10 @@ def test_warnings_are_notes(capsys: pytest.CaptureFixture[str]) -> None:
     lost = ("--delay", "Mixture(never=0.9, base=Constant(0))", "--rounds", "600", "--seeds", "2")
     text = said(capsys, *lost)
     assert text.count("note: ") == 1
-    assert "still without a reward" in text
+    assert "have no reward" in text
     assert "Warning" not in text
     (note,) = json.loads(said(capsys, *lost, "--json"))["notes"]
-    assert "set a window" in note
+    assert "Set a window" in note
     assert "note" not in said(capsys, *lost, "--window", "50")
 
 

@@ -350,9 +350,9 @@ def test_frozen_rewards_are_revised_and_retracted(family: Family) -> None:
     for learner in learners:
         places = taught(learner, X, y)
         for partition, handle in places[:200]:
-            learner.revise(handle, 1.0, partition)
+            learner.revise(handle, 1.0, partition=partition)
         for partition, handle in places[200:260]:
-            row = learner.retract(handle, partition)
+            row = learner.retract(handle, partition=partition)
             np.testing.assert_array_equal(row, X[handle])
     first, second = (learner.observed.moments() for learner in learners)
     assert first.n == second.n == 2940

@@ -45,9 +45,9 @@ def test_what_changes_during_a_fit_counts(family: Family, partitions: int) -> No
     fit = learner.begin_fit()
     taught(learner, *data(family, 100, 1), partitions)
     for partition, handle in places[:30]:
-        learner.revise(handle, 1.0, partition)
+        learner.revise(handle, 1.0, partition=partition)
     for partition, handle in places[30:60]:
-        learner.retract(handle, partition)
+        learner.retract(handle, partition=partition)
     assert learner.finish_fit(fit())
     whole = learner.estimate
     assert learner.model.n == whole.n == 2070

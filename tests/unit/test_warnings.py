@@ -105,7 +105,7 @@ def test_both_may_be_said_at_once() -> None:
     )
     messages = said(law, horizon=3_000)
     assert len(messages) == 2
-    assert any("still without a reward" in message for message in messages)
+    assert any("have no reward" in message for message in messages)
     assert any("depend on the reward" in message for message in messages)
 
 

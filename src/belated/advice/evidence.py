@@ -90,7 +90,6 @@ class Evidence:
         learned: whether the value is learned.
         rows: of some of them.
         at: which these are.
-        unit: of times: "µs", or "rounds".
         on_arrival: whether a reward is learned when it comes, though missing ones are not yet.
         together: whether rewards are learned at a common age.
         conversions: whether only conversions are reported, and count by age.
@@ -114,7 +113,6 @@ class Evidence:
     learned: NDArray[np.bool_] = field(default_factory=lambda: np.zeros(0, dtype=np.bool_))
     rows: Row = field(default_factory=lambda: np.zeros((0, 1), dtype=np.float32))
     at: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
-    unit: str = "µs"
     on_arrival: bool = True
     together: bool = False
     conversions: bool = False
@@ -179,8 +177,6 @@ class Evidence:
         >>> Evidence.time(Evidence.__new__(Evidence), 5_400_000_000)
         '90 minutes'
         """
-        if self.unit != "µs":
-            return f"{span:.0f} {self.unit}"
         for size, name in ((86_400e6, "days"), (3_600e6, "hours"), (60e6, "minutes")):
             if span >= 2.0 * size:
                 return f"{span / size:.3g} {name}"
