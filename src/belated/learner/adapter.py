@@ -158,6 +158,8 @@ class LearnerAdapter:
 
     def move(self, number: int, before: int, began: int) -> None:
         """It took effect later than was known."""
+        if not self.learner.weighting.keeps_times:  # it counts for the same at any age
+            return
         where = self.table.where[number - self.table.base]
         if where < NOWHERE:
             self.learner.restart(handle_at(where), began, self.partition)

@@ -101,7 +101,7 @@ class Learner:
             weight = 1.0
         self._count_pending(x, weight)
         asked = self._waiting.asked
-        asked.append(x, 1.0 if weighting.unscaled else weight, began)
+        asked.append(x, 1.0 if weighting.counts_rows else weight, began)
         if len(asked.rows) >= self._limit:
             self.renew()
 
@@ -116,7 +116,7 @@ class Learner:
         if weighting.gram:
             weight = 1.0
         left = self._waiting.left
-        left.append(x, 1.0 if weighting.unscaled else weight, began)
+        left.append(x, 1.0 if weighting.counts_rows else weight, began)
         if not self._discount_pending(x, weight) or len(left.rows) >= self._limit:
             self.renew()
 
@@ -134,8 +134,7 @@ class Learner:
 
     def _hold(self, x: Vector, weight: float, sign: int) -> None:
         weighting = self.weighting
-        ones = weighting.gram or weighting.unscaled
-        one = Information.of(x[None, :], [1.0 if ones else weight])
+        one = Information.of(x[None, :], [1.0 if weighting.counts_rows else weight])
         weighting.held = weighting.held + one if sign > 0 else weighting.held - one
 
     def _count_pending(self, x: Vector, weight: float) -> None:
@@ -196,7 +195,7 @@ class Learner:
         else:
             after = weighting.learn(x, y, weight, began)
         arrived, handle = self._waiting.came[partition], self._given[partition]
-        arrived.append(x, 1.0 if weighting.unscaled else weight, began)
+        arrived.append(x, 1.0 if weighting.counts_rows else weight, began)
         arrived.rewards.append(y)
         arrived.after.append(after)
         self._given[partition] = handle + 1
@@ -234,8 +233,7 @@ class Learner:
         pages = self._waiting.pages
         for (pending_rows, each, times), sign in ((asked, 1.0), (ended, -1.0)):
             if len(each):
-                ones = self.weighting.gram or self.weighting.unscaled
-                pages.append(pending_rows, sign * (np.ones_like(each) if ones else each), times)
+                pages.append(pending_rows, sign * self.weighting.in_sums(each), times)
         self.model.decisions += decisions
         self.model.pending += decisions - len(y)
         self.model.n += len(y)
@@ -280,9 +278,8 @@ class Learner:
 
     def restart(self, handle: int, began: int, partition: int = 0) -> None:
         """The decision of a reward took effect at another time."""
-        if self.weighting.keeps_times:
-            self.fold_in()
-            self.weighting.restart(handle, began, partition)
+        self.fold_in()
+        self.weighting.restart(handle, began, partition)
 
     def forget(self, handle: int, partition: int = 0) -> None:
         """The reward under a handle will be neither revised nor retracted."""

@@ -84,10 +84,6 @@ class Times:
         self._first += int(later.argmax()) if later.any() else len(later)
         return self._first
 
-    def search_again(self) -> None:
-        """:meth:`first_after` may be asked for an earlier time."""
-        self._first = 0
-
     def pack(self) -> dict[str, bytes]:
         """As bytes, by pieces."""
         return {

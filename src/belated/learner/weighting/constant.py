@@ -56,6 +56,8 @@ class Constant:
         # Where φ is estimated the sum holds slopes, which are 1, and is divided by φ when it is
         # used: weights that were added under one φ could not be taken out under another.
         self.unscaled = policy.family.dispersion is None and not self.gram
+        #: Whether each row has the weight 1 in the sums of what is pending.
+        self.counts_rows = self.gram or self.unscaled
         # Steps of Gaussian rewards are exact: only an estimated variance or prior needs fits.
         exact = isinstance(policy.family, Gaussian) and policy.family.dispersion is not None
         self.fits = not exact or policy.start.adaptive
@@ -144,8 +146,11 @@ class Constant:
 
     def add_all_pending(self, rows: Matrix, weights: Vector) -> None:
         """Many decisions are pending; in bulk."""
-        ones = self.gram or self.unscaled
-        self.pending += Information.of(rows, np.ones(len(rows)) if ones else weights)
+        self.pending += Information.of(rows, self.in_sums(weights))
+
+    def in_sums(self, weights: Vector) -> Vector:
+        """The weights that pending decisions have in the sums."""
+        return np.ones_like(weights) if self.counts_rows else weights
 
     # --- fits ----------------------------------------------------------------------------------
 

@@ -284,9 +284,8 @@ class HalfLife(Constant):
         for began, rows, weights in self.learner.outstanding():
             for track in self.tracks:
                 if track.pending is not None:
-                    ones = self.gram or self.unscaled
-                    counted = np.ones(len(began)) if ones else weights
-                    track.pending.add_rows(began, rows.astype(np.float64), counted)
+                    table = rows.astype(np.float64)
+                    track.pending.add_rows(began, table, self.in_sums(weights))
         self._is_new = False
 
     # --- fits ----------------------------------------------------------------------------------
