@@ -22,9 +22,10 @@ import numpy as np
 
 from belated import Bandit, Bernoulli, DelayedUCB, Explicit
 from belated.advice import advise
-from belated.estimators import Laplace, Online
-from belated.learner import Fold, follower
-from belated.learner.evidence import evidence_of
+from belated.fold import follower
+from belated.fold.evidence import evidence_of
+from belated.fold.fold import Fold
+from belated.model.estimators import Laplace, Online
 
 TARGET = 0.02
 

@@ -29,11 +29,11 @@ import numpy as np
 from resident_memory import resident
 
 from belated import Bandit, Bernoulli, DelayedUCB, Explicit
-from belated.events import Decision, Event, Reward
-from belated.ids import new_id
+from belated.core.events import Decision, Event, Reward
+from belated.core.ids import new_id
+from belated.fold.fold import Fold
 from belated.journals import Journal, MemoryJournal, PostgresJournal, SQLiteJournal
-from belated.kernels import compiled_pages
-from belated.learner.fold import Fold
+from belated.model.kernels import compiled_pages
 
 sys.path.append(str(Path(__file__).parents[1]))
 

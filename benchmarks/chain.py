@@ -9,7 +9,7 @@ import argparse
 import os
 import time
 
-from belated.events import Record, Void
+from belated.core.events import Record, Void
 from belated.journals.chain import LINK, Chain
 
 RECORDS = 8 * LINK

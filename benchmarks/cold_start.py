@@ -30,7 +30,8 @@ DECIDE = """
 import time
 from datetime import timedelta
 import numpy as np
-from belated import Bandit, Bernoulli, DelayedUCB, Explicit, kernels
+from belated import Bandit, Bernoulli, DelayedUCB, Explicit
+from belated.model import kernels
 
 rows = np.random.default_rng(0).normal(size=(10, 20)).astype(np.float32)
 start = time.perf_counter()

@@ -21,10 +21,11 @@ from collections.abc import Callable
 import numpy as np
 from resident_memory import resident
 
-from belated.events import Decision, Event, Record, Reward
-from belated.ids import new_id
-from belated.ledger import Ledger, NullListener
-from belated.rewards import Explicit
+from belated.core.events import Decision, Event, Record, Reward
+from belated.core.ids import new_id
+from belated.core.rewards import Explicit
+from belated.fold.ledger import Ledger
+from belated.fold.listener import NullListener
 
 START = 1_700_000_000_000_000
 ROW = np.ones(2, dtype=np.float32)

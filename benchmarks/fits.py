@@ -20,8 +20,9 @@ from collections.abc import Callable
 
 import numpy as np
 
-from belated import Bandit, Bernoulli, DelayedUCB, Explicit, Gaussian, Poisson, kernels
-from belated.families import Family
+from belated import Bandit, Bernoulli, DelayedUCB, Explicit, Gaussian, Poisson
+from belated.model import kernels
+from belated.model.families import Family
 
 TARGET = 40.0
 ARMS = 10

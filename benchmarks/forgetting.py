@@ -22,7 +22,8 @@ from collections.abc import Callable
 
 import numpy as np
 
-from belated import Bandit, Bernoulli, DelayedUCB, Explicit, kernels
+from belated import Bandit, Bernoulli, DelayedUCB, Explicit
+from belated.model import kernels
 
 TARGET = 1.5
 LATE = 2_000

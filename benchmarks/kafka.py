@@ -41,8 +41,8 @@ from confluent_kafka import Producer
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from belated.events import Decision, Event, Reward, encode
-from belated.ids import new_id
+from belated.core.events import Decision, Event, Reward, encode
+from belated.core.ids import new_id
 from belated.journals import KafkaJournal, Store, open_store
 from belated.service.runtime import ThreadRuntime
 from belated.service.serving.group_commit import GroupCommit, resolve

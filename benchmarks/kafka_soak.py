@@ -34,10 +34,10 @@ from resident_memory import resident
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from belated.events import Decision, Event, Reward
-from belated.ids import new_id
+from belated.core.events import Decision, Event, Reward
+from belated.core.ids import new_id
+from belated.fold.partitioned import PartitionSums
 from belated.journals import Journal, Store, open_store
-from belated.learner.partitioned import PartitionSums
 from tests.integration.kafka_server import KafkaCluster
 from tests.integration.postgres_server import database
 from tests.integration.processes import Process, later

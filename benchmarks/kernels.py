@@ -22,10 +22,11 @@ from collections.abc import Callable
 import numpy as np
 from scipy.linalg.blas import daxpy, ddot, dgemm, dgemv, dger
 
-from belated import Bernoulli, kernels
-from belated.inputs import Matrix, Vector
-from belated.models import Model
-from belated.priors import Prior
+from belated import Bernoulli
+from belated.core.inputs import Matrix, Vector
+from belated.model import kernels
+from belated.model.model import Model
+from belated.model.priors import Prior
 
 WIDTH = 1.5
 TARGETS = {(20, 10): (1.1, 0.45), (100, 100): (1.1, 0.8)}

@@ -23,9 +23,9 @@ import numpy as np
 from resident_memory import resident
 
 from belated import Bernoulli, DelayedUCB, Explicit
-from belated.events import Decision, Record, Reward, Settled
-from belated.ids import new_id
-from belated.learner.fold import Fold
+from belated.core.events import Decision, Record, Reward, Settled
+from belated.core.ids import new_id
+from belated.fold.fold import Fold
 
 DIM = 50
 START = 1_700_000_000_000_000

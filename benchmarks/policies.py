@@ -24,9 +24,10 @@ import numpy as np
 from kernels import Bare, slice_seconds
 from scipy.linalg.blas import daxpy, ddot, dgemv
 
-from belated import Bernoulli, DelayedThompson, DelayedUCB, delays, environments, kernels, simulate
-from belated.inputs import Matrix
-from belated.models import Model
+from belated import Bernoulli, DelayedThompson, DelayedUCB, delays, environments, simulate
+from belated.core.inputs import Matrix
+from belated.model import kernels
+from belated.model.model import Model
 from belated.policies import Policy
 
 TARGETS = {

@@ -26,8 +26,8 @@ from pathlib import Path
 import numpy as np
 import psycopg
 
-from belated.events import Decision
-from belated.ids import new_id
+from belated.core.events import Decision
+from belated.core.ids import new_id
 from belated.journals import PostgresJournal
 from belated.journals.postgres.arrivals import Arrivals
 from belated.journals.postgres.queries import query

@@ -38,15 +38,15 @@ from postgres import ROW, served
 from psycopg import pq
 from tqdm import tqdm
 
-from belated import Bernoulli, DelayedUCB, kernels
-from belated.events import Decision, Event, encode
-from belated.events.codec import digest_of
-from belated.ids import new_id
+from belated import Bernoulli, DelayedUCB
+from belated.core.events import Decision, Event, digest_of, encode
+from belated.core.ids import new_id
+from belated.core.tuning import USUAL
+from belated.fold.fold import Fold
 from belated.journals import Journal, MemoryJournal, PostgresJournal
 from belated.journals.postgres.arrivals import check_of, mark_of
 from belated.journals.postgres.queries import query
-from belated.learner.fold import Fold
-from belated.tuning import USUAL
+from belated.model import kernels
 
 BATCH = 128
 APPEND_GOAL, READ_GOAL = 60, 50

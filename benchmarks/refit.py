@@ -28,10 +28,10 @@ from scipy.linalg.blas import dgemv, dsyrk
 from scipy.special import expit
 
 from belated import Bernoulli
-from belated.estimators import Laplace
-from belated.inputs import Vector
-from belated.priors import Prior
-from belated.statistics import Observations
+from belated.core.inputs import Vector
+from belated.model.estimators import Laplace
+from belated.model.priors import Prior
+from belated.model.statistics import Observations
 
 TIME_TARGET, MEMORY_TARGET = 1.3, 1.5
 

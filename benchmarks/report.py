@@ -19,8 +19,8 @@ from pathlib import Path
 import numpy as np
 
 from belated import Bernoulli, DefaultAfter, DelayedThompson, PerArm, SQLiteJournal
-from belated.events import Decision, Event, Reward
-from belated.ids import new_id
+from belated.core.events import Decision, Event, Reward
+from belated.core.ids import new_id
 from belated.journals.configuration import configure, settings_of
 from belated.journals.identity import identify
 

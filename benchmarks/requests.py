@@ -27,8 +27,8 @@ from postgres import served
 
 from belated import Bernoulli, DelayedUCB, Explicit
 from belated.decider import Decider, LoadedModel, Made, ParsedRequest
+from belated.fold.fold import Fold
 from belated.journals import Journal, PostgresJournal, SQLiteJournal
-from belated.learner import Fold
 
 K, BATCH = 10, 128
 NAMES = [f"offer {n}" for n in range(K)]

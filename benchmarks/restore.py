@@ -22,11 +22,11 @@ from pathlib import Path
 import numpy as np
 
 from belated import Bernoulli, DelayedUCB, Explicit
-from belated.events import Decision, Event, Reward
-from belated.ids import new_id
+from belated.core.events import Decision, Event, Reward
+from belated.core.ids import new_id
+from belated.fold.fold import Fold, same_sums
+from belated.fold.trimming import last_to_drop, make_bases, trim
 from belated.journals import PostgresJournal
-from belated.learner.fold import Fold, same_sums
-from belated.learner.trimming import last_to_drop, make_bases, trim
 
 sys.path.append(str(Path(__file__).parents[1]))
 

@@ -24,8 +24,8 @@ import numpy as np
 from resident_memory import resident
 
 from belated import Bernoulli, DelayedUCB, Gaussian, Poisson
-from belated.families import Family
-from belated.learner import Learner
+from belated.fold.learner import Learner
+from belated.model.families import Family
 
 PARTITIONS, PAGE, REMEMBERED = 4, 10_000, 10
 FAMILIES: dict[str, Family] = {

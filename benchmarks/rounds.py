@@ -33,12 +33,13 @@ from pathlib import Path
 import numpy as np
 from kernels import Bare, slice_seconds
 
-from belated import Bandit, Bernoulli, DelayedUCB, Explicit, kernels
-from belated.estimators import Online
-from belated.events import Decision, Reward, digest_of, encode
-from belated.ids import key_of
-from belated.inputs import Matrix
+from belated import Bandit, Bernoulli, DelayedUCB, Explicit
+from belated.core.events import Decision, Reward, digest_of, encode
+from belated.core.ids import key_of
+from belated.core.inputs import Matrix
 from belated.journals import Journal, PostgresJournal, SQLiteJournal
+from belated.model import kernels
+from belated.model.estimators import Online
 
 sys.path.append(str(Path(__file__).parents[1]))
 

@@ -31,8 +31,8 @@ from open_loop import Caller, at_rate
 from service_apps import ARMS, DIM, OFFERS
 from service_processes import Server
 
-from belated.events import Decision
-from belated.ids import new_id
+from belated.core.events import Decision
+from belated.core.ids import new_id
 from belated.journals import open_store
 
 # Found by what service_processes.py adds to the path.

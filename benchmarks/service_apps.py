@@ -15,8 +15,8 @@ from typing import Any
 import uvicorn
 
 from belated import Bernoulli, DelayedUCB, Explicit
+from belated.fold.learner import Learner
 from belated.journals import open_store
-from belated.learner import Learner
 from belated.service import Definition, create_app
 from belated.service.access.tokens import TokenSecrets
 from belated.service.http.server import BACKLOG, collect_rarely, serve

@@ -29,8 +29,8 @@ from service import POST, Load, rows
 from service_apps import DIM, OFFERS
 from service_processes import Server
 
-from belated.events import Decision, Reward
-from belated.ids import new_id
+from belated.core.events import Decision, Reward
+from belated.core.ids import new_id
 from belated.journals import PostgresJournal
 
 # Found by what service_processes.py adds to the path.

@@ -44,20 +44,21 @@ from resident_memory import resident
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from belated import Bandit, Bernoulli, DelayedUCB, kernels
+from belated import Bandit, Bernoulli, DelayedUCB
 from belated.cli.options import duration
 from belated.cli.text import size as bytes_text
+from belated.core.events import Decision, Record, Reward, encode
+from belated.core.ids import new_id
+from belated.core.rewards import Explicit
 from belated.decider import Decider, LoadedModel, ParsedRequest
 from belated.decider.decider import Made
-from belated.events import Decision, Record, Reward, encode
 from belated.exceptions import MissingExtra
-from belated.ids import new_id
+from belated.fold.fold import Fold
+from belated.fold.published import PublishedModel
 from belated.journals import PostgresJournal, SQLiteStore, Store, open_store
 from belated.journals.kafka.commits import pack
-from belated.learner import Fold
+from belated.model import kernels
 from belated.policies import Policy
-from belated.published import PublishedModel
-from belated.rewards import Explicit
 from belated.service import Definition, create_app
 from belated.service.http.server import Server, collect_rarely
 from belated.service.learning.learners import IDLE, SHARED, learning_service, shared_learner

@@ -24,10 +24,10 @@ import numpy as np
 from catching_up import START, WEEK, fill
 
 from belated import Bernoulli, DelayedUCB
-from belated.events import Decision, Event, Reward, encode
-from belated.ids import new_id
+from belated.core.events import Decision, Event, Reward, encode
+from belated.core.ids import new_id
+from belated.fold.fold import Fold
 from belated.journals import MemoryJournal, Snapshot
-from belated.learner.fold import Fold
 
 DIM = 20
 BYTES_TARGET, PAUSE_TARGET = 3.0, 0.05

@@ -35,11 +35,11 @@ sys.path.append(str(Path(__file__).parents[1]))
 from belated import Bernoulli, DefaultAfter, DelayedUCB
 from belated.cli.journal.trim import BATCH as DROPPED
 from belated.cli.journal.trim import PAUSE
-from belated.events import Decision, Event, Reward, Settled
-from belated.ids import new_id
+from belated.core.events import Decision, Event, Reward, Settled
+from belated.core.ids import new_id
+from belated.fold.fold import Fold
+from belated.fold.trimming import last_to_drop, make_bases, trim
 from belated.journals import Journal, SQLiteStore, Store, open_store
-from belated.learner import Fold
-from belated.learner.trimming import last_to_drop, make_bases, trim
 from tests.integration.postgres_server import PostgresServer
 
 BATCH, PAGE, DIM = 128, 10_000, 5

@@ -21,8 +21,8 @@ from typing import NamedTuple
 import numpy as np
 
 from belated import Bernoulli, DelayedUCB, Explicit
-from belated.events import Decision, Event, Reward
-from belated.ids import new_id
+from belated.core.events import Decision, Event, Reward
+from belated.core.ids import new_id
 from belated.journals import PostgresJournal, open_store
 from belated.service.learning.learners import shared_learner
 from belated.service.serving.definition import Definition

@@ -18,8 +18,8 @@ from typing import Any
 from fastapi import FastAPI, HTTPException
 
 from belated import Receipt
+from belated.client import AsyncClient
 from belated.exceptions import ServiceUnavailable
-from belated.service import AsyncClient
 
 BANNERS = ["books", "music", "toys"]
 

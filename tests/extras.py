@@ -18,7 +18,7 @@ from belated.exceptions import JournalUnavailable, MissingExtra
 
 def fast() -> None:
     """Kernels are compiled."""
-    from belated import kernels
+    from belated.model import kernels
 
     kernels.compiled()
 
@@ -47,7 +47,7 @@ def service() -> None:
 
 def client() -> None:
     """It can be asked."""
-    from belated.service import Client
+    from belated.client import Client
 
     Client("http://127.0.0.1:1", bandit="offers").close()
 

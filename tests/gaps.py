@@ -7,7 +7,7 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from operator import attrgetter
 
-from belated.events import Event, Record
+from belated.core.events import Event, Record
 from belated.journals import MemoryJournal
 from belated.journals.arrivals import arrange, check_range, check_requests, route, stamps_for
 from belated.journals.log import Requests

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from belated.inputs import Vector
+from belated.core.inputs import Vector
 
 
 def outstanding(delay: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -108,7 +108,7 @@ def _module_of(mutant: str) -> str:
 
 
 def _function_of(mutant: str) -> str:
-    """Its dotted name: mutmut writes ``belated.rewards.xǁExplicitǁcheck__mutmut_3``."""
+    """Its dotted name: mutmut writes ``belated.core.rewards.xǁExplicitǁcheck__mutmut_3``."""
     module, _, mangled = mutant.rpartition(".")
     function = mangled.rpartition("__mutmut_")[0]
     if "ǁ" in function:

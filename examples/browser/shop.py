@@ -16,7 +16,7 @@ import sys
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
-from belated.service import Client
+from belated.client import Client
 
 BANNERS = ["books", "music", "toys"]
 PAGE = Path(__file__).with_name("page.html").read_text(encoding="utf-8")

@@ -18,7 +18,7 @@ from collections.abc import Iterable
 import numpy as np
 
 from belated import DelayedThompson, DelayedUCB, Gaussian, delays, simulate
-from belated.inputs import Vector
+from belated.core.inputs import Vector
 from belated.policies import Policy
 from belated.simulation.environments import GLM
 

@@ -16,8 +16,8 @@ import numpy as np
 
 from belated import Bandit, Bernoulli, DefaultAfter, DelayedUCB, Explicit
 from belated.advice import CHECKS
-from belated.inputs import Matrix
-from belated.rewards import Rewards
+from belated.core.inputs import Matrix
+from belated.core.rewards import Rewards
 
 RATES = np.array([0.02, 0.05, 0.10])
 ROUNDS = 2_000

@@ -15,12 +15,12 @@ from typing import NamedTuple
 import numpy as np
 
 from belated import Bernoulli, DelayedUCB, Poisson
-from belated.estimators import Laplace, newton_step
-from belated.families import Family
-from belated.inputs import Matrix, Row, Vector
-from belated.learner import Learner
-from belated.statistics import Observations, Quadratic, quadratic_at
-from belated.tuning import Tuning
+from belated.core.inputs import Matrix, Row, Vector
+from belated.core.tuning import Tuning
+from belated.fold.learner import Learner
+from belated.model.estimators import Laplace, newton_step
+from belated.model.families import Family
+from belated.model.statistics import Observations, Quadratic, quadratic_at
 
 #: Rows on offer in each round.
 ACTIONS = 4

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from belated.tuning import USUAL
+from belated.core.tuning import USUAL
 from experiments.blocks.runs import ALL, FAMILIES, run
 from experiments.runs import parse
 

@@ -20,10 +20,10 @@ from pathlib import Path
 import numpy as np
 
 from belated import ConversionsOnly, simulate
-from belated.estimators.thinned import AgedDecisions
-from belated.inputs import Matrix, Vector
-from belated.learner import Learner
-from belated.learner.weighting import ExpectedConversions
+from belated.core.inputs import Matrix, Vector
+from belated.fold.learner import Learner
+from belated.fold.weighting import ExpectedConversions
+from belated.model.estimators.thinned import AgedDecisions
 from experiments.conversions.problems import PROBLEMS, policy_of
 
 HERE = Path(__file__).parent

@@ -21,9 +21,9 @@ from pathlib import Path
 import numpy as np
 
 from belated import Bernoulli
-from belated.estimators.conversion_law import Conversions
-from belated.estimators.thinned import AgedDecisions, DecidedRows, Thinned
-from belated.priors import Prior
+from belated.model.estimators.conversion_law import Conversions
+from belated.model.estimators.thinned import AgedDecisions, DecidedRows, Thinned
+from belated.model.priors import Prior
 
 HERE = Path(__file__).parent
 FIRST, WINDOW, DIM, RIDGE = 80_000, 1_000, 4, 0.1

@@ -26,8 +26,8 @@ import numpy as np
 import pandas as pd
 
 from belated import ConversionsOnly, simulate
+from belated.core.inputs import Matrix, Vector
 from belated.exceptions import AdviceWarning
-from belated.inputs import Matrix, Vector
 from experiments.conversions.problems import HORIZON, PROBLEMS, Shop, policy_of
 
 HERE = Path(__file__).parent

@@ -28,13 +28,13 @@ from belated import (
     delays,
     environments,
 )
-from belated.estimators import Thinned
-from belated.estimators.conversion_law import EDGES, ConversionLaw
-from belated.estimators.thinned import AgedDecisions
-from belated.families import Family
-from belated.inputs import Matrix, Vector
+from belated.core.inputs import Matrix, Vector
+from belated.core.rewards import Explicit, Rewards
+from belated.model.estimators import Thinned
+from belated.model.estimators.conversion_law import EDGES, ConversionLaw
+from belated.model.estimators.thinned import AgedDecisions
+from belated.model.families import Family
 from belated.policies import Policy
-from belated.rewards import Explicit, Rewards
 from belated.simulation.environments import GLM
 
 HORIZON = 10_000

@@ -26,7 +26,7 @@ from pathlib import Path
 import numpy as np
 
 from belated import Bandit, Category, ConversionsOnly, DefaultAfter, Number, PerArm
-from belated.rewards import Rewards
+from belated.core.rewards import Rewards
 
 HERE = Path(__file__).parent
 FIRST, DAY, WINDOW, A_DAY = 95_000, 86_400_000_000, 7, 2_000

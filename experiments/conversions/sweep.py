@@ -26,10 +26,10 @@ import numpy as np
 import pandas as pd
 
 from belated import delays, simulate
-from belated.estimators.estimate import Z
+from belated.core.inputs import Matrix, Vector
 from belated.exceptions import AdviceWarning
-from belated.inputs import Matrix, Vector
-from belated.learner import Learner
+from belated.fold.learner import Learner
+from belated.model.estimators.estimate import Z
 from experiments.conversions.problems import HORIZON, POLICIES, PROBLEMS, WAYS, policy_of
 
 TABLE = Path(__file__).parent / "table.csv"

@@ -22,10 +22,10 @@ from pathlib import Path
 import numpy as np
 
 from belated import Bernoulli, DelayedUCB, delays, environments, simulate
-from belated.estimators import Laplace
-from belated.inputs import Matrix, Vector
-from belated.priors import Prior
-from belated.statistics import Seen
+from belated.core.inputs import Matrix, Vector
+from belated.model.estimators import Laplace
+from belated.model.priors import Prior
+from belated.model.statistics import Seen
 
 HERE = Path(__file__).parent
 HORIZON, DIM = 2_000, 10

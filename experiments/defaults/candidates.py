@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from belated import DelayedThompson, DelayedUCB
-from belated.models import Model
+from belated.model.model import Model
 from belated.policies import Policy
 from belated.simulation.environments import Environment
 

@@ -14,8 +14,8 @@ from functools import partial
 import numpy as np
 
 from belated import Bernoulli, Gaussian, Poisson
-from belated.families import Family
-from belated.inputs import Matrix, Vector
+from belated.core.inputs import Matrix, Vector
+from belated.model.families import Family
 from belated.simulation.environments import (
     GLM,
     Environment,

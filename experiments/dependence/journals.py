@@ -12,10 +12,10 @@ from typing import Literal
 import numpy as np
 
 from belated import Bernoulli, DelayedUCB, Explicit, delays, environments, simulate
+from belated.core.inputs import Vector
 from belated.delays import NEVER, DelayProcess
 from belated.evaluation import NEVER as NONE
 from belated.evaluation import DecisionTable, delay_depends
-from belated.inputs import Vector
 
 ROUNDS, ARMS, WIDTH = 2_000, 4, 3
 SECOND = 1_000_000

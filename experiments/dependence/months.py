@@ -22,7 +22,7 @@ from heapq import heappop, heappush
 import numpy as np
 
 from belated import Bandit, Bernoulli, DelayedUCB, Explicit
-from belated.inputs import Matrix
+from belated.core.inputs import Matrix
 
 DAYS, A_DAY, ACTIONS = 30, 200, 3
 HOUR = 3_600_000_000

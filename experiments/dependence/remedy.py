@@ -18,7 +18,7 @@ import warnings
 import numpy as np
 
 from belated import Bernoulli, DelayedThompson, DelayedUCB, delays, environments, simulate
-from belated.inputs import Vector
+from belated.core.inputs import Vector
 from belated.policies import Policy
 
 HORIZON = 3_000

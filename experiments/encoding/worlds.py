@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 
 from belated import Bernoulli, DelayedUCB, PerArm, delays
-from belated.families import Family
-from belated.inputs import Matrix, Vector
+from belated.core.inputs import Matrix, Vector
+from belated.model.families import Family
 from belated.policies import Policy
 from belated.simulation.environments import Environment, digits, in_blocks
 

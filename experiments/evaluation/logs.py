@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 
 from belated import Bernoulli, DefaultAfter, DelayedThompson, DelayedUCB, Explicit
 from belated.evaluation import NEVER, DecisionTable, Offers
-from belated.kernels import complete
-from belated.learner import Learner
+from belated.fold.learner import Learner
+from belated.model.kernels import complete
 from belated.policies import Policy
 
 ROUNDS, ACTIONS, DIM = 2_000, 5, 6

@@ -13,7 +13,7 @@ from itertools import cycle
 
 import numpy as np
 
-from belated.events import Decision
+from belated.core.events import Decision
 from belated.service.access.tokens import RewardTokens, TokenSecrets
 from experiments.serving import Caller
 

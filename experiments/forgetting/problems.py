@@ -16,9 +16,9 @@ from typing import Literal
 import numpy as np
 
 from belated import Bernoulli, DelayedUCB, delays
+from belated.core.inputs import Matrix, Vector
 from belated.delays import DelayProcess
-from belated.families import Family
-from belated.inputs import Matrix, Vector
+from belated.model.families import Family
 from belated.simulation.environments import GLM, Environment, draw_theta, fixed, fresh
 
 Kind = Literal["stays", "replaced", "walks"]

@@ -24,8 +24,8 @@ from pathlib import Path
 import numpy as np
 
 from belated import Bernoulli, DelayedThompson, DelayedUCB, Gaussian, delays, simulate
-from belated.families import Family
-from belated.inputs import Matrix, Vector
+from belated.core.inputs import Matrix, Vector
+from belated.model.families import Family
 from belated.policies import Policy
 
 HERE = Path(__file__).parent

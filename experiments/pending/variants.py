@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from belated import DelayedUCB
-from belated.models import Model
+from belated.model.model import Model
 from belated.policies import Policy
 from belated.simulation.environments import Environment
 from experiments.regret.policies import DELAYS as ALL_DELAYS

@@ -24,9 +24,10 @@ import numpy as np
 from tqdm import tqdm
 
 from belated import DelayedUCB, delays, environments, simulate
-from belated.inputs import Vector
-from belated.learner import Learner, fold
-from belated.statistics import Information
+from belated.core.inputs import Vector
+from belated.fold import fold
+from belated.fold.learner import Learner
+from belated.model.statistics import Information
 
 HORIZON = 10_000
 WORLDS = {"fixed": environments.fixed, "users": environments.users}

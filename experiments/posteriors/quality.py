@@ -17,10 +17,10 @@ from __future__ import annotations
 import numpy as np
 
 from belated import Bernoulli
-from belated.estimators import Laplace, Online
-from belated.inputs import Matrix, Vector
-from belated.kernels.roots import root_of
-from belated.priors import Prior
+from belated.core.inputs import Matrix, Vector
+from belated.model.estimators import Laplace, Online
+from belated.model.kernels.roots import root_of
+from belated.model.priors import Prior
 from experiments.parallel import Rows
 from experiments.posteriors.cases import CASES
 from tests.statistical.polya_gamma import posterior_draws

@@ -24,7 +24,7 @@ from pathlib import Path
 import numpy as np
 
 from belated import Bandit, Bernoulli, DelayedThompson, DelayedUCB, EpsilonGreedy, Explicit
-from belated.inputs import Matrix, Vector
+from belated.core.inputs import Matrix, Vector
 from belated.policies import Policy
 
 HERE = Path(__file__).parent

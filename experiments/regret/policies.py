@@ -16,7 +16,7 @@ from belated import (
     environments,
 )
 from belated.delays import DelayProcess
-from belated.models import Model
+from belated.model.model import Model
 from belated.policies import Policy
 from belated.simulation.environments import Environment
 

@@ -11,8 +11,8 @@ import numpy as np
 from numpy.linalg import eigvalsh
 
 from belated import DelayedUCB
-from belated.inputs import Matrix, Vector
-from belated.models import Model
+from belated.core.inputs import Matrix, Vector
+from belated.model.model import Model
 from belated.policies import Choice, Policy, Warmup
 from belated.policies.uniform import uniform_choice
 from belated.simulation.environments import Environment

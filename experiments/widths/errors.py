@@ -23,14 +23,14 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from belated import Bernoulli, DelayedUCB, delays, environments, simulate
-from belated.estimators import Laplace
+from belated.core.inputs import Matrix, Vector
 from belated.exceptions import DelayWarning
-from belated.families import Family
-from belated.inputs import Matrix, Vector
-from belated.kernels.roots import root_of
+from belated.model.estimators import Laplace
+from belated.model.families import Family
+from belated.model.kernels.roots import root_of
+from belated.model.statistics import Observations
 from belated.simulation import Trace
 from belated.simulation.environments import GLM
-from belated.statistics import Observations
 from experiments.parallel import Rows
 
 DIM = 10

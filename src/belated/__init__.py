@@ -4,12 +4,13 @@ from typing import TYPE_CHECKING
 
 from belated import delays, theory
 from belated.bandit import Bandit
+from belated.core.events import Decision
+from belated.core.rewards import ConversionsOnly, DefaultAfter, Explicit
 from belated.decider import Holdout
-from belated.events import Decision
-from belated.families import Bernoulli, Gaussian, Poisson
 from belated.features import Category, Flag, Hashed, Number, PerArm, Shared
+from belated.fold.receipts import Receipt
 from belated.journals import MemoryJournal, SQLiteJournal
-from belated.ledger.receipts import Receipt
+from belated.model.families import Bernoulli, Gaussian, Poisson
 from belated.policies import (
     BlindThompson,
     BlindUCB,
@@ -23,7 +24,6 @@ from belated.policies import (
     paper_dts_lcb,
     paper_ducb,
 )
-from belated.rewards import ConversionsOnly, DefaultAfter, Explicit
 
 if TYPE_CHECKING:
     from belated.journals import PostgresJournal, SpoolJournal

@@ -18,6 +18,19 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 import msgspec
 import numpy as np
 
+from belated.core.events import Activation, Decision, ModeChanged, Reward, Void
+from belated.core.ids import check_id, key_of, partition_of
+from belated.core.inputs import Row, are_plain, check_made
+from belated.core.results import html_table
+from belated.core.rewards import (
+    Rewards,
+    check_default,
+    check_semantics,
+    reported_reward,
+    retention_us,
+)
+from belated.core.times import Duration, Moment, as_datetime, as_microseconds
+from belated.core.tuning import USUAL, Tuning
 from belated.decider import (
     MODES,
     UNIFORM,
@@ -32,8 +45,6 @@ from belated.decider.batches import OneRequest, OneReward, naming, split_request
 from belated.decider.holdouts import check_holdout
 from belated.decider.requests import check_same, parse_request, rows_of
 from belated.decider.scores import Scores
-from belated.estimators import Estimate
-from belated.events import Activation, Decision, ModeChanged, Reward, Void
 from belated.exceptions import (
     FallbackWarning,
     InvalidInput,
@@ -42,27 +53,24 @@ from belated.exceptions import (
     ReadOnly,
     RewardConflict,
 )
-from belated.families import Family
 from belated.features import Actions, Features, PerArm
-from belated.ids import check_id, key_of, partition_of
-from belated.inputs import Row, are_plain, check_made
+from belated.fold.entries import DecisionStatus
+from belated.fold.evidence import evidence_of
+from belated.fold.fold import Fold
+from belated.fold.follower import Follower, warn_changed, warn_unsaved
+from belated.fold.live import LiveModel
+from belated.fold.receipts import Receipt
+from belated.fold.requests import Keep, KeptRequest, check_keep
+from belated.fold.weighting import check_learnable
 from belated.journals import Journal, MemoryJournal, open_journal
 from belated.journals.arrivals import route
 from belated.journals.configuration import configure, settings_of
 from belated.journals.identity import identify
 from belated.journals.steady_clock import system_clock
-from belated.kernels import Kernels
-from belated.learner import Fold, Follower, LiveModel, check_learnable
-from belated.learner.evidence import evidence_of
-from belated.learner.follower import warn_changed, warn_unsaved
-from belated.ledger import DecisionStatus, KeptRequest
-from belated.ledger.receipts import Receipt
-from belated.ledger.requests import Keep, check_keep
+from belated.model.estimators import Estimate
+from belated.model.families import Family
+from belated.model.kernels import Kernels
 from belated.policies import Policy, usual_policy
-from belated.results import html_table
-from belated.rewards import Rewards, check_default, check_semantics, reported_reward, retention_us
-from belated.times import Duration, Moment, as_datetime, as_microseconds
-from belated.tuning import USUAL, Tuning
 
 if TYPE_CHECKING:  # imported when it is asked for: who only decides needs nothing of it
     from belated.evaluation import DelayCurve, Dependence, Forecast, Lift, Value

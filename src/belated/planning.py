@@ -27,16 +27,16 @@ from numpy.typing import NDArray
 from scipy.optimize import brentq
 from scipy.special import expit, ndtr, ndtri, stdtrit
 
+from belated.core.inputs import Matrix, Vector
+from belated.core.results import Result
+from belated.core.rewards import ConversionsOnly, DefaultAfter, Explicit, Rewards
 from belated.delays import NEVER, Constant
 from belated.evaluation import DecisionTable, DelayCurve, JournalEvaluation, delay_curve
 from belated.evaluation.lifts import FIRST, USUAL, earned
 from belated.evaluation.sequences import sequence_width
 from belated.exceptions import AdviceWarning, DelayWarning, InvalidInput, NotEvaluable
-from belated.families import Bernoulli, Family
-from belated.inputs import Matrix, Vector
+from belated.model.families import Bernoulli, Family
 from belated.policies import DelayedUCB, Policy
-from belated.results import Result
-from belated.rewards import ConversionsOnly, DefaultAfter, Explicit, Rewards
 from belated.simulation import simulate
 from belated.simulation.environments import Environment
 

@@ -41,7 +41,7 @@ for folder, _, names in os.walk("/"):
 """
 
 KERNELS = """
-from belated.kernels import compiler
+from belated.model.kernels import compiler
 print(sum(callable(compiler.load_kernel(name)) for name in compiler.NAMES) == len(compiler.NAMES))
 """
 

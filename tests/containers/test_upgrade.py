@@ -16,9 +16,9 @@ from typing import ClassVar
 import pytest
 
 from belated import Bernoulli, DelayedUCB, Explicit
-from belated.events import Decision, Record
+from belated.core.events import Decision, Record
+from belated.fold.fold import Fold, same_sums
 from belated.journals import PostgresJournal
-from belated.learner.fold import Fold, same_sums
 from tests.containers.podman import run_once
 from tests.containers.releases import (
     ContainerProcess,

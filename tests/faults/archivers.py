@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import sys
 
+from belated.core.rewards import retention_us
 from belated.evaluation.archiving import archive_journal
 from belated.journals import open_journal
 from belated.journals.archive import Archive
-from belated.rewards import retention_us
 from tests.integration.archived import RETENTION, REWARDS
 
 

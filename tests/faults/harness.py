@@ -21,12 +21,12 @@ import numpy as np
 import psycopg
 
 from belated import Bandit
-from belated.events import Decision, Record, encode
-from belated.ids import key_of
+from belated.core.events import Decision, Record, encode
+from belated.core.ids import key_of
+from belated.fold.entries import DecisionStatus
+from belated.fold.fold import same_sums
 from belated.journals import PostgresJournal
 from belated.journals.arrivals import route
-from belated.learner.fold import same_sums
-from belated.ledger import DecisionStatus
 from tests.faults import writers
 from tests.simulator.checks import check_oracle
 from tests.waiting import eventually

@@ -19,10 +19,10 @@ from typing import Any
 import numpy as np
 
 from belated import Bandit, Bernoulli, ConversionsOnly, DefaultAfter, DelayedUCB, Explicit
-from belated.events import Decision, Reward
+from belated.core.events import Decision, Reward
+from belated.core.tuning import Tuning
 from belated.journals import Journal, MemoryJournal, SQLiteJournal
 from belated.testing import ManualClock
-from belated.tuning import Tuning
 
 MINUTE = 60_000_000
 #: Behind every record: a replay up to here reads the whole journal, and no snapshot.

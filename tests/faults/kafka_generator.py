@@ -18,9 +18,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from belated.events import Decision, Event, Reward
+from belated.core.events import Decision, Event, Reward
+from belated.core.ids import key_of, partition_of
 from belated.exceptions import JournalUnavailable
-from belated.ids import key_of, partition_of
 from belated.journals import open_store
 
 DIM, SIZE = 2, 10

@@ -17,11 +17,11 @@ from urllib.parse import quote
 import numpy as np
 
 from belated import Bernoulli, DelayedUCB, Explicit
-from belated.events import Decision
+from belated.core.events import Decision
 from belated.exceptions import JournalError
+from belated.fold.partitioned import PartitionSums
+from belated.fold.published import PublishedModel
 from belated.journals import Claim, KafkaStore, PostgresJournal, open_store
-from belated.learner.partitioned import PartitionSums
-from belated.published import PublishedModel
 from belated.service import Definition
 from belated.service.learning.learners import shared_learner
 from tests.faults.gates import Between, between

@@ -7,8 +7,8 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from belated.events import Decision, Event, Opaque
-from belated.times import as_microseconds
+from belated.core.events import Decision, Event, Opaque
+from belated.core.times import as_microseconds
 from tests.faults.service_load import BROKEN, GIVE_UP, Load
 
 _ROWS = [[1.0, 0.0], [0.0, 1.0], [0.5, 0.5], [-1.0, 0.3]]

@@ -23,7 +23,7 @@ from tests.integration.processes import Process
 #: A program of the following release that uses what is new; arguments: dsn, bandit, id.
 NOTE = """
 import sys
-from belated.events import Noted
+from belated.core.events import Noted
 from belated.journals import PostgresJournal
 with PostgresJournal(sys.argv[1], bandit=sys.argv[2]) as journal:
     journal.append([Noted(sys.argv[3], 5, "from a later release")])
@@ -34,7 +34,7 @@ SAVED = """
 import json, sys
 from belated import Bernoulli, DelayedUCB, Explicit
 from belated.journals import PostgresJournal
-from belated.learner import Fold
+from belated.fold.fold import Fold
 with PostgresJournal(sys.argv[1], bandit=sys.argv[2]) as journal:
     fold = Fold(DelayedUCB(2, Bernoulli()), Explicit(), partitions=journal.partitions)
     fold.load(journal)
@@ -53,16 +53,13 @@ _EVENT = '''class Noted(EventBase, tag=40, frozen=True):
 Event = Noted | '''
 _EDITS = {
     "journals/postgres/queries.py": {f"VERSION = {VERSION}": f"VERSION = {VERSION + 1}"},
-    "events/codec.py": {
-        "\nEvent = ": f"\n{_EVENT}",
-        "import encoder": "import EventBase, encoder",
-    },
-    "events/__init__.py": {"    Event,\n": "    Event,\n    Noted,\n"},
-    "ledger/ledger.py": {
-        "_OTHERS = {\n": "from belated.events import Noted\n_OTHERS = {\n    Noted: 'switched',\n"
+    "core/events.py": {"\nEvent = ": f"\n{_EVENT}"},
+    "fold/ledger.py": {
+        "_OTHERS = {\n": "from belated.core.events import Noted\n"
+        "_OTHERS = {\n    Noted: 'switched',\n"
     },
     "journals/arrivals.py": {
-        "_OF_A_DECISION = frozenset({": "from belated.events import Noted\n"
+        "_OF_A_DECISION = frozenset({": "from belated.core.events import Noted\n"
         "_OF_A_DECISION = frozenset({Noted, "
     },
 }

@@ -6,9 +6,9 @@ import json
 import time
 
 from belated import Bernoulli, DelayedUCB, Explicit
-from belated.events import Decision, Opaque, Record, Reward
+from belated.core.events import Decision, Opaque, Record, Reward
+from belated.fold.fold import Fold
 from belated.journals import PostgresJournal
-from belated.learner.fold import Fold
 from tests.faults.balancer import Balanced
 from tests.faults.fleet import Fleet
 from tests.faults.releases import NOTE, SAVED, Release, present

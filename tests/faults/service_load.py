@@ -11,7 +11,7 @@ from contextlib import nullcontext
 from itertools import count
 from typing import ClassVar, NamedTuple, Self
 
-from belated.events import Decision, Event, Opaque, Reward
+from belated.core.events import Decision, Event, Opaque, Reward
 from tests.faults.standstill import Standstill
 
 _ROWS = [[1.0, 0.0], [0.0, 1.0]]

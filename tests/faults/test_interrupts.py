@@ -8,13 +8,13 @@ from typing import Any, Literal
 import pytest
 
 from belated import Bandit, Bernoulli, DelayedUCB, Explicit, PerArm
+from belated.core.inputs import Row
 from belated.exceptions import InvalidInput, JournalUnavailable
 from belated.features import Actions
-from belated.inputs import Row
+from belated.fold.learner import Learner
+from belated.fold.weighting import Constant
 from belated.journals import MemoryJournal, Snapshot
 from belated.journals.sqlite.store import SQLiteStore
-from belated.learner.learner import Learner
-from belated.learner.weighting import Constant
 from belated.service import Definition
 from belated.service.learning import learners as learners_module
 from belated.service.learning.learners import learners_of

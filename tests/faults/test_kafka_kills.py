@@ -7,9 +7,9 @@ import time
 from collections import Counter
 from itertools import count
 
-from belated.events import Record, Reward
+from belated.core.events import Record, Reward
+from belated.core.ids import new_id
 from belated.exceptions import JournalUnavailable
-from belated.ids import new_id
 from belated.journals import KafkaJournal
 from tests.integration.kafka_server import KafkaCluster, require_jars
 from tests.integration.postgres_server import database, require_programs

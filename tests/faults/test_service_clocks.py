@@ -11,10 +11,10 @@ import httpx
 import pytest
 
 from belated import Bernoulli, DefaultAfter, DelayedUCB
-from belated.events import Decision, Settled
+from belated.core.events import Decision, Settled
+from belated.fold.fold import Fold
 from belated.journals import PostgresJournal
 from belated.journals.steady_clock import system_clock
-from belated.learner.fold import Fold
 from belated.service import Definition, LearningService, create_app
 from tests.faults.town import check_saved
 from tests.integration.postgres_server import PostgresServer

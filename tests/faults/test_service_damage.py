@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from contextlib import closing
 
+from belated.fold.published import PublishedModel
 from belated.journals import open_store
-from belated.published import PublishedModel
 from tests.faults.service_load import Load
 from tests.faults.town import Cluster, assert_nothing_lost
 from tests.integration.damage import flip

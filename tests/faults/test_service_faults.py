@@ -12,7 +12,7 @@ from urllib.request import urlopen
 import psycopg
 import pytest
 
-from belated.events import Settled
+from belated.core.events import Settled
 from belated.journals import PostgresJournal
 from tests.faults.gates import Between
 from tests.faults.service_load import BESIDE_OTHERS, PROMISED, Load

@@ -16,11 +16,11 @@ import psycopg
 import pytest
 
 from belated import Bernoulli, DelayedUCB, Explicit
-from belated.events import Record
+from belated.core.events import Record
+from belated.fold.fold import Fold
+from belated.fold.partitioned import PartitionSums
+from belated.fold.published import PublishedModel
 from belated.journals import open_store
-from belated.learner import Fold
-from belated.learner.partitioned import PartitionSums
-from belated.published import PublishedModel
 from tests.faults.service_load import Load
 from tests.faults.town import Cluster, _check_once, check_saved
 from tests.integration.postgres_server import PostgresServer

@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from belated import Bernoulli, DelayedUCB, Explicit
-from belated.events import Decision, Record
+from belated.core.events import Decision, Record
+from belated.fold.fold import Fold
 from belated.journals import Journal, open_store
-from belated.learner.fold import Fold
 from tests.faults.service_load import Load, value_of
 from tests.integration.postgres_server import PostgresServer
 from tests.integration.processes import Process, later

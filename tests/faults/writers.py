@@ -28,10 +28,10 @@ from typing import TypeVar
 
 import numpy as np
 
-from belated import Bandit, Bernoulli, DelayedUCB, Explicit, kernels
-from belated.events import Decision, Record
+from belated import Bandit, Bernoulli, DelayedUCB, Explicit
+from belated.core.events import Decision, Record
+from belated.core.inputs import Matrix
 from belated.exceptions import JournalUnavailable, SnapshotWarning
-from belated.inputs import Matrix
 from belated.journals import (
     Journal,
     MemoryJournal,
@@ -39,6 +39,7 @@ from belated.journals import (
     SpoolJournal,
     SQLiteJournal,
 )
+from belated.model import kernels
 
 DIM = 3
 POLICY = DelayedUCB(DIM, Bernoulli())

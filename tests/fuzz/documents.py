@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from belated.inputs import MAX_ENTRY
+from belated.core.inputs import MAX_ENTRY
 
 #: Stands in ids, parts, tokens, names, contexts and reasons: it must turn up nowhere else.
 CANARY = "canary7f3a"

@@ -28,14 +28,14 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from belated import Bernoulli, DelayedThompson, DelayedUCB, Explicit, Gaussian, Shared
 from belated.advice import WARNINGS
-from belated.events import Configured, Decision
+from belated.core.events import Configured, Decision
+from belated.fold.fold import Fold
 from belated.journals import Store, open_store
-from belated.learner.fold import Fold
 from belated.service import Definition, create_app
-from belated.service.access.keys import SCOPES, new_key
 from belated.service.access.tokens import TokenSecrets
 from belated.service.http.app import AROUND, Service
 from belated.service.http.routes import BANDIT_ROUTES
+from belated.wire.keys import SCOPES, new_key
 from tests.fuzz.documents import CANARY, for_features, for_rows
 from tests.integration.keyrings import Made, answers, make, revoke
 from tests.integration.ledgers import check_ledger, folds_of

@@ -12,13 +12,13 @@ from pathlib import Path
 from typing import Any
 
 from belated import DefaultAfter
+from belated.core.events import Decision, Event, Settled, encode
 from belated.evaluation.archiving import archive_journal
-from belated.events import Decision, Event, Settled, encode
+from belated.fold.fold import Fold
 from belated.journals import PostgresJournal, SQLiteJournal
 from belated.journals.archive import Archive
 from belated.journals.identity import identify
 from belated.journals.kafka.commits import pack
-from belated.learner.fold import Fold
 from belated.service.access.tokens import RewardTokens, TokenSecrets
 from tests.golden.history import (
     BANDITS,

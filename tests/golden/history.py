@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from belated import Bernoulli, DefaultAfter, DelayedUCB, Explicit
-from belated.events import (
+from belated.core.events import (
     Activation,
     Configured,
     Decision,
@@ -22,14 +22,14 @@ from belated.events import (
     Settled,
     Void,
 )
-from belated.ids import erased_key_of
+from belated.core.ids import erased_key_of
+from belated.core.rewards import Rewards
+from belated.fold.fold import Fold
+from belated.fold.requests import KeptRequest, keep_request, pack_context
+from belated.fold.trimming import last_to_drop, make_bases, trim
 from belated.journals import Journal
 from belated.journals.chain import LINK
 from belated.journals.identity import identify
-from belated.learner.fold import Fold
-from belated.learner.trimming import last_to_drop, make_bases, trim
-from belated.ledger.requests import KeptRequest, keep_request, pack_context
-from belated.rewards import Rewards
 
 POLICY = DelayedUCB(3, Bernoulli(), ridge=1.0)
 #: By the name of a bandit, what silence means to it.

@@ -16,11 +16,11 @@ from pathlib import Path
 from typing import Any
 
 from belated.cli.main import main
-from belated.events import Decision, Event, encode
+from belated.core.events import Decision, Event, encode
 from belated.exceptions import JournalUnavailable
+from belated.fold.published import PublishedModel
 from belated.journals import MemoryJournal, SpoolJournal, SQLiteJournal
 from belated.journals.log import Requests
-from belated.published import PublishedModel
 from tests.golden.formats import make_archive, make_commits, make_dump, make_token
 from tests.golden.history import (
     BANDITS,

@@ -10,15 +10,24 @@ from typing import Any
 import numpy as np
 
 from belated import Bernoulli, DefaultAfter, DelayedUCB
-from belated.events import Activation, Configured, Decision, Erased, Event, Reward, Settled, Void
-from belated.ids import erased_key_of
+from belated.core.events import (
+    Activation,
+    Configured,
+    Decision,
+    Erased,
+    Event,
+    Reward,
+    Settled,
+    Void,
+)
+from belated.core.ids import erased_key_of
+from belated.core.rewards import retention_us
+from belated.fold.fold import Fold, same_sums
+from belated.fold.requests import keep_request
 from belated.journals import Journal
 from belated.journals.archive import Archive, WholeJournal
 from belated.journals.configuration import settings_of
 from belated.journals.identity import identify
-from belated.learner import Fold, same_sums
-from belated.ledger.requests import keep_request
-from belated.rewards import retention_us
 
 POLICY = DelayedUCB(2, Bernoulli())
 REWARDS = DefaultAfter(timedelta(hours=6))

@@ -8,7 +8,7 @@ from typing import Any
 
 import psycopg
 
-from belated.events import Reward
+from belated.core.events import Reward
 from belated.journals import PostgresJournal
 
 

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, Protocol
 
 import psycopg
 
-from belated.events import digest_of, read_event
+from belated.core.events import digest_of, read_event
 from belated.journals import SQLiteStore, Store
 from belated.journals.postgres import arrivals as postgres
 from belated.journals.sqlite import rows as sqlite

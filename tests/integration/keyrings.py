@@ -7,7 +7,7 @@ from itertools import count
 from typing import NamedTuple
 
 from belated.journals import Store
-from belated.service.access.keys import hash_of, new_key
+from belated.wire.keys import hash_of, new_key
 from tests.waiting import eventually
 
 _numbers = count()

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from belated.fold.fold import Fold
 from belated.journals import Store
-from belated.learner.fold import Fold
 from belated.service import Definition, LearningService
 from belated.service.http.app import Service
 

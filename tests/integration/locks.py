@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import psycopg
 
-from belated.events import Settled
+from belated.core.events import Settled
 from belated.exceptions import JournalError
 from belated.journals import PostgresJournal
 from belated.journals.postgres.arrivals import Arrivals

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from belated import Bandit, Bernoulli, DelayedUCB, Explicit
-from belated.events import Void
+from belated.core.events import Void
 from belated.journals import Journal, PostgresJournal, SQLiteJournal
 
 UCB = DelayedUCB(3, Bernoulli())
@@ -24,7 +24,8 @@ PLAY = """
 import json, random, sys, time
 from pathlib import Path
 import numpy as np
-from belated import Bandit, Bernoulli, DelayedUCB, Explicit, journals, kernels
+from belated import Bandit, Bernoulli, DelayedUCB, Explicit, journals
+from belated.model import kernels
 
 kind, place, name, folder, me, others, rounds, partitions = sys.argv[1:]
 me, others, rounds = int(me), int(others), int(rounds)

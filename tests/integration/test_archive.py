@@ -13,15 +13,15 @@ import numpy as np
 import pytest
 
 from belated.cli.main import main
+from belated.core.events import Decision
+from belated.core.ids import new_id
 from belated.evaluation import read_journal
-from belated.events import Decision
 from belated.exceptions import CorruptJournal, InvalidInput
-from belated.ids import new_id
+from belated.fold.entries import State
 from belated.journals import Journal, Store, open_journal
 from belated.journals.archive import Archive, WholeJournal
 from belated.journals.archive.days import name_of_day
 from belated.journals.folders import open_folder
-from belated.ledger import State
 from tests.integration.archived import (
     DAY,
     START,

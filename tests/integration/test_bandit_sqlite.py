@@ -9,10 +9,10 @@ from pathlib import Path
 import numpy as np
 
 from belated import Bandit, Bernoulli, DefaultAfter, DelayedUCB, Explicit
+from belated.core.rewards import Rewards
+from belated.core.tuning import Tuning
 from belated.journals import SQLiteJournal
-from belated.rewards import Rewards
 from belated.testing import ManualClock
-from belated.tuning import Tuning
 from tests.integration.sharing import (
     EVER,
     UCB,

@@ -11,7 +11,7 @@ from typing import ClassVar
 import pytest
 
 from belated import Bernoulli, DelayedUCB, Explicit
-from belated.events import Decision
+from belated.core.events import Decision
 from belated.journals import Store
 from belated.service import Definition, create_app
 from tests.integration.chromium import Chromium

@@ -11,7 +11,7 @@ import pytest
 
 from belated import Bandit, Bernoulli, DelayedUCB, Explicit
 from belated.cli.main import main
-from belated.events import (
+from belated.core.events import (
     Activation,
     Decision,
     Event,
@@ -22,7 +22,7 @@ from belated.events import (
     Void,
     encode,
 )
-from belated.ids import key_of, partition_of
+from belated.core.ids import key_of, partition_of
 from belated.journals import Journal, MemoryJournal, SQLiteJournal
 from belated.journals.chain import Chain
 from belated.testing import ManualClock

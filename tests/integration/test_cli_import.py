@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from belated import Bernoulli, DefaultAfter, Explicit
 from belated.cli.journal.import_ import repartitioned
 from belated.cli.main import main
-from belated.events import (
+from belated.core.events import (
     Configured,
     Decision,
     Erased,
@@ -28,12 +28,12 @@ from belated.events import (
     Void,
     encode,
 )
-from belated.ids import erased_key_of, key_of, partition_of
+from belated.core.ids import erased_key_of, key_of, partition_of
+from belated.core.rewards import Rewards
+from belated.fold.fold import Fold, same_sums
 from belated.journals import Journal, Store, open_journal
 from belated.journals.arrivals import route
-from belated.learner import Fold, same_sums
 from belated.policies import Greedy
-from belated.rewards import Rewards
 from tests.command_line import Command
 
 START = 1_700_000_000_000_000

@@ -10,12 +10,10 @@ import pytest
 from belated import Bernoulli, Gaussian, Poisson
 from belated.cli.address import family_of
 from belated.cli.main import JOURNAL, main
-from belated.events import (
-    Void,
-)
+from belated.core.events import Void
 from belated.exceptions import InvalidInput
-from belated.families import Family
 from belated.journals import SQLiteJournal
+from belated.model.families import Family
 from tests.integration.damage import meddle_file
 from tests.integration.used_journals import (
     argument,

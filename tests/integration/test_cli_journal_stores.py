@@ -15,7 +15,7 @@ from belated import Bandit, Bernoulli, DelayedUCB, Explicit
 from belated.cli import address as journal_address
 from belated.cli.journal import verify as journal_verify
 from belated.cli.main import main
-from belated.events import Record, Void, encode
+from belated.core.events import Record, Void, encode
 from belated.journals import Journal, Store, open_store
 from belated.journals.chain import LINK
 

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from belated.cli.main import main
-from belated.events import KeyChanged
+from belated.core.events import KeyChanged
 from belated.journals import LiveKey, Store
-from belated.service.access.keys import hash_of, looks_whole
+from belated.wire.keys import hash_of, looks_whole
 
 Say = Callable[..., tuple[int, str, str]]
 

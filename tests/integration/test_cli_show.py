@@ -8,14 +8,8 @@ import numpy as np
 import pytest
 
 from belated import Bandit, Bernoulli, DelayedUCB, Explicit, PerArm
-from belated.events import (
-    Activation,
-    Decision,
-    Reward,
-    Settled,
-    Void,
-)
-from belated.ids import key_of, partition_of
+from belated.core.events import Activation, Decision, Reward, Settled, Void
+from belated.core.ids import key_of, partition_of
 from belated.journals import SQLiteJournal
 from belated.testing import ManualClock
 from tests.integration.used_journals import (

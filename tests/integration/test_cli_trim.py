@@ -19,16 +19,16 @@ import pytest
 from belated import Bandit, Bernoulli, DefaultAfter, DelayedUCB
 from belated.cli.journal import trim as command
 from belated.cli.main import main
-from belated.events import Decision, Erased, Event, Reward, Trimmed
+from belated.core.events import Decision, Erased, Event, Reward, Trimmed
+from belated.core.ids import erased_key_of
+from belated.core.rewards import retention_us
+from belated.core.times import as_datetime
 from belated.exceptions import InvalidInput, JournalMismatch
-from belated.ids import erased_key_of
+from belated.fold.fold import Fold, same_sums
+from belated.fold.trimming import make_bases
 from belated.journals import Journal, Snapshot, Store
-from belated.learner import Fold, same_sums
-from belated.learner.trimming import make_bases
-from belated.rewards import retention_us
 from belated.service.learning.learning_service import LearningService
 from belated.service.learning.refold import PAUSE, Refold
-from belated.times import as_datetime
 from tests.command_line import Command
 from tests.integration.forger import forger
 

@@ -16,11 +16,11 @@ import pytest
 
 from belated import Bandit, Bernoulli, DelayedUCB, Explicit
 from belated.cli.main import main
-from belated.events import Erased, Record, Retracted, Reward
+from belated.core.events import Erased, Record, Retracted, Reward
+from belated.core.ids import erased_key_of, new_id
 from belated.exceptions import CorruptEvent, HistoryUndone
-from belated.ids import erased_key_of, new_id
+from belated.fold.fold import Fold
 from belated.journals import Journal, Snapshot, Store
-from belated.learner import Fold
 from tests.command_line import Command
 from tests.integration.postgres_server import PostgresServer
 

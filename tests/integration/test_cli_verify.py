@@ -13,13 +13,9 @@ import numpy as np
 import pytest
 
 from belated import Bandit, DefaultAfter, DelayedUCB, Gaussian
-from belated.events import (
-    Opaque,
-    Record,
-    Void,
-)
+from belated.core.events import Opaque, Record, Void
+from belated.fold.table import EntryTable
 from belated.journals import Snapshot, SQLiteJournal
-from belated.ledger.table import EntryTable
 from tests.integration.damage import meddle_file
 from tests.integration.used_journals import (
     flip,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from belated.journals import PostgresJournal
-from belated.kernels import compiled_pages
+from belated.model.kernels import compiled_pages
 from tests.laws.column_runs import Clock, run
 
 

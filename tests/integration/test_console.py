@@ -10,9 +10,10 @@ import httpx
 import pytest
 
 from belated import Bernoulli, DefaultAfter, DelayedUCB, Holdout
-from belated.events import ModeChanged
+from belated.client import Client
+from belated.core.events import ModeChanged
 from belated.journals import Store, open_store
-from belated.service import Client, Definition, create_app
+from belated.service import Definition, create_app
 from belated.service.console.page import console_page
 from tests.integration.chromium import Chromium
 from tests.integration.keyrings import make

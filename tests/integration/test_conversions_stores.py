@@ -11,7 +11,7 @@ import pytest
 
 from belated import Bandit, Bernoulli, ConversionsOnly, DelayedUCB
 from belated.cli.main import main
-from belated.events import Decision, Event, Reward
+from belated.core.events import Decision, Event, Reward
 from belated.journals import Store
 
 HOUR = 3_600_000_000

@@ -19,10 +19,11 @@ import pytest
 
 import belated
 from belated import Bernoulli, DelayedUCB, Explicit
-from belated.events import Void
+from belated.client import Client
+from belated.core.events import Void
 from belated.exceptions import JournalUnavailable
 from belated.journals import MemoryStore, SpoolJournal, open_store
-from belated.service import Client, Definition, create_app
+from belated.service import Definition, create_app
 from belated.service.serving.spools import SpoolFolder
 from tests.integration.serving import served
 from tests.waiting import eventually
@@ -86,10 +87,11 @@ def leave_behind(path: Path) -> None:
 #: Each thread is the first to read a snapshot, a model, an event and a spool.
 RACE = """
 import sys, threading
-from belated import Bandit, Bernoulli, DelayedUCB, Explicit, kernels
+from belated import Bandit, Bernoulli, DelayedUCB, Explicit
+from belated.model import kernels
 from belated.journals import MemoryJournal
-from belated.learner import Fold
-from belated.published import PublishedModel
+from belated.fold.fold import Fold
+from belated.fold.published import PublishedModel
 
 policy, count = DelayedUCB(2, Bernoulli()), 8
 journals = [MemoryJournal() for _ in range(count)]

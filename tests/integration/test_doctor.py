@@ -13,11 +13,11 @@ import pytest
 
 from belated import Bernoulli, DelayedUCB, Explicit
 from belated.cli.main import main
-from belated.events import Event, Void
+from belated.core.events import Event, Void
 from belated.exceptions import JournalUnavailable
+from belated.fold.fold import Fold
 from belated.journals import MemoryJournal, SpoolJournal, Store, open_store
 from belated.journals.log import Requests
-from belated.learner import Fold
 from belated.service import Definition
 from belated.service.operating import disk, doctor, doctor_sqlite
 from belated.service.operating.doctor import examine

@@ -15,8 +15,9 @@ import httpx
 import pytest
 
 from belated import Bernoulli, DefaultAfter, DelayedUCB, PerArm
+from belated.client import Client
 from belated.journals import open_journal
-from belated.service import Client, Definition, create_app
+from belated.service import Definition, create_app
 from tests.integration.chromium import Chromium
 from tests.integration.processes import Process, later
 from tests.integration.serving import Serving

@@ -14,8 +14,8 @@ from belated.cli.main import main
 from belated.evaluation import JournalEvaluation, read_journal
 from belated.evaluation.logs import read_dsjson, read_obp
 from belated.exceptions import InvalidInput
+from belated.fold.requests import KeptRequest
 from belated.journals import Store, open_journal
-from belated.ledger import KeptRequest
 
 FOREIGN = {
     "_label_cost": -1.0,

@@ -15,8 +15,8 @@ import pytest
 from belated import Bernoulli, Explicit
 from belated.cli.journal.verify import verify
 from belated.cli.main import main
-from belated.events import Decision, Event, Reward, Void, decode, digest_of, encode
-from belated.ids import new_id
+from belated.core.events import Decision, Event, Reward, Void, decode, digest_of, encode
+from belated.core.ids import new_id
 from belated.journals import SQLiteStore, Store
 from belated.journals.identity import identify
 from tests.integration.damage import meddle

@@ -18,9 +18,12 @@ import numpy as np
 import pytest
 
 from belated.cli.main import main
+from belated.core.events import Decision, decode, encode
 from belated.evaluation import read_journal
-from belated.events import Decision, decode, encode
 from belated.exceptions import AccessDenied
+from belated.fold import fold as folds
+from belated.fold.fold import Fold
+from belated.fold.published import PublishedModel
 from belated.journals import (
     Journal,
     MemoryJournal,
@@ -30,10 +33,7 @@ from belated.journals import (
 )
 from belated.journals.archive import Archive, WholeJournal
 from belated.journals.kafka.commits import unpack
-from belated.learner import fold as folds
-from belated.learner.fold import Fold
-from belated.published import PublishedModel
-from belated.service.wire.requests import RewardBody
+from belated.wire.requests import RewardBody
 from tests.golden.formats import ARCHIVED, archived_fold, commits, postgres, tokens
 from tests.golden.history import (
     BANDITS,

@@ -18,7 +18,7 @@ from confluent_kafka.admin import (
 )
 
 from belated import Bandit, Bernoulli, DelayedUCB, Explicit
-from belated.events import (
+from belated.core.events import (
     Configured,
     Decision,
     Erased,
@@ -32,6 +32,7 @@ from belated.events import (
     Void,
     encode,
 )
+from belated.core.ids import erased_key_of, new_id
 from belated.exceptions import (
     CommitTooLarge,
     CorruptJournal,
@@ -42,7 +43,6 @@ from belated.exceptions import (
     JournalUnavailable,
     NotIndexed,
 )
-from belated.ids import erased_key_of, new_id
 from belated.journals import KafkaJournal, Snapshot
 from belated.journals.kafka.commits import pack
 from belated.testing import LogContract, ManualClock, ShelfContract

@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 
 from belated import Bandit, Bernoulli, DelayedUCB, Explicit, Gaussian
-from belated.events import Opaque, Record
+from belated.core.events import Opaque, Record
+from belated.fold.fold import Fold, same_sums
+from belated.fold.published import PublishedModel
 from belated.journals import Journal, MemoryJournal, Store, open_store
-from belated.learner import Fold, same_sums
-from belated.published import PublishedModel
 from belated.service import Definition
 from belated.service.learning.learners import shared_learner
 from tests.integration.kafka_server import KafkaCluster

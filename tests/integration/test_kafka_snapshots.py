@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from belated.events import Settled
+from belated.core.events import Settled
 from belated.exceptions import JournalMismatch, JournalUnavailable, OwnerFenced, SnapshotWarning
 from belated.journals import KafkaJournal, Snapshot
 from belated.journals.snapshots import checksum

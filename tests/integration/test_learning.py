@@ -11,14 +11,14 @@ import numpy as np
 import pytest
 
 from belated import Bandit, Bernoulli, DefaultAfter, DelayedUCB, Explicit
+from belated.core.events import Decision, Opaque, Record, Void
+from belated.core.rewards import Rewards
 from belated.decider import ParsedRequest
-from belated.events import Decision, Opaque, Record, Void
 from belated.exceptions import JournalError, OwnerFenced, UnknownEvent
+from belated.fold.fold import Fold, same_sums
+from belated.fold.published import PublishedModel
 from belated.journals import Store
 from belated.journals.steady_clock import system_clock
-from belated.learner.fold import Fold, same_sums
-from belated.published import PublishedModel
-from belated.rewards import Rewards
 from belated.service import Definition
 from belated.service.learning import learning_service as module
 from belated.service.learning.learners import learning_service

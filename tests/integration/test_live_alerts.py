@@ -23,9 +23,9 @@ import psycopg
 import pytest
 
 from belated import Bernoulli, DelayedUCB, Explicit
-from belated.events import Decision, Event, Opaque, Record, Reward
+from belated.core.events import Decision, Event, Opaque, Record, Reward
+from belated.fold.fold import Fold
 from belated.journals import Journal, open_store
-from belated.learner.fold import Fold
 from tests.faults.gates import Slow
 from tests.integration.forger import forger
 from tests.integration.keyrings import make

@@ -12,17 +12,17 @@ import numpy as np
 import pytest
 
 from belated import Bandit, Bernoulli, DelayedUCB, Explicit
-from belated.events import Decision, Event, Record, Reward
+from belated.core.events import Decision, Event, Record, Reward
+from belated.core.ids import key_of, new_id, partition_of
 from belated.exceptions import (
     HistoryChanged,
     HistoryWarning,
     JournalReadUnavailable,
 )
-from belated.ids import key_of, new_id, partition_of
+from belated.fold.fold import Fold
+from belated.fold.published import PublishedModel
 from belated.journals import Journal, MemoryJournal, Store
 from belated.journals.log import AppendedAfter
-from belated.learner import Fold
-from belated.published import PublishedModel
 from belated.service import Definition
 from belated.service.learning import learning_service as module
 from belated.service.learning.history_changes import HistoryChanges

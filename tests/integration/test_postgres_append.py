@@ -11,9 +11,9 @@ import numpy as np
 import psycopg
 import pytest
 
-from belated.events import Decision, Event, Record, Settled, Void
+from belated.core.events import Decision, Event, Record, Settled, Void
+from belated.core.ids import new_id
 from belated.exceptions import InvalidInput
-from belated.ids import new_id
 from belated.journals import PostgresJournal
 
 ROW = np.ones(2, dtype=np.float32)

@@ -6,7 +6,7 @@ import pickle
 
 import pytest
 
-from belated.events import Opaque, Record, Reward, Settled, encode
+from belated.core.events import Opaque, Record, Reward, Settled, encode
 from belated.exceptions import (
     CorruptEvent,
     CorruptJournal,

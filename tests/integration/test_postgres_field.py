@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import psycopg
 import pytest
 
-from belated.events import Void
+from belated.core.events import Void
 from belated.exceptions import JournalError, JournalUnavailable
 from belated.journals import PostgresJournal, open_store
 from tests.integration.pooler import pooled

@@ -10,7 +10,7 @@ from itertools import count
 
 import pytest
 
-from belated.events import Decision, Event, Opaque, Record, Reward, Settled, Void, encode
+from belated.core.events import Decision, Event, Opaque, Record, Reward, Settled, Void, encode
 from belated.exceptions import (
     InvalidInput,
     JournalClosed,
@@ -287,7 +287,7 @@ def test_threads_may_share_a_journal(dsn: str, bandit: str) -> None:
 
 FORK = """
 import os, sys
-from belated.events import Settled, Void
+from belated.core.events import Settled, Void
 from belated.journals import PostgresJournal, Snapshot
 journal = PostgresJournal(sys.argv[1], bandit=sys.argv[2])
 journal.append([Void("before", 1)])

@@ -9,9 +9,9 @@ import numpy as np
 import psycopg
 import pytest
 
-from belated.events import Decision, Record, Reward, Settled, Void
+from belated.core.events import Decision, Record, Reward, Settled, Void
+from belated.core.ids import key_of, partition_of
 from belated.exceptions import CorruptEvent
-from belated.ids import key_of, partition_of
 from belated.journals import PostgresJournal
 from belated.journals.postgres import log as postgres
 from belated.testing import ManualClock

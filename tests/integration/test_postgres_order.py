@@ -17,7 +17,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from belated.events import Event, Settled
+from belated.core.events import Event, Settled
 from belated.journals import PostgresJournal
 from belated.journals.postgres.arrivals import Arrivals
 from belated.journals.postgres.session import Talk

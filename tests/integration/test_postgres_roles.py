@@ -11,8 +11,8 @@ import pytest
 
 from belated import Bandit, Bernoulli, DelayedUCB, Explicit
 from belated.cli.main import main
-from belated.events import Erased, Overwritten, Trimmed, Void
-from belated.ids import erased_key_of
+from belated.core.events import Erased, Overwritten, Trimmed, Void
+from belated.core.ids import erased_key_of
 from belated.journals import Snapshot, open_store
 from belated.journals.postgres.rights import ROLES, Role, rights_of
 from belated.service.operating.doctor import examine

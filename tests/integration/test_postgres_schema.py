@@ -9,7 +9,7 @@ import psycopg
 import pytest
 
 from belated.cli.main import main
-from belated.events import Settled, Void
+from belated.core.events import Settled, Void
 from belated.exceptions import JournalError, UnsupportedFormat
 from belated.journals import PostgresJournal
 from belated.journals.postgres.queries import VERSION, migrations, query, schema

@@ -14,7 +14,7 @@ from contextlib import contextmanager, suppress
 import psycopg
 import pytest
 
-from belated.events import Event, Record, Reward, Settled, Void
+from belated.core.events import Event, Record, Reward, Settled, Void
 from belated.exceptions import JournalError, JournalUnavailable
 from belated.journals import PostgresJournal, Snapshot
 from tests.integration.locks import Waiting, backend

@@ -9,8 +9,9 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from belated import Bernoulli, DefaultAfter, DelayedUCB, Holdout
+from belated.client import Client
 from belated.journals import open_store
-from belated.service import Client, Definition, create_app
+from belated.service import Definition, create_app
 from belated.service.console.reports import SHARE, BanditReport, Reports
 from tests.integration.serving import served
 from tests.waiting import eventually

@@ -13,7 +13,7 @@ import psycopg
 import pytest
 
 from belated import Bernoulli, DelayedUCB, Explicit
-from belated.events import Void
+from belated.core.events import Void
 from belated.exceptions import JournalMismatch, JournalUnavailable
 from belated.journals import PostgresJournal
 from belated.journals.postgres.store import PostgresStore

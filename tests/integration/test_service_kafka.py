@@ -10,10 +10,11 @@ import msgspec
 import pytest
 
 from belated import Bernoulli, DelayedUCB, Explicit
+from belated.client import Client
+from belated.core.ids import new_id
 from belated.exceptions import ServiceError
-from belated.ids import new_id
 from belated.journals import KafkaJournal, Store, open_store
-from belated.service import Client, Definition, create_app
+from belated.service import Definition, create_app
 from belated.service.http.app import Service
 from tests.integration.kafka_server import KafkaCluster
 from tests.integration.serving import served

@@ -14,13 +14,14 @@ import psycopg
 import pytest
 
 from belated import Bernoulli, DelayedUCB, Explicit
+from belated.client import Client
 from belated.exceptions import JournalError, ServiceError
 from belated.journals import KeyStore, PostgresKeyStore, Store, open_store
-from belated.service import Client, Definition, create_app
-from belated.service.access.keys import SCOPES, hash_of, new_key
+from belated.service import Definition, create_app
 from belated.service.http.app import AROUND
 from belated.service.http.routes import BANDIT_ROUTES, Route
-from belated.service.wire.problem import Problem
+from belated.wire.keys import SCOPES, hash_of, new_key
+from belated.wire.problem import Problem
 from tests.integration.keyrings import answers, make, revoke
 from tests.integration.postgres_server import PostgresServer
 from tests.integration.serving import Serving, served

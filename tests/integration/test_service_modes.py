@@ -14,11 +14,11 @@ import pytest
 from belated import Bernoulli, DelayedUCB, Explicit
 from belated.cli.main import main
 from belated.cli.options import actor
+from belated.core.events import Decision, ModeChanged
 from belated.decider.unapplied import UnappliedDecisions
-from belated.events import Decision, ModeChanged
+from belated.fold.fold import Fold
+from belated.fold.published import PublishedModel
 from belated.journals import Store
-from belated.learner.fold import Fold
-from belated.published import PublishedModel
 from belated.service import Definition, LearningService, create_app
 from belated.service.http.app import Service
 from tests.integration.serving import served

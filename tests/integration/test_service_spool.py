@@ -11,7 +11,7 @@ import httpx
 import pytest
 
 from belated import Bernoulli, DelayedUCB, Explicit
-from belated.events import Decision, Reward, Void
+from belated.core.events import Decision, Reward, Void
 from belated.journals import SpoolJournal, Store, open_store
 from belated.service import Definition, create_app
 from belated.service.http.app import Service

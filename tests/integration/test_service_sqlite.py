@@ -15,9 +15,10 @@ import httpx
 import pytest
 
 from belated import Bernoulli, DelayedUCB, Explicit
-from belated.events import Void
+from belated.client import Client
+from belated.core.events import Void
 from belated.journals import Snapshot, Store, open_store
-from belated.service import Client, Definition, create_app
+from belated.service import Definition, create_app
 from belated.service.learning.lease import SECONDS as LEASE
 from belated.service.serving.spools import SpoolFolder
 from tests.integration.serving import served

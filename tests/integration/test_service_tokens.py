@@ -13,13 +13,14 @@ import pytest
 
 from belated import Bernoulli, DelayedUCB, Explicit, Gaussian
 from belated.cli.main import main
+from belated.client import Client
 from belated.exceptions import InvalidInput, ServiceError
 from belated.journals import Store
-from belated.service import Client, Definition, create_app
+from belated.service import Definition, create_app
 from belated.service.access.tokens import TokenSecrets
 from belated.service.http.app import AROUND
 from belated.service.http.routes import BANDIT_ROUTES
-from belated.service.wire.problem import Problem
+from belated.wire.problem import Problem
 from tests.integration.keyrings import Made, known
 from tests.integration.serving import Serving, served
 

@@ -9,8 +9,9 @@ import httpx
 import pytest
 
 from belated import Bernoulli, DelayedUCB, Explicit
+from belated.client import Client
 from belated.journals import Store, open_store
-from belated.service import Client, Definition, create_app
+from belated.service import Definition, create_app
 from tests.integration.keyrings import known
 from tests.integration.serving import Serving, served
 from tests.waiting import eventually

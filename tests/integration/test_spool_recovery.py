@@ -13,7 +13,7 @@ import httpx
 import pytest
 
 from belated import Bernoulli, DelayedUCB, Explicit
-from belated.events import Void
+from belated.core.events import Void
 from belated.exceptions import JournalUnavailable, SpoolNotPermitted
 from belated.journals import MemoryStore, SpoolJournal, Store
 from belated.journals.spool.disk import DiskStore

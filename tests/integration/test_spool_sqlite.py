@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from belated.events import Void
+from belated.core.events import Void
 from belated.exceptions import JournalUnavailable
 from belated.journals import Journal, SpoolJournal, SQLiteJournal
 from belated.testing import JournalContract, ManualClock
@@ -47,7 +47,7 @@ class TestSpoolJournal(JournalContract):
 
 DIE = """
 import os, signal, sqlite3, sys
-from belated.events import Void
+from belated.core.events import Void
 from belated.journals import SpoolJournal, SQLiteJournal
 
 folder = sys.argv[1]

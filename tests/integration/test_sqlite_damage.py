@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from belated.cli.main import main
-from belated.events import Reward, Void
+from belated.core.events import Reward, Void
 from belated.exceptions import CorruptEvent, CorruptJournal
 from belated.journals import SQLiteJournal
 

@@ -11,9 +11,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from belated.events import Erased, Overwritten, Reward, Void
+from belated.core.events import Erased, Overwritten, Reward, Void
+from belated.core.ids import erased_key_of
 from belated.exceptions import BelatedError, CorruptJournal
-from belated.ids import erased_key_of
 from belated.journals import SQLiteJournal, SQLiteStore
 
 SUFFIXES = ("", "-wal", "-shm", ".end")

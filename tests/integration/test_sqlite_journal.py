@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from belated.events import Event, Record, Reward, Settled, Void, encode
+from belated.core.events import Event, Record, Reward, Settled, Void, encode
 from belated.exceptions import (
     CorruptEvent,
     CorruptJournal,

@@ -11,13 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from belated.events import Reward, Void
+from belated.core.events import Reward, Void
 from belated.exceptions import JournalError
 from belated.journals import SQLiteJournal
 
 APPEND = """
 import sys
-from belated.events import Void
+from belated.core.events import Void
 from belated.journals import SQLiteJournal
 path, name, batches = sys.argv[1], sys.argv[2], int(sys.argv[3])
 with SQLiteJournal(path, bandit="offers", partitions=4, wait=60) as journal:
@@ -27,7 +27,7 @@ with SQLiteJournal(path, bandit="offers", partitions=4, wait=60) as journal:
 
 ACKNOWLEDGE = """
 import sys
-from belated.events import Reward
+from belated.core.events import Reward
 from belated.journals import SQLiteJournal
 path, name = sys.argv[1], sys.argv[2]
 with SQLiteJournal(path, bandit="offers", wait=60) as journal:
@@ -40,7 +40,7 @@ with SQLiteJournal(path, bandit="offers", wait=60) as journal:
 
 FORK = """
 import os, sys
-from belated.events import Void
+from belated.core.events import Void
 from belated.journals import SQLiteJournal
 journal = SQLiteJournal(sys.argv[1], bandit="offers")
 journal.append([Void("before", 1)])

@@ -12,7 +12,7 @@ import httpx
 import pytest
 
 from belated import Bernoulli, DelayedUCB, Explicit
-from belated.events import Void
+from belated.core.events import Void
 from belated.exceptions import JournalReplaced
 from belated.journals import SQLiteJournal
 from belated.service import Definition, create_app

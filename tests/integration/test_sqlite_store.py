@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from belated.events import Reward
+from belated.core.events import Reward
 from belated.exceptions import CorruptEvent
 from belated.journals import (
     SQLiteCoordinationStore,

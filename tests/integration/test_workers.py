@@ -9,8 +9,9 @@ import httpx
 import pytest
 
 from belated import Bernoulli, DelayedUCB, Explicit
+from belated.client import Client
 from belated.journals.sqlite.session import SQLiteSession
-from belated.service import Client, Definition, create_app
+from belated.service import Definition, create_app
 from belated.service import runtime as module
 from tests.integration.serving import served
 from tests.waiting import eventually

@@ -10,19 +10,10 @@ import pytest
 from belated import Bandit, Bernoulli, DefaultAfter, DelayedUCB, Explicit
 from belated.cli.address import pages
 from belated.cli.main import main
-from belated.events import (
-    Activation,
-    Decision,
-    Event,
-    Record,
-    Reward,
-    Settled,
-    Void,
-    encode,
-)
+from belated.core.events import Activation, Decision, Event, Record, Reward, Settled, Void, encode
+from belated.fold.fold import Fold
 from belated.journals import Journal, MemoryJournal, SQLiteJournal
 from belated.journals.chain import Chain
-from belated.learner.fold import Fold
 from belated.policies import Greedy
 from belated.testing import ManualClock
 from tests.command_line import Command

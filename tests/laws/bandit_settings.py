@@ -14,15 +14,15 @@ from belated import (
     Explicit,
     Gaussian,
 )
-from belated.events import Record
-from belated.ids import key_of
-from belated.inputs import Matrix
+from belated.core.events import Record
+from belated.core.ids import key_of
+from belated.core.inputs import Matrix
+from belated.core.rewards import Rewards, retention_us
+from belated.core.tuning import USUAL, Tuning
+from belated.fold.fold import Fold, same_sums
 from belated.journals import Journal
-from belated.learner import Fold, same_sums
 from belated.policies import Policy
-from belated.rewards import Rewards, retention_us
 from belated.testing import ManualClock
-from belated.tuning import USUAL, Tuning
 from tests.simulator.oracle import Oracle
 
 DIM = 3

@@ -12,7 +12,7 @@ import msgspec
 import numpy as np
 
 from belated import Bernoulli, DelayedUCB, Gaussian, Poisson
-from belated.events import (
+from belated.core.events import (
     Activation,
     Configured,
     Decision,
@@ -24,15 +24,15 @@ from belated.events import (
     Settled,
     Void,
 )
-from belated.families import Family
-from belated.ids import erased_key_of, new_id
+from belated.core.ids import erased_key_of, new_id
+from belated.core.rewards import DefaultAfter, Explicit, Rewards
+from belated.core.tuning import Tuning
+from belated.fold import fold as module
+from belated.fold.fold import Fold, same_sums
 from belated.journals import Journal
-from belated.kernels import PageKernels, pages
-from belated.learner import fold as module
-from belated.learner.fold import Fold, same_sums
+from belated.model.families import Family
+from belated.model.kernels import PageKernels, pages
 from belated.policies import Policy
-from belated.rewards import DefaultAfter, Explicit, Rewards
-from belated.tuning import Tuning
 
 DIM = 3
 START = 1_700_000_000_000_000

@@ -21,7 +21,7 @@ from datetime import timedelta
 
 import numpy as np
 
-from belated.events import (
+from belated.core.events import (
     Activation,
     Decision,
     Event,
@@ -32,13 +32,15 @@ from belated.events import (
     decode,
     encode,
 )
+from belated.core.ids import MAX_ID_BYTES, check_id, key_of, new_id
+from belated.core.rewards import DefaultAfter, Explicit, Rewards
+from belated.core.tuning import Tuning
 from belated.exceptions import InvalidInput
-from belated.ids import MAX_ID_BYTES, check_id, key_of, new_id
+from belated.fold.entries import DecisionStatus
+from belated.fold.ledger import Ledger
+from belated.fold.listener import NullListener
+from belated.fold.packing import pack, unpack
 from belated.journals import MemoryJournal
-from belated.ledger import DecisionStatus, Ledger, NullListener
-from belated.ledger.packing import pack, unpack
-from belated.rewards import DefaultAfter, Explicit, Rewards
-from belated.tuning import Tuning
 from tests.simulator.oracle import Oracle, Outcome
 
 ROW = np.ones(2, dtype=np.float32)

@@ -28,18 +28,18 @@ from belated import (
     Poisson,
     Uniform,
 )
-from belated.events import Activation, Decision, Reward, Void
+from belated.core.events import Activation, Decision, Reward, Void
+from belated.core.ids import key_of
+from belated.core.inputs import Vector
+from belated.core.rewards import Rewards
+from belated.core.times import as_datetime
+from belated.core.tuning import Tuning
 from belated.exceptions import RewardConflict
-from belated.ids import key_of
-from belated.inputs import Vector
+from belated.fold.fold import Fold
 from belated.journals import MemoryJournal
-from belated.learner import Fold
+from belated.model.statistics import Observations
 from belated.policies import Policy
-from belated.rewards import Rewards
-from belated.statistics import Observations
 from belated.testing import ManualClock
-from belated.times import as_datetime
-from belated.tuning import Tuning
 from tests.laws.bandit_settings import (
     DIM,
     NAMES,

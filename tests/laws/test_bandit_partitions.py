@@ -18,10 +18,10 @@ from belated import (
     PerArm,
     Uniform,
 )
+from belated.core.rewards import Rewards
 from belated.exceptions import RewardConflict
-from belated.families import Family
 from belated.journals import MemoryJournal
-from belated.rewards import Rewards
+from belated.model.families import Family
 from belated.testing import ManualClock
 from tests.laws.bandit_settings import (
     DIM,

@@ -7,7 +7,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
-from belated.events import (
+from belated.core.events import (
     VERSION,
     Activation,
     Configured,

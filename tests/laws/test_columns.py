@@ -11,21 +11,16 @@ import numpy as np
 import pytest
 
 from belated import Bernoulli, DelayedUCB
-from belated.events import (
-    Decision,
-    Event,
-    Reward,
-    Source,
-)
+from belated.core.events import Decision, Event, Reward, Source
+from belated.core.ids import new_id
+from belated.core.rewards import Explicit
+from belated.core.tuning import Tuning
 from belated.exceptions import CorruptEvent
-from belated.ids import new_id
+from belated.fold import fold as module
+from belated.fold.fold import Fold
+from belated.fold.ledger import Ledger
 from belated.journals import MemoryJournal, SQLiteJournal
-from belated.kernels import PageKernels, compiled_pages
-from belated.learner import fold as module
-from belated.learner.fold import Fold
-from belated.ledger import Ledger
-from belated.rewards import Explicit
-from belated.tuning import Tuning
+from belated.model.kernels import PageKernels, compiled_pages
 from tests.laws.column_runs import DIM, PLAIN, START, Clock, run
 
 

@@ -8,12 +8,12 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
 from belated import Bernoulli, Gaussian, Poisson
-from belated.estimators import Estimate, Laplace, Ridge
-from belated.families import Family
-from belated.inputs import Row, Vector
-from belated.models import Model
-from belated.priors import Prior
-from belated.statistics import Observations
+from belated.core.inputs import Row, Vector
+from belated.model.estimators import Estimate, Laplace, Ridge
+from belated.model.families import Family
+from belated.model.model import Model
+from belated.model.priors import Prior
+from belated.model.statistics import Observations
 
 # Rows near zero length and prior are out of scale, rightly; it is not what is tested here.
 

@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from belated import Bernoulli, Gaussian, Poisson
-from belated.families import Family
-from belated.inputs import Vector
+from belated.core.inputs import Vector
+from belated.model.families import Family
 
 FAMILIES: list[Family] = [Gaussian(), Gaussian(0.25), Bernoulli(), Poisson()]
 every_family = pytest.mark.parametrize("family", FAMILIES, ids=repr)

@@ -20,14 +20,14 @@ from belated import (
     Gaussian,
     Poisson,
 )
-from belated.estimators import Laplace
-from belated.events import Decision, Record
-from belated.families import Family
-from belated.ids import key_of, partition_of
+from belated.core.events import Decision, Record
+from belated.core.ids import key_of, partition_of
+from belated.fold.fold import Fold
+from belated.fold.weighting import AutomaticHalfLife, HalfLife
+from belated.fold.weighting.half_life import DecayedSum
 from belated.journals import MemoryJournal
-from belated.learner import Fold
-from belated.learner.weighting import AutomaticHalfLife, HalfLife
-from belated.learner.weighting.half_life import DecayedSum
+from belated.model.estimators import Laplace
+from belated.model.families import Family
 from belated.policies import Policy
 
 SECOND = 1_000_000

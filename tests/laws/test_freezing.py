@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from belated import DelayedUCB
-from belated.events import Decision, Event, Reward, Settled, Void
+from belated.core.events import Decision, Event, Reward, Settled, Void
+from belated.core.tuning import Tuning
+from belated.fold.fold import Fold, same_sums
 from belated.journals import MemoryJournal
-from belated.learner.fold import Fold, same_sums
-from belated.tuning import Tuning
 from tests.laws.column_runs import DIM, FAMILIES, START, Clock, history, undo
 
 

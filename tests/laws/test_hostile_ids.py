@@ -6,7 +6,7 @@ from unittest import mock
 
 import pytest
 
-from belated import ids
+from belated.core import ids
 from tests.laws import hostile_ids
 
 

@@ -8,21 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from belated.events import (
-    Decision,
-    Erased,
-    Event,
-    Opaque,
-    Record,
-    Retracted,
-    Reward,
-    Settled,
-)
+from belated.core.events import Decision, Erased, Event, Opaque, Record, Retracted, Reward, Settled
+from belated.core.ids import erased_key_of
+from belated.core.rewards import Explicit
 from belated.exceptions import HistoryUndone
-from belated.ids import erased_key_of
-from belated.ledger.packing import pack
-from belated.ledger.undone import Undone
-from belated.rewards import Explicit
+from belated.fold.packing import pack
+from belated.fold.undone import Undone
 from tests.laws.worlds import (
     START,
     Recorder,

@@ -11,19 +11,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from belated import Bernoulli, DelayedUCB, Gaussian
-from belated.estimators import Estimate, Laplace
-from belated.events import (
-    Event,
-    Record,
-    Reward,
-    Void,
-)
-from belated.families import Family
-from belated.inputs import Matrix
-from belated.learner import Learner, LearnerAdapter
+from belated.core.events import Event, Record, Reward, Void
+from belated.core.inputs import Matrix
+from belated.core.rewards import Explicit
+from belated.fold.adapter import LearnerAdapter
+from belated.fold.learner import Learner
+from belated.model.estimators import Estimate, Laplace
+from belated.model.families import Family
+from belated.model.statistics import Observations
 from belated.policies import Policy
-from belated.rewards import Explicit
-from belated.statistics import Observations
 from tests.laws.worlds import START, World, split, worlds
 from tests.simulator.oracle import Oracle, Outcome
 

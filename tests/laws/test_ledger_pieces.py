@@ -10,18 +10,9 @@ import msgspec
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from belated.events import (
-    Activation,
-    Decision,
-    Event,
-    Opaque,
-    Record,
-    Reward,
-    Settled,
-    Void,
-)
-from belated.ledger import State
-from belated.ledger.packing import pack, unpack
+from belated.core.events import Activation, Decision, Event, Opaque, Record, Reward, Settled, Void
+from belated.fold.entries import State
+from belated.fold.packing import pack, unpack
 from tests.laws.worlds import START, Recorder, World, check, counts_of, split, worlds
 from tests.simulator.oracle import Outcome
 

@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
-from belated.inputs import MAX_ENTRY, MAX_REWARD, Matrix, Row, Vector
-from belated.statistics import Information, Moments
+from belated.core.inputs import MAX_ENTRY, MAX_REWARD, Matrix, Row, Vector
+from belated.model.statistics import Information, Moments
 
 #: What the statistics promise: sums to this much of their size.
 CLOSE = 1e-12

@@ -7,14 +7,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
-from belated import Bernoulli, Gaussian, Poisson, kernels
-from belated.estimators import Estimator, Laplace, Online, Ridge
-from belated.families import Family
-from belated.inputs import Matrix, Vector
-from belated.kernels.roots import root_of
-from belated.models import Model
-from belated.priors import Prior
-from belated.statistics import Observations
+from belated import Bernoulli, Gaussian, Poisson
+from belated.core.inputs import Matrix, Vector
+from belated.model import kernels
+from belated.model.estimators import Estimator, Laplace, Online, Ridge
+from belated.model.families import Family
+from belated.model.kernels.roots import root_of
+from belated.model.model import Model
+from belated.model.priors import Prior
+from belated.model.statistics import Observations
 
 # Rows near zero length and prior are out of scale, rightly; it is not what is tested here.
 

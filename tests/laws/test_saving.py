@@ -7,14 +7,14 @@ import random
 import pytest
 
 from belated import Bernoulli, DelayedUCB
-from belated.events import Decision, Reward, Settled
+from belated.core.events import Decision, Reward, Settled
+from belated.core.rewards import DefaultAfter, Explicit, Rewards
+from belated.core.tuning import Tuning
+from belated.fold import fold as folds
+from belated.fold import table
+from belated.fold.fold import Fold
 from belated.journals import MemoryJournal
-from belated.kernels import PageKernels, pages
-from belated.learner import fold as folds
-from belated.learner.fold import Fold
-from belated.ledger import table
-from belated.rewards import DefaultAfter, Explicit, Rewards
-from belated.tuning import Tuning
+from belated.model.kernels import PageKernels, pages
 from tests.laws.column_runs import DIM, PLAIN, Clock, check_same, history
 
 

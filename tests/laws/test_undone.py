@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 from belated import Bandit, Bernoulli, DefaultAfter, DelayedUCB, Explicit
-from belated.events import Decision, Erased, Event, Record, Retracted, Reward, Settled, Void
-from belated.ids import erased_key_of
+from belated.core.events import Decision, Erased, Event, Record, Retracted, Reward, Settled, Void
+from belated.core.ids import erased_key_of
+from belated.core.rewards import Rewards
+from belated.fold.fold import same_sums
 from belated.journals import MemoryJournal
-from belated.learner import same_sums
-from belated.rewards import Rewards
 from belated.testing import ManualClock
 
 HOUR = 3_600_000_000

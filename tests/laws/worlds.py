@@ -10,21 +10,15 @@ from typing import Any
 import numpy as np
 from hypothesis import strategies as st
 
-from belated.events import (
-    Activation,
-    Decision,
-    Event,
-    Record,
-    Reward,
-    Settled,
-    Void,
-)
-from belated.ids import key_of, partition_of
-from belated.ledger import Ledger, LedgerListener, State
-from belated.ledger.table import EntryTable
-from belated.ledger.undone import Undone
-from belated.rewards import ConversionsOnly, DefaultAfter, Explicit, Reduce, Rewards
-from belated.tuning import Tuning
+from belated.core.events import Activation, Decision, Event, Record, Reward, Settled, Void
+from belated.core.ids import key_of, partition_of
+from belated.core.rewards import ConversionsOnly, DefaultAfter, Explicit, Reduce, Rewards
+from belated.core.tuning import Tuning
+from belated.fold.entries import State
+from belated.fold.ledger import Ledger
+from belated.fold.listener import LedgerListener
+from belated.fold.table import EntryTable
+from belated.fold.undone import Undone
 from tests.simulator.oracle import Oracle
 
 # Two that the bandit made, alike in all that the index looks at, and two of callers.

@@ -14,22 +14,23 @@ from typing import Any
 
 import numpy as np
 
-from belated.estimators import Estimate, Laplace, Online, Thinned
-from belated.estimators.conversion_law import Conversions
-from belated.estimators.thinned import AgedDecisions, DecidedRows
-from belated.estimators.weighted import Weighted, WeightedRows
-from belated.events import Activation, Decision, Record, Reward, Void, encode
-from belated.families import Gaussian
-from belated.ids import key_of
-from belated.inputs import Matrix, Row, Vector
+from belated.core.events import Activation, Decision, Record, Reward, Void, encode
+from belated.core.ids import key_of
+from belated.core.inputs import Matrix, Row, Vector
+from belated.core.rewards import ConversionsOnly, retention_us
+from belated.fold.fold import Fold, same_sums
+from belated.fold.learner import Learner
+from belated.fold.requests import KeptRequest
+from belated.fold.undone import Undone
+from belated.fold.weighting import HalfLife
 from belated.journals.columns import ColumnPage
-from belated.kernels import MAX_WEIGHT, PageKernels, pages
-from belated.learner import Fold, Learner, same_sums
-from belated.learner.weighting import HalfLife
-from belated.ledger import KeptRequest
-from belated.ledger.undone import Undone
-from belated.rewards import ConversionsOnly, retention_us
-from belated.statistics import Observations, Seen
+from belated.model.estimators import Estimate, Laplace, Online, Thinned
+from belated.model.estimators.conversion_law import Conversions
+from belated.model.estimators.thinned import AgedDecisions, DecidedRows
+from belated.model.estimators.weighted import Weighted, WeightedRows
+from belated.model.families import Gaussian
+from belated.model.kernels import MAX_WEIGHT, PageKernels, pages
+from belated.model.statistics import Observations, Seen
 from tests.simulator.oracle import Oracle, Outcome
 from tests.simulator.world import PLAIN, DecisionRequest, World
 

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from belated.events import (
+from belated.core.events import (
     Activation,
     Decision,
     Erased,
@@ -17,14 +17,14 @@ from belated.events import (
     Settled,
     Void,
 )
+from belated.core.ids import erased_key_of
+from belated.core.rewards import retention_us
 from belated.exceptions import BelatedError
-from belated.families import Bernoulli, Gaussian
-from belated.ids import erased_key_of
+from belated.fold.trimming import last_to_drop, make_bases, trim
 from belated.journals import Snapshot
 from belated.journals.log import EMPTY, Tail
 from belated.journals.lookups import erased_key_in
-from belated.learner.trimming import last_to_drop, make_bases, trim
-from belated.rewards import retention_us
+from belated.model.families import Bernoulli, Gaussian
 from tests.simulator.checks import check_oracle, empty_fold, replayed
 from tests.simulator.settings import DAY, HOUR, SECOND
 from tests.simulator.store import Transaction

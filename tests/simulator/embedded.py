@@ -7,8 +7,8 @@ from functools import partial
 from typing import TypeVar
 
 from belated.bandit import Bandit
+from belated.core.events import Reward, Void
 from belated.decider import MODES
-from belated.events import Reward, Void
 from belated.exceptions import (
     BanditOff,
     CorruptEvent,
@@ -18,9 +18,9 @@ from belated.exceptions import (
     RewardConflict,
     UnknownEvent,
 )
+from belated.fold.fold import Fold
 from belated.journals import Journal
 from belated.journals.spool.journal import SpoolJournal
-from belated.learner import Fold
 from tests.simulator.checks import (
     Disagreement,
     check_acknowledged,

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Self
 
-from belated.events import (
+from belated.core.events import (
     Activation,
     Configured,
     Decision,
@@ -29,10 +29,10 @@ from belated.events import (
     Void,
     encode,
 )
-from belated.ids import erased_key_of
-from belated.inputs import MAX_REWARD
-from belated.ledger.entries import MAX_PARTS
-from belated.rewards import Rewards
+from belated.core.ids import erased_key_of
+from belated.core.inputs import MAX_REWARD
+from belated.core.rewards import Rewards
+from belated.fold.entries import MAX_PARTS
 
 #: An event of a decision, with the stamp of its record.
 _Stamped = tuple[int, Activation | Reward | Void]

@@ -17,30 +17,34 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from belated.core.events import Event, Record, Reward, Settled
+from belated.core.inputs import Vector
+from belated.core.rewards import Rewards
 from belated.decider import Decider
 from belated.decider.unapplied import UnappliedDecisions
-from belated.events import Event, Record, Reward, Settled
 from belated.exceptions import JournalError
-from belated.inputs import Vector
+from belated.fold import entries, ledger, trimming, unmatched
+from belated.fold.adapter import LearnerAdapter
+from belated.fold.columns import PageFolder
+from belated.fold.entries import Facts, Verdict
+from belated.fold.fold import Fold
+from belated.fold.learner import Learner
+from belated.fold.ledger import Ledger
+from belated.fold.partitioned import Merging, PartitionFold, PartitionSums
+from belated.fold.table import handle_at
+from belated.fold.undone import Undone
+from belated.fold.unmatched import UnmatchedEvents
 from belated.journals import Journal, SentSums, Snapshot, arrivals
 from belated.journals.log import Appended, Requests, Tail
 from belated.journals.memory.coordination import Lead, MemoryCoordinationStore
-from belated.kernels import pages
-from belated.learner import Fold, Learner, LearnerAdapter, trimming
-from belated.learner.columns import PageFolder
-from belated.learner.partitioned import Merging, PartitionFold, PartitionSums
-from belated.ledger import Facts, Ledger, Verdict, entries, ledger, unmatched
-from belated.ledger.table import handle_at
-from belated.ledger.undone import Undone
-from belated.ledger.unmatched import UnmatchedEvents
-from belated.rewards import Rewards
+from belated.model.kernels import pages
+from belated.model.statistics import FrozenSums, RunningSums
 from belated.service.learning.learning_service import LearningService
 from belated.service.learning.partition_worker import PartitionWorker
 from belated.service.serving import group_commit, request_batcher
 from belated.service.serving.group_commit import Append, GroupCommit
 from belated.service.serving.request_batcher import RequestBatcher
 from belated.service.serving.served_bandit import ServedBandit
-from belated.statistics import FrozenSums, RunningSums
 from tests.simulator import clients
 from tests.simulator.runs import sweep
 from tests.simulator.store import SimulatedJournal, Store

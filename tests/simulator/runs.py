@@ -14,8 +14,8 @@ from multiprocessing import get_context
 from unittest import mock
 
 from belated.exceptions import BelatedWarning
+from belated.fold import columns as learner_columns
 from belated.journals import columns as journal_columns
-from belated.learner import columns as learner_columns
 from tests.simulator.checks import PAGES
 from tests.simulator.embedded import Cluster
 from tests.simulator.faults import FAULTS, SHARED_FAULTS

@@ -11,8 +11,10 @@ from typing import Any, TypeVar, cast
 
 import numpy as np
 
+from belated.core.events import Decision, Event, ModeChanged, Reward, encode
+from belated.core.ids import key_of, partition_of
+from belated.core.rewards import reported_reward, retention_us
 from belated.decider import MODES, ParsedRequest, check_same
-from belated.events import Decision, Event, ModeChanged, Reward, encode
 from belated.exceptions import (
     BanditOff,
     InvalidInput,
@@ -20,15 +22,13 @@ from belated.exceptions import (
     JournalUnavailable,
     OwnerFenced,
 )
-from belated.ids import key_of, partition_of
+from belated.fold.fold import Fold
 from belated.journals import Claim, Journal, KeyStore, Leader, SentSums, SpoolJournal
 from belated.journals.memory.coordination import Lead, MemoryCoordinationStore
 from belated.journals.sessions import LoopedSession
 from belated.journals.spool.line import Line
 from belated.journals.store import StoredBandit
 from belated.journals.workers import Known
-from belated.learner import Fold
-from belated.rewards import reported_reward, retention_us
 from belated.service.learning.learning_service import LearningService
 from belated.service.runtime import Runtime
 from belated.service.serving.definition import Definition

@@ -7,11 +7,11 @@ from datetime import timedelta
 from itertools import count
 from random import Random
 
-from belated.estimators import Laplace, Online
-from belated.families import Bernoulli, Family, Gaussian, Poisson
+from belated.core.rewards import ConversionsOnly, DefaultAfter, Explicit, Reduce, Rewards
+from belated.core.tuning import Tuning
+from belated.model.estimators import Laplace, Online
+from belated.model.families import Bernoulli, Family, Gaussian, Poisson
 from belated.policies import DelayedThompson, DelayedUCB, Policy, Uniform
-from belated.rewards import ConversionsOnly, DefaultAfter, Explicit, Reduce, Rewards
-from belated.tuning import Tuning
 
 SECOND = 1_000_000
 MINUTE = 60 * SECOND

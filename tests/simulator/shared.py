@@ -15,19 +15,19 @@ from itertools import chain
 
 import numpy as np
 
-from belated.events import Decision, Erased, Retracted, Reward
-from belated.families import Gaussian
-from belated.inputs import Matrix
+from belated.core.events import Decision, Erased, Retracted, Reward
+from belated.core.inputs import Matrix
+from belated.fold.entries import State
+from belated.fold.fold import Fold
+from belated.fold.partitioned import Merging, PartitionFold, PartitionSums
+from belated.fold.partitioned.merging import merged_estimate
+from belated.fold.published import PublishedModel
+from belated.fold.undone import Undone
 from belated.journals import Claim, Snapshot
-from belated.learner import Fold
-from belated.learner.partitioned import Merging, PartitionFold, PartitionSums
-from belated.learner.partitioned.merging import merged_estimate
-from belated.ledger import State
-from belated.ledger.undone import Undone
-from belated.published import PublishedModel
+from belated.model.families import Gaussian
+from belated.model.statistics import FrozenSums, Information
 from belated.service.learning.membership import Membership
 from belated.service.learning.shared_learner import SharedLearner
-from belated.statistics import FrozenSums, Information
 from tests.simulator.checks import (
     Disagreement,
     check_counts,

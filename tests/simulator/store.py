@@ -15,7 +15,7 @@ from threading import Lock
 
 import msgspec
 
-from belated.events import Decision, Event, Opaque, Record, encode
+from belated.core.events import Decision, Event, Opaque, Record, encode
 from belated.exceptions import CorruptEvent, JournalClosed, JournalUnavailable, OwnerFenced
 from belated.journals import MemoryJournal, Snapshot
 from belated.journals.arrivals import (
@@ -318,7 +318,7 @@ class SimulatedJournal(PassedOn):
         store: that it uses.
         faults: that may occur.
 
-    >>> from belated.events import Void
+    >>> from belated.core.events import Void
     >>> from belated.testing import ManualClock
     >>> faults = Faults(seed=0)
     >>> faults.stop()

@@ -12,9 +12,9 @@ from typing import Protocol
 
 import numpy as np
 
-from belated import kernels
-from belated.events import Activation, Decision, Record, Reward, Void
-from belated.inputs import Row
+from belated.core.events import Activation, Decision, Record, Reward, Void
+from belated.core.inputs import Row
+from belated.model import kernels
 from tests.simulator.faults import Faults, Killed
 from tests.simulator.settings import DAY, SECOND, Settings, stream
 from tests.simulator.store import Store

@@ -6,13 +6,13 @@ import warnings
 
 import numpy as np
 
-from belated.estimators import Laplace
-from belated.families import Family
-from belated.inputs import Matrix, Vector
-from belated.kernels import Kernels
-from belated.models import Model
-from belated.priors import Prior
-from belated.statistics import Information, Observations
+from belated.core.inputs import Matrix, Vector
+from belated.model.estimators import Laplace
+from belated.model.families import Family
+from belated.model.kernels import Kernels
+from belated.model.model import Model
+from belated.model.priors import Prior
+from belated.model.statistics import Information, Observations
 
 
 class Kept:

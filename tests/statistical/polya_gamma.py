@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import log_ndtr
 
-from belated.inputs import Matrix, Vector
-from belated.priors import Prior
+from belated.core.inputs import Matrix, Vector
+from belated.model.priors import Prior
 
 #: Where the proposal passes from a truncated inverse Gaussian to an exponential tail.
 CUT = 0.64

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 
 from belated import Bernoulli
-from belated.inputs import Matrix, Vector
-from belated.models import Model
-from belated.priors import Prior
-from belated.statistics import Observations
+from belated.core.inputs import Matrix, Vector
+from belated.model.model import Model
+from belated.model.priors import Prior
+from belated.model.statistics import Observations
 
 #: Actions to choose from.
 ARMS = 10

@@ -31,10 +31,10 @@ from belated import (
     simulate,
 )
 from belated.delays import DelayProcess
-from belated.estimators import Online
-from belated.families import Family
 from belated.journals import MemoryJournal
-from belated.models import Model
+from belated.model.estimators import Online
+from belated.model.families import Family
+from belated.model.model import Model
 from belated.policies import Choice, Policy, Warmup
 from belated.simulation import Trace
 from belated.simulation.environments import GLM

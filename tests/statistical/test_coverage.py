@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from belated import Bernoulli, DelayedUCB, delays, environments, simulate
-from belated.estimators import Laplace
-from belated.inputs import Vector
-from belated.priors import Prior
+from belated.core.inputs import Vector
+from belated.model.estimators import Laplace
+from belated.model.priors import Prior
 from tests.statistical.problems import Design, bandit_like, independent, sphere
 
 #: Half the width of a 95 % interval, in standard deviations.

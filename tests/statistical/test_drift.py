@@ -12,12 +12,13 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from belated import Bernoulli, Gaussian, kernels
-from belated.families import Family
-from belated.inputs import Matrix, Vector
-from belated.kernels.roots import root_of
-from belated.models import Model
-from belated.priors import Prior
+from belated import Bernoulli, Gaussian
+from belated.core.inputs import Matrix, Vector
+from belated.model import kernels
+from belated.model.families import Family
+from belated.model.kernels.roots import root_of
+from belated.model.model import Model
+from belated.model.priors import Prior
 from tests.statistical.problems import sphere
 
 Extended = NDArray[np.longdouble]

@@ -13,13 +13,13 @@ import numpy as np
 import pytest
 
 from belated import Bernoulli, Gaussian, Poisson
-from belated.estimators import Estimate, Estimator, Laplace, Online, Ridge
+from belated.core.inputs import Matrix, Vector
 from belated.exceptions import BelatedWarning, ConvergenceWarning
-from belated.families import Family
-from belated.inputs import Matrix, Vector
-from belated.kernels.roots import root_of
-from belated.priors import AUTO_RANGE, Prior
-from belated.statistics import Observations
+from belated.model.estimators import Estimate, Estimator, Laplace, Online, Ridge
+from belated.model.families import Family
+from belated.model.kernels.roots import root_of
+from belated.model.priors import AUTO_RANGE, Prior
+from belated.model.statistics import Observations
 from tests.statistical.problems import observed, sphere
 
 Data = tuple[Matrix, Vector]

@@ -12,11 +12,12 @@ import numpy as np
 import pytest
 from scipy.optimize import brentq
 
-from belated import Bernoulli, Gaussian, Poisson, kernels
-from belated.families import Family
-from belated.inputs import Matrix, Vector
-from belated.models import Model
-from belated.priors import Prior
+from belated import Bernoulli, Gaussian, Poisson
+from belated.core.inputs import Matrix, Vector
+from belated.model import kernels
+from belated.model.families import Family
+from belated.model.model import Model
+from belated.model.priors import Prior
 from tests.statistical.kept import Kept
 from tests.statistical.problems import sphere
 

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from belated import theory
+from belated.core.inputs import Vector
 from belated.delays import (
     BlockDependent,
     DelayProcess,
@@ -25,7 +26,6 @@ from belated.delays import (
     expected_missing,
     min_sigma,
 )
-from belated.inputs import Vector
 from tests.missing import chances, outstanding
 
 HORIZON = 3000

@@ -20,9 +20,9 @@ import numpy as np
 import pytest
 
 from belated import Bernoulli
-from belated.estimators import Estimate, Laplace, Online
-from belated.inputs import Matrix, Vector
-from belated.priors import Prior
+from belated.core.inputs import Matrix, Vector
+from belated.model.estimators import Estimate, Laplace, Online
+from belated.model.priors import Prior
 from tests.statistical.problems import Design, bandit_like, independent
 
 NORMS = ("typical", "coordinate", "direction")

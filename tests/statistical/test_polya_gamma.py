@@ -5,8 +5,8 @@ import math
 import numpy as np
 import pytest
 
-from belated.inputs import Matrix, Vector
-from belated.priors import Prior
+from belated.core.inputs import Matrix, Vector
+from belated.model.priors import Prior
 from tests.statistical.polya_gamma import polya_gamma, posterior_draws
 
 DRAWS = 200_000

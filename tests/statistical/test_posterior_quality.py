@@ -22,10 +22,10 @@ import numpy as np
 import pytest
 
 from belated import Bernoulli
-from belated.estimators import Laplace
-from belated.inputs import Matrix, Vector
-from belated.kernels.roots import root_of
-from belated.priors import Prior
+from belated.core.inputs import Matrix, Vector
+from belated.model.estimators import Laplace
+from belated.model.kernels.roots import root_of
+from belated.model.priors import Prior
 from tests.statistical.polya_gamma import posterior_draws
 from tests.statistical.problems import ARMS, bandit_like, sphere
 

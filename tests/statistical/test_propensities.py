@@ -23,16 +23,16 @@ from belated import (
     WaitForWindow,
     delays,
     environments,
-    kernels,
     paper_dts,
     paper_dts_lcb,
     paper_ducb,
     simulate,
 )
-from belated.inputs import Matrix, Vector
-from belated.kernels import Kernels
-from belated.learner import Learner
-from belated.models import Model
+from belated.core.inputs import Matrix, Vector
+from belated.fold.learner import Learner
+from belated.model import kernels
+from belated.model.kernels import Kernels
+from belated.model.model import Model
 from belated.policies import Policy
 from belated.policies.delayed_ucb import rayleigh_shares
 

@@ -19,12 +19,13 @@ from belated import (
     environments,
     simulate,
 )
+from belated.core.inputs import Vector
 from belated.delays import DelayProcess
-from belated.inputs import Vector
-from belated.learner import Learner, fold
+from belated.fold import fold
+from belated.fold.learner import Learner
+from belated.model.statistics import Information
 from belated.policies import Policy
 from belated.simulation.environments import Environment
-from belated.statistics import Information
 
 PROBLEMS: dict[str, Callable[[int], Environment]] = {
     "fixed": environments.fixed,

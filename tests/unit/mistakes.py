@@ -11,9 +11,9 @@ import pandas as pd
 
 import belated
 from belated import Bandit, Bernoulli, ConversionsOnly, DelayedUCB, PerArm, delays, environments
-from belated.estimators import Laplace
 from belated.exceptions import BelatedError
 from belated.journals import SQLiteJournal
+from belated.model.estimators import Laplace
 
 ROWS = [[1.0, 0.0], [0.0, 1.0]]
 

@@ -21,8 +21,8 @@ from belated import (
     paper_dts_lcb,
     paper_ducb,
 )
-from belated.kernels import Kernels
-from belated.learner import Learner
+from belated.fold.learner import Learner
+from belated.model.kernels import Kernels
 from belated.policies import Policy
 
 B = Bernoulli()

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from belated.inputs import Matrix, Vector
-from belated.priors import Prior
-from belated.statistics import Observations
+from belated.core.inputs import Matrix, Vector
+from belated.model.priors import Prior
+from belated.model.statistics import Observations
 
 
 def seen_of(rows: Matrix, y: Vector) -> Observations:

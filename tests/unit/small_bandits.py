@@ -13,7 +13,7 @@ from belated import (
     DelayedUCB,
     Explicit,
 )
-from belated.inputs import Matrix
+from belated.core.inputs import Matrix
 from belated.journals import MemoryJournal
 from belated.testing import ManualClock
 

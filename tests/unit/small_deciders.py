@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 
 from belated import Bernoulli, DelayedUCB
+from belated.core.events import Decision
+from belated.core.inputs import Row
 from belated.decider import Decider, LoadedModel, ParsedRequest
-from belated.events import Decision
-from belated.inputs import Row
-from belated.learner import Learner
-from belated.published import PublishedModel
+from belated.fold.learner import Learner
+from belated.fold.published import PublishedModel
 
 DIM = 3
 ROWS: Row = np.eye(DIM, dtype=np.float32)

@@ -13,10 +13,17 @@ from typing import Any
 import numpy as np
 import pytest
 
-from belated import Bernoulli, DelayedUCB, kernels
-from belated.kernels import arrival
-from belated.kernels.compiler import NAMES, NotCached, cache_folder, compile_kernel, load_kernel
-from belated.models import Model
+from belated import Bernoulli, DelayedUCB
+from belated.model import kernels
+from belated.model.kernels import arrival
+from belated.model.kernels.compiler import (
+    NAMES,
+    NotCached,
+    cache_folder,
+    compile_kernel,
+    load_kernel,
+)
+from belated.model.model import Model
 from tests.command_line import Command
 
 pytest.importorskip("numba")
@@ -25,8 +32,9 @@ DECIDE = """
 import os, sys, time
 from datetime import timedelta
 import numpy as np
-from belated import Bandit, Bernoulli, DelayedUCB, Explicit, kernels
-from belated.kernels import arrival
+from belated import Bandit, Bernoulli, DelayedUCB, Explicit
+from belated.model import kernels
+from belated.model.kernels import arrival
 
 def decide():
     bandit = Bandit(policy=DelayedUCB(3, Bernoulli()), rewards=Explicit(timedelta(days=1)), seed=0)
@@ -133,7 +141,7 @@ def test_without_a_folder_plain_kernels_stay(
     monkeypatch.setattr(arrival, "cache_folder", lambda: None)
     monkeypatch.setattr(arrival, "SETTLED", 0.0)
     here = arrival._Arrival()
-    with caplog.at_level(logging.WARNING, "belated.kernels"):
+    with caplog.at_level(logging.WARNING, "belated.model.kernels"):
         here.start()
         assert here._thread is not None
         here._thread.join()
@@ -145,7 +153,7 @@ def test_without_a_folder_plain_kernels_stay(
 def test_a_kernel_that_is_not_in_the_cache_is_not_compiled(tmp_path: Path) -> None:
     """It is refused."""
     code = """
-from belated.kernels.compiler import NotCached, load_kernel
+from belated.model.kernels.compiler import NotCached, load_kernel
 try:
     load_kernel("upper")
 except NotCached as refused:
@@ -198,7 +206,7 @@ def test_a_cache_that_may_only_be_read_is_read(tmp_path: Path) -> None:
     shutil.copytree(folder, tmp_path / place)
     code = """
 import os, tempfile
-from belated.kernels import compiler
+from belated.model.kernels import compiler
 
 def refused(*args, **kwargs):
     raise OSError("read-only")

@@ -17,13 +17,13 @@ from belated import (
     PerArm,
     Uniform,
 )
-from belated.events import Settled
+from belated.core.events import Settled
+from belated.core.ids import new_id
+from belated.core.times import as_datetime
 from belated.exceptions import InvalidInput
-from belated.ids import new_id
 from belated.journals import MemoryJournal
 from belated.journals.configuration import semantics_of
 from belated.testing import ManualClock
-from belated.times import as_datetime
 from tests.unit.small_bandits import DAY, DAY_US, ROWS, UCB, opened, table
 
 

@@ -19,12 +19,13 @@ from belated import (
     Gaussian,
 )
 from belated.advice import ROWS, SAMPLE
+from belated.core.rewards import Rewards
 from belated.exceptions import DuplicateWarning, MissingRewardWarning, WindowWarning
+from belated.fold import evidence
+from belated.fold.evidence import evidence_of
+from belated.fold.fold import Fold
 from belated.journals import MemoryJournal, MemoryStore
-from belated.learner import Fold, evidence
-from belated.learner.evidence import evidence_of
 from belated.policies import Policy
-from belated.rewards import Rewards
 from belated.service.learning import learning_service as module
 from belated.service.learning.learning_service import LearningService
 from belated.testing import ManualClock

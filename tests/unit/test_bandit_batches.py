@@ -11,12 +11,12 @@ import pandas as pd
 import pytest
 
 from belated import Bandit, Bernoulli, DefaultAfter, DelayedThompson, DelayedUCB, Explicit, PerArm
+from belated.core.tuning import Tuning
 from belated.exceptions import InvalidInput, ReadOnly, RewardConflict
+from belated.fold.fold import same_sums
 from belated.journals import MemoryJournal
 from belated.journals.log import AppendedAfter
-from belated.learner.fold import same_sums
 from belated.testing import ManualClock
-from belated.tuning import Tuning
 
 COLORS = ["blue", "red"]
 FEATURES = PerArm(COLORS, context=["age"])

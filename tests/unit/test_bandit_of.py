@@ -23,8 +23,8 @@ from belated import (
 )
 from belated.exceptions import InvalidInput, JournalMismatch
 from belated.expressions import as_features
+from belated.fold.fold import Fold, same_sums
 from belated.journals import MemoryJournal
-from belated.learner.fold import Fold, same_sums
 from belated.testing import ManualClock
 
 WEEK = DefaultAfter(timedelta(days=7))

@@ -21,7 +21,6 @@ from belated import (
     Poisson,
     Shared,
 )
-from belated.estimators import Online, Thinned
 from belated.exceptions import (
     CorruptEvent,
     InvalidInput,
@@ -30,6 +29,7 @@ from belated.exceptions import (
     UnsupportedFormat,
 )
 from belated.journals import MemoryJournal, SQLiteJournal
+from belated.model.estimators import Online, Thinned
 from belated.policies import Policy
 from tests.unit.small_bandits import DAY, ROWS, UCB, begun
 

@@ -20,13 +20,13 @@ from belated import (
     Poisson,
     paper_ducb,
 )
-from belated.events import Reward
+from belated.core.events import Reward
+from belated.core.times import as_datetime
+from belated.core.tuning import Tuning
+from belated.fold.entries import State
 from belated.journals import MemoryJournal
-from belated.ledger import State
 from belated.policies import Policy
 from belated.testing import ManualClock
-from belated.times import as_datetime
-from belated.tuning import Tuning
 from tests.unit.small_bandits import DAY, DAY_US, ROWS, opened, table
 
 

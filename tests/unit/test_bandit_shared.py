@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 
 from belated import Bandit, Bernoulli, DelayedUCB, Explicit
-from belated.events import ModeChanged
+from belated.core.events import ModeChanged
+from belated.core.inputs import Row
 from belated.exceptions import BanditOff, FallbackWarning, InvalidInput
-from belated.inputs import Row
 from belated.journals import Journal, MemoryJournal, SQLiteJournal
 from belated.policies.policy import Choice
 from belated.testing import ManualClock

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from belated import kernels
-from belated.kernels.blocks import WIDE, diagonal_blocks, gram
-from belated.kernels.roots import root_of
+from belated.model import kernels
+from belated.model.kernels.blocks import WIDE, diagonal_blocks, gram
+from belated.model.kernels.roots import root_of
 from belated.simulation.environments import in_blocks
 
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from belated.events import Record, Void, digest_of, encode
+from belated.core.events import Record, Void, digest_of, encode
 from belated.exceptions import InvalidInput
 from belated.journals import MemoryJournal
 from belated.journals.chain import LINK, Chain, Head

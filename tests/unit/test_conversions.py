@@ -22,12 +22,12 @@ from belated import (
     environments,
     simulate,
 )
-from belated.estimators.thinned import ThinnedEstimate
+from belated.fold.fold import same_sums
+from belated.fold.learner import Learner
+from belated.fold.weighting import ExpectedConversions
+from belated.fold.weighting.age_blocks import MANY
 from belated.journals import Journal, MemoryJournal, SQLiteJournal
-from belated.learner import Learner
-from belated.learner.fold import same_sums
-from belated.learner.weighting import ExpectedConversions
-from belated.learner.weighting.age_blocks import MANY
+from belated.model.estimators.thinned import ThinnedEstimate
 from belated.policies import Policy
 from belated.testing import ManualClock
 from experiments.conversions.buckets import off

@@ -20,18 +20,18 @@ from belated import (
     environments,
     simulate,
 )
-from belated.estimators import Thinned
-from belated.estimators.conversion_law import Conversions, fitted_law
-from belated.estimators.thinned import AgedDecisions, DecidedRows, ThinnedEstimate
-from belated.events import Decision, Record, Reward, Settled
-from belated.families import Family
-from belated.ids import key_of, partition_of
+from belated.core.events import Decision, Record, Reward, Settled
+from belated.core.ids import key_of, partition_of
+from belated.core.rewards import ConversionsOnly
+from belated.fold.fold import Fold
+from belated.fold.weighting.age_blocks import TICK
 from belated.journals import MemoryJournal, SQLiteJournal
-from belated.learner import Fold
-from belated.learner.weighting.age_blocks import TICK
+from belated.model.estimators import Thinned
+from belated.model.estimators.conversion_law import Conversions, fitted_law
+from belated.model.estimators.thinned import AgedDecisions, DecidedRows, ThinnedEstimate
+from belated.model.families import Family
+from belated.model.priors import Prior
 from belated.policies import Policy
-from belated.priors import Prior
-from belated.rewards import ConversionsOnly
 from belated.service.operating.learner_metrics import OF_LEARNERS
 from belated.testing import ManualClock
 from experiments.conversions import buckets

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from belated import Bernoulli, DelayedThompson, DelayedUCB
+from belated.core.tuning import Tuning
 from belated.decider import ParsedRequest
-from belated.learner import Learner
-from belated.models import Model
-from belated.tuning import Tuning
+from belated.fold.learner import Learner
+from belated.model.model import Model
 from tests.unit.small_deciders import DIM, ROWS, Served, choose, decider, published
 
 

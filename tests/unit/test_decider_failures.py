@@ -10,7 +10,7 @@ import pytest
 from belated import Bernoulli, DelayedThompson, DelayedUCB
 from belated.decider import Decider, ParsedRequest
 from belated.exceptions import BanditOff, CorruptJournal
-from belated.learner import Learner
+from belated.fold.learner import Learner
 from belated.policies.policy import Choice
 from tests.unit.small_deciders import DIM, ROWS, Served, choose, decider, published
 

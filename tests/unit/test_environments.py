@@ -11,9 +11,9 @@ import pytest
 from scipy import stats
 
 from belated import Bernoulli, Gaussian, Poisson, environments
+from belated.core.inputs import Matrix, Vector
 from belated.exceptions import InvalidInput
-from belated.families import Family
-from belated.inputs import Matrix, Vector
+from belated.model.families import Family
 from belated.simulation.environments import (
     GLM,
     TOGETHER,

@@ -17,7 +17,7 @@ from scipy.stats import chi2, poisson
 from belated import Bernoulli, Gaussian, Poisson, delays, policies, simulate, theory
 from belated.delays import Constant, Geometric, Lognormal, Lomax, Parameters, min_sigma
 from belated.exceptions import DelayWarning
-from belated.models import Model
+from belated.model.model import Model
 from belated.simulation.environments import GLM
 from belated.theory import Setting
 from belated.theory.warmups import noise

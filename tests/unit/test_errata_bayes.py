@@ -10,14 +10,14 @@ from numpy.typing import NDArray
 from scipy.stats import norm
 
 from belated import Bernoulli, Gaussian, Poisson, delays, paper_dts_lcb, simulate, theory
+from belated.core.inputs import Matrix
 from belated.delays import Constant, Geometric
-from belated.estimators import Laplace
 from belated.exceptions import InvalidInput
-from belated.families import Family
-from belated.inputs import Matrix
-from belated.priors import Prior
+from belated.model.estimators import Laplace
+from belated.model.families import Family
+from belated.model.priors import Prior
+from belated.model.statistics import Observations
 from belated.simulation.environments import GLM
-from belated.statistics import Observations
 from belated.theory import Setting
 from tests.missing import outstanding
 

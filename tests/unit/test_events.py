@@ -6,7 +6,7 @@ import msgspec
 import numpy as np
 import pytest
 
-from belated.events import (
+from belated.core.events import (
     VERSION,
     Activation,
     Decision,
@@ -21,8 +21,8 @@ from belated.events import (
     decode,
     encode,
 )
+from belated.core.inputs import Row
 from belated.exceptions import CorruptEvent, UnknownEvent
-from belated.inputs import Row
 
 ODD_NAN = struct.unpack("<d", struct.pack("<Q", 0xFFF8_0000_DEAD_BEEF))[0]
 FLOATS = [0.0, -0.0, 5e-324, -2.5e-310, 1e308, math.inf, -math.inf, math.nan, ODD_NAN, 0.1]

@@ -19,7 +19,6 @@ from belated import (
     delays,
     environments,
 )
-from belated.estimators import Online
 from belated.exceptions import InvalidInput
 from belated.expressions import (
     DELAYS,
@@ -37,6 +36,7 @@ from belated.expressions import (
     as_whole_policy,
     label,
 )
+from belated.model.estimators import Online
 from belated.policies import DelayedUCB, Warmup
 
 READ = {

@@ -7,9 +7,9 @@ import pytest
 from scipy import stats
 
 from belated import Bernoulli, Gaussian, Poisson
+from belated.core.inputs import Interval, Vector
 from belated.exceptions import InvalidInput
-from belated.families import Family, Interval
-from belated.inputs import Vector
+from belated.model.families import Family
 
 #: Each family with the distribution of a reward at a linear predictor, as SciPy knows it.
 REGISTRY: list[tuple[Family, Callable[[Any], Any]]] = [

@@ -12,13 +12,13 @@ import numpy as np
 import pytest
 
 from belated import Bernoulli, DelayedUCB, Gaussian, Greedy, delays
-from belated.estimators import Laplace, Online
 from belated.exceptions import JournalMismatch
-from belated.models import Model
+from belated.fold.published import PublishedModel
+from belated.model.estimators import Laplace, Online
+from belated.model.model import Model
+from belated.model.priors import Prior
 from belated.policies import Policy, Warmup
 from belated.policies.fingerprint import described, fingerprint
-from belated.priors import Prior
-from belated.published import PublishedModel
 
 B = Bernoulli()
 #: So many numbers are shortened by ``repr``.

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 from belated import Bernoulli, DelayedUCB, Explicit
-from belated.events import Decision, Event, Reward, Void
+from belated.core.events import Decision, Event, Reward, Void
+from belated.core.ids import new_id
 from belated.exceptions import JournalUnavailable
-from belated.ids import new_id
+from belated.fold.fold import Fold, same_sums
 from belated.journals import MemoryJournal, Snapshot
-from belated.learner.fold import Fold, same_sums
 
 START = 1_700_000_000_000_000
 

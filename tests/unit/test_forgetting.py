@@ -27,15 +27,16 @@ from belated import (
     simulate,
 )
 from belated.decider import Decider, LoadedModel, ParsedRequest
-from belated.estimators import Online
 from belated.exceptions import InvalidInput
 from belated.expressions import as_whole_policy
+from belated.fold.fold import Fold
+from belated.fold.live import LiveModel
+from belated.fold.published import PublishedModel
+from belated.fold.weighting import HalfLife
+from belated.fold.weighting.pace import RECENT, Pace
 from belated.journals import MemoryStore
-from belated.learner import Fold, LiveModel
-from belated.learner.weighting import HalfLife
-from belated.learner.weighting.pace import RECENT, Pace
+from belated.model.estimators import Online
 from belated.policies import Warmup
-from belated.published import PublishedModel
 from belated.service.learning import learning_service
 from belated.service.learning.learning_service import LearningService
 from belated.service.operating.learner_metrics import OF_LEARNERS

@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 
 from belated import Bernoulli, DelayedUCB, Gaussian, Poisson
-from belated.estimators import Laplace, Online, Ridge, newton_step
+from belated.core.inputs import Matrix, Vector
+from belated.core.tuning import Tuning
 from belated.exceptions import InvalidInput, UnknownHandle
-from belated.families import Family
-from belated.inputs import Matrix, Vector
-from belated.learner import Learner
-from belated.priors import Prior
-from belated.statistics import Joined, Moments, Observations, Quadratic, quadratic_at
-from belated.tuning import Tuning
+from belated.fold.learner import Learner
+from belated.model.estimators import Laplace, Online, Ridge, newton_step
+from belated.model.families import Family
+from belated.model.priors import Prior
+from belated.model.statistics import Joined, Moments, Observations, Quadratic, quadratic_at
 
 THETA = np.array([0.8, -0.5, 0.2])
 AT = np.array([0.7, -0.4, 0.1])

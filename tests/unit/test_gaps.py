@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from belated import Bandit, Bernoulli, DelayedUCB, Explicit
-from belated.events import Void
+from belated.core.events import Void
 from belated.journals import Journal, MemoryJournal
 from belated.testing import JournalContract, ManualClock
 from tests.gaps import GappyJournal

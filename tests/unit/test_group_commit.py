@@ -10,7 +10,7 @@ from functools import partial
 
 import pytest
 
-from belated.events import Event, Void
+from belated.core.events import Event, Void
 from belated.exceptions import CommitTooLarge, InvalidInput, JournalClosed, JournalUnavailable
 from belated.journals import MemoryJournal
 from belated.journals.log import Appended, Requests

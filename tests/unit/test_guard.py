@@ -14,9 +14,9 @@ import pytest
 from belated.exceptions import AccessDenied, JournalUnavailable
 from belated.journals import LiveKey
 from belated.service.access.authorizer import Authorizer
-from belated.service.access.keys import hash_of, new_key
 from belated.service.http.problems import problem_of
 from belated.service.runtime import ThreadRuntime
+from belated.wire.keys import hash_of, new_key
 from tests.waiting import eventually
 
 

@@ -11,8 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from belated.exceptions import InvalidInput
-from belated.ids import (
+from belated.core.ids import (
     SLOTS,
     check_id,
     check_partitions,
@@ -21,6 +20,7 @@ from belated.ids import (
     partition_of,
     slot_of,
 )
+from belated.exceptions import InvalidInput
 
 NOW = 1_700_000_000_000_000
 
@@ -61,7 +61,7 @@ def test_slots_at_random_fill_every_partition_alike() -> None:
 def test_a_fork_does_not_repeat_ids() -> None:
     """Parent and child share nothing of what was drawn before."""
     code = (
-        "import os; from belated.ids import new_id; new_id(0, 0); child = os.fork();"
+        "import os; from belated.core.ids import new_id; new_id(0, 0); child = os.fork();"
         "made = [new_id(0, 0) for _ in range(1000)];"
         "child and os.waitpid(child, 0);"  # the parent prints after the child
         "print(*made)"

@@ -6,8 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from belated.exceptions import InvalidInput
-from belated.inputs import (
+from belated.core.inputs import (
     as_dim,
     as_nonnegative,
     as_positive,
@@ -17,6 +16,7 @@ from belated.inputs import (
     as_row,
     as_rows,
 )
+from belated.exceptions import InvalidInput
 
 NOT_BOUNDED = [math.nan, math.inf, -math.inf, 1e9, -1e9, 1.1e8, 1e38, 1e300, -1e300]
 

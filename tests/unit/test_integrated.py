@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 
 from belated import Bernoulli, Gaussian
-from belated.estimators import Laplace, Ridge, Thinned
-from belated.estimators.conversion_law import Conversions
-from belated.estimators.integrated import GivenPrecision, integrated
-from belated.estimators.thinned import AgedDecisions, DecidedRows
-from belated.families import Family
-from belated.priors import AUTO_RANGE, Prior
-from belated.statistics import Observations
+from belated.model.estimators import Laplace, Ridge, Thinned
+from belated.model.estimators.conversion_law import Conversions
+from belated.model.estimators.integrated import GivenPrecision, integrated
+from belated.model.estimators.thinned import AgedDecisions, DecidedRows
+from belated.model.families import Family
+from belated.model.priors import AUTO_RANGE, Prior
+from belated.model.statistics import Observations
 
 
 def strong(family: Family, dim: int = 6, n: int = 60) -> Observations:

@@ -8,8 +8,8 @@ import pytest
 from belated import Bandit, Bernoulli, DefaultAfter, DelayedUCB, Holdout, MemoryJournal, PerArm
 from belated.evaluation import SOURCES, JournalEvaluation, read_journal
 from belated.exceptions import RewardConflict
+from belated.fold.requests import KeptRequest
 from belated.journals.configuration import semantics_of
-from belated.ledger import KeptRequest
 
 HOUR = 3_600_000_000
 

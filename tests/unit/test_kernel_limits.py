@@ -5,12 +5,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from belated import Bernoulli, Gaussian, Poisson, kernels
-from belated.families import Family
-from belated.inputs import Matrix, Vector
-from belated.kernels import Kernels
-from belated.models import Model
-from belated.priors import Prior
+from belated import Bernoulli, Gaussian, Poisson
+from belated.core.inputs import Matrix, Vector
+from belated.model import kernels
+from belated.model.families import Family
+from belated.model.kernels import Kernels
+from belated.model.model import Model
+from belated.model.priors import Prior
 
 FAMILIES: list[Family] = [Gaussian(0.25), Bernoulli(), Poisson()]
 BAD = [math.nan, math.inf, -math.inf]

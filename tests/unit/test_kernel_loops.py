@@ -9,9 +9,16 @@ import numpy as np
 import pytest
 from scipy.linalg.blas import daxpy, ddot
 
-from belated.inputs import Matrix, Vector
-from belated.kernels.pages import SWAPPED_PAGES, crc_all, crc_tables, hash_of, place_of, wrapped
-from belated.kernels.source import (
+from belated.core.inputs import Matrix, Vector
+from belated.model.kernels.pages import (
+    SWAPPED_PAGES,
+    crc_all,
+    crc_tables,
+    hash_of,
+    place_of,
+    wrapped,
+)
+from belated.model.kernels.source import (
     SWAPPED,
     bounds,
     deflate,

@@ -7,10 +7,11 @@ import numpy as np
 import pytest
 from scipy.optimize import brentq
 
-from belated import Bernoulli, Gaussian, Poisson, kernels
-from belated.families import Family
-from belated.inputs import Matrix, Vector
-from belated.kernels import Kernels
+from belated import Bernoulli, Gaussian, Poisson
+from belated.core.inputs import Matrix, Vector
+from belated.model import kernels
+from belated.model.families import Family
+from belated.model.kernels import Kernels
 
 FAMILIES: list[Family] = [Gaussian(0.25), Bernoulli(), Poisson()]
 every_family = pytest.mark.parametrize("family", FAMILIES, ids=repr)

@@ -8,10 +8,10 @@ import string
 
 import pytest
 
+from belated.client import Client
 from belated.exceptions import InvalidInput
-from belated.service import Client
 from belated.service.access.authorizer import auth_at
-from belated.service.access.keys import (
+from belated.wire.keys import (
     LENGTH,
     SCOPES,
     Key,

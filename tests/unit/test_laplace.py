@@ -9,12 +9,12 @@ from scipy.special import expit
 from scipy.stats import bernoulli, poisson
 
 from belated import Bernoulli, Gaussian, Poisson
-from belated.estimators import Estimate, Laplace, Ridge
+from belated.core.inputs import Matrix, Vector
 from belated.exceptions import ConvergenceWarning, InvalidInput
-from belated.families import Family
-from belated.inputs import Matrix, Vector
-from belated.priors import AUTO_RANGE, AUTO_START, Prior
-from belated.statistics import Observations
+from belated.model.estimators import Estimate, Laplace, Ridge
+from belated.model.families import Family
+from belated.model.priors import AUTO_RANGE, AUTO_START, Prior
+from belated.model.statistics import Observations
 from tests.unit.regressions import seen_of, some_prior
 
 FAMILIES: list[Family] = [Bernoulli(), Poisson()]

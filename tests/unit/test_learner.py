@@ -10,11 +10,11 @@ from belated import (
     Gaussian,
     Poisson,
 )
-from belated.estimators import Laplace, Online
-from belated.families import Family
-from belated.inputs import Matrix
-from belated.priors import Prior
-from belated.statistics import Observations
+from belated.core.inputs import Matrix
+from belated.model.estimators import Laplace, Online
+from belated.model.families import Family
+from belated.model.priors import Prior
+from belated.model.statistics import Observations
 from tests.unit.told_decisions import Event, Metric, assert_root, every_metric, every_share, story
 
 FAMILIES: list[Family] = [Gaussian(0.25), Bernoulli(), Poisson()]

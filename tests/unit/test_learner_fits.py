@@ -16,14 +16,14 @@ from belated import (
     Poisson,
     delays,
     environments,
-    kernels,
     simulate,
 )
-from belated.estimators import Laplace
 from belated.exceptions import InvalidInput
-from belated.learner import Learner
+from belated.fold.learner import Learner
+from belated.model import kernels
+from belated.model.estimators import Laplace
+from belated.model.priors import Prior
 from belated.policies import Policy
-from belated.priors import Prior
 from tests.unit.told_decisions import Metric, assert_root, every_metric, every_share, learned, story
 
 

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from belated import Bernoulli, DelayedUCB, Gaussian, Poisson
-from belated.estimators import Estimate
-from belated.families import Family
-from belated.inputs import Matrix, Vector
-from belated.learner import Learner
+from belated.core.inputs import Matrix, Vector
+from belated.fold.learner import Learner
+from belated.model.estimators import Estimate
+from belated.model.families import Family
 
 every_family = pytest.mark.parametrize(
     "family", [Bernoulli(), Poisson(), Gaussian("estimate")], ids=repr

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 from belated import Bandit, Bernoulli, DefaultAfter, DelayedUCB, Explicit, WaitForWindow
+from belated.core.rewards import Rewards
 from belated.exceptions import InvalidInput
+from belated.fold.fold import same_sums
 from belated.journals import MemoryJournal
-from belated.learner.fold import same_sums
 from belated.policies import Policy, Warmup
-from belated.rewards import Rewards
 from belated.testing import ManualClock
 
 DIM = 3

@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 
 from belated import Bandit, Bernoulli, DelayedUCB, Explicit
+from belated.core.tuning import Tuning
+from belated.fold.fold import Fold
+from belated.fold.published import PublishedModel
 from belated.journals import MemoryStore
-from belated.learner import Fold
-from belated.published import PublishedModel
 from belated.service.learning import learning_service as module
 from belated.service.learning.learning_service import LearningService
-from belated.tuning import Tuning
 
 POLICY = DelayedUCB(2, Bernoulli())
 

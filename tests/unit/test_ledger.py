@@ -6,11 +6,9 @@ from typing import Any
 
 import pytest
 
-from belated.events import (
-    Event,
-)
-from belated.ledger.entries import MAX_PARTS
-from belated.rewards import ConversionsOnly, DefaultAfter, Explicit, Rewards
+from belated.core.events import Event
+from belated.core.rewards import ConversionsOnly, DefaultAfter, Explicit, Rewards
+from belated.fold.entries import MAX_PARTS
 from tests.unit.told_ledger import ACTIVE, GONE, WINDOW, ToldLedger, decided, settled, told
 
 NAN, INF = float("nan"), float("inf")

@@ -8,19 +8,19 @@ import msgspec
 import numpy as np
 import pytest
 
-from belated.events import Erased, Event, Overwritten, Record
+from belated.core.events import Erased, Event, Overwritten, Record
+from belated.core.ids import erased_key_of
+from belated.core.rewards import Explicit
 from belated.exceptions import HistoryUndone, InvalidInput
-from belated.ids import erased_key_of
-from belated.ledger.agreement import same_entries
-from belated.ledger.decision_history import DecisionHistory
-from belated.ledger.entries import State, held_time
-from belated.ledger.ledger import Ledger
-from belated.ledger.listener import NullListener
-from belated.ledger.packing import numbered, pack, unpack
-from belated.ledger.requests import check_keep
-from belated.ledger.sample import sampled
-from belated.ledger.undone import Undone
-from belated.rewards import Explicit
+from belated.fold.agreement import same_entries
+from belated.fold.decision_history import DecisionHistory
+from belated.fold.entries import State, held_time
+from belated.fold.ledger import Ledger
+from belated.fold.listener import NullListener
+from belated.fold.packing import numbered, pack, unpack
+from belated.fold.requests import check_keep
+from belated.fold.sample import sampled
+from belated.fold.undone import Undone
 from tests.unit.told_ledger import GONE, WINDOW, ToldLedger, decided, settled, told
 
 EVENTS: list[tuple[int, Event]] = [

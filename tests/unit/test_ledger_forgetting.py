@@ -7,17 +7,15 @@ import numpy as np
 import pytest
 
 from belated import Bernoulli, DelayedUCB, Gaussian
-from belated.events import (
-    Event,
-    Opaque,
-    Record,
-    Void,
-)
+from belated.core.events import Event, Opaque, Record, Void
+from belated.core.rewards import Explicit
 from belated.exceptions import UnknownEvent
-from belated.learner import Learner, LearnerAdapter
-from belated.ledger import Ledger, NullListener, State
-from belated.ledger.packing import pack
-from belated.rewards import Explicit
+from belated.fold.adapter import LearnerAdapter
+from belated.fold.entries import State
+from belated.fold.learner import Learner
+from belated.fold.ledger import Ledger
+from belated.fold.listener import NullListener
+from belated.fold.packing import pack
 from tests.unit.told_ledger import ACTIVE, GONE, WINDOW, ToldLedger, X, decided, settled, told
 
 # --- forgetting --------------------------------------------------------------------------------

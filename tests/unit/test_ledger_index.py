@@ -9,11 +9,11 @@ from unittest import mock
 
 import pytest
 
-from belated.kernels.pages import FORGOTTEN
-from belated.ledger import index as module
-from belated.ledger.index import Index
-from belated.ledger.packing import pack_lines
-from belated.ledger.table import EntryTable
+from belated.fold import index as module
+from belated.fold.index import Index
+from belated.fold.packing import pack_lines
+from belated.fold.table import EntryTable
+from belated.model.kernels.pages import FORGOTTEN
 
 
 class Keys(Index):

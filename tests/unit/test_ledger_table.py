@@ -9,9 +9,9 @@ from unittest import mock
 import numpy as np
 import pytest
 
-from belated.kernels import memory
-from belated.ledger.packing import pack_lines
-from belated.ledger.table import NONE, NOWHERE, EntryTable, handle_at
+from belated.fold.packing import pack_lines
+from belated.fold.table import NONE, NOWHERE, EntryTable, handle_at
+from belated.model.kernels import memory
 
 Line = tuple[int, int, int, int, int, float, int]
 

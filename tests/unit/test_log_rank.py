@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from belated.statistics.log_rank import STRATA, excess, log_rank, strata_of
+from belated.model.statistics.log_rank import STRATA, excess, log_rank, strata_of
 
 Waits = tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.bool_], NDArray[np.int64]]
 

@@ -8,8 +8,8 @@ import sys
 import numpy as np
 import pytest
 
-from belated.kernels import memory
-from belated.kernels.memory import column, zeros
+from belated.model.kernels import memory
+from belated.model.kernels.memory import column, zeros
 
 
 @pytest.mark.parametrize("count", [1, 10, memory.PAGES])

@@ -2,7 +2,7 @@ import threading
 
 import pytest
 
-from belated.events import Trimmed, Void
+from belated.core.events import Trimmed, Void
 from belated.journals import Journal, MemoryJournal, MemoryStore, Snapshot
 from belated.journals.memory.coordination import MemoryCoordinationStore
 from belated.journals.memory.keys import MemoryKeyStore

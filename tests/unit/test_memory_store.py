@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from belated.events import Void
+from belated.core.events import Void
 from belated.exceptions import InvalidInput
 from belated.journals import open_store
 

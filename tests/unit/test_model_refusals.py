@@ -5,11 +5,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from belated import Bernoulli, Gaussian, Poisson, kernels
+from belated import Bernoulli, Gaussian, Poisson
 from belated.exceptions import InvalidInput
-from belated.families import Family
-from belated.models import Model
-from belated.priors import Prior
+from belated.model import kernels
+from belated.model.families import Family
+from belated.model.model import Model
+from belated.model.priors import Prior
 
 Busy = Callable[[Family], Model]
 FAMILIES: list[Family] = [Gaussian(0.25), Bernoulli(), Poisson()]

@@ -5,13 +5,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from belated import Bernoulli, Gaussian, Poisson, kernels
-from belated.families import Family
-from belated.inputs import Matrix, Vector
-from belated.kernels.roots import root_of
-from belated.models import Model
-from belated.priors import Prior
-from belated.statistics import Information
+from belated import Bernoulli, Gaussian, Poisson
+from belated.core.inputs import Matrix, Vector
+from belated.model import kernels
+from belated.model.families import Family
+from belated.model.kernels.roots import root_of
+from belated.model.model import Model
+from belated.model.priors import Prior
+from belated.model.statistics import Information
 
 Make = Callable[..., Model]
 FAMILIES: list[Family] = [Gaussian(), Gaussian(0.25), Bernoulli(), Poisson()]

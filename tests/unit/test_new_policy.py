@@ -21,10 +21,10 @@ from belated.decider import Decider, LoadedModel, ParsedRequest
 from belated.exceptions import InvalidConfig, InvalidInput
 from belated.expressions import POLICIES, as_policy, as_whole_policy, load_modules, register
 from belated.expressions.registry import POLICY_NAMES
-from belated.learner import Learner
-from belated.models import Model
+from belated.fold.learner import Learner
+from belated.fold.published import PublishedModel
+from belated.model.model import Model
 from belated.policies import Choice, Policy
-from belated.published import PublishedModel
 from belated.service.operating.config import parse_config
 from tests.command_line import Command
 

@@ -4,10 +4,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from belated.core.inputs import Matrix, Vector
 from belated.exceptions import InvalidInput, UnknownHandle
-from belated.inputs import Matrix, Vector
-from belated.statistics import Observations
-from belated.statistics.observations import BLOCK
+from belated.model.statistics import Observations
+from belated.model.statistics.observations import BLOCK
 
 
 def _data(n: int, dim: int, seed: int = 0) -> tuple[Matrix, Vector]:

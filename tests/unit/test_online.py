@@ -5,12 +5,12 @@ import pytest
 from scipy.optimize import minimize
 
 from belated import Bernoulli, Gaussian, Poisson
-from belated.estimators import Laplace, Online, Ridge
+from belated.core.inputs import Matrix, Vector
 from belated.exceptions import InvalidInput
-from belated.families import Family
-from belated.inputs import Matrix, Vector
-from belated.priors import AUTO_START, Prior
-from belated.statistics import Observations
+from belated.model.estimators import Laplace, Online, Ridge
+from belated.model.families import Family
+from belated.model.priors import AUTO_START, Prior
+from belated.model.statistics import Observations
 from tests.unit.regressions import seen_of, some_prior
 
 FAMILIES: list[Family] = [Gaussian(0.25), Bernoulli(), Poisson()]

@@ -1,7 +1,7 @@
 import msgspec
 import pytest
 
-from belated.events import VERSION, Opaque, Record, Reward, decode, encode, read_event
+from belated.core.events import VERSION, Opaque, Record, Reward, decode, encode, read_event
 from belated.exceptions import CorruptEvent, UnknownEvent
 
 FROM_A_NEWER_RELEASE = [

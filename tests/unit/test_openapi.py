@@ -13,8 +13,8 @@ from belated.service.http.app import AROUND
 from belated.service.http.openapi import describe, document
 from belated.service.http.problems import ProblemError
 from belated.service.http.routes import BANDIT_ROUTES, Route, find
-from belated.service.wire.answers import Decided
-from belated.service.wire.requests import DecisionRequest
+from belated.wire.answers import Decided
+from belated.wire.requests import DecisionRequest
 
 ROUTES = (*BANDIT_ROUTES, *AROUND)
 

@@ -6,7 +6,7 @@ import pytest
 
 import belated
 from belated.cli.main import main
-from belated.kernels import lapack
+from belated.model.kernels import lapack
 
 #: They take longer to import than all of belated, or nobody who decides needs them.
 LATER = (
@@ -62,7 +62,8 @@ ROUNDS = """
 import sys
 from datetime import timedelta
 import numpy as np
-from belated import Bandit, Bernoulli, DelayedUCB, Explicit, kernels
+from belated import Bandit, Bernoulli, DelayedUCB, Explicit
+from belated.model import kernels
 
 bandit = Bandit(
     policy=DelayedUCB(3, Bernoulli()), rewards=Explicit(timedelta(days=1)), kernels=kernels.plain()

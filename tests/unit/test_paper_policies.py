@@ -21,11 +21,11 @@ from belated import (
     paper_ducb,
     simulate,
 )
+from belated.core.inputs import Matrix, Vector
 from belated.delays import DelayProcess
-from belated.families import Family
-from belated.inputs import Matrix, Vector
-from belated.learner import Learner
-from belated.models import Model
+from belated.fold.learner import Learner
+from belated.model.families import Family
+from belated.model.model import Model
 from belated.policies import Choice, Policy, Warmup
 from belated.simulation import Trace
 from belated.simulation.environments import GLM

@@ -16,18 +16,18 @@ from belated import (
     Gaussian,
     Poisson,
 )
-from belated.estimators import Laplace, newton_step
-from belated.events import ModeChanged, Settled
+from belated.core.events import ModeChanged, Settled
+from belated.core.rewards import Rewards
+from belated.core.tuning import USUAL, Tuning
 from belated.exceptions import CorruptJournal, InvalidInput, UnsupportedFormat
-from belated.families import Family
+from belated.fold.fold import Fold
+from belated.fold.partitioned import Merging, PartitionFold, PartitionSums, check_mergeable
 from belated.journals import MemoryJournal
-from belated.learner import Fold
-from belated.learner.partitioned import Merging, PartitionFold, PartitionSums, check_mergeable
+from belated.model.estimators import Laplace, newton_step
+from belated.model.families import Family
+from belated.model.statistics import Information, quadratic_at
 from belated.policies import Policy
-from belated.rewards import Rewards
-from belated.statistics import Information, quadratic_at
 from belated.testing import ManualClock
-from belated.tuning import USUAL, Tuning
 
 PARTITIONS = 4
 

@@ -14,8 +14,8 @@ from belated import Bandit, ConversionsOnly, Explicit, Gaussian, Holdout
 from belated.delays import NEVER, Constant, Exponential, Lomax, Mixture
 from belated.evaluation import DecisionTable, DelayCurve, JournalEvaluation, lift
 from belated.exceptions import InvalidInput, NotEvaluable
-from belated.families import Bernoulli
 from belated.journals import MemoryJournal, SQLiteJournal
+from belated.model.families import Bernoulli
 from belated.planning import (
     DAY,
     LEVEL,

@@ -21,17 +21,17 @@ from belated import (
     Poisson,
     Uniform,
     WaitForWindow,
-    kernels,
 )
+from belated.core.inputs import Matrix
 from belated.exceptions import InvalidInput
-from belated.families import Family
-from belated.inputs import Matrix
-from belated.kernels import Kernels
-from belated.learner import Learner
-from belated.models import Model
+from belated.fold.learner import Learner
+from belated.model import kernels
+from belated.model.families import Family
+from belated.model.kernels import Kernels
+from belated.model.model import Model
+from belated.model.priors import Prior
 from belated.policies import Choice, Policy, Warmup
 from belated.policies.delayed_ucb import greatest_shares, rayleigh_shares
-from belated.priors import Prior
 from tests.unit.policy_examples import MAKE, B, busy, every_policy, rng
 
 

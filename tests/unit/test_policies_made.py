@@ -24,9 +24,9 @@ from belated import (
     paper_ducb,
 )
 from belated.exceptions import InvalidInput
-from belated.learner import Learner
+from belated.fold.learner import Learner
+from belated.model.priors import Prior
 from belated.policies import Policy, Warmup
-from belated.priors import Prior
 from tests.unit.policy_examples import MAKE, B, every_policy, rng
 
 WRONG: list[tuple[Callable[[], Policy], str]] = [

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from belated.exceptions import InvalidInput
-from belated.priors import AUTO_RANGE, AUTO_START, Prior
+from belated.model.priors import AUTO_RANGE, AUTO_START, Prior
 
 
 def test_a_ridge_is_a_multiple_of_the_identity_around_zero() -> None:

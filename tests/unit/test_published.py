@@ -7,10 +7,10 @@ import pytest
 
 from belated import Bernoulli, DelayedThompson, DelayedUCB, Gaussian, Poisson
 from belated.exceptions import CorruptJournal, JournalMismatch, UnsupportedFormat
-from belated.learner import Learner
-from belated.models import Model
+from belated.fold.learner import Learner
+from belated.fold.published import VERSION, PublishedModel
+from belated.model.model import Model
 from belated.policies import Policy
-from belated.published import VERSION, PublishedModel
 
 POLICIES: list[Policy] = [
     DelayedUCB(3, Bernoulli()),

@@ -12,7 +12,7 @@ from belated import Bandit, Bernoulli, DelayedUCB, Explicit, MemoryJournal
 from belated.advice import CHECKS, WARNINGS, Evidence, Overview, advise
 from belated.advice.checks import CARE
 from belated.exceptions import MissingRewardWarning
-from belated.learner.evidence import evidence_of
+from belated.fold.evidence import evidence_of
 from belated.report.facts import Facts
 from belated.report.html import element
 from belated.report.panels.attention import collect as attention

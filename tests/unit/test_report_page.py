@@ -21,14 +21,14 @@ from belated import (
     Explicit,
     MemoryJournal,
 )
-from belated.events import ModeChanged
+from belated.core.events import ModeChanged
+from belated.core.rewards import Rewards
 from belated.exceptions import InvalidInput
 from belated.report import Report, panels
 from belated.report.panel import Panel
 from belated.report.panels import coefficients, delay, explore
 from belated.report.panels.explore import explore_labels
 from belated.report.vega import DARK, LIGHT
-from belated.rewards import Rewards
 
 HOSTILE = '</script><script>document.title="run"</script><img src=x onerror=document.title="run">'
 

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 from belated import Bernoulli, DelayedUCB
+from belated.core.events import Decision
+from belated.core.ids import new_id
 from belated.decider import Decider, LoadedModel, ParsedRequest
-from belated.events import Decision
 from belated.exceptions import InvalidInput
-from belated.ids import new_id
 from belated.journals import MemoryJournal, MemoryStore
 from belated.service.runtime import ThreadRuntime
 from belated.service.serving import request_batcher

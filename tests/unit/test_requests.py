@@ -17,14 +17,14 @@ from belated import (
     Hashed,
     PerArm,
 )
+from belated.core.events import Decision
+from belated.core.inputs import Row
 from belated.decider import Decider, LoadedModel, ParsedRequest
-from belated.events import Decision
 from belated.exceptions import CorruptEvent, InvalidInput, UnknownEvent
 from belated.features import Features
-from belated.inputs import Row
+from belated.fold.requests import WHOLE, KeptRequest, is_drawn, keep_request
 from belated.journals import MemoryJournal
-from belated.ledger.requests import WHOLE, KeptRequest, is_drawn, keep_request
-from belated.models import Model
+from belated.model.model import Model
 from belated.policies import Choice, Policy, Uniform, Warmup
 
 ROWS = np.array([[1.0, 0.0], [0.0, 1.0], [0.5, 0.5]], dtype=np.float32)

@@ -22,9 +22,9 @@ from belated import (
     environments,
     simulate,
 )
+from belated.core.results import Result
 from belated.exceptions import BanditOff
 from belated.policies import Policy
-from belated.results import Result
 
 FEATURES = PerArm(["red", "blue"], context=["age"])
 

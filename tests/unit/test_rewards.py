@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 
-from belated.exceptions import InvalidInput
-from belated.rewards import (
+from belated.core.rewards import (
     ConversionsOnly,
     DefaultAfter,
     Explicit,
@@ -21,6 +20,7 @@ from belated.rewards import (
     reported_reward,
     retention_us,
 )
+from belated.exceptions import InvalidInput
 
 HOUR = timedelta(hours=1)
 EVERY: list[type[Rewards]] = [Explicit, DefaultAfter, ConversionsOnly]

@@ -6,12 +6,12 @@ import pytest
 from scipy.optimize import minimize
 
 from belated import Bernoulli, Gaussian, Poisson
-from belated.estimators import Laplace, Ridge
+from belated.core.inputs import Matrix, Vector
 from belated.exceptions import InvalidInput
-from belated.families import Family
-from belated.inputs import Matrix, Vector
-from belated.priors import AUTO_RANGE, AUTO_START, Prior
-from belated.statistics import Moments, Observations
+from belated.model.estimators import Laplace, Ridge
+from belated.model.families import Family
+from belated.model.priors import AUTO_RANGE, AUTO_START, Prior
+from belated.model.statistics import Moments, Observations
 from tests.unit.regressions import seen_of, some_prior
 
 

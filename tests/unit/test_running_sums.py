@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from belated import Bernoulli, Poisson
+from belated.core.inputs import Matrix, Vector
 from belated.exceptions import InvalidInput
-from belated.inputs import Matrix, Vector
-from belated.statistics import (
+from belated.model.statistics import (
     FrozenSums,
     Information,
     Joined,

@@ -10,7 +10,7 @@ from typing import cast
 from belated.service.http.connection import Connection
 from belated.service.http.exchange import Exchange
 from belated.service.http.problems import ProblemError
-from belated.service.wire.problem import Problem
+from belated.wire.problem import Problem
 
 
 def test_a_refused_request_is_gone_without_the_collector_of_cycles() -> None:

@@ -15,9 +15,9 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from belated import Bernoulli, DelayedUCB, Explicit
 from belated.advice import Adviser
-from belated.events import Decision, Record, Reward
+from belated.core.events import Decision, Record, Reward
+from belated.fold.fold import Fold
 from belated.journals import MemoryJournal, SpoolStatus, open_store
-from belated.learner.fold import Fold
 from belated.report.gauges import Gauges
 from belated.service.console.reports import Reports
 from belated.service.histogram import DELAYS, SECONDS, SIZES, Histogram

@@ -15,7 +15,7 @@ from belated.features import Features
 from belated.service.http.parsing import parse_request
 from belated.service.http.routes import find
 from belated.service.serving.definition import Definition
-from belated.service.wire.requests import DecisionRequest
+from belated.wire.requests import DecisionRequest
 
 
 def defined(features: Features) -> Definition:

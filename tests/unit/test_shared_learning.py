@@ -9,19 +9,19 @@ import numpy as np
 import pytest
 
 from belated import Bandit, Bernoulli, DefaultAfter, DelayedUCB, Explicit
-from belated.events import ModeChanged, Record
+from belated.core.events import ModeChanged, Record
+from belated.core.ids import SLOTS, new_id
+from belated.core.rewards import Rewards
+from belated.core.tuning import Tuning
 from belated.exceptions import CorruptEvent, JournalUnavailable
-from belated.ids import SLOTS, new_id
+from belated.fold.fold import Fold
+from belated.fold.partitioned import PartitionFold
+from belated.fold.published import PublishedModel
 from belated.journals import MemoryStore, SentSums
-from belated.learner import Fold
-from belated.learner.partitioned import PartitionFold
-from belated.published import PublishedModel
-from belated.rewards import Rewards
 from belated.service.learning.membership import Membership
 from belated.service.learning.shared_learner import SharedLearner
 from belated.service.runtime import Step
 from belated.testing import ManualClock
-from belated.tuning import Tuning
 
 POLICY = DelayedUCB(3, Bernoulli())
 PARTITIONS = 4

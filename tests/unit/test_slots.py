@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from belated.ids import SLOTS, new_id
+from belated.core.ids import SLOTS, new_id
 from belated.service.serving.slots import WHILE, Slots
 
 NOW = 1_700_000_000_000_000

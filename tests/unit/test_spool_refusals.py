@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from belated.events import Void
+from belated.core.events import Void
 from belated.exceptions import (
     CorruptJournal,
     JournalUnavailable,

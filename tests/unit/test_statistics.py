@@ -4,9 +4,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from belated.core.inputs import Matrix, Vector
 from belated.exceptions import InvalidInput
-from belated.inputs import Matrix, Vector
-from belated.statistics import Information, Moments
+from belated.model.statistics import Information, Moments
 
 
 def _data(n: int, dim: int, seed: int = 0) -> tuple[Matrix, Vector]:

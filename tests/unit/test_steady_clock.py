@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from belated import Bandit, Bernoulli, DefaultAfter, DelayedUCB
-from belated.events import Void
+from belated.core.events import Void
 from belated.exceptions import ClockWarning
 from belated.journals import Journal, MemoryJournal, open_journal
 from belated.journals import steady_clock as module

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from belated import Bernoulli, DelayedUCB, delays, environments, simulate_many
+from belated.model.priors import Prior
 from belated.policies import Policy
-from belated.priors import Prior
 from belated.simulation.environments import Environment
 
 pytest.importorskip("joblib")

@@ -10,6 +10,7 @@ import pytest
 from numpy.typing import NDArray
 
 from belated import theory
+from belated.core.inputs import Vector
 from belated.delays import (
     NEVER,
     Batched,
@@ -34,7 +35,6 @@ from belated.delays import (
     expected_missing,
 )
 from belated.exceptions import InvalidInput
-from belated.inputs import Vector
 from tests.missing import outstanding
 
 SHARP = {"bennett", "union", "stopping", "rounds"}

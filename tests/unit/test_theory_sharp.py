@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from belated import theory
+from belated.core.inputs import Vector
 from belated.delays import (
     Constant,
     Empirical,
@@ -25,7 +26,6 @@ from belated.delays import (
     expected_missing,
 )
 from belated.exceptions import InvalidInput
-from belated.inputs import Vector
 from tests.missing import chances
 
 LAWS: list[Law] = [

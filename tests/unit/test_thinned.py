@@ -8,7 +8,9 @@ import numpy as np
 import pytest
 
 from belated import Bernoulli, Gaussian, Poisson
-from belated.estimators.conversion_law import (
+from belated.core.inputs import Matrix, Vector
+from belated.exceptions import InvalidInput
+from belated.model.estimators.conversion_law import (
     EDGES,
     SLOWEST,
     ConversionLaw,
@@ -16,11 +18,9 @@ from belated.estimators.conversion_law import (
     age_counts,
     fitted_law,
 )
-from belated.estimators.thinned import AgedDecisions, DecidedRows, Thinned, _fitted
-from belated.exceptions import InvalidInput
-from belated.families import Family
-from belated.inputs import Matrix, Vector
-from belated.priors import Prior
+from belated.model.estimators.thinned import AgedDecisions, DecidedRows, Thinned, _fitted
+from belated.model.families import Family
+from belated.model.priors import Prior
 
 
 def truncated(rate: float, count: int, rng: np.random.Generator) -> Vector:

@@ -13,9 +13,9 @@ from belated import (
     DelayedThompson,
     Gaussian,
 )
-from belated.learner import Learner
-from belated.models import Model
-from belated.priors import Prior
+from belated.fold.learner import Learner
+from belated.model.model import Model
+from belated.model.priors import Prior
 from tests.unit.policy_examples import B, busy, rng
 
 

@@ -19,9 +19,9 @@ from belated import (
     delays,
     simulate,
 )
+from belated.core.inputs import Matrix, Vector
 from belated.delays import NEVER, DelayProcess
 from belated.exceptions import InvalidInput
-from belated.inputs import Matrix, Vector
 from belated.policies import Policy
 from belated.simulation import Trace
 from belated.simulation.environments import Environment

@@ -10,14 +10,14 @@ import pandas as pd
 import pytest
 
 from belated import Bandit, Bernoulli, DefaultAfter, DelayedUCB, Explicit
-from belated.exceptions import InvalidInput
-from belated.times import (
+from belated.core.times import (
     as_datetime,
     as_duration,
     as_microseconds,
     format_duration,
     parse_duration,
 )
+from belated.exceptions import InvalidInput
 
 NOON = datetime(2026, 11, 16, 12, tzinfo=UTC)
 NOON_US = 1_794_830_400_000_000

@@ -10,9 +10,9 @@ import pytest
 
 from belated import Bandit, Bernoulli, DefaultAfter, DelayedUCB
 from belated.exceptions import InvalidInput
+from belated.fold.fold import same_sums
 from belated.journals import MemoryJournal
-from belated.kernels.pages import HELD
-from belated.learner.fold import same_sums
+from belated.model.kernels.pages import HELD
 from belated.testing import ManualClock
 
 DIM, SECOND = 3, 1_000_000

@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from belated.events import Decision
+from belated.core.events import Decision
 from belated.exceptions import AccessDenied, InvalidInput, RateLimited
 from belated.service.access import tokens as tokens_module
 from belated.service.access.tokens import LIFETIME, NOBODY, RewardTokens, TokenMode, TokenSecrets
 from belated.service.http.problems import headers_of, problem_of
-from belated.service.wire.requests import RewardBody
+from belated.wire.requests import RewardBody
 
 NOW = 1_700_000_000_000_000
 SECOND = 1_000_000

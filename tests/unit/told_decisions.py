@@ -12,11 +12,11 @@ import pytest
 from belated import (
     DelayedUCB,
 )
-from belated.estimators import Estimate, Laplace
-from belated.families import Family
-from belated.inputs import Matrix, Vector
-from belated.learner import Learner
-from belated.statistics import Seen
+from belated.core.inputs import Matrix, Vector
+from belated.fold.learner import Learner
+from belated.model.estimators import Estimate, Laplace
+from belated.model.families import Family
+from belated.model.statistics import Seen
 
 Metric = Literal["hessian", "gram"]
 every_share = pytest.mark.parametrize("share", [0.0, 0.5, 1.0])

@@ -7,17 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from belated.events import (
-    Activation,
-    Decision,
-    Event,
-    Record,
-    Reward,
-    Settled,
-    Void,
-)
-from belated.ledger import DecisionStatus, Ledger, NullListener
-from belated.rewards import Explicit, Rewards
+from belated.core.events import Activation, Decision, Event, Record, Reward, Settled, Void
+from belated.core.rewards import Explicit, Rewards
+from belated.fold.entries import DecisionStatus
+from belated.fold.ledger import Ledger
+from belated.fold.listener import NullListener
 from tests.simulator.oracle import Oracle
 
 WINDOW = timedelta(microseconds=10)

@@ -11,10 +11,10 @@ from belated import (
     environments,
     simulate,
 )
+from belated.core.inputs import Matrix, Vector
 from belated.delays import DelayProcess
-from belated.families import Family
-from belated.inputs import Matrix, Vector
-from belated.models import Model
+from belated.model.families import Family
+from belated.model.model import Model
 from belated.policies import Choice, Policy
 from belated.simulation import Trace
 

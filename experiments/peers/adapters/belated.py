@@ -6,9 +6,10 @@ import numpy as np
 
 import belated
 from adapters import Arrival
-from belated import Bandit, Bernoulli, Explicit, kernels
-from belated.estimators import Laplace, Online
-from belated.learner import Learner
+from belated import Bandit, Bernoulli, Explicit
+from belated.fold.learner import Learner
+from belated.model import kernels
+from belated.model.estimators import Laplace, Online
 from belated.simulation.environments import in_blocks
 
 

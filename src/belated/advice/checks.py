@@ -16,6 +16,7 @@ from datetime import UTC, datetime
 import numpy as np
 
 from belated.advice.evidence import FEW, NONE, Evidence, quantile
+from belated.core.inputs import Matrix, Vector
 from belated.exceptions import (
     AdviceWarning,
     DelayWarning,
@@ -25,8 +26,7 @@ from belated.exceptions import (
     ScaleWarning,
     WindowWarning,
 )
-from belated.families import Gaussian
-from belated.inputs import Matrix, Vector
+from belated.model.families import Gaussian
 
 #: What was found, and what to do about it.
 Words = tuple[str, str]

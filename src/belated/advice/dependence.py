@@ -19,8 +19,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from belated.inputs import Matrix, Vector
-from belated.statistics.log_rank import STRATA, excess, strata_of
+from belated.core.inputs import Matrix, Vector
+from belated.model.statistics.log_rank import STRATA, excess, strata_of
 
 #: The probability that a bandit whose delays do not depend on rewards is ever warned.
 LEVEL = 0.001

@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from belated.advice.dependence import DelayDependence, measured
-from belated.families import Family
-from belated.inputs import Row, Vector
+from belated.core.inputs import Row, Vector
+from belated.model.families import Family
 
 #: Decisions in a sample, and those of them whose rows are looked at, at most; of long rows there
 #: are fewer, so that they hold no more numbers than this.

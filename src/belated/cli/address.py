@@ -12,16 +12,16 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
 from belated.cli.text import Progress
+from belated.core.events import Configured, Record
+from belated.core.rewards import Rewards
 from belated.evaluation import JournalEvaluation
-from belated.events import Configured, Record
 from belated.exceptions import CorruptEvent, CorruptJournal, InvalidInput
-from belated.families import Bernoulli, Family, Gaussian, Poisson
+from belated.fold.fold import Fold
 from belated.journals import Journal, SQLiteStore, Store, StoredBandit, open_store, split_address
 from belated.journals.archive import Archive, WholeJournal
 from belated.journals.log import Tail
-from belated.learner import Fold
+from belated.model.families import Bernoulli, Family, Gaussian, Poisson
 from belated.policies import Greedy
-from belated.rewards import Rewards
 
 #: Records read at a time.
 PAGE = 10_000

@@ -39,6 +39,7 @@ from belated.cli.figures import (
 from belated.cli.options import add_expression, add_json, add_policy, add_runs, count
 from belated.cli.simulate import CHANCE, Spread, hardly_chance
 from belated.cli.text import several, table, wrapped
+from belated.core.inputs import Vector
 from belated.exceptions import InvalidInput
 from belated.expressions import (
     DELAYS,
@@ -49,7 +50,6 @@ from belated.expressions import (
     label,
     load_modules,
 )
-from belated.inputs import Vector
 from belated.simulation.sweeps import simulate_many
 
 if TYPE_CHECKING:

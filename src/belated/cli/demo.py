@@ -27,9 +27,9 @@ from belated import (
     PerArm,
 )
 from belated.cli.text import Progress, pairs
-from belated.inputs import Vector
+from belated.core.inputs import Vector
+from belated.core.rewards import Rewards
 from belated.policies import Policy
-from belated.rewards import Rewards
 
 EXAMPLE = "belated demo"
 

@@ -10,7 +10,7 @@ import time
 
 from belated.cli.options import actor, add_file, add_reason, read
 from belated.cli.text import moment
-from belated.events import ModeChanged
+from belated.core.events import ModeChanged
 from belated.exceptions import InvalidInput
 
 EXAMPLE = 'belated mode offers freeze belated.toml --reason "prices are wrong"'

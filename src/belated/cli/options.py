@@ -9,12 +9,12 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from belated.cli.text import wrapped
-from belated.events import Configured
+from belated.core.events import Configured
+from belated.core.rewards import DefaultAfter, Explicit, Reduce, Rewards, retention_us
+from belated.core.times import parse_duration
 from belated.exceptions import InvalidConfig, InvalidInput
 from belated.expressions import POLICIES, Kind
 from belated.journals.configuration import semantics_of
-from belated.rewards import DefaultAfter, Explicit, Reduce, Rewards, retention_us
-from belated.times import parse_duration
 
 if TYPE_CHECKING:
     from belated.service.operating.config import Config

@@ -15,10 +15,10 @@ import msgspec
 from belated.cli.address import evaluation_of
 from belated.cli.options import add_json, add_module, count, duration
 from belated.cli.text import Progress, percent, several, table, wrapped
+from belated.core.times import parse_duration
 from belated.delays import Exponential
 from belated.exceptions import InvalidInput
 from belated.expressions import as_delay, as_policy, load_modules
-from belated.times import parse_duration
 
 if TYPE_CHECKING:
     from belated.planning import Case, HoldoutTimes, Interval, Learning, LearningPlan, SecondsDelay

@@ -18,6 +18,7 @@ import numpy as np
 
 from belated.cli.options import add_expression, add_json, add_policy, add_runs, count
 from belated.cli.text import Progress, several, table, wrapped
+from belated.core.inputs import Matrix, Vector
 from belated.exceptions import BelatedWarning
 from belated.expressions import (
     DELAYS,
@@ -28,9 +29,8 @@ from belated.expressions import (
     label,
     load_modules,
 )
-from belated.families import Family
-from belated.inputs import Matrix, Vector
-from belated.kernels import special
+from belated.model.families import Family
+from belated.model.kernels import special
 from belated.simulation import simulate
 from belated.simulation.environments import Environment
 

@@ -12,7 +12,7 @@ import time
 
 from belated.cli.text import several, span
 from belated.exceptions import InvalidInput
-from belated.kernels.compiler import (
+from belated.model.kernels.compiler import (
     NAMES,
     cache_folder,
     compile_kernel,

@@ -8,11 +8,11 @@ from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 
+from belated.core.ids import check_id
 from belated.exceptions import InvalidInput
 from belated.features import Actions
 from belated.features.frames import as_list, frame_records, is_frame
 from belated.features.records import shown
-from belated.ids import check_id
 
 
 class OneRequest(NamedTuple):

@@ -11,6 +11,10 @@ from typing import NamedTuple
 import numpy as np
 from msgspec.structs import replace
 
+from belated.core.events import Decision, Source
+from belated.core.ids import key_of, partition_of
+from belated.core.inputs import Row, Vector
+from belated.core.tuning import USUAL, Tuning
 from belated.decider.baselines import UNIFORM, choose_baseline
 from belated.decider.holdouts import Holdout, Marks
 from belated.decider.model_source import ModelSource
@@ -19,15 +23,11 @@ from belated.decider.requests import ParsedRequest
 from belated.decider.runs import runs_of
 from belated.decider.scores import Scores, scores_of
 from belated.decider.unapplied import NOT_DURABLE, SPOOLED, Unapplied, UnappliedDecisions
-from belated.events import Decision, Source
 from belated.exceptions import BanditOff, PolicyFailure
-from belated.ids import key_of, partition_of
-from belated.inputs import Row, Vector
-from belated.ledger.requests import Keep, keep_request
-from belated.models import Model
+from belated.fold.requests import Keep, keep_request
+from belated.model.model import Model
 from belated.policies import Policy
 from belated.policies.policy import Choice
-from belated.tuning import USUAL, Tuning
 
 
 class Made(NamedTuple):

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 from msgspec.structs import replace
 
+from belated.core.events import Decision, Source
+from belated.core.inputs import Row
 from belated.decider.decider import Decider, Made
 from belated.decider.holdouts import BANDIT, HELD, Holdout, Marks
 from belated.decider.requests import ParsedRequest
-from belated.events import Decision, Source
-from belated.inputs import Row
 from belated.policies.policy import Choice
 
 #: A floor that changes no probability; with it a policy says those of all actions.

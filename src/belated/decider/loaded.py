@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import numpy as np
 
+from belated.core.inputs import Vector
 from belated.decider.modes import Mode
 from belated.decider.unapplied import UnappliedDecisions
-from belated.inputs import Vector
-from belated.kernels import Kernels
-from belated.kernels.roots import root_of
-from belated.models import Model
+from belated.fold.published import PublishedModel
+from belated.model.kernels import Kernels
+from belated.model.kernels.roots import root_of
+from belated.model.model import Model
+from belated.model.statistics import Information
 from belated.policies import Policy
-from belated.published import PublishedModel
-from belated.statistics import Information
 
 
 class LoadedModel:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Protocol
 
+from belated.core.inputs import Vector
 from belated.decider.modes import Mode
 from belated.decider.unapplied import UnappliedDecisions
-from belated.inputs import Vector
-from belated.models import Model
+from belated.model.model import Model
 
 
 class ModelSource(Protocol):

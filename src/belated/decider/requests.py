@@ -8,13 +8,13 @@ from typing import Any
 import msgspec
 import numpy as np
 
+from belated.core.events import Decision
+from belated.core.inputs import Row, as_rows
 from belated.decider.holdouts import Holdout
-from belated.events import Decision
 from belated.exceptions import InvalidInput
 from belated.features import Actions, Features, action_names
 from belated.features.records import shown
-from belated.inputs import Row, as_rows
-from belated.ledger.requests import pack_context
+from belated.fold.requests import pack_context
 
 
 class ParsedRequest(msgspec.Struct, frozen=True, gc=False):

@@ -8,11 +8,11 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from belated.estimators.estimate import Z
-from belated.inputs import Matrix
-from belated.models import Model
+from belated.core.inputs import Matrix
+from belated.core.results import Result, frame_of, html_table
+from belated.model.estimators.estimate import Z
+from belated.model.model import Model
 from belated.policies import Choice
-from belated.results import Result, frame_of, html_table
 
 
 class ActionScore(msgspec.Struct, Result, frozen=True):

@@ -9,10 +9,10 @@ from itertools import islice
 import msgspec
 import numpy as np
 
-from belated.events import Decision
-from belated.inputs import Matrix, Vector
-from belated.statistics import Information
-from belated.tuning import Tuning
+from belated.core.events import Decision
+from belated.core.inputs import Matrix, Vector
+from belated.core.tuning import Tuning
+from belated.model.statistics import Information
 
 #: Positions of decisions that have none: not durable yet, or durable in a spool.
 NOT_DURABLE, SPOOLED = -1, 0

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from belated.core.inputs import Vector
 from belated.delays.process import least_sigma
 from belated.delays.whole import NEVER
-from belated.inputs import Vector
 
 
 @dataclass(frozen=True, eq=False)

@@ -11,12 +11,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from belated.core.inputs import Vector
 from belated.delays.atoms import Atoms
 from belated.delays.checks import as_delays, as_law, as_transition
 from belated.delays.process import Law, Parameters
 from belated.delays.whole import as_rounds, tail_at
 from belated.exceptions import InvalidInput
-from belated.inputs import Vector
 
 #: A λ this close to 1 is 1: the chain is periodic, or hardly ever moves.
 NO_GAP = 1e-12

@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from belated.core.inputs import Matrix
 from belated.delays.process import Law
 from belated.delays.whole import NEVER
 from belated.exceptions import InvalidInput
-from belated.inputs import Matrix
 
 
 def as_share(value: Any, name: str) -> float:

@@ -10,11 +10,11 @@ from typing import Any, ClassVar, NoReturn
 
 import numpy as np
 
+from belated.core.inputs import as_positive
 from belated.delays.checks import as_law
 from belated.delays.process import Law, Parameters
 from belated.delays.whole import as_uniforms, rounded_up
 from belated.exceptions import InvalidInput
-from belated.inputs import as_positive
 
 
 class Conditional(ABC):

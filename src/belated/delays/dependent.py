@@ -8,11 +8,11 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from belated.core.inputs import Vector
 from belated.delays.checks import as_law, as_share
 from belated.delays.process import Law, Parameters
 from belated.delays.whole import as_rounds, tail_at
 from belated.exceptions import InvalidInput
-from belated.inputs import Vector
 
 
 def shared(law: Law, spectral: float | None) -> Parameters:

@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from belated.core.inputs import Vector, as_positive
 from belated.delays.atoms import Atoms
 from belated.delays.checks import as_delays, as_law, as_share
 from belated.delays.process import Independent, Law, Parameters
 from belated.delays.whole import NEVER, as_rounds, as_uniforms, rounded_down, tail_at
-from belated.inputs import Vector, as_positive
 
 #: The largest number that `Generator.random` gives.
 LAST_UNIFORM = 1.0 - 2.0**-53

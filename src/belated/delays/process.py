@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from belated.core.inputs import Vector
 from belated.delays.whole import as_rounds
 from belated.exceptions import InvalidInput
-from belated.inputs import Vector
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -14,11 +14,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from belated.core.inputs import Vector, as_positive
 from belated.delays.process import Independent, Parameters
 from belated.delays.whole import as_uniforms, mean_of, rounded_down, rounded_up, tail_at
 from belated.exceptions import InvalidInput
-from belated.inputs import Vector, as_positive
-from belated.kernels import special
+from belated.model.kernels import special
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from belated.core.inputs import Vector
 from belated.exceptions import InvalidInput
-from belated.inputs import Vector
 
 #: The delay of a reward that never comes: beyond any horizon, and t + NEVER fits an int64.
 NEVER: int = 2**62

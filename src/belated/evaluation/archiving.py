@@ -11,14 +11,17 @@ from collections.abc import Callable, Iterator
 
 import msgspec
 
+from belated.core.events import Decision, Overwritten, Record, encode
+from belated.core.ids import erased_key_of, key_of
+from belated.core.inputs import Interval, Row
+from belated.core.rewards import Rewards
+from belated.core.times import as_datetime
 from belated.evaluation.arrow import arrow_columns
 from belated.evaluation.reader import PartitionReader, ledger_of
 from belated.evaluation.sources import EVERY, JournalTable, pages_of
-from belated.events import Decision, Overwritten, Record, encode
 from belated.exceptions import InvalidInput
-from belated.families import Interval
-from belated.ids import erased_key_of, key_of
-from belated.inputs import Row
+from belated.fold.requests import KeptRequest
+from belated.fold.undone import Undone
 from belated.journals import Journal
 from belated.journals.archive import (
     Archive,
@@ -29,10 +32,6 @@ from belated.journals.archive import (
 )
 from belated.journals.archive.days import DAY
 from belated.journals.log import EMPTY
-from belated.ledger import KeptRequest
-from belated.ledger.undone import Undone
-from belated.rewards import Rewards
-from belated.times import as_datetime
 
 #: Requests read at a time.
 PAGE = 1_000

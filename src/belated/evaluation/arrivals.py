@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from belated.inputs import Vector
+from belated.core.inputs import Vector
 
 
 def arrival_weights(delay: Vector, age: Vector, among: Vector | None = None) -> Vector:

@@ -15,10 +15,10 @@ from typing import Any
 import numpy as np
 from scipy.special import ndtri
 
+from belated.core.inputs import Vector
+from belated.core.results import Result
 from belated.evaluation.table import DecisionTable
 from belated.exceptions import InvalidInput
-from belated.inputs import Vector
-from belated.results import Result
 
 #: Points of a curve that are passed on as plain data.
 POINTS = 200

@@ -13,10 +13,10 @@ from typing import Any, Literal
 import numpy as np
 from scipy.special import chdtrc
 
+from belated.core.results import Result
 from belated.evaluation.table import Codes, DecisionTable
 from belated.exceptions import InvalidInput
-from belated.results import Result
-from belated.statistics.log_rank import STRATA, log_rank, strata_of
+from belated.model.statistics.log_rank import STRATA, log_rank, strata_of
 
 #: The least expected number of rewards of a group that is compared.
 LEAST = 5.0

@@ -14,14 +14,14 @@ from typing import Any, BinaryIO
 import msgspec
 import numpy as np
 
+from belated.core.times import as_datetime
 from belated.evaluation.arrow import arrow_columns, arrow_schema
 from belated.evaluation.frames import named_columns
 from belated.evaluation.requests import read_requests
 from belated.evaluation.sources import JournalTable
 from belated.exceptions import MissingExtra
+from belated.fold.requests import KeptRequest
 from belated.journals import Journal
-from belated.ledger import KeptRequest
-from belated.times import as_datetime
 
 #: Lines of a batch.
 BATCH = 50_000

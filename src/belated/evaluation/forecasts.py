@@ -15,12 +15,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from belated.core.inputs import Matrix, Vector
+from belated.core.results import Result
+from belated.core.times import Duration, as_duration, duration_us
 from belated.evaluation.curves import curve_steps
 from belated.evaluation.table import DecisionTable
 from belated.exceptions import InvalidInput
-from belated.inputs import Matrix, Vector
-from belated.results import Result
-from belated.times import Duration, as_duration, duration_us
 
 #: How often the curve is drawn; cells of a curve and of ages, at most.
 DRAWS, CELLS = 400, 400

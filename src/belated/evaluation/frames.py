@@ -11,8 +11,9 @@ from belated.evaluation.requests import read_requests
 from belated.evaluation.sources import JournalTable
 from belated.evaluation.table import SOURCES
 from belated.exceptions import MissingExtra
+from belated.fold.entries import State
+from belated.fold.requests import KeptRequest
 from belated.journals import Journal
-from belated.ledger import KeptRequest, State
 
 #: Names of the states, by their codes.
 STATES = tuple(state.name.lower() for state in State)

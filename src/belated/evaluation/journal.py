@@ -6,23 +6,23 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from belated.core.events import Record
+from belated.core.rewards import Rewards
+from belated.core.times import Duration, Moment, as_microseconds
 from belated.evaluation import curves, dependence, forecasts, lifts
 from belated.evaluation.frames import frame_of_table
 from belated.evaluation.requests import evaluable, read_offers
 from belated.evaluation.sources import JournalTable, read_journal
 from belated.evaluation.targets import Target, frozen, named, target_shares
 from belated.evaluation.values import Value, off_policy_value
-from belated.events import Record
 from belated.exceptions import InvalidInput
 from belated.expressions import as_features, family_in
-from belated.families import Family
 from belated.features import Features
+from belated.fold.fold import Fold
 from belated.journals import Journal
 from belated.journals.configuration import semantics_of
-from belated.learner import Fold
+from belated.model.families import Family
 from belated.policies import Policy
-from belated.rewards import Rewards
-from belated.times import Duration, Moment, as_microseconds
 
 
 @dataclass(frozen=True, eq=False)

@@ -14,12 +14,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.special import ndtr, ndtri
 
+from belated.core.results import Result
+from belated.core.times import Duration, as_duration, duration_us
 from belated.evaluation.arrivals import arrival_weights, within
 from belated.evaluation.sequences import sequence_width
 from belated.evaluation.table import DecisionTable
 from belated.exceptions import InvalidInput, NotEvaluable
-from belated.results import Result
-from belated.times import Duration, as_duration, duration_us
 
 #: Rewards of a group without which nothing is said.
 FEW = 10

@@ -15,18 +15,18 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from belated.events import Decision, Event, Reward
+from belated.core.events import Decision, Event, Reward
+from belated.core.ids import check_id
+from belated.core.inputs import MAX_REWARD, Row, as_rows
+from belated.core.rewards import Explicit
+from belated.core.times import as_microseconds
 from belated.exceptions import InvalidInput
-from belated.families import Bernoulli, Family, Gaussian
 from belated.features import Features, Hashed, PerArm
-from belated.ids import check_id
-from belated.inputs import MAX_REWARD, Row, as_rows
+from belated.fold.requests import keep_request, pack_context
 from belated.journals import Journal
 from belated.journals.configuration import configure, settings_of
 from belated.journals.identity import identify
-from belated.ledger.requests import keep_request, pack_context
-from belated.rewards import Explicit
-from belated.times import as_microseconds
+from belated.model.families import Bernoulli, Family, Gaussian
 
 #: Columns into which the features of a DSJSON line are hashed, unless it has rows.
 HASHED = 64

@@ -8,8 +8,8 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from belated.core.inputs import Row, Vector
 from belated.evaluation.table import Mask, Times
-from belated.inputs import Row, Vector
 
 
 @dataclass(frozen=True, eq=False)

@@ -8,14 +8,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from belated.core.events import Decision, Record
+from belated.core.inputs import Interval
+from belated.core.rewards import Rewards
+from belated.core.tuning import Tuning
 from belated.evaluation.table import NEVER, SOURCES
-from belated.events import Decision, Record
-from belated.families import Interval
-from belated.kernels.pages import CONFLICT, LATE
-from belated.ledger import Ledger, NullListener, State
-from belated.ledger.undone import Undone
-from belated.rewards import Rewards
-from belated.tuning import Tuning
+from belated.fold.entries import State
+from belated.fold.ledger import Ledger
+from belated.fold.listener import NullListener
+from belated.fold.undone import Undone
+from belated.model.kernels.pages import CONFLICT, LATE
 
 #: Is told of a record, and what it meant.
 Watch = Callable[[Record, str], None]

@@ -6,14 +6,14 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from belated.core.inputs import Row
 from belated.evaluation.offers import Offers
 from belated.evaluation.sources import JournalTable
 from belated.evaluation.table import SOURCES, Mask
 from belated.exceptions import NotEvaluable
 from belated.features import Actions, Features
-from belated.inputs import Row
+from belated.fold.requests import KeptRequest
 from belated.journals import Journal
-from belated.ledger import KeptRequest
 
 #: Requests read at a time.
 PAGE = 1_000

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from belated.core.inputs import Matrix, Vector
 from belated.evaluation.offers import Offers
-from belated.families import Family
-from belated.inputs import Matrix, Vector
+from belated.model.families import Family
 
 #: Folds: what a decision is predicted with was not fitted to it.
 FOLDS = 5

@@ -11,7 +11,7 @@ import math
 
 import numpy as np
 
-from belated.inputs import Vector
+from belated.core.inputs import Vector
 
 #: Values of ν that are tried, at equal distances.
 GRID = 400

@@ -14,12 +14,12 @@ from typing import Any
 import numpy as np
 from scipy.special import nbdtr
 
+from belated.core.results import Result
+from belated.core.times import as_datetime
 from belated.evaluation.curves import DelayCurve, delay_curve
 from belated.evaluation.table import NEVER, DecisionTable, Times
 from belated.exceptions import InvalidInput
-from belated.learner.weighting.deliveries import Deliveries, deliveries
-from belated.results import Result
-from belated.times import as_datetime
+from belated.fold.weighting.deliveries import Deliveries, deliveries
 
 #: Rewards without which nothing is said.
 FEW = 20

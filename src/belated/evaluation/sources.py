@@ -9,17 +9,15 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from belated.core.events import Erased, Record
+from belated.core.inputs import MAX_REWARD, Interval
+from belated.core.rewards import Rewards
 from belated.evaluation.reader import PartitionReader, Watch, ledger_of
 from belated.evaluation.table import DecisionTable, Times
-from belated.events import Record
-from belated.events.operations import Erased
 from belated.exceptions import InvalidInput
-from belated.families import Interval
-from belated.inputs import MAX_REWARD
+from belated.fold.undone import Undone
 from belated.journals import Journal
 from belated.journals.configuration import semantics_of
-from belated.ledger.undone import Undone
-from belated.rewards import Rewards
 
 #: Records read at a time.
 PAGE = 10_000

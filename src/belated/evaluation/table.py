@@ -13,11 +13,11 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from belated.core.inputs import Vector
+from belated.core.rewards import Explicit, Rewards
+from belated.core.times import Moment, as_microseconds
 from belated.exceptions import InvalidInput
-from belated.inputs import Vector
-from belated.ledger import State
-from belated.rewards import Explicit, Rewards
-from belated.times import Moment, as_microseconds
+from belated.fold.entries import State
 
 Times = NDArray[np.int64]
 Mask = NDArray[np.bool_]
@@ -38,7 +38,7 @@ class DecisionTable:
             if it has none.
         rewarded: when the journal took its first reward; :data:`NEVER` if it has none.
         value: its reward as it counts now, or the default of its semantics; NaN if it has neither.
-        state: code of its :class:`~belated.ledger.State`.
+        state: code of its :class:`~belated.fold.entries.State`.
         action: code of its action, into ``actions``.
         actions: names of the actions.
         group: code of its group in a holdout, into ``groups``.

@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
+from belated.core.inputs import Matrix, Vector
 from belated.evaluation.offers import Offers
 from belated.exceptions import InvalidInput, NotEvaluable
-from belated.inputs import Matrix, Vector
-from belated.models import Model
+from belated.model.model import Model
 from belated.policies import Policy
 
 #: Takes the rows of a request and the names of its actions; gives the probability of each.

@@ -14,16 +14,16 @@ from typing import Any
 import numpy as np
 from scipy.special import stdtrit
 
+from belated.core.inputs import Vector
+from belated.core.results import Result
+from belated.core.times import Duration, as_duration, duration_us
 from belated.evaluation.arrivals import arrival_weights, within
 from belated.evaluation.offers import Offers
 from belated.evaluation.reward_model import cross_fitted
 from belated.evaluation.sequences import betting_interval
 from belated.evaluation.table import DecisionTable, Mask
 from belated.exceptions import InvalidInput, NotEvaluable
-from belated.families import Family
-from belated.inputs import Vector
-from belated.results import Result
-from belated.times import Duration, as_duration, duration_us
+from belated.model.families import Family
 
 #: The greatest share of the policy's choices that the log could not have made.
 UNSUPPORTED = 0.01

@@ -5,13 +5,13 @@ from __future__ import annotations
 import datetime
 import re
 
-from belated import estimators, families
+from belated.core.rewards import ConversionsOnly, DefaultAfter, Explicit, Rewards
 from belated.expressions.reader import Kind, Reader, by_name
 from belated.expressions.registry import POLICY_NAMES
-from belated.families import Family
 from belated.features import Category, Features, Flag, Hashed, Number, PerArm, Shared
+from belated.model import estimators, families
+from belated.model.families import Family
 from belated.policies import Policy
-from belated.rewards import ConversionsOnly, DefaultAfter, Explicit, Rewards
 
 _FAMILIES = (families.Bernoulli, families.Gaussian, families.Poisson)
 _ESTIMATORS = (estimators.Laplace, estimators.Online, estimators.Ridge, estimators.Thinned)

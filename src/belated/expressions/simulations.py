@@ -8,10 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from belated import delays, families
+from belated import delays
 from belated.delays import DelayProcess
 from belated.expressions.reader import WRONG, Kind, Reader, by_name, exported
 from belated.expressions.registry import POLICY_NAMES, register, registered
+from belated.model import families
 from belated.policies import Policy
 from belated.simulation import environments
 from belated.simulation.environments import Environment

@@ -9,10 +9,10 @@ from typing import Any, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
+from belated.core.inputs import MAX_ENTRY
 from belated.exceptions import InvalidInput
 from belated.features.frames import is_missing
 from belated.features.records import is_number, shown
-from belated.inputs import MAX_ENTRY
 
 _REAL = "fiub"
 

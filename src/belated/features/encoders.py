@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 
+from belated.core.inputs import as_float
 from belated.exceptions import InvalidInput
 from belated.features.frames import is_missing
 from belated.features.records import MAX_TEXT, shown
-from belated.inputs import as_float
 
 
 class Encoder:

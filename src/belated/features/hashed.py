@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from belated.core.inputs import MAX_ENTRY, Row, as_dim, as_rows
 from belated.exceptions import InvalidInput
 from belated.features.protocol import Features, digest, fingerprint_of
 from belated.features.records import (
@@ -24,7 +25,6 @@ from belated.features.records import (
     long_text,
     shown,
 )
-from belated.inputs import MAX_ENTRY, Row, as_dim, as_rows
 
 Words = NDArray[np.uint64]
 

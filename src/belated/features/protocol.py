@@ -7,8 +7,8 @@ import json
 from collections.abc import Iterable, Iterator
 from typing import Protocol, runtime_checkable
 
+from belated.core.inputs import Row
 from belated.features.records import Actions, Context
-from belated.inputs import Row
 
 #: Written into every fingerprint: a new number where the same arguments give other rows.
 VERSION = 1

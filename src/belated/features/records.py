@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from belated.core.inputs import MAX_ENTRY
 from belated.exceptions import InvalidInput
-from belated.inputs import MAX_ENTRY
 
 #: A record of numbers, booleans and text, a plain sequence of numbers, or None for no context.
 Context = Mapping[str, Any] | Sequence[float] | NDArray[Any] | None

@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 
+from belated.core.inputs import Row
 from belated.features.columns import Columns
 from belated.features.fitting import number_between
 from belated.features.per_arm import PerArm
 from belated.features.shared import Shared
-from belated.inputs import Row
 
 #: Fields that the advice names.
 SHOWN = 8

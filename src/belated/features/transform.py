@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Protocol
 
+from belated.core.inputs import Row, as_dim, as_rows
 from belated.exceptions import InvalidInput
 from belated.features.protocol import Features, digest, fingerprint_of
 from belated.features.records import Actions, Context, as_actions, as_record
-from belated.inputs import Row, as_dim, as_rows
 
 
 class Transformer(Protocol):

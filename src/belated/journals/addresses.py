@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
+from belated.core.ids import check_id
 from belated.exceptions import InvalidInput
-from belated.ids import check_id
 from belated.journals.journal import Journal
 from belated.journals.memory.store import MemoryStore
 from belated.journals.sqlite.store import SQLiteStore

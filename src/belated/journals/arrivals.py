@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from belated.events import (
+from belated.core.events import (
     Activation,
     Configured,
     Decision,
@@ -22,8 +22,8 @@ from belated.events import (
     Trimmed,
     Void,
 )
+from belated.core.ids import ERASED_KEY_BYTES, key_of, partition_of
 from belated.exceptions import InvalidInput
-from belated.ids import ERASED_KEY_BYTES, key_of, partition_of
 from belated.journals.log import Requests, Tail
 
 #: Gives the time in microseconds since 1970.
@@ -63,7 +63,9 @@ def _route_other(event: Any, partitions: int) -> int:
             "bring it in with its record, by import_records()"
         )
         raise InvalidInput(message, event)
-    raise InvalidInput(f"{event!r} is no event: see belated.events for the kinds there are", event)
+    raise InvalidInput(
+        f"{event!r} is no event: see belated.core.events for the kinds there are", event
+    )
 
 
 def stamps_for(

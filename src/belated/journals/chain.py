@@ -19,12 +19,12 @@ from typing import Self
 import msgspec
 import numpy as np
 
-from belated.events import Record
+from belated.core.events import Record
+from belated.core.tuning import USUAL
 from belated.exceptions import InvalidInput
 from belated.journals.columns import ColumnPage
 from belated.journals.log import Log
 from belated.journals.snapshots import Snapshot
-from belated.tuning import USUAL
 
 #: Positions of a link: a head can be checked by reading no more records than these.
 LINK = USUAL.link
@@ -68,7 +68,7 @@ class Chain:
         last: The last record that was added; None before the first.
         position: that of the last record, 0 before the first.
 
-    >>> from belated.events import Void, digest_of, encode
+    >>> from belated.core.events import Void, digest_of, encode
     >>> records = [
     ...     Record(0, n, 7, event, digest_of(encode(event)))
     ...     for n, event in enumerate([Void("a", 5), Void("b", 5)], start=1)

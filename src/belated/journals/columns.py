@@ -10,10 +10,10 @@ from zlib import crc32
 import numpy as np
 from numpy.typing import NDArray
 
-from belated.events import Event, Opaque, Record, encode, read_event
+from belated.core.events import Event, Opaque, Record, encode, read_event
 from belated.exceptions import CorruptEvent
-from belated.kernels import page_kernels
-from belated.kernels.pages import PADDING, crc_tables
+from belated.model.kernels import page_kernels
+from belated.model.kernels.pages import PADDING, crc_tables
 
 
 @dataclass(frozen=True, eq=False)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from belated.events import Configured
+from belated.core.events import Configured
+from belated.core.rewards import ConversionsOnly, DefaultAfter, Explicit, Rewards, retention_us
+from belated.core.times import format_duration, parse_duration
 from belated.exceptions import InvalidInput
 from belated.features import Features, Hashed, PerArm, Shared
 from belated.journals.log import UniqueLog
-from belated.rewards import ConversionsOnly, DefaultAfter, Explicit, Rewards, retention_us
-from belated.times import format_duration, parse_duration
 
 _REDUCE = ("latest", "sum", "max")
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from belated.events import Configured, Decision, Event, ModeChanged, Opaque, Record
+from belated.core.events import Configured, Decision, Event, ModeChanged, Opaque, Record
+from belated.core.ids import partition_of
 from belated.exceptions import InvalidInput
-from belated.ids import partition_of
 from belated.journals.arrivals import check_partition
 from belated.journals.lookups import LAST_SETTLEMENTS, Subject, standing
 from belated.journals.named import NamedJournal

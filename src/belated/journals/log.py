@@ -8,9 +8,9 @@ from typing import NamedTuple, Protocol, Self, runtime_checkable
 
 import msgspec
 
-from belated.events import Configured, Decision, Event, ModeChanged, Record
+from belated.core.events import Configured, Decision, Event, ModeChanged, Record
 
-#: What decisions were chosen from (:mod:`belated.ledger.requests`), by their places in a call.
+#: What decisions were chosen from (:mod:`belated.fold.requests`), by their places in a call.
 Requests = Mapping[int, bytes]
 
 
@@ -55,7 +55,7 @@ class Log(Protocol):
         recorded: Sequence[int] | None = None,
         requests: Requests | None = None,
     ) -> list[int]:
-        """Append events, each to the partition of its id (:func:`belated.ids.partition_of`).
+        """Append events, each to the partition of its id (:func:`belated.core.ids.partition_of`).
 
         When this returns, they are durable, as far as the log has stable storage. What goes to one
         partition is taken whole or not at all.

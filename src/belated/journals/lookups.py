@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Literal
 
-from belated.events import (
+from belated.core.events import (
     Activation,
     Configured,
     Decision,
@@ -22,7 +22,7 @@ from belated.events import (
     Trimmed,
     Void,
 )
-from belated.ids import erased_key_of, key_of
+from belated.core.ids import erased_key_of, key_of
 from belated.journals.log import Appended, Requests
 
 #: How many of the last settlements of a partition are returned.

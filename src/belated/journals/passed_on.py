@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import TypeVar
 
-from belated.events import Configured, Decision, ModeChanged, Record, Trimmed
+from belated.core.events import Configured, Decision, ModeChanged, Record, Trimmed
 from belated.journals.arrivals import check_range
 from belated.journals.columns import ColumnLog, ColumnPage
 from belated.journals.journal import Journal

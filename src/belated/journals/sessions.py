@@ -7,7 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Protocol, runtime_checkable
 
-from belated.events import Event, ModeChanged
+from belated.core.events import Event, ModeChanged
 from belated.exceptions import JournalError
 from belated.journals.journal import Journal
 from belated.journals.log import Appended, Requests, UniqueLog

@@ -14,7 +14,7 @@ from typing import Protocol, runtime_checkable
 
 import msgspec
 
-from belated.events import Trimmed
+from belated.core.events import Trimmed
 from belated.journals.snapshots import Snapshot
 from belated.journals.workers import Claim, Known, SentSums
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from belated.events import Overwritten, Record, digest_of, read_event
+from belated.core.events import Overwritten, Record, digest_of, read_event
 from belated.exceptions import (
     CorruptEvent,
     CorruptJournal,

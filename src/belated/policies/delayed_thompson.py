@@ -7,10 +7,10 @@ from typing import Any, cast
 
 import numpy as np
 
+from belated.core.inputs import Matrix, Row, Vector
 from belated.exceptions import InvalidInput
-from belated.inputs import Matrix, Row, Vector
-from belated.kernels import winners
-from belated.models import Model
+from belated.model.kernels import winners
+from belated.model.model import Model
 from belated.policies.policy import Choice, Policy
 
 #: Above this many rows half of the draws are used: scoring all of them is what a choice costs.

@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from belated.families import Bernoulli, Family
-from belated.inputs import Matrix, Vector, as_nonnegative
-from belated.kernels import TIE
-from belated.models import Model
+from belated.core.inputs import Matrix, Vector, as_nonnegative
+from belated.model.families import Bernoulli, Family
+from belated.model.kernels import TIE
+from belated.model.model import Model
 from belated.policies.policy import Choice, Policy
 from belated.theory.widths import width_log
 

@@ -16,7 +16,7 @@ class Greedy(DelayedUCB):
 
     >>> import numpy as np
     >>> from belated import Bernoulli
-    >>> from belated.models import Model
+    >>> from belated.model.model import Model
     >>> policy = Greedy(2, Bernoulli())
     >>> model = Model(policy.start, policy.family)
     >>> model.add_pending(np.array([1.0, 0.0]), 0.25)

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from dataclasses import KW_ONLY, dataclass
 
-from belated.estimators import Laplace, Ridge
+from belated.core.inputs import as_positive
 from belated.exceptions import InvalidInput
-from belated.families import Family, Gaussian
-from belated.inputs import as_positive
-from belated.models import Model
+from belated.model.estimators import Laplace, Ridge
+from belated.model.families import Family, Gaussian
+from belated.model.model import Model
 from belated.policies.blind import BlindThompson
 from belated.policies.delayed_ucb import DelayedUCB
 from belated.policies.policy import Policy

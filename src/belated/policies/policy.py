@@ -11,14 +11,14 @@ from typing import Any, Literal
 import msgspec
 import numpy as np
 
-from belated.estimators import Estimator, Laplace, Online
+from belated.core.inputs import Matrix, Vector, as_dim, as_rounds, check_made
+from belated.core.times import Duration, as_duration, duration_us
 from belated.exceptions import InvalidInput
-from belated.families import Family
-from belated.inputs import Matrix, Vector, as_dim, as_rounds, check_made
-from belated.models import Model
+from belated.model.estimators import Estimator, Laplace, Online
+from belated.model.families import Family
+from belated.model.model import Model
+from belated.model.priors import Prior
 from belated.policies.fingerprint import UNNAMED, fingerprint
-from belated.priors import Prior
-from belated.times import Duration, as_duration, duration_us
 
 
 class Choice(msgspec.Struct, frozen=True, gc=False):
@@ -46,8 +46,8 @@ class Policy:
 
     A policy of your own is a frozen dataclass with :meth:`choose`. It tells the learner what it
     needs with ``pending_weight``, ``metric`` and :attr:`learns_after`, and caches what it derives
-    from a model in :attr:`Model.derived <belated.models.Model.derived>`. Name it in commands and
-    files with :func:`belated.expressions.register`.
+    from a model in :attr:`Model.derived <belated.model.model.Model.derived>`. Name it in commands
+    and files with :func:`belated.expressions.register`.
 
     Args:
         dim: the width of a row.

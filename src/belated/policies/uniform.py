@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from belated.models import Model
+from belated.model.model import Model
 from belated.policies.policy import Choice, Policy
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import KW_ONLY, dataclass
 
+from belated.core.inputs import as_rounds
 from belated.exceptions import InvalidInput
-from belated.inputs import as_rounds
 from belated.policies.blind import BlindUCB
 
 

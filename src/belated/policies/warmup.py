@@ -7,16 +7,16 @@ from typing import Any, Literal
 
 import numpy as np
 
-from belated.estimators import Estimator
+from belated.core.inputs import as_rounds
+from belated.core.times import Duration
 from belated.exceptions import InvalidInput
-from belated.families import Family
-from belated.inputs import as_rounds
-from belated.models import Model
+from belated.model.estimators import Estimator
+from belated.model.families import Family
+from belated.model.model import Model
+from belated.model.priors import Prior
 from belated.policies.fingerprint import UNNAMED
 from belated.policies.policy import Choice, Policy
 from belated.policies.uniform import uniform_choice
-from belated.priors import Prior
-from belated.times import Duration
 
 
 @dataclass(frozen=True)

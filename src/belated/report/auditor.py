@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from belated.families import Family
-from belated.inputs import Matrix, Vector
+from belated.core.inputs import Matrix, Vector
+from belated.model.families import Family
 
 #: Precision of the prior, steps of Newton's method, and the longest step on the linear predictor.
 RIDGE, STEPS, LONGEST = 0.3, 25, 4.0

@@ -11,7 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from belated.advice import Evidence
-from belated.estimators import Estimate
+from belated.core.events import Decision, ModeChanged, Record, Reward, Void
+from belated.core.inputs import Matrix, Vector
 from belated.evaluation import (
     DecisionTable,
     DelayCurve,
@@ -22,10 +23,9 @@ from belated.evaluation import (
 )
 from belated.evaluation.journal import JournalEvaluation
 from belated.evaluation.table import SOURCES, Mask
-from belated.events import Decision, ModeChanged, Record, Reward, Void
 from belated.exceptions import NotEvaluable
-from belated.inputs import Matrix, Vector
-from belated.ledger import State
+from belated.fold.entries import State
+from belated.model.estimators import Estimate
 from belated.report.auditor import Auditor, audit
 from belated.report.calendar import Calendar
 

@@ -10,19 +10,19 @@ from typing import Any
 import msgspec
 
 from belated.advice import Evidence
-from belated.estimators import Estimate
+from belated.core.results import Result
 from belated.evaluation.journal import JournalEvaluation
 from belated.exceptions import BelatedError, InvalidInput, MissingExtra
 from belated.expressions import as_whole_policy
-from belated.learner import Fold
-from belated.learner.evidence import evidence_of
+from belated.fold.evidence import evidence_of
+from belated.fold.fold import Fold
+from belated.model.estimators import Estimate
 from belated.report.calendar import DAY
 from belated.report.facts import Facts, short
 from belated.report.page import document
 from belated.report.panels import PANELS, attention, headline, health, quality, specifications
 from belated.report.panels.feed import LAG
 from belated.report.vega import LIGHT
-from belated.results import Result
 
 SCHEMA = "belated-report/1"
 #: Size of a picture, in pixels; and of a page in a notebook.

@@ -2,27 +2,23 @@
 
 *Deciders* (:func:`create_app`) hold the newest model, choose, and answer once every decision and
 reward is durable. One *learner* (:class:`LearningService`) at a time folds the journal and
-publishes models. One process can be both. :class:`Client` and :class:`AsyncClient` have the verbs
-of a bandit, over HTTP.
+publishes models. One process can be both.
 
-* ``wire``: what client and server send each other.
 * ``serving``: one bandit at one decider process.
 * ``learning``: learners, and the lease of the one that leads.
 * ``access``: API keys and reward tokens.
 * ``http``: routes, problems and status codes; the only room that knows them.
 * ``operating``: configuration, logs, metrics, doctor.
-* ``client``: the clients.
 * ``runtime``: time and threads, real ones; the fault simulator has others.
 """
 
 import logging
 
-from belated.service.client.client import AsyncClient, Client
 from belated.service.http.app import create_app
 from belated.service.learning.learning_service import LearningService
 from belated.service.serving.definition import Definition
 
-__all__ = ["AsyncClient", "Client", "Definition", "LearningService", "create_app"]
+__all__ = ["Definition", "LearningService", "create_app"]
 
 # Whoever starts a process says where its log goes (`operating.logs`); nobody else hears of it.
 logging.getLogger("belated.service").addHandler(logging.NullHandler())

@@ -15,10 +15,10 @@ from typing import Any, Literal, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from belated.core.inputs import Matrix, Vector
 from belated.exceptions import InvalidInput, MissingExtra
-from belated.families import Bernoulli, Family, Gaussian, Poisson
-from belated.inputs import Matrix, Vector
-from belated.kernels import special
+from belated.model.families import Bernoulli, Family, Gaussian, Poisson
+from belated.model.kernels import special
 
 #: Rounds whose contexts are drawn together.
 TOGETHER = 512

@@ -15,16 +15,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from belated.advice import advise, warn
+from belated.core.events import Decision, Event, Record, Reward, Settled
+from belated.core.inputs import Vector, as_rounds, check_made
+from belated.core.results import Result
+from belated.core.rewards import Explicit, Rewards, check_semantics
 from belated.delays import NEVER, DelayProcess
-from belated.events import Decision, Event, Record, Reward, Settled
 from belated.exceptions import InvalidInput
-from belated.inputs import Vector, as_rounds, check_made
-from belated.kernels import Kernels, complete
-from belated.learner import Fold, Learner
-from belated.learner.evidence import evidence_of
+from belated.fold.evidence import evidence_of
+from belated.fold.fold import Fold
+from belated.fold.learner import Learner
+from belated.model.kernels import Kernels, complete
 from belated.policies import Choice, Policy
-from belated.results import Result
-from belated.rewards import Explicit, Rewards, check_semantics
 from belated.simulation.environments import Environment
 
 #: Microseconds between two rounds: a second.

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from belated.events import (
+from belated.core.events import (
     Configured,
     Decision,
     Erased,
@@ -18,8 +18,8 @@ from belated.events import (
     Trimmed,
     Void,
 )
+from belated.core.ids import erased_key_of
 from belated.exceptions import HistoryTrimmed, HistoryUndone, InvalidInput
-from belated.ids import erased_key_of
 from belated.journals import Journal, Snapshot
 from belated.testing.clocks import ManualClock
 from belated.testing.shelf_contract import ShelfContract

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from belated.events import (
+from belated.core.events import (
     Activation,
     Configured,
     Decision,
@@ -25,8 +25,8 @@ from belated.events import (
     Settled,
     Void,
 )
+from belated.core.ids import key_of, new_id, partition_of
 from belated.exceptions import InvalidInput, JournalClosed
-from belated.ids import key_of, new_id, partition_of
 from belated.journals import Log
 from belated.journals.columns import ColumnLog
 from belated.journals.log import FollowedLog

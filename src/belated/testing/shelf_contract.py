@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from belated.events import Settled, Void
+from belated.core.events import Settled, Void
 from belated.exceptions import (
     InvalidInput,
     JournalClosed,

@@ -7,7 +7,7 @@ from contextlib import closing
 import numpy as np
 import pytest
 
-from belated.events import Decision, ModeChanged, Reward, Void
+from belated.core.events import Decision, ModeChanged, Reward, Void
 from belated.exceptions import InvalidInput, JournalClosed, JournalError, JournalMismatch
 from belated.journals import Store
 from belated.journals.sessions import Batch, StoreSession

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from belated.events import (
+from belated.core.events import (
     Activation,
     Configured,
     Decision,
@@ -24,14 +24,14 @@ from belated.events import (
     Settled,
     Void,
 )
+from belated.core.ids import erased_key_of, key_of, new_id, partition_of
+from belated.core.rewards import Explicit
 from belated.exceptions import InvalidInput, JournalClosed
-from belated.families import Bernoulli
-from belated.ids import erased_key_of, key_of, new_id, partition_of
+from belated.fold.fold import Fold
 from belated.journals import UniqueLog
 from belated.journals.lookups import erased_key_in
-from belated.learner import Fold
+from belated.model.families import Bernoulli
 from belated.policies import DelayedUCB
-from belated.rewards import Explicit
 from belated.testing.clocks import ManualClock
 from belated.testing.log_contract import LogContract
 

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from belated.core.inputs import as_probability
 from belated.delays import Batched, Conditional, DelayProcess, expected_missing
 from belated.delays.whole import as_rounds
 from belated.exceptions import InvalidInput
-from belated.inputs import as_probability
 from belated.theory.missing_dependent import (
     missing_bounded,
     missing_markov,

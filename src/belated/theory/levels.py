@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 
+from belated.core.inputs import as_probability
 from belated.delays.whole import as_rounds
-from belated.inputs import as_probability
 
 
 def log_level(delta: float) -> float:

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import math
 
+from belated.core.inputs import as_nonnegative, as_positive
 from belated.delays.whole import as_rounds
 from belated.exceptions import InvalidInput
-from belated.inputs import as_nonnegative, as_positive
-from belated.kernels import special
+from belated.model.kernels import special
 from belated.theory.levels import log_level, log_rounds, per_round
 
 

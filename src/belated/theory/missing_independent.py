@@ -15,7 +15,7 @@ import math
 
 import numpy as np
 
-from belated.inputs import as_nonnegative, as_positive, as_probability
+from belated.core.inputs import as_nonnegative, as_positive, as_probability
 from belated.theory.levels import log_level, log_rounds, per_round
 
 

@@ -15,10 +15,10 @@ from collections.abc import Callable
 
 import numpy as np
 
+from belated.core.inputs import Vector, as_nonnegative, as_probability
 from belated.delays.whole import as_rounds
 from belated.exceptions import InvalidInput
-from belated.inputs import Vector, as_nonnegative, as_probability
-from belated.kernels import special
+from belated.model.kernels import special
 from belated.theory.levels import log_level, per_round
 
 #: P(D ≥ i) of a delay, for an array of whole numbers i, such as ``Geometric(mean=5).tail``.

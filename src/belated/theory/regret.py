@@ -21,8 +21,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 
+from belated.core.inputs import as_nonnegative, as_probability
 from belated.delays import Parameters
-from belated.inputs import as_nonnegative, as_probability
 from belated.theory import terms
 from belated.theory.settings import Setting
 from belated.theory.widths import width_paper

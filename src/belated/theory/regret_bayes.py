@@ -14,8 +14,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 
+from belated.core.inputs import as_nonnegative
 from belated.delays import Parameters
-from belated.inputs import as_nonnegative
 from belated.theory import terms
 from belated.theory.regret import potential
 from belated.theory.settings import Setting

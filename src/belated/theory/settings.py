@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from belated.core.inputs import as_dim, as_positive
 from belated.delays.whole import as_rounds
 from belated.exceptions import InvalidInput
-from belated.families import Family
-from belated.inputs import as_dim, as_positive
+from belated.model.families import Family
 from belated.theory.warmups import greatest_slope, least_slope, noise
 
 

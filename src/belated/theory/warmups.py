@@ -10,8 +10,8 @@ import math
 
 import numpy as np
 
-from belated.families import Bernoulli, Family, Gaussian, Poisson
-from belated.inputs import Vector, as_dim, as_nonnegative, as_positive
+from belated.core.inputs import Vector, as_dim, as_nonnegative, as_positive
+from belated.model.families import Bernoulli, Family, Gaussian, Poisson
 from belated.theory.levels import log_level
 
 #: (1 - log 2)/2: the rate of the matrix Chernoff bound at half the mean.

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 
-from belated.inputs import as_dim, as_nonnegative, as_positive
+from belated.core.inputs import as_dim, as_nonnegative, as_positive
 from belated.theory.levels import log_level
 
 

@@ -7,8 +7,9 @@ from collections.abc import Iterator
 import httpx
 import pytest
 
+from belated.client import Client
 from belated.journals import Store
-from belated.service import Client, create_app
+from belated.service import create_app
 from tests.integration.http.bandits import JSON, definitions
 from tests.integration.serving import Serving, served
 

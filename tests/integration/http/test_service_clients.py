@@ -14,12 +14,13 @@ import numpy as np
 import pytest
 
 from belated import Bernoulli, DelayedThompson, DelayedUCB, Explicit
-from belated.events import Decision, Record, encode
+from belated.client import AsyncClient, Client
+from belated.client.transport import BlockingNetwork, Transport
+from belated.client.verbs import Verbs
+from belated.core.events import Decision, Record, encode
 from belated.exceptions import InvalidInput, ServiceError, ServiceUnavailable
 from belated.journals import Store
-from belated.service import AsyncClient, Client, Definition, create_app
-from belated.service.client.transport import BlockingNetwork, Transport
-from belated.service.client.verbs import Verbs
+from belated.service import Definition, create_app
 from belated.service.http.app import Service
 from tests.integration.http.bandits import DIM, ROWS, problem_in
 from tests.integration.postgres_server import PostgresServer

@@ -9,7 +9,7 @@ import httpx
 import msgspec
 import pytest
 
-from belated.service import Client
+from belated.client import Client
 from tests.integration.http.bandits import ROWS, problem_in
 from tests.waiting import eventually
 

@@ -11,8 +11,8 @@ import msgspec
 import numpy as np
 import pytest
 
+from belated.client import Client
 from belated.journals import Store
-from belated.service import Client
 from belated.service.http.app import AROUND
 from belated.service.http.routes import BANDIT_ROUTES
 from tests.integration.http.bandits import DIM, ROWS

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from belated.service import AsyncClient, Client
+from belated.client import AsyncClient, Client
 from tests.unit.client.mock import Mock
 
 

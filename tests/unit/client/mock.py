@@ -11,10 +11,10 @@ import httpx
 import msgspec
 import numpy as np
 
-from belated.service import AsyncClient, Client
-from belated.service.client.transport import AsyncNetwork, BlockingNetwork, Transport
-from belated.service.client.verbs import Verbs
-from belated.service.wire.answers import Decided
+from belated.client import AsyncClient, Client
+from belated.client.transport import AsyncNetwork, BlockingNetwork, Transport
+from belated.client.verbs import Verbs
+from belated.wire.answers import Decided
 
 Answer = httpx.Response | Exception
 ROWS = np.array([[1.0, 0.0], [0.0, 1.0]])

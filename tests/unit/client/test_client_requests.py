@@ -16,12 +16,12 @@ import numpy as np
 import pandas
 import pytest
 
+from belated.client import AsyncClient, Client
+from belated.client.transport import AsyncNetwork, Transport
+from belated.core.times import Moment
 from belated.exceptions import InvalidInput, ServiceError
-from belated.service import AsyncClient, Client
-from belated.service.client.transport import AsyncNetwork, Transport
-from belated.service.wire.problem import Problem
-from belated.service.wire.requests import MAX_BODY_BYTES, DecisionRequests
-from belated.times import Moment
+from belated.wire.problem import Problem
+from belated.wire.requests import MAX_BODY_BYTES, DecisionRequests
 from tests.unit.client.mock import DECIDED, ROWS, Mock, answer
 
 
@@ -234,8 +234,8 @@ def test_something_else_that_answers() -> None:
 WITHOUT = """
 import sys
 sys.modules["httpx"] = None
-from belated.ledger.receipts import Receipt
-from belated.service import Client
+from belated.fold.receipts import Receipt
+from belated.client import Client
 try:
     Client("http://mock", bandit="a")
 except ImportError as error:

@@ -15,13 +15,13 @@ import httpx
 import msgspec
 import pytest
 
+from belated.client import Client
+from belated.core.ids import key_of, slot_of
 from belated.exceptions import InvalidInput, ServiceError, ServiceUnavailable
-from belated.ids import key_of, slot_of
-from belated.ledger.receipts import Receipt
-from belated.service import Client
-from belated.service.wire.answers import ManyDecided
-from belated.service.wire.problem import Problem
-from belated.service.wire.requests import DecisionRequest, DecisionRequests
+from belated.fold.receipts import Receipt
+from belated.wire.answers import ManyDecided
+from belated.wire.problem import Problem
+from belated.wire.requests import DecisionRequest, DecisionRequests
 from tests.unit.client.mock import DECIDED, ROWS, Answer, Mock, answer
 
 AWAY = Problem("Try again", 503, "the journal cannot be reached now")

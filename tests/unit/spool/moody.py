@@ -6,7 +6,7 @@ import threading
 from collections.abc import Sequence
 from typing import Any
 
-from belated.events import Event, Record
+from belated.core.events import Event, Record
 from belated.exceptions import (
     JournalUnavailable,
 )

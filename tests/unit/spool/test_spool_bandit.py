@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 
 from belated import Bandit, Bernoulli, DelayedUCB, Explicit
-from belated.events import Event
+from belated.core.events import Event
+from belated.core.inputs import Matrix
 from belated.exceptions import (
     InvalidInput,
     JournalReadUnavailable,
     SnapshotWarning,
 )
-from belated.inputs import Matrix
 from belated.journals import SpoolJournal
 from belated.journals.log import Requests
 from belated.testing import ManualClock

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from belated.events import Decision, Event, Reward, Void
+from belated.core.events import Decision, Event, Reward, Void
 from belated.exceptions import (
     CorruptJournal,
     JournalError,

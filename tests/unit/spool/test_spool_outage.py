@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from belated.events import Decision, Event, Settled, Void
+from belated.core.events import Decision, Event, Settled, Void
 from belated.exceptions import (
     InvalidInput,
     JournalClosed,

@@ -15,9 +15,9 @@ import argparse
 from belated.cli.address import add_address, opened, starts_of
 from belated.cli.options import actor, add_reason
 from belated.cli.text import several, wrapped
-from belated.events import Erased
+from belated.core.events import Erased
+from belated.core.ids import check_id, erased_key_of
 from belated.exceptions import InvalidInput
-from belated.ids import check_id, erased_key_of
 from belated.journals.lookups import erased_key_in
 
 EXAMPLE = """belated journal erase sqlite:///offers.db order-17 --reason "asked for"

@@ -27,9 +27,9 @@ from msgspec.structs import replace
 from belated.cli.address import add_address, add_archive, ends_of, opened, pages, starts_of
 from belated.cli.journal.lines import FORMAT, End, Header, Line, line_of
 from belated.cli.text import Progress
+from belated.core.events import Decision, Record, digest_of, encode
 from belated.evaluation import read_journal
 from belated.evaluation.files import WRITERS
-from belated.events import Decision, Record, digest_of, encode
 from belated.exceptions import InvalidInput
 from belated.journals import Journal
 from belated.journals.chain import Chain, Head

@@ -28,13 +28,22 @@ from belated.cli.journal.lines import (
     request_of,
 )
 from belated.cli.text import Progress, several
+from belated.core.events import (
+    Decision,
+    Opaque,
+    Record,
+    Retracted,
+    Reward,
+    Settled,
+    digest_of,
+    encode,
+)
+from belated.core.ids import check_partitions
+from belated.core.times import as_datetime
 from belated.evaluation.logs import READERS, import_log
-from belated.events import Decision, Opaque, Record, Retracted, Reward, Settled, digest_of, encode
 from belated.exceptions import InvalidInput, UnsupportedFormat
-from belated.ids import check_partitions
 from belated.journals import open_store, split_address
 from belated.journals.chain import Chain, Head
-from belated.times import as_datetime
 
 EXAMPLE = "belated journal import offers.jsonl sqlite:///new.db --partitions 4"
 

@@ -22,7 +22,7 @@ from belated.cli.address import (
 )
 from belated.cli.options import add_json
 from belated.cli.text import Progress, moment, pairs, several, size, span, table, wrapped
-from belated.events import kind_of
+from belated.core.events import kind_of
 from belated.exceptions import CorruptEvent, CorruptJournal
 from belated.journals import Journal, StoredBandit
 

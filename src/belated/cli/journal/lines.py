@@ -20,7 +20,7 @@ from typing import Annotated, Any, Union, cast, get_args
 import msgspec
 import numpy as np
 
-from belated.events import (
+from belated.core.events import (
     Activation,
     Decision,
     Event,
@@ -32,13 +32,13 @@ from belated.events import (
     kind_of,
     read_event,
 )
+from belated.core.ids import check_id
+from belated.core.inputs import as_row
 from belated.exceptions import CorruptEvent, InvalidInput
-from belated.ids import check_id
-from belated.inputs import as_row
 
 #: Of the lines; a file of a greater one is not read.
 FORMAT = 2
-#: The largest predicted mean: that of a reward of :data:`belated.inputs.MAX_REWARD`, with room.
+#: The largest predicted mean: a reward of :data:`belated.core.inputs.MAX_REWARD`, with room.
 MAX_MEAN = 1e12
 #: The end of the year 9999, in microseconds since 1970.
 MAX_TIME = 253_402_300_799_999_999
@@ -127,7 +127,7 @@ _KINDS = {line: kind for kind, line in _CLASSES.items()}
 def line_of(record: Record, request: bytes | None = None) -> Line:
     """A record as a line; that of a decision with what it was chosen from, if that was kept.
 
-    >>> from belated.events import Void
+    >>> from belated.core.events import Void
     >>> msgspec.json.encode(line_of(Record(0, 1, 7, Void("a1", 5)))).decode()
     '{"kind":"void","partition":0,"position":1,"recorded":7,"id":"a1","at":5}'
     """

@@ -11,10 +11,10 @@ import argparse
 from belated.cli.address import add_address, ends_of, opened, pages, starts_of
 from belated.cli.options import actor, add_reason
 from belated.cli.text import Progress, moment, several
-from belated.events import Retracted, Reward
+from belated.core.events import Retracted, Reward
+from belated.core.times import as_microseconds
 from belated.exceptions import InvalidInput
 from belated.journals import Journal
-from belated.times import as_microseconds
 
 EXAMPLE = "belated journal retract $JOURNAL --key crm --from 2026-03-01T00Z --reason bad"
 

@@ -17,13 +17,13 @@ from belated.cli.address import add_address, configured, family_of, opened
 from belated.cli.journal.lines import line_of
 from belated.cli.options import add_json, add_semantics, semantics
 from belated.cli.text import moment, pairs, several, table, wrapped
-from belated.events import Record
+from belated.core.events import Record
+from belated.core.ids import check_id, key_of, partition_of
+from belated.core.rewards import Rewards
 from belated.exceptions import InvalidInput
-from belated.ids import check_id, key_of, partition_of
+from belated.fold.history import read_history
+from belated.fold.requests import KeptRequest
 from belated.journals import Journal
-from belated.learner.history import read_history
-from belated.ledger import KeptRequest
-from belated.rewards import Rewards
 
 EXAMPLE = "belated journal show order-17 sqlite:///offers.db --window 7d"
 

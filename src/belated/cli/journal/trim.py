@@ -26,14 +26,14 @@ from belated.cli.address import (
 )
 from belated.cli.options import actor, add_reason, add_semantics, duration, semantics
 from belated.cli.text import Progress, moment, several, span
+from belated.core.times import as_duration, duration_us
 from belated.evaluation.archiving import forgettable
 from belated.exceptions import HistoryUndone, InvalidInput
+from belated.fold.fold import Fold
+from belated.fold.trimming import last_to_drop, make_bases, trim
 from belated.journals import Journal, StoredBandit
 from belated.journals.archive import Archive
 from belated.journals.log import EMPTY
-from belated.learner import Fold
-from belated.learner.trimming import last_to_drop, make_bases, trim
-from belated.times import as_duration, duration_us
 
 EXAMPLE = 'belated journal trim sqlite:///offers.db --older-than 90d --reason "policy"'
 

@@ -49,7 +49,8 @@ from belated.cli.address import (
 )
 from belated.cli.options import add_json, add_semantics, semantics
 from belated.cli.text import Progress, moment, pairs, several, wrapped
-from belated.events import Opaque, Overwritten, Record
+from belated.core.events import Opaque, Overwritten, Record
+from belated.core.rewards import Rewards
 from belated.exceptions import (
     CorruptEvent,
     CorruptJournal,
@@ -58,11 +59,11 @@ from belated.exceptions import (
     InvalidInput,
     SnapshotWarning,
 )
+from belated.fold.adapter import LearnerAdapter
+from belated.fold.fold import Fold, same_sums
 from belated.journals import Journal, StoredBandit
 from belated.journals.chain import Chain, Head, chain_behind, join_heads
 from belated.journals.stored import StoredJournal
-from belated.learner import Fold, LearnerAdapter, same_sums
-from belated.rewards import Rewards
 
 EXAMPLE = "belated journal verify sqlite:///offers.db --window 7d"
 

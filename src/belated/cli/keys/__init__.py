@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Literal
 
 from belated.cli.options import actor, read
-from belated.events import KeyChanged
+from belated.core.events import KeyChanged
 from belated.journals import KeyHistory, KeyStore
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ def record(
     config: Config, key: KeyHistory, change: Literal["created", "revoked"], reason: str
 ) -> None:
     """Write into the journal of each bandit that a key is for what has become of it."""
-    from belated.service.access.keys import ALL
+    from belated.wire.keys import ALL
 
     for bandit in config.bandits:
         if bandit.name in key.bandits or ALL in key.bandits:

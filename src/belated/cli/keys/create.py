@@ -10,8 +10,8 @@ import sys
 
 from belated.cli.keys import add_file, opened, record
 from belated.cli.options import add_reason
+from belated.core.ids import check_id
 from belated.exceptions import InvalidInput
-from belated.ids import check_id
 
 EXAMPLE = "belated keys create shop --bandit offers --scope decide --scope reward"
 
@@ -47,7 +47,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Run the command."""
-    from belated.service.access.keys import ALL, SCOPES, check_rate, check_scope, hash_of, new_key
+    from belated.wire.keys import ALL, SCOPES, check_rate, check_scope, hash_of, new_key
 
     name = check_id(options.name, "the name")
     bandits = sorted(set(options.bandits))

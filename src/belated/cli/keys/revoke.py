@@ -20,7 +20,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Run the command."""
-    from belated.service.access.keys import id_in
+    from belated.wire.keys import id_in
 
     id = id_in(options.id)
     with opened(options) as (keys, config):

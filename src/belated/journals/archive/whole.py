@@ -7,7 +7,8 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from belated.events import Event, Record, digest_of, read_event
+from belated.core.events import Event, Record, digest_of, read_event
+from belated.core.times import as_datetime
 from belated.exceptions import InvalidInput, ReadOnly
 from belated.journals.archive.archive import Archive
 from belated.journals.archive.days import Times
@@ -17,7 +18,6 @@ from belated.journals.journal import Journal
 from belated.journals.log import EMPTY, Appended, Requests, Tail
 from belated.journals.passed_on import PassedOn
 from belated.journals.snapshots import Snapshot
-from belated.times import as_datetime
 
 T = TypeVar("T")
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from belated.events import Configured, ModeChanged, Record, encode, read_event
+from belated.core.events import Configured, ModeChanged, Record, encode, read_event
 from belated.exceptions import CorruptEvent
 from belated.journals.arrivals import check_partition
 from belated.journals.lookups import Subject

@@ -6,9 +6,9 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from belated.events import Decision, Event, Record, Trimmed, encode
+from belated.core.events import Decision, Event, Record, Trimmed, encode
+from belated.core.ids import check_id, check_partitions
 from belated.exceptions import JournalError, JournalMismatch, NotIndexed
-from belated.ids import check_id, check_partitions
 from belated.journals.arrivals import check_partition
 from belated.journals.kafka.acts import ShelvedActs
 from belated.journals.kafka.client import Cluster

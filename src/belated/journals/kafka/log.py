@@ -7,7 +7,7 @@ from itertools import groupby
 
 import numpy as np
 
-from belated.events import Event, Opaque, Record, digest_of, encode, read_event
+from belated.core.events import Event, Opaque, Record, digest_of, encode, read_event
 from belated.exceptions import (
     CorruptEvent,
     CorruptJournal,
@@ -32,7 +32,7 @@ from belated.journals.kafka.writer import Writer
 from belated.journals.log import Requests, Tail
 from belated.journals.lookups import subject_of
 from belated.journals.named import NamedJournal
-from belated.kernels.pages import PADDING
+from belated.model.kernels.pages import PADDING
 
 
 class KafkaLog(NamedJournal):

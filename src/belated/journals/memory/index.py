@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import get_args
 
-from belated.events import Record
+from belated.core.events import Record
 from belated.journals.lookups import Subject, half_in, subject_of
 
 #: A partition, and half a key or a subject in it.

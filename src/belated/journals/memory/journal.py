@@ -10,9 +10,9 @@ from typing import NamedTuple, Self
 
 import msgspec
 
-from belated.events import Event, Record, Trimmed
+from belated.core.events import Event, Record, Trimmed
+from belated.core.ids import check_id, check_partitions, erased_key_of, partition_of
 from belated.exceptions import HistoryTrimmed, JournalClosed, OwnerFenced
-from belated.ids import check_id, check_partitions, erased_key_of, partition_of
 from belated.journals.arrivals import (
     Clock,
     arrange,
@@ -81,7 +81,7 @@ class MemoryJournal(IndexedJournal):
         partitions: A power of two.
         clock: Gives the time in microseconds since 1970; None for the system's.
 
-    >>> from belated.events import Reward
+    >>> from belated.core.events import Reward
     >>> journal = MemoryJournal(clock=lambda: 1_700_000_000_000_000)
     >>> journal.append([Reward("a", 5, 1.0), Reward("b", 6, 0.0)])
     [1, 2]

@@ -6,10 +6,10 @@ import threading
 from collections.abc import Sequence
 from datetime import datetime
 
+from belated.core.times import as_datetime
 from belated.exceptions import JournalClosed
 from belated.journals.arrivals import Clock
 from belated.journals.shelf import KeyHistory, LiveKey
-from belated.times import as_datetime
 
 
 class Keys:

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from belated.ids import check_id
+from belated.core.ids import check_id
 from belated.journals.arrivals import Clock
 from belated.journals.memory.coordination import Lead, MemoryCoordinationStore
 from belated.journals.memory.journal import Facts, MemoryJournal
@@ -25,7 +25,7 @@ class MemoryStore:
     Args:
         clock: Gives the time in microseconds since 1970; None for the system's.
 
-    >>> from belated.events import Void
+    >>> from belated.core.events import Void
     >>> store = MemoryStore()
     >>> with store.journal("offers") as one, store.journal("offers") as other:
     ...     one.append([Void("a", 5)])

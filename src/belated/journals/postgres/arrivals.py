@@ -5,8 +5,8 @@ from __future__ import annotations
 import zlib
 from collections.abc import Sequence
 
-from belated.events import Event, Opaque, Record, digest_of, encode
-from belated.ids import key_of, partition_of
+from belated.core.events import Event, Opaque, Record, digest_of, encode
+from belated.core.ids import key_of, partition_of
 from belated.journals.arrivals import check_requests
 from belated.journals.log import Requests
 from belated.journals.lookups import Subject, half_in, subject_of

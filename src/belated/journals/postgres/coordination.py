@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING
 
+from belated.core.ids import check_id
 from belated.exceptions import OwnerFenced
-from belated.ids import check_id
 from belated.journals.postgres import open_session
 from belated.journals.shelf import Leader
 from belated.journals.stored import no_such_bandit

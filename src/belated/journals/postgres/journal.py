@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from belated.events import Trimmed
-from belated.ids import check_id, check_partitions
+from belated.core.events import Trimmed
+from belated.core.ids import check_id, check_partitions
 from belated.journals.arrivals import Clock
 from belated.journals.postgres import open_session
 from belated.journals.postgres.log import PostgresLog

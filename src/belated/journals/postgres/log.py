@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from belated.events import Event, Record, Settled, encode
-from belated.ids import erased_key_of, partition_of
+from belated.core.events import Event, Record, Settled, encode
+from belated.core.ids import erased_key_of, partition_of
 from belated.journals.arrivals import (
     Clock,
     arrange_imported,
@@ -36,7 +36,7 @@ from belated.journals.postgres.arrivals import (
 )
 from belated.journals.postgres.registration import RegisteredBandit
 from belated.journals.stored import StoredJournal
-from belated.kernels.pages import PADDING
+from belated.model.kernels.pages import PADDING
 
 if TYPE_CHECKING:
     from belated.journals.postgres.session import PostgresSession, Talk

@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from belated.events import Trimmed
+from belated.core.events import Trimmed
 from belated.exceptions import OwnerFenced
 from belated.journals.arrivals import check_partition
 from belated.journals.postgres.arrivals import MARKS, beyond

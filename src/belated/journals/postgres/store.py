@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 
-from belated.ids import check_id
+from belated.core.ids import check_id
 from belated.journals.postgres import open_session
 from belated.journals.postgres.coordination import PostgresCoordinationStore
 from belated.journals.postgres.journal import PostgresJournal

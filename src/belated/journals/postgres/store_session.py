@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from belated.events import Event, ModeChanged, read_event
+from belated.core.events import Event, ModeChanged, read_event
 from belated.exceptions import CorruptEvent
 from belated.journals.arrivals import gather, route
 from belated.journals.log import Appended

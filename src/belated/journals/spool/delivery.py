@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from itertools import groupby
 
-from belated.events import Event, Opaque, Record, read_event
+from belated.core.events import Event, Opaque, Record, read_event
 from belated.journals.arrivals import Clock, gather
 from belated.journals.journal import Journal
 from belated.journals.spool.file import Batch, Page

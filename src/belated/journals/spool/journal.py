@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Collection, Sequence
 from typing import TypeVar
 
-from belated.events import Event, encode
+from belated.core.events import Event, encode
 from belated.exceptions import (
     BelatedError,
     JournalClosed,
@@ -63,7 +63,7 @@ class SpoolJournal(PassedOn):
             of its own. It has a ``wait``, which then counts.
 
     >>> import tempfile
-    >>> from belated.events import Void
+    >>> from belated.core.events import Void
     >>> from belated.journals import MemoryJournal
     >>> folder = tempfile.TemporaryDirectory()
     >>> with SpoolJournal(MemoryJournal(), f"{folder.name}/offers.spool") as journal:

@@ -7,8 +7,8 @@ import os
 import sqlite3
 from collections.abc import Collection, Sequence
 
+from belated.core.ids import check_id
 from belated.exceptions import OwnerFenced
-from belated.ids import check_id
 from belated.journals.arrivals import Clock
 from belated.journals.leases import granted_epoch
 from belated.journals.shelf import Leader

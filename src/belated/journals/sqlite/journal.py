@@ -6,9 +6,9 @@ import json
 import os
 import sqlite3
 
-from belated.events import Trimmed
+from belated.core.events import Trimmed
+from belated.core.ids import check_id, check_partitions
 from belated.exceptions import JournalError, OwnerFenced
-from belated.ids import check_id, check_partitions
 from belated.journals.arrivals import (
     Clock,
     check_partition,
@@ -48,7 +48,7 @@ class SQLiteJournal(SQLiteLog):
         wait: how many seconds to wait for other processes before :class:`JournalUnavailable`.
 
     >>> import tempfile
-    >>> from belated.events import Reward
+    >>> from belated.core.events import Reward
     >>> folder = tempfile.TemporaryDirectory()
     >>> path = f"{folder.name}/offers.db"
     >>> with SQLiteJournal(path, bandit="offers") as journal:

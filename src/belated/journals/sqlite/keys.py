@@ -6,11 +6,11 @@ import json
 import os
 from collections.abc import Sequence
 
+from belated.core.times import as_datetime
 from belated.journals.arrivals import Clock
 from belated.journals.shelf import KeyHistory, LiveKey
 from belated.journals.sqlite.file import SQLiteFile, open_file
 from belated.journals.steady_clock import system_clock
-from belated.times import as_datetime
 
 _KEY = "id, name, bandits, scopes, rate"
 

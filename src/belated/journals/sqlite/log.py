@@ -8,9 +8,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from belated.events import Event, Record, digest_of, encode
+from belated.core.events import Event, Record, digest_of, encode
+from belated.core.ids import erased_key_of, partition_of
 from belated.exceptions import CorruptJournal
-from belated.ids import erased_key_of, partition_of
 from belated.journals.arrivals import (
     Clock,
     arrange,

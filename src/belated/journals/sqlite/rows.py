@@ -7,7 +7,7 @@ import zlib
 import numpy as np
 from numpy.typing import NDArray
 
-from belated.events import Event, Opaque
+from belated.core.events import Event, Opaque
 from belated.journals.columns import ColumnPage
 from belated.journals.lookups import Subject, half_in, subject_of
 
@@ -46,7 +46,7 @@ def split_place(place: int) -> tuple[int, int]:
 def mark_of(event: Event | Opaque) -> int:
     """The number by which the records of an id are found; other ids may share it.
 
-    >>> from belated.events import Settled
+    >>> from belated.core.events import Settled
     >>> mark_of(Settled(0, 5))
     -1
     """

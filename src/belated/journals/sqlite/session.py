@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 
-from belated.events import ModeChanged
+from belated.core.events import ModeChanged
 from belated.journals.arrivals import Clock
 from belated.journals.log import Appended
 from belated.journals.sessions import Batch, Glance

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from belated.evaluation.requests import read_requests
-from belated.ledger import KeptRequest
+from belated.fold.requests import KeptRequest
 from belated.report.facts import ACTIONS, Facts, short
 from belated.report.panel import Panel, Said
 from belated.report.text import Data, percent, periods

@@ -10,8 +10,8 @@ from typing import Literal
 
 from belated.exceptions import Forbidden, InvalidInput, RateLimited, Unauthenticated
 from belated.journals import KeyStore, LiveKey
-from belated.service.access.keys import ALL, LENGTH, Key, KeyScope, looks_whole
 from belated.service.runtime import Runtime
+from belated.wire.keys import ALL, LENGTH, Key, KeyScope, looks_whole
 
 log = logging.getLogger("belated.service")
 

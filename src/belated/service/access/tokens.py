@@ -16,12 +16,12 @@ import struct
 from collections.abc import Callable, Mapping
 from typing import Literal
 
-from belated.events import Decision
+from belated.core.events import Decision
+from belated.core.inputs import Interval
+from belated.core.rewards import Rewards
 from belated.exceptions import Forbidden, InvalidInput, RateLimited, Unauthenticated
-from belated.families import Interval
 from belated.journals.steady_clock import system_clock
-from belated.rewards import Rewards
-from belated.service.wire.requests import RewardBody
+from belated.wire.requests import RewardBody
 
 #: What is done with tokens: none are made; they are counted; they are asked for.
 TokenMode = Literal["off", "report", "enforce"]

@@ -20,7 +20,6 @@ from belated.exceptions import (
 from belated.journals import Store, open_store
 from belated.journals.steady_clock import system_clock
 from belated.service.access.authorizer import Auth, Authorizer
-from belated.service.access.keys import ALL, Key
 from belated.service.access.tokens import NOBODY, TokenSecrets
 from belated.service.console.reports import Reports
 from belated.service.http import console
@@ -39,9 +38,10 @@ from belated.service.serving.group_commit import GroupCommit
 from belated.service.serving.served_bandit import MAX_MODEL_AGE, ServedBandit
 from belated.service.serving.served_bandits import ServedBandits
 from belated.service.serving.spools import Spools
-from belated.service.wire.answers import Alive, Dead, Ready
-from belated.service.wire.problem import Problem
-from belated.service.wire.requests import MAX_BODY_BYTES, DecisionRequests, RewardsBody
+from belated.wire.answers import Alive, Dead, Ready
+from belated.wire.keys import ALL, Key
+from belated.wire.problem import Problem
+from belated.wire.requests import MAX_BODY_BYTES, DecisionRequests, RewardsBody
 
 #: Seconds between two log lines about a store that refuses.
 TROUBLE_LOG_SECONDS = 60.0

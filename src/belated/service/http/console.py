@@ -9,7 +9,7 @@ import msgspec
 from belated.service.console.page import console_page
 from belated.service.console.reports import BanditReport
 from belated.service.serving.served_bandit import MAX_MODEL_AGE
-from belated.service.wire.answers import Answer
+from belated.wire.answers import Answer
 
 if TYPE_CHECKING:
     from belated.service.http.app import Service

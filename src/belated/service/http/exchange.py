@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from belated.service.access.keys import Key
 from belated.service.access.tokens import RewardTokens
 from belated.service.http.cors import NO_HEADERS
 from belated.service.http.routes import Route
 from belated.service.serving.served_bandit import ServedBandit
+from belated.wire.keys import Key
 
 if TYPE_CHECKING:
     from belated.service.http.connection import Connection

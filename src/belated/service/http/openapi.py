@@ -10,11 +10,11 @@ from typing import Any
 import msgspec
 
 from belated import __version__
-from belated.service.access.keys import SCOPES
 from belated.service.http.routes import Route
-from belated.service.wire.answers import ManyDecided
-from belated.service.wire.problem import Problem
-from belated.service.wire.requests import Id
+from belated.wire.answers import ManyDecided
+from belated.wire.keys import SCOPES
+from belated.wire.problem import Problem
+from belated.wire.requests import Id
 
 _REF = "#/components/schemas/{name}"
 #: By status, what kind of problem it is and why it is answered.

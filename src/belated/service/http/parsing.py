@@ -9,18 +9,19 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
+from belated.core.events import Reward
+from belated.core.ids import check_id
+from belated.core.inputs import as_rows
+from belated.core.rewards import reported_reward
+from belated.core.times import MIN_MICROSECONDS, as_datetime, as_microseconds
 from belated.decider import ParsedRequest
 from belated.decider.requests import offered
-from belated.events import Reward
 from belated.exceptions import InvalidInput
 from belated.features import action_names
-from belated.ids import check_id
-from belated.inputs import as_rows
-from belated.ledger.requests import pack_context
-from belated.rewards import reported_reward
+from belated.fold.requests import pack_context
 from belated.service.serving.definition import Definition
 from belated.service.serving.served_bandit import ServedBandit
-from belated.service.wire.requests import (
+from belated.wire.requests import (
     MAX_ACTIONS,
     MAX_FIELDS,
     MAX_NUMBERS,
@@ -29,7 +30,6 @@ from belated.service.wire.requests import (
     RewardBody,
     RewardsBody,
 )
-from belated.times import MIN_MICROSECONDS, as_datetime, as_microseconds
 
 _DAY = 86_400_000_000
 

@@ -17,8 +17,8 @@ from belated.exceptions import (
     Unauthenticated,
     UnknownBandit,
 )
-from belated.service.wire.problem import Problem
-from belated.service.wire.requests import TIME_HINT
+from belated.wire.problem import Problem
+from belated.wire.requests import TIME_HINT
 
 #: The longest detail, in characters.
 LONGEST = 300

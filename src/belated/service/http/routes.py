@@ -14,12 +14,11 @@ from urllib.parse import parse_qs
 
 import msgspec
 
+from belated.core.events import Activation, Decision, ModeChanged, Void
+from belated.core.ids import check_id
 from belated.decider import ParsedRequest
-from belated.events import Activation, Decision, ModeChanged, Void
 from belated.exceptions import InvalidInput
-from belated.ids import check_id
-from belated.ledger import DecisionHistory
-from belated.service.access.keys import KeyScope
+from belated.fold.decision_history import DecisionHistory
 from belated.service.access.tokens import RewardTokens
 from belated.service.http import console
 from belated.service.http.parsing import event_time, parse_request, parse_rewards, rewards_in
@@ -27,7 +26,7 @@ from belated.service.http.problems import ProblemError
 from belated.service.serving.definition import Definition
 from belated.service.serving.request_batcher import Rows
 from belated.service.serving.served_bandit import ServedBandit
-from belated.service.wire.answers import (
+from belated.wire.answers import (
     Accepted,
     BanditState,
     Decided,
@@ -36,7 +35,8 @@ from belated.service.wire.answers import (
     ManyDecided,
     Switch,
 )
-from belated.service.wire.requests import (
+from belated.wire.keys import KeyScope
+from belated.wire.requests import (
     TIME_HINT,
     DecisionRequest,
     DecisionRequests,

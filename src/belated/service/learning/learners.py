@@ -12,11 +12,11 @@ from functools import partial
 from typing import NamedTuple
 
 from belated.exceptions import BelatedError, JournalError, JournalUnavailable
+from belated.fold.fold import Fold
+from belated.fold.partitioned import PartitionFold, check_mergeable
 from belated.journals import CoordinationStore, Journal, Store, StoreSession
 from belated.journals.identity import identify
 from belated.journals.sessions import Glance
-from belated.learner import Fold
-from belated.learner.partitioned import PartitionFold, check_mergeable
 from belated.service.learning.learning_service import LearningService
 from belated.service.learning.lease import SECONDS, LeaseRenewal
 from belated.service.learning.sessions import LearnerSessions

@@ -14,8 +14,7 @@ from functools import partial
 from itertools import islice
 
 from belated.advice import Adviser
-from belated.estimators import Estimate
-from belated.events import Record, Reward, Settled
+from belated.core.events import Record, Reward, Settled
 from belated.exceptions import (
     CorruptJournal,
     HistoryChanged,
@@ -25,13 +24,14 @@ from belated.exceptions import (
     UnsupportedFormat,
 )
 from belated.features import Features
+from belated.fold.evidence import evidence_of
+from belated.fold.fold import Fold
+from belated.fold.ledger import Ledger
+from belated.fold.published import PublishedModel
+from belated.fold.saving import Saving
 from belated.journals import CoordinationStore, Journal
 from belated.journals.configuration import configure, settings_of
-from belated.learner.evidence import evidence_of
-from belated.learner.fold import Fold
-from belated.learner.saving import Saving
-from belated.ledger import Ledger
-from belated.published import PublishedModel
+from belated.model.estimators import Estimate
 from belated.service.histogram import DELAYS, SECONDS, Histogram
 from belated.service.learning.history_changes import HistoryChanges
 from belated.service.learning.journal_clock import JournalClock

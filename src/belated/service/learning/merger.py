@@ -8,10 +8,10 @@ from collections.abc import Callable
 
 from belated.exceptions import CorruptJournal, OwnerFenced, UnsupportedFormat
 from belated.features import Features
+from belated.fold.partitioned import Merging, PartitionFold, PartitionSums
+from belated.fold.published import PublishedModel
 from belated.journals import CoordinationStore, Journal
 from belated.journals.configuration import configure, settings_of
-from belated.learner.partitioned import Merging, PartitionFold, PartitionSums
-from belated.published import PublishedModel
 from belated.service.learning.lease import SECONDS as LEASE
 from belated.service.learning.lease import Lease, LeaseRenewal, alone
 from belated.service.runtime import Runtime, ThreadRuntime

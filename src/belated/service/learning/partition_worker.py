@@ -9,7 +9,7 @@ from concurrent.futures import Future, wait
 from contextlib import suppress
 from functools import partial
 
-from belated.events import Settled
+from belated.core.events import Settled
 from belated.exceptions import (
     BelatedError,
     CorruptJournal,
@@ -20,13 +20,13 @@ from belated.exceptions import (
     SnapshotConflict,
     UnsupportedFormat,
 )
+from belated.fold.columns import kernels_for
+from belated.fold.partitioned import PartitionFold
+from belated.fold.published import PublishedModel
+from belated.fold.saving import Saving
 from belated.journals import CoordinationStore, Journal, SentSums
 from belated.journals.columns import ColumnLog
 from belated.journals.log import WatchedLog
-from belated.learner.columns import kernels_for
-from belated.learner.partitioned import PartitionFold
-from belated.learner.saving import Saving
-from belated.published import PublishedModel
 from belated.service.histogram import SECONDS, Histogram
 from belated.service.learning.history_changes import HistoryChanges
 from belated.service.learning.journal_clock import JournalClock

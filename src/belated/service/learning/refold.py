@@ -11,12 +11,13 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from belated.exceptions import BelatedError, HistoryTrimmed, JournalUnavailable
+from belated.fold.agreement import same_entries
+from belated.fold.fold import Fold
+from belated.fold.ledger import Ledger
+from belated.fold.listener import NullListener
+from belated.fold.packing import unpack
 from belated.journals import Journal
 from belated.journals.chain import Chain, chain_behind
-from belated.learner import Fold
-from belated.ledger import Ledger, NullListener
-from belated.ledger.agreement import same_entries
-from belated.ledger.packing import unpack
 
 #: Records of a slice, seconds between two slices, and seconds between two whole refolds.
 SLICE, PAUSE, REST = 256, 0.1, 3600.0

@@ -8,8 +8,8 @@ import socket
 from collections.abc import Callable
 
 from belated.features import Features
+from belated.fold.partitioned import PartitionFold
 from belated.journals import CoordinationStore, Journal
-from belated.learner.partitioned import PartitionFold
 from belated.service.learning.lease import SECONDS as LEASE
 from belated.service.learning.lease import LeaseRenewal
 from belated.service.learning.merger import Merger

@@ -11,6 +11,9 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any, TypeVar, get_args
 
+from belated.core.ids import check_partitions
+from belated.core.rewards import check_default, check_semantics, retention_us
+from belated.core.times import parse_duration
 from belated.decider import UNIFORM, Holdout
 from belated.decider.holdouts import check_holdout
 from belated.exceptions import InvalidConfig, InvalidInput
@@ -20,13 +23,11 @@ from belated.expressions import (
     as_whole_policy,
     load_modules,
 )
-from belated.ids import check_partitions
+from belated.fold.partitioned import check_mergeable
+from belated.fold.requests import Keep, check_keep
+from belated.fold.weighting import check_learnable
 from belated.journals import Store, open_store
-from belated.learner import check_learnable
-from belated.learner.partitioned import check_mergeable
-from belated.ledger.requests import Keep, check_keep
 from belated.policies import usual_policy
-from belated.rewards import check_default, check_semantics, retention_us
 from belated.service.access.authorizer import Auth, auth_at
 from belated.service.access.limits import Limits
 from belated.service.access.origins import as_origin
@@ -35,8 +36,7 @@ from belated.service.learning.lease import SECONDS
 from belated.service.operating.toml_tables import ConfigErrors, TomlTable
 from belated.service.serving.definition import Definition, LearnerCount
 from belated.service.serving.spools import LIMIT, SpoolFolder
-from belated.service.wire.requests import MAX_BODY_BYTES
-from belated.times import parse_duration
+from belated.wire.requests import MAX_BODY_BYTES
 
 T = TypeVar("T")
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Sequence
 
+from belated.core.times import as_datetime
 from belated.exceptions import BelatedError
+from belated.fold.published import PublishedModel
 from belated.journals import Store, StoredBandit
-from belated.published import PublishedModel
 from belated.service.operating.findings import Finding, ok, warning, wrong
 from belated.service.serving.definition import Definition
 from belated.service.serving.served_bandit import MAX_MODEL_AGE
-from belated.times import as_datetime
 
 #: Seconds by which clocks may differ.
 CLOCKS = 1.0

@@ -11,7 +11,7 @@ from prometheus_client.core import (
 )
 
 from belated.advice import WARNINGS
-from belated.learner.weighting import HalfLife
+from belated.fold.weighting import HalfLife
 from belated.service.learning.learning_service import LearningService
 from belated.service.operating.measures import Measure
 

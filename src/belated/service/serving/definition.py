@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from belated.core.rewards import Rewards
 from belated.decider import UNIFORM, Holdout
 from belated.features import Features, PerArm
-from belated.ledger.requests import Keep
+from belated.fold.requests import Keep
 from belated.policies import Policy
-from belated.rewards import Rewards
 from belated.service.access.tokens import TokenMode
 
 #: How many learners a bandit has at a time.

@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Protocol, TypeVar
 
-from belated.events import Decision, Event
+from belated.core.events import Decision, Event
 from belated.exceptions import CommitTooLarge, JournalClosed, JournalUnavailable
 from belated.journals import UniqueLog
 from belated.journals.arrivals import gather

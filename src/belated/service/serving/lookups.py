@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 from typing import TypeVar
 
+from belated.core.events import Decision
 from belated.decider import Decider
-from belated.events import Decision
 from belated.exceptions import JournalReadUnavailable, NotIndexed
 from belated.journals import Journal, SpoolJournal
 

@@ -6,10 +6,10 @@ import asyncio
 from collections.abc import Callable, Mapping
 from typing import Protocol
 
-from belated.events import ModeChanged
+from belated.core.events import ModeChanged
 from belated.exceptions import CorruptJournal, JournalError, JournalReplaced, UnsupportedFormat
+from belated.fold.published import PublishedModel
 from belated.journals.sessions import StoreSession
-from belated.published import PublishedModel
 from belated.service.runtime import Runtime, Worker
 
 #: Seconds between two looks for models while some come, and at most; between two for modes; and

@@ -9,11 +9,11 @@ from functools import partial
 
 import numpy as np
 
+from belated.core.events import Decision
+from belated.core.ids import time_of
+from belated.core.inputs import Row, as_rows
 from belated.decider import Decider, Made, ParsedRequest
 from belated.decider.runs import AT_ONCE
-from belated.events import Decision
-from belated.ids import time_of
-from belated.inputs import Row, as_rows
 from belated.journals import UniqueLog
 from belated.service.runtime import Runtime
 from belated.service.serving.group_commit import ENOUGH, Done, GroupCommit, tell_all

@@ -15,6 +15,9 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from belated.core.events import Activation, Decision, Event, ModeChanged, Reward, Void
+from belated.core.ids import check_id
+from belated.core.tuning import USUAL, Tuning
 from belated.decider import (
     MODES,
     Decider,
@@ -24,7 +27,6 @@ from belated.decider import (
     ParsedRequest,
     check_same,
 )
-from belated.events import Activation, Decision, Event, ModeChanged, Reward, Void
 from belated.exceptions import (
     BanditOff,
     InvalidInput,
@@ -32,14 +34,13 @@ from belated.exceptions import (
     NotIndexed,
     RateLimited,
 )
-from belated.ids import check_id
+from belated.fold.decision_history import DecisionHistory
+from belated.fold.history import read_history
+from belated.fold.published import PublishedModel
 from belated.journals import Journal, SpoolJournal, SpoolStatus, UniqueLog
 from belated.journals.identity import identify
 from belated.journals.log import CountsDuplicates, finds_by_id
-from belated.kernels import Kernels
-from belated.learner.history import read_history
-from belated.ledger import DecisionHistory
-from belated.published import PublishedModel
+from belated.model.kernels import Kernels
 from belated.service.console.reports import BanditReport
 from belated.service.histogram import SECONDS, Histogram
 from belated.service.serving.definition import Definition
@@ -51,7 +52,6 @@ from belated.service.serving.slots import Slots
 from belated.service.serving.spool_recovery import LeftSpools
 from belated.service.serving.spools import Recovery
 from belated.service.serving.unmatched_room import UnmatchedRoom
-from belated.tuning import USUAL, Tuning
 
 #: A model older than this, in seconds, is stale.
 MAX_MODEL_AGE = 600.0

@@ -6,11 +6,12 @@ import asyncio
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
+from belated.core.tuning import USUAL, Tuning
 from belated.journals import Store
 from belated.journals.log import finds_by_id
 from belated.journals.sessions import BatchLog, StoreSession
 from belated.journals.spool.together import SpooledLog
-from belated.kernels import Kernels
+from belated.model.kernels import Kernels
 from belated.service.runtime import Runtime
 from belated.service.serving.definition import Definition
 from belated.service.serving.group_commit import GroupCommit
@@ -19,7 +20,6 @@ from belated.service.serving.served_bandit import ServedBandit
 from belated.service.serving.shared import Shared
 from belated.service.serving.spool_recovery import WAIT
 from belated.service.serving.spools import Recovery, Spools
-from belated.tuning import USUAL, Tuning
 
 #: Seconds to wait for a store without a spool before it.
 PATIENT_WAIT = 10.0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from belated.ids import key_of, slot_of
+from belated.core.ids import key_of, slot_of
 
 #: Microseconds for which a slot is used: for many commits, and soon all partitions have a share.
 WHILE = 1_000_000
@@ -16,7 +16,7 @@ class Slots:
     Args:
         new_id: Makes an id of the time in microseconds since 1970, with a slot at random.
 
-    >>> from belated.ids import new_id
+    >>> from belated.core.ids import new_id
     >>> slots = Slots(new_id)
     >>> first = slots.at(1_700_000_000_000_000)
     >>> first == slots.at(1_700_000_000_999_999)

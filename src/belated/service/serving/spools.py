@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Literal, Protocol
 from urllib.parse import quote
 
-from belated.events import Event
+from belated.core.events import Event
 from belated.exceptions import (
     JournalError,
     JournalUnavailable,

@@ -1,0 +1,150 @@
+"""From what callers give to what is sent: checked, in the words of the library."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import datetime
+from typing import Any, TypeVar
+from urllib.parse import quote
+
+import msgspec
+import numpy as np
+
+from belated.core.ids import check_id, new_id
+from belated.core.inputs import as_numbers, as_reward, as_rows
+from belated.core.rewards import check_part
+from belated.core.times import Moment, as_datetime, as_microseconds
+from belated.decider.batches import named, split_requests, split_rewards
+from belated.exceptions import InvalidInput
+from belated.features import Actions, as_actions
+from belated.journals.steady_clock import system_clock
+from belated.wire.requests import (
+    MAX_BATCH,
+    MAX_BODY_BYTES,
+    DecisionRequest,
+    NamedReward,
+    RewardBody,
+)
+
+T = TypeVar("T")
+
+#: Bytes of a body that are not those of its requests or rewards, at most.
+_AROUND = 64
+
+encode = msgspec.json.Encoder().encode
+
+
+def decision_request(
+    rows: Any,
+    actions: Actions | None,
+    id: str | None,
+    activated: bool,
+    slot: int | None = None,
+) -> DecisionRequest:
+    """Return a decision request, with a new id of that slot if the caller gives none."""
+    if type(activated) is not bool:
+        raise InvalidInput(f"activated is {activated!r}: True or False was expected", activated)
+    common: dict[str, Any] = {
+        "actions": None if actions is None else _named_actions(actions),
+        "id": new_id(system_clock(), slot) if id is None else check_id(id),
+        "first_attempt": id is None,
+        "activated": activated,
+    }
+    if rows is None or isinstance(rows, Mapping):
+        return DecisionRequest(context=_plain(rows), **common)
+    given = as_numbers(rows, "rows")
+    if given.ndim == 1:  # the numbers of a context
+        return DecisionRequest(context=given.tolist(), **common)
+    dim = given.shape[-1] if given.ndim else 0
+    table = as_rows(given, dim)
+    packed = base64.b64encode(table.astype("<f4", copy=False).tobytes()).decode()
+    return DecisionRequest(packed, dim, **common)
+
+
+def decision_requests(
+    requests: Any,
+    actions: Actions | None,
+    ids: Any,
+    activated: bool,
+    slot: int | None = None,
+) -> list[DecisionRequest]:
+    """Return many of them; an error names the one that is wrong."""
+    found = []
+    for n, one in enumerate(split_requests(requests, actions, ids)):
+        with named(f"requests[{n}]"):
+            found.append(decision_request(*one, activated, slot))
+    return found
+
+
+def sent_again(request: DecisionRequest) -> DecisionRequest:
+    """The same request, for a further try."""
+    return msgspec.structs.replace(request, first_attempt=False)
+
+
+def reward_body(
+    value: float, at: Moment | None, part: str, revision: int, token: str | None
+) -> RewardBody:
+    """Return a reward; its id is in the path."""
+    check_part(part, revision)
+    # Under a token alone it is for the service to say when.
+    moment = None if at is None and token is not None else event_time(at)
+    return RewardBody(as_reward(value), moment, part, revision, token)
+
+
+def named_rewards(rewards: Any) -> list[NamedReward]:
+    """Return rewards with their decision ids; an error names the one that is wrong."""
+    found = []
+    for n, (id, value, at, part, revision) in enumerate(split_rewards(rewards)):
+        with named(f"rewards[{n}]"):
+            check_part(part, revision)
+            moment = event_time(at)
+            found.append(NamedReward(as_reward(value), moment, part, revision, id=check_id(id)))
+    return found
+
+
+def event_time(at: Moment | None) -> datetime:
+    """When something happened; now if the caller does not say, so that every try has one time."""
+    return as_datetime(system_clock() if at is None else as_microseconds(at))
+
+
+def batches(values: Iterable[T]) -> Iterator[list[T]]:
+    """Divide what is to be sent into bodies that a service takes: by their count and their bytes.
+
+    >>> [len(some) for some in batches(range(2_500))]
+    [1000, 1000, 500]
+    >>> [len(some) for some in batches(["x" * 400_000] * 3)]
+    [2, 1]
+    """
+    some: list[T] = []
+    size = _AROUND
+    for value in values:
+        more = len(encode(value)) + 1
+        if some and (len(some) == MAX_BATCH or size + more > MAX_BODY_BYTES):
+            yield some
+            some, size = [], _AROUND
+        some.append(value)
+        size += more
+    if some:
+        yield some
+
+
+def quoted(text: str) -> str:
+    """A part of a path; "." and ".." would otherwise mean another place."""
+    return text.replace(".", "%2E") if text in (".", "..") else quote(text, safe="")
+
+
+def _named_actions(actions: Actions) -> list[int | str] | dict[str, Any]:
+    names = as_actions(actions)
+    if isinstance(actions, Mapping):
+        return {str(name): _plain(record) for name, record in actions.items()}
+    return list(names)
+
+
+def _plain(value: Any) -> Any:
+    """A record as JSON has it; what numpy holds becomes what Python has."""
+    if isinstance(value, Mapping):
+        return {name: _plain(one) for name, one in value.items()}
+    if isinstance(value, np.ndarray | np.generic):
+        return value.tolist()
+    return list(map(_plain, value)) if isinstance(value, list | tuple) else value

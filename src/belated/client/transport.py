@@ -1,0 +1,227 @@
+"""Calls over HTTP that are tried again: everything the service takes may be sent twice.
+
+There is one implementation, a coroutine. What sends and waits is a *network*: one that gives way to
+an event loop, or one that blocks. A coroutine over the second never gives way, so it needs no event
+loop: its first step is its last.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections.abc import Callable, Coroutine
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from typing import Any, Protocol, Self
+
+import msgspec
+
+from belated.exceptions import InvalidInput, MissingExtra, ServiceError, ServiceUnavailable
+from belated.wire.problem import Problem
+
+try:
+    import httpx
+except ModuleNotFoundError:
+    raise MissingExtra("belated.client.Client", "client") from None
+
+#: Statuses of a service, or of what stands before it, that cannot answer now, or not so often.
+AGAIN = frozenset({429, 502, 503, 504})
+#: Seconds before the first further try; they double with each, up to the most.
+FIRST_WAIT, MOST_WAIT = 0.1, 10.0
+
+_read_problem = msgspec.json.Decoder(Problem).decode
+_JSON = {"content-type": "application/json"}
+
+
+class Network(Protocol):
+    """Sends requests and waits."""
+
+    async def send(
+        self, method: str, path: str, content: bytes | None, query: dict[str, str] | None
+    ) -> httpx.Response:
+        """Send one request."""
+
+    async def sleep(self, seconds: float) -> None:
+        """Wait."""
+
+    async def close(self) -> None:
+        """Close all connections."""
+
+
+class BlockingNetwork:
+    """One that blocks.
+
+    Args:
+        http: what sends.
+        sleep: waits for so many seconds.
+    """
+
+    def __init__(self, http: httpx.Client, sleep: Callable[[float], None] = time.sleep) -> None:
+        self._http = http
+        self._sleep = sleep
+
+    @classmethod
+    def to(cls, url: str, *, timeout: float, headers: dict[str, str] | None) -> Self:
+        """One that leads to a service."""
+        return cls(httpx.Client(base_url=url, timeout=timeout, headers=headers))
+
+    async def send(
+        self, method: str, path: str, content: bytes | None, query: dict[str, str] | None
+    ) -> httpx.Response:
+        """Send one request."""
+        return self._http.request(method, path, content=content, params=query, headers=_JSON)
+
+    async def sleep(self, seconds: float) -> None:
+        """Wait."""
+        self._sleep(seconds)
+
+    async def close(self) -> None:
+        """Close all connections."""
+        self._http.close()
+
+
+class AsyncNetwork:
+    """One that gives way to the event loop.
+
+    Args:
+        http: what sends.
+        sleep: waits for so many seconds.
+    """
+
+    def __init__(
+        self,
+        http: httpx.AsyncClient,
+        sleep: Callable[[float], Coroutine[Any, Any, None]] = asyncio.sleep,
+    ) -> None:
+        self._http = http
+        self._sleep = sleep
+
+    @classmethod
+    def to(cls, url: str, *, timeout: float, headers: dict[str, str] | None) -> Self:
+        """One that leads to a service."""
+        return cls(httpx.AsyncClient(base_url=url, timeout=timeout, headers=headers))
+
+    async def send(
+        self, method: str, path: str, content: bytes | None, query: dict[str, str] | None
+    ) -> httpx.Response:
+        """Send one request."""
+        return await self._http.request(method, path, content=content, params=query, headers=_JSON)
+
+    async def sleep(self, seconds: float) -> None:
+        """Wait."""
+        await self._sleep(seconds)
+
+    async def close(self) -> None:
+        """Close all connections."""
+        await self._http.aclose()
+
+
+class Transport:
+    """Sends requests; those that fail for want of a server are sent again.
+
+    Before the n-th further try it waits for a random part of ``FIRST_WAIT`` 2ⁿ⁻¹ seconds, so that
+    many clients do not come back at the same moment, and at least as long as the service asks for
+    (``Retry-After``). One that asks for more than ``MOST_WAIT`` seconds is not waited for.
+
+    Args:
+        url: where the service is, for messages.
+        network: sends and waits.
+        retries: how many further tries there are.
+    """
+
+    def __init__(self, url: str, network: Network, *, retries: int) -> None:
+        if type(retries) is not int or retries < 0:
+            message = f"retries is {retries!r}: a whole number of at least 0 was expected"
+            raise InvalidInput(message, retries)
+        self._url = url
+        self._network = network
+        self._retries = retries
+
+    async def call(
+        self,
+        method: str,
+        path: str,
+        body: bytes | None = None,
+        *,
+        again: bytes | None = None,
+        query: dict[str, str] | None = None,
+    ) -> bytes:
+        """Send a request until it is answered; returns the body of the answer.
+
+        Args:
+            method: of HTTP.
+            path: below the address of the service, percent-encoded.
+            body: of the request.
+            again: the body for further tries, where it is another one.
+            query: what follows the question mark.
+
+        Raises:
+            InvalidInput: the service refused what was sent.
+            ServiceError: it answered with another problem.
+            ServiceUnavailable: no try was answered.
+        """
+        for attempt in range(self._retries + 1):
+            content = body if attempt == 0 or again is None else again
+            wait = random.uniform(0.0, min(MOST_WAIT, FIRST_WAIT * 2**attempt))
+            failed: ServiceUnavailable
+            try:
+                response = await self._network.send(method, path, content, query)
+            except (httpx.UnsupportedProtocol, httpx.InvalidURL) as error:
+                message = f"{self._url} is no address of a service: {error}"
+                raise InvalidInput(message, self._url) from None
+            except httpx.TransportError as error:
+                what = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+                failed = ServiceUnavailable(f"{self._url} cannot be reached: {what}")
+                failed.__cause__ = error
+            else:
+                if response.is_success:
+                    return response.content
+                if response.status_code not in AGAIN:
+                    raise _error_of(response)
+                problem = _problem_of(response)
+                failed = ServiceUnavailable(f"{self._url}: {_told(problem)}", problem)
+                wait = max(wait, _seconds(response.headers.get("retry-after")))
+            if attempt == self._retries or wait > MOST_WAIT:
+                raise failed
+            await self._network.sleep(wait)
+        raise AssertionError("the last try returns or raises")
+
+    async def close(self) -> None:
+        """Close all connections."""
+        await self._network.close()
+
+
+def _error_of(response: httpx.Response) -> Exception:
+    problem = _problem_of(response)
+    if problem.status == 422:
+        return InvalidInput(problem.detail)
+    return ServiceError(f"{response.request.url}: {_told(problem)}", problem)
+
+
+def _problem_of(response: httpx.Response) -> Problem:
+    """What the service said; or something that stands before it, which has words of its own."""
+    try:
+        return _read_problem(response.content)
+    except msgspec.DecodeError:
+        return Problem(response.reason_phrase, response.status_code)
+
+
+def _told(problem: Problem) -> str:
+    told = f"{problem.status} {problem.title}"
+    return f"{told}: {problem.detail}" if problem.detail else told
+
+
+def _seconds(after: str | None) -> float:
+    """What Retry-After asks for: a number of seconds, or a date."""
+    if after is None:
+        return 0.0
+    if after.strip().isdecimal():
+        return float(after)
+    try:
+        when = parsedate_to_datetime(after)
+    except ValueError:
+        return 0.0
+    if when.tzinfo is None:
+        when = when.replace(tzinfo=UTC)
+    return max(0.0, (when - datetime.now(UTC)).total_seconds())

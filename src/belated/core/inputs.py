@@ -1,0 +1,250 @@
+"""The door: what is let in, and as which type.
+
+Rows become float32 here, before anything is scored, so that a live process and a replay of its
+journal see the same numbers. Whatever is refused is refused before any state has changed, with an
+error that names the offending value.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from belated.exceptions import InvalidInput
+
+Row = NDArray[np.float32]
+Vector = NDArray[np.float64]
+Matrix = NDArray[np.float64]
+
+#: Sooner passed than their types.
+_SINGLE = np.dtype(np.float32)
+
+#: The largest entry of a row: its square still adds up in float64.
+MAX_ENTRY = 1e8
+#: The largest reward.
+MAX_REWARD = 1e9
+
+
+def as_row(x: Any, dim: int) -> Row:
+    """One row of ``dim`` numbers, as float32.
+
+    >>> as_row([0.5, 1], dim=2)
+    array([0.5, 1. ], dtype=float32)
+    >>> as_row([0.5, float("nan")], dim=2)
+    Traceback (most recent call last):
+    belated.exceptions.InvalidInput: x[1] is nan: a row holds finite numbers of at most 1e+08
+    """
+    given = as_numbers(x, "x")
+    if given.shape != (dim,):
+        raise InvalidInput(f"x has shape {given.shape}: one row of {dim} numbers was expected", x)
+    return _bounded(given, "x")
+
+
+def as_rows(rows: Any, dim: int) -> Row:
+    """A table of rows, ``dim`` numbers each, as float32 in C order.
+
+    >>> as_rows([[0.5, 1], [2, 3]], dim=2).shape
+    (2, 2)
+    """
+    given = as_numbers(rows, "rows")
+    if given.ndim != 2 or given.shape[1] != dim:
+        raise InvalidInput(_wrong_shape(given.shape, dim), rows)
+    return _bounded(given, "rows")
+
+
+def are_plain(rows: Any, dim: int) -> bool:
+    """Whether :func:`as_rows` takes these rows, at a glance; it may still do if this says no.
+
+    >>> are_plain(np.eye(2), dim=2), are_plain([[1.0, 0.0]], dim=2)
+    (True, False)
+    """
+    return (
+        type(rows) is np.ndarray
+        and rows.dtype.char in "fd"
+        and rows.shape[1:] == (dim,)
+        and len(rows) > 0
+        and bool(np.vdot(rows, rows) <= MAX_ENTRY)
+    )
+
+
+def _wrong_shape(shape: tuple[int, ...], dim: int) -> str:
+    if 0 in shape:
+        return f"rows is empty: pass at least one row of {dim} numbers, one per action"
+    if len(shape) == 2:
+        return f"rows have {shape[1]} features; expected {dim} (policy.dim)"
+    if shape == (dim,):
+        return f"rows is one row of {dim} numbers: pass a list of rows, one per action"
+    return f"rows has shape {shape}: pass a list of rows of {dim} numbers, one per action"
+
+
+def as_reward(y: Any) -> float:
+    """One reward, finite and at most 1e9 in size.
+
+    >>> as_reward(1)
+    1.0
+    """
+    if type(y) is float and abs(y) <= MAX_REWARD:
+        return y
+    try:
+        value = math.nan if isinstance(y, str | bytes | np.complexfloating) else float(y)
+    except (TypeError, ValueError, OverflowError):
+        raise InvalidInput(f"the reward is {y!r}: a number was expected", y) from None
+    if not abs(value) <= MAX_REWARD:
+        message = f"the reward is {y!r}: a number of at most {MAX_REWARD:g} in size was expected"
+        raise InvalidInput(message, y)
+    return value
+
+
+def outside(value: float, least: float, most: float) -> InvalidInput:
+    """What is to be said of a reward that is not between the two.
+
+    >>> str(outside(2.0, 0.0, 1.0))[:32]
+    'the reward 2.0 is outside [0, 1]'
+    """
+    message = f"the reward {value} is outside [{least:g}, {most:g}]"
+    return InvalidInput(f"{message}: scale it, or use a family or bounds that allow it", value)
+
+
+def as_rewards(y: Any, count: int) -> Vector:
+    """``count`` rewards, one for each row."""
+    rewards = as_numbers(y, "y").astype(np.float64)
+    if rewards.shape != (count,):
+        raise InvalidInput(f"y has shape {rewards.shape}: {count} rewards were expected", y)
+    bad = ~(np.abs(rewards) <= MAX_REWARD)
+    if bad.any():
+        at = int(bad.argmax())
+        message = f"y[{at}] is {rewards[at]}: at most {MAX_REWARD:g} in size, and finite"
+        raise InvalidInput(message, float(rewards[at]))
+    return rewards
+
+
+def check_made(value: Any, name: str, *, needs: str, example: str) -> None:
+    """Refuse a class, a name or anything else where an object of some kind is needed.
+
+    Args:
+        value: what was given.
+        name: of the argument.
+        needs: a method that all objects of this kind have.
+        example: what to pass.
+    """
+    if isinstance(value, type):
+        message = f"{name} is the class {value.__name__}: pass an instance, such as {example}"
+        raise InvalidInput(message, value)
+    if not hasattr(value, needs):
+        raise InvalidInput(f"{name} is {value!r}: pass {example}", value)
+
+
+def as_positive(value: Any, name: str) -> float:
+    """A finite number above zero."""
+    try:
+        number = float(value)
+    except (TypeError, ValueError, OverflowError):
+        raise InvalidInput(f"{name} is {value!r}: a number above 0 was expected", value) from None
+    if not (number > 0 and math.isfinite(number)):
+        raise InvalidInput(f"{name} is {value!r}: a finite number above 0 was expected", value)
+    return number
+
+
+def as_nonnegative(value: Any, name: str) -> float:
+    """A finite number of at least zero."""
+    number = as_float(value)
+    if not 0.0 <= number < math.inf:
+        message = f"{name} is {value!r}: a finite number of at least 0 was expected"
+        raise InvalidInput(message, value)
+    return number
+
+
+def as_probability(value: Any, name: str) -> float:
+    """A probability that is neither 0 nor 1.
+
+    >>> as_probability(5, "delta")
+    Traceback (most recent call last):
+    belated.exceptions.InvalidInput: delta is 5: a probability between 0 and 1 was expected
+    """
+    number = as_float(value)
+    if not 0.0 < number < 1.0:
+        message = f"{name} is {value!r}: a probability between 0 and 1 was expected"
+        raise InvalidInput(message, value)
+    return number
+
+
+def as_dim(dim: Any) -> int:
+    """The width of a row: a whole number of at least 1."""
+    if not isinstance(dim, int | np.integer) or isinstance(dim, bool) or dim < 1:
+        raise InvalidInput(f"dim is {dim!r}: a whole number of at least 1 was expected", dim)
+    return int(dim)
+
+
+def as_rounds(value: Any, name: str) -> int:
+    """A number of rounds: whole, and at least 0."""
+    if not isinstance(value, int | np.integer) or isinstance(value, bool) or value < 0:
+        raise InvalidInput(f"{name} is {value!r}: a whole number of rounds was expected", value)
+    return int(value)
+
+
+def as_numbers(value: Any, name: str) -> NDArray[Any]:
+    """A regular array of real numbers, of whatever type they have."""
+    if type(value) is np.ndarray and value.dtype.char in "df":
+        return value
+    try:
+        array = np.asarray(value)
+    except ValueError:  # ragged nesting
+        raise InvalidInput(f"{name} is not a regular array of numbers", value) from None
+    if array.dtype.kind not in "fiub":
+        raise InvalidInput(f"{name} has dtype {array.dtype}: real numbers were expected", value)
+    return array
+
+
+def as_float(value: Any) -> float:
+    """The number that was given, or nan for what is none."""
+    try:
+        return math.nan if isinstance(value, str | bytes) else float(value)
+    except (TypeError, ValueError, OverflowError):
+        return math.nan
+
+
+def _bounded(given: NDArray[Any], name: str) -> Row:
+    # One pass in BLAS: a small sum of squares proves every entry finite and in bounds.
+    if given.dtype.char in "fd" and np.vdot(given, given) <= MAX_ENTRY:
+        return given.astype(_SINGLE, order="C", copy=False)
+    # A float64 beyond float32 becomes inf here and is refused by the bound below.
+    with np.errstate(over="ignore"):
+        array = np.asarray(given, dtype=np.float32, order="C")
+    bad = ~(np.abs(array) <= np.float32(MAX_ENTRY))
+    if bad.any():
+        at = tuple(int(i) for i in np.argwhere(bad)[0])
+        where = ", ".join(map(str, at))
+        message = (
+            f"{name}[{where}] is {given[at]}: a row holds finite numbers of at most {MAX_ENTRY:g}"
+        )
+        raise InvalidInput(message, float(given[at]))
+    return array
+
+
+@dataclass(frozen=True)
+class Interval:
+    """The range of rewards a family takes: its ends belong to it where they are finite."""
+
+    lower: float
+    upper: float
+
+    def __contains__(self, y: float) -> bool:
+        return self.lower <= y <= self.upper and math.isfinite(y)
+
+    def check(self, y: Any) -> None:
+        """Refuse rewards outside, naming the first.
+
+        >>> Interval(0, 1).check([0.5, 2.0])
+        Traceback (most recent call last):
+        belated.exceptions.InvalidInput: the reward 2.0 is outside [0, 1]
+        """
+        values = np.atleast_1d(np.asarray(y, dtype=np.float64))
+        outside = ~((values >= self.lower) & (values <= self.upper) & np.isfinite(values))
+        if outside.any():
+            value = float(values[outside.argmax()])
+            bounds = f"[{self.lower:g}, {self.upper:g}]"
+            raise InvalidInput(f"the reward {value} is outside {bounds}", value)

@@ -1,0 +1,282 @@
+"""What a missing reward means.
+
+A missing reward may be late, lost, or never due. Only the user knows which, so a
+:class:`~belated.Bandit` asks. If a decision has no reward when its window ends, it means
+
+* for :class:`ConversionsOnly`: no conversion so far; before that, decisions count by their age;
+* for :class:`DefaultAfter`: the default value, which a later reward replaces;
+* for :class:`Explicit`: nothing, because every outcome is reported; the decision is *censored*.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import KW_ONLY, dataclass, fields
+from datetime import timedelta
+from typing import Any, ClassVar, Literal
+
+from belated.core.events import Reward
+from belated.core.ids import check_id
+from belated.core.inputs import MAX_REWARD, Interval, as_reward, outside
+from belated.core.times import Duration, as_duration, duration_us, format_duration
+from belated.exceptions import InvalidInput
+
+Reduce = Literal["latest", "sum", "max"]
+
+
+@dataclass(frozen=True)
+class _Semantics:
+    window: Duration | None = None
+    _: KW_ONLY
+    reduce: Reduce = "latest"
+    bounds: tuple[float, float] | None = None
+
+    #: What a decision becomes that had no reward when its window ended.
+    on_timeout: ClassVar[Literal["censored", "defaulted"]] = "censored"
+
+    def __post_init__(self) -> None:
+        if self.window is not None:
+            object.__setattr__(self, "window", as_duration(self.window, "window"))
+        if self.reduce not in ("latest", "sum", "max"):
+            message = f"reduce is {self.reduce!r}: 'latest', 'sum' or 'max' was expected"
+            raise InvalidInput(message, self.reduce)
+        if self.bounds is not None:
+            try:
+                low, high = (as_reward(bound) for bound in self.bounds)
+            except (TypeError, ValueError):
+                low, high = math.nan, math.nan
+            if not low < high:
+                message = f"bounds is {self.bounds!r}: two numbers, the lower first"
+                raise InvalidInput(message, self.bounds)
+            object.__setattr__(self, "bounds", (low, high))
+
+    @property
+    def window_us(self) -> int | None:
+        """The window in microseconds."""
+        assert self.window is None or isinstance(self.window, timedelta)  # made so at once
+        return None if self.window is None else duration_us(self.window)
+
+    @property
+    def min_reward(self) -> float:
+        """The least reward that is taken."""
+        return -MAX_REWARD if self.bounds is None else self.bounds[0]
+
+    @property
+    def max_reward(self) -> float:
+        """The greatest reward that is taken."""
+        return MAX_REWARD if self.bounds is None else self.bounds[1]
+
+    def range(self, support: Interval) -> tuple[float, float]:
+        """The least and the greatest reward that is taken of a family with this support."""
+        return max(support.lower, self.min_reward), min(support.upper, self.max_reward)
+
+    @property
+    def default(self) -> float:
+        """What silence counts for, where it counts."""
+        return 0.0
+
+
+@dataclass(frozen=True)
+class Explicit(_Semantics):
+    """Every outcome is reported, bad ones too: a missing reward says nothing.
+
+    Args:
+        window: after it a decision without a reward no longer counts as explored; a reward that
+            comes later is learned all the same. None: it is waited for, for ever.
+        reduce: what several parts of a reward add up to: the "latest", their "sum" or "max".
+        bounds: of a reward; others are refused.
+
+    >>> Explicit("7d").on_timeout
+    'censored'
+    """
+
+
+@dataclass(frozen=True)
+class DefaultAfter(_Semantics):
+    """A reward that is missing when the window ends has a known value.
+
+    Use it if every outcome is certain to be reported within the window, and the window is short
+    compared with your traffic. A reward that arrives later replaces the default. If only good
+    outcomes are reported, use :class:`ConversionsOnly`.
+
+    Args:
+        window: how long to wait for a reward.
+        value: of a missing reward.
+        reduce: what several parts of a reward add up to: the "latest", their "sum" or "max".
+        bounds: of a reward; others are refused.
+        learn: "on arrival" learns a reward when it arrives and the default when the window ends.
+            Successes are then learned sooner than failures, and predictions are too high until the
+            first windows have ended: several times too high if the window is much longer than
+            the delays. "together" learns both when the window ends: predictions are unbiased, but
+            nothing is learned earlier. :class:`ConversionsOnly` avoids both problems.
+
+    >>> DefaultAfter("30m").default
+    0.0
+    """
+
+    _: KW_ONLY
+    value: float = 0.0
+    learn: Literal["on arrival", "together"] = "on arrival"
+    on_timeout: ClassVar[Literal["censored", "defaulted"]] = "defaulted"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.window is None:
+            raise InvalidInput(
+                "DefaultAfter: window is None; pass how long to wait for a reward, such as '7d'",
+                None,
+            )
+        if self.learn not in ("on arrival", "together"):
+            message = f"learn is {self.learn!r}: 'on arrival' or 'together' was expected"
+            raise InvalidInput(message, self.learn)
+        object.__setattr__(self, "value", as_reward(self.value))
+        if not self.min_reward <= self.value <= self.max_reward:
+            raise InvalidInput(f"value is {self.value!r}: outside its own bounds", self.value)
+
+    @property
+    def default(self) -> float:
+        """The value."""
+        return self.value
+
+    def __repr__(self) -> str:
+        # As it was before there was ``learn``: what a snapshot was made with is known by it.
+        named = [
+            one.name for one in fields(self) if one.name != "learn" or self.learn == "together"
+        ]
+        return f"DefaultAfter({', '.join(f'{name}={getattr(self, name)!r}' for name in named)})"
+
+
+@dataclass(frozen=True)
+class ConversionsOnly(_Semantics):
+    """Only conversions are reported: a missing reward means none so far.
+
+    This is the right choice if only good outcomes are reported: clicks, sales, sign-ups. The bandit
+    learns from every decision at once, by the share of conversions expected by its age. It learns
+    this share too, one distribution of delays for all actions. A conversion after the window is
+    learned like any other. A reward of 0 says no more than a missing one.
+
+    Args:
+        window: time within which conversions count; the bandit predicts conversions within it.
+        reduce: what several parts of a reward add up to: the "latest", their "sum" or "max".
+        bounds: of a reward; others are refused.
+        delivery: "batches" if conversions are reported together, by a nightly job say: then the age
+            of a decision counts up to the last delivery. "single" if one by one; "auto" finds out
+            from the first delivery on, if it has many.
+
+    >>> ConversionsOnly("7d").delivery
+    'auto'
+    """
+
+    _: KW_ONLY
+    delivery: Literal["auto", "batches", "single"] = "auto"
+    on_timeout: ClassVar[Literal["censored", "defaulted"]] = "defaulted"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.window is None:
+            raise InvalidInput(
+                "ConversionsOnly: window is None; pass how long to wait, such as '7d'", None
+            )
+        if self.delivery not in ("auto", "batches", "single"):
+            message = f"delivery is {self.delivery!r}: 'auto', 'batches' or 'single' was expected"
+            raise InvalidInput(message, self.delivery)
+
+
+Rewards = Explicit | DefaultAfter | ConversionsOnly
+
+_RECOMMENDED = (
+    "pass ConversionsOnly('7d') if only good outcomes are reported, or Explicit() if all are"
+)
+
+
+def reduced(parts: Mapping[str, tuple[int, float]], how: Reduce) -> float:
+    """One value of the parts of a reward, each with when it happened.
+
+    >>> reduced({"click": (10, 1.0), "sale": (20, 5.0)}, "sum")
+    6.0
+    >>> reduced({"click": (30, 1.0), "sale": (20, 5.0)}, "latest")
+    1.0
+    """
+    if how == "sum":
+        total = math.fsum(value for _, value in parts.values())  # whatever their order
+        return max(-MAX_REWARD, min(total, MAX_REWARD))
+    if how == "max":
+        return max(value for _, value in parts.values())
+    return max((at, part, value) for part, (at, value) in parts.items())[2]
+
+
+def check_semantics(rewards: Any) -> None:
+    """Refuse whatever does not say what a missing reward means."""
+    if rewards is None:
+        raise InvalidInput(f"rewards is missing: {_RECOMMENDED}", rewards)
+    if not isinstance(rewards, Rewards):
+        given = f"the class {rewards.__name__}" if isinstance(rewards, type) else repr(rewards)
+        wanted = "rewards must be ConversionsOnly(window), DefaultAfter(window) or Explicit()"
+        raise InvalidInput(f"{wanted}; got {given}: {_RECOMMENDED}", rewards)
+
+
+def check_default(rewards: Rewards, support: Interval) -> None:
+    """Refuse a default that is not a reward of the family."""
+    min_reward, max_reward = rewards.range(support)
+    if rewards.on_timeout == "defaulted" and not min_reward <= rewards.default <= max_reward:
+        bounds = f"[{min_reward:g}, {max_reward:g}]"
+        message = f"the default value {rewards.default} is outside {bounds}: choose one within"
+        raise InvalidInput(message, rewards.default)
+
+
+def retention_us(retention: object, rewards: Rewards) -> int | None:
+    """Return the retention in microseconds, if it makes sense with the window."""
+    if retention is None:
+        return None
+    span = duration_us(as_duration(retention, "retention"))
+    if rewards.window_us is not None and span < rewards.window_us:
+        window = format_duration(rewards.window_us)
+        message = f"retention {format_duration(span)} is shorter than the window {window}"
+        raise InvalidInput(f"{message}: rewards would expire before they are late", retention)
+    return span
+
+
+def reported_reward(
+    id: Any,
+    value: Any,
+    at: int,
+    part: Any,
+    revision: Any,
+    *,
+    min_reward: float,
+    max_reward: float,
+    reporter: str = "",
+) -> Reward:
+    """Return a reward as somebody reports it, checked.
+
+    Args:
+        id: decision id.
+        value: the reward.
+        at: event time, in microseconds since 1970.
+        part: the part of the reward; empty for all of it.
+        revision: of this part.
+        min_reward: the least reward that is accepted.
+        max_reward: the greatest.
+        reporter: the name of the key that reports it.
+
+    Raises:
+        InvalidInput: one of them is not what it should be.
+    """
+    id = check_id(id)
+    value = as_reward(value)
+    if not min_reward <= value <= max_reward:
+        raise outside(value, min_reward, max_reward)
+    if part != "" or type(revision) is not int or revision:
+        check_part(part, revision)
+    return Reward(id, at, value, part, revision, reporter)
+
+
+def check_part(part: Any, revision: Any) -> None:
+    """Refuse what cannot name a part of a reward, or a revision of it."""
+    if not isinstance(part, str) or part:
+        check_id(part, "the part")
+    whole = isinstance(revision, int) and not isinstance(revision, bool)
+    if not whole or not 0 <= revision < 1 << 63:
+        message = f"revision is {revision!r}: a whole number of at least 0 was expected"
+        raise InvalidInput(message, revision)

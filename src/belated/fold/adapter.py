@@ -1,0 +1,323 @@
+"""Between a ledger and the learner: which row a decision has, and where its reward was learned."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from belated.core.events import Decision
+from belated.core.inputs import Row, Vector
+from belated.exceptions import JournalMismatch
+from belated.fold.copies import Copies
+from belated.fold.learner import Learner
+from belated.fold.packing import numbered
+from belated.fold.table import NOWHERE, EntryTable, handle_at, packed
+from belated.model.kernels.memory import zeros
+
+# Rows that there is room for, at least.
+_FEW = 64
+
+
+class Rows:
+    """Rows of one width, each at a place of its own.
+
+    >>> rows = Rows(2)
+    >>> place = rows.put(np.array([1.0, 2.0], dtype=np.float32))
+    >>> rows.get(place)
+    array([1., 2.], dtype=float32)
+    >>> rows.free(place)
+    >>> rows.put(np.zeros(2, dtype=np.float32)) == place
+    True
+    """
+
+    def __init__(self, dim: int) -> None:
+        self.dim = dim
+        #: Places that were ever used, and how many of them are free.
+        self.used = self.n_free = 0
+        #: The rows, and the places that are free: each with some room.
+        self.data: Row = zeros((_FEW, dim), np.float32)
+        self.places: NDArray[np.int64] = zeros((_FEW,), np.int64)
+
+    def put(self, x: Row) -> int:
+        """Keep a copy of a row; returns its place."""
+        if self.n_free:
+            self.n_free -= 1
+            place = int(self.places[self.n_free])
+        else:
+            self.reserve(1)
+            place = self.used
+            self.used = place + 1
+        self.data[place] = x
+        return place
+
+    def put_all(self, rows: Row) -> NDArray[np.int64]:
+        """Keep copies of rows; returns their places."""
+        self.reserve(len(rows))
+        first, self.used = self.used, self.used + len(rows)
+        self.data[first : self.used] = rows
+        return np.arange(first, self.used)
+
+    def get(self, place: int) -> Row:
+        """The row at a place; it is another one once the place was freed."""
+        row: Row = self.data[place]
+        return row
+
+    def get_all(self, places: NDArray[np.int64]) -> Row:
+        """Copies of the rows at these places."""
+        rows: Row = self.data[places]
+        return rows
+
+    def free(self, place: int) -> None:
+        """The row is needed no longer."""
+        self.places[self.n_free] = place
+        self.n_free += 1
+
+    def reserve(self, count: int) -> None:
+        """Have room for so many rows behind the last place."""
+        if self.used + count <= len(self.data):
+            return
+        room = max(self.used + count, 2 * len(self.data))
+        data, places = zeros((room, self.dim), np.float32), zeros((room,), np.int64)
+        data[: self.used] = self.data[: self.used]
+        places[: self.n_free] = self.places[: self.n_free]
+        self.data, self.places = data, places
+
+
+class LinesWithRows(NamedTuple):
+    """A copy of some lines, and of the rows that are kept of them."""
+
+    cells: NDArray[np.int64]
+    rows: Row
+
+    def pieces(self, block: int) -> dict[str, bytes]:
+        """The same as pieces of a snapshot."""
+        names = block_names(block)
+        return dict(zip(names, (packed(self.cells), self.rows.tobytes()), strict=True))
+
+
+def block_names(block: int) -> tuple[str, str]:
+    """The names of the pieces of a block."""
+    return f"lines {block}", f"rows-of-lines {block}"
+
+
+class LearnerAdapter:
+    """Hears of the changes in one partition, and passes them on to the learner.
+
+    A decision has its row here while it may still be learned, and in the observations of its
+    partition once it was. The weight it is pending with is the slope at the mean that was predicted
+    for it, over the dispersion that was known then.
+
+    Args:
+        learner: to be told.
+        partition: of its observations.
+    """
+
+    def __init__(self, learner: Learner, partition: int = 0) -> None:
+        self.learner = learner
+        self.partition = partition
+        self.table = EntryTable()
+        family = learner.policy.family
+        self._least, self._most = family.support.lower, family.support.upper
+        #: How many were ever expected, those that left without a reward too.
+        self.decisions = 0
+        self._rows = Rows(learner.policy.dim)
+        # Means by several half-lives, of decisions that may still be learned.
+        self._predicted: dict[int, tuple[float, ...]] = {}
+
+    def enter(self, number: int, decision: Decision, expected: bool) -> None:
+        """Keep its row; where it is ``expected``, its reward is out."""
+        x = decision.x
+        if len(x) != self._rows.dim:
+            x = padded(x, self._rows.dim)
+        # Frozen here: what is added to the sums is what is taken out of them later.
+        weight = self.learner.model.weight_at(decision.mean)
+        table, i = self.table, number - self.table.base
+        table.weight[i], table.where[i] = weight, self._rows.put(x)
+        if decision.means:
+            self._predicted[number] = decision.means
+        recorded = table.recorded[i]
+        self.learner.weighting.entered(recorded, self.partition)
+        if expected:
+            self.decisions += 1
+            self.learner.add_pending(x.astype(np.float64), weight, recorded)
+
+    def add_pending(self, number: int, began: int, again: bool) -> None:
+        """Its reward is pending."""
+        if again:
+            self.learner.restore_pending(*self._row(number), began)
+        else:
+            self.decisions += 1
+            self.learner.add_pending(*self._row(number), began)
+
+    def remove_pending(self, number: int, began: int) -> None:
+        """Its reward is waited for no longer."""
+        self.learner.remove_pending(*self._row(number), began)
+
+    def move(self, number: int, before: int, began: int) -> None:
+        """It took effect later than was known."""
+        if not self.learner.weighting.keeps_times:  # it counts for the same at any age
+            return
+        where = self.table.where[number - self.table.base]
+        if where < NOWHERE:
+            self.learner.restart(handle_at(where), began, self.partition)
+        else:
+            self.learner.remove_pending(*self._row(number), before)
+            self.learner.restore_pending(*self._row(number), began)
+
+    def learn(self, number: int, value: float, began: int, recorded: int) -> None:
+        """Its reward is known; its row is among the observations from now on."""
+        # Each part of a reward is within the support; their sum need not be.
+        value = min(max(value, self._least), self._most)
+        x, weight = self._row(number)
+        predicted = self._predicted.pop(number, ())
+        handle = self.learner.learn(x, value, weight, began, recorded, self.partition, predicted)
+        where, i = self.table.where, number - self.table.base
+        self.table.touch(i)
+        self._rows.free(where[i])
+        where[i] = handle_at(handle)
+
+    def learn_page(
+        self,
+        first: int,
+        rows: Row,
+        values: Vector,
+        weights: Vector,
+        old: NDArray[np.bool_],
+        times: NDArray[np.int64],
+    ) -> None:
+        """Many at once, which the table knows already; the learner is in bulk.
+
+        Args:
+            first: the first line of a decision that is new.
+            rows: of the rewards.
+            values: the rewards.
+            weights: with which their decisions were pending.
+            old: which of these decisions are not among the new ones.
+            times: when these decisions and their rewards were recorded.
+        """
+        table = self.table
+        where = table.column("where")[first:]
+        pending = where > NOWHERE
+        self.decisions += len(where)
+        weight, began = (table.column(name)[first:][pending] for name in ("weight", "recorded"))
+        asked = self._rows.get_all(where[pending]), weight, began
+        came = rows, weights, times[:, 0]
+        self.learner.learn_page(len(where), asked, came, (values, times[:, 1]), old, self.partition)
+
+    def revise(self, number: int, value: float, recorded: int) -> None:
+        """Its reward is another one."""
+        handle = handle_at(self.table.where[number - self.table.base])
+        value = min(max(value, self._least), self._most)
+        self.learner.revise(handle, value, recorded, self.partition)
+
+    def retract(self, number: int, recorded: int) -> None:
+        """Its reward does not count any longer; its row is kept here again."""
+        where, i = self.table.where, number - self.table.base
+        handle, learner = handle_at(where[i]), self.learner
+        self.table.touch(i)
+        if learner.weighting.rivals:
+            predicted = tuple(learner.times[self.partition].predicted[handle].tolist())
+            if predicted[0] == predicted[0]:
+                self._predicted[number] = predicted
+        x = learner.retract(handle, recorded, self.partition)
+        where[i] = self._rows.put(x.astype(np.float32))
+
+    def forget(self, number: int) -> None:
+        """It is settled for good: its row is needed no longer."""
+        where, i = self.table.where, number - self.table.base
+        self.table.touch(i)
+        if where[i] > NOWHERE:
+            self._rows.free(where[i])
+        elif where[i] < NOWHERE:
+            self.learner.forget(handle_at(where[i]), self.partition)
+        where[i] = NOWHERE
+        self._predicted.pop(number, None)
+
+    def finish(self, recorded: int) -> None:
+        """A record was folded."""
+        self.learner.finish(recorded)
+
+    def pack(self) -> dict[str, bytes]:
+        """All that is kept beside the table and its rows, and the observations, as bytes."""
+        pieces = {"account decisions": self.decisions.to_bytes(8)}
+        if self._predicted:
+            numbers = np.array(list(self._predicted), dtype=np.int64)
+            pieces["compared-of"] = numbers.tobytes()
+            pieces["compared"] = np.array(list(self._predicted.values())).tobytes()
+        return pieces | self.learner.pack(self.partition)
+
+    def begin_copies(self, blocks: Mapping[int, slice]) -> Copies[LinesWithRows]:
+        """Begin to copy lines and their rows; what changes meanwhile is copied first."""
+        self.table.copies = copies = Copies(blocks, self.copy)
+        return copies
+
+    def copy(self, lines: slice) -> LinesWithRows:
+        """Copy lines, and the rows that are kept of them."""
+        return LinesWithRows(self.table.cells[lines].copy(), self.kept_rows(lines))
+
+    def unpack(self, pieces: dict[str, bytes]) -> None:
+        """Take what :meth:`pack` gave, once the table is restored; the learner is told nothing."""
+        self.decisions = int.from_bytes(pieces["account decisions"])
+        where = self.table.column("where")
+        rows = np.frombuffer(b"".join(numbered(pieces, "rows-of-lines")), dtype=np.float32)
+        where[where > NOWHERE] = self._rows.put_all(rows.reshape(-1, self._rows.dim))
+        if "compared-of" in pieces:
+            numbers = np.frombuffer(pieces["compared-of"], dtype=np.int64).tolist()
+            means = np.frombuffer(pieces["compared"]).reshape(len(numbers), -1).tolist()
+            self._predicted = dict(zip(numbers, map(tuple, means), strict=True))
+        self.learner.unpack(self.partition, pieces, handle_at(where[where < NOWHERE]))
+
+    def add_all_pending(self, numbers: NDArray[np.int64]) -> None:
+        """All these are pending: after :meth:`unpack`, before anything else."""
+        if len(numbers):
+            rows, weights = self.pending_rows(numbers)
+            self.learner.add_all_pending(rows.astype(np.float64), weights)
+        # Some left without a reward: they were decisions too.
+        known = self.learner.observations[self.partition].n + len(numbers)
+        self.learner.model.decisions += self.decisions - known
+
+    def pending_rows(self, numbers: NDArray[np.int64]) -> tuple[Row, Vector]:
+        """The rows of pending decisions, and the weights these are pending with."""
+        at = numbers - self.table.base
+        where = self.table.column("where")[at]
+        return self._rows.get_all(where), self.table.column("weight")[at]
+
+    def kept_rows(self, lines: slice = slice(None)) -> Row:
+        """The rows of decisions that may still be learned, in the order of their lines."""
+        where = self.table.column("where")[lines]
+        return self._rows.get_all(where[where > NOWHERE])
+
+    def rows_of(self, numbers: NDArray[np.int64]) -> tuple[Row, NDArray[np.bool_]]:
+        """The rows of decisions, and which of them are known: zeros stand for the others."""
+        where = self.table.column("where")[numbers - self.table.base]
+        rows = np.zeros((len(numbers), self._rows.dim), dtype=np.float32)
+        kept, learned = where > NOWHERE, where < NOWHERE
+        rows[kept] = self._rows.get_all(where[kept])
+        rows[learned] = self.learner.rows(self.partition, handle_at(where[learned]))
+        return rows, kept | learned
+
+    def _row(self, number: int) -> tuple[Vector, float]:
+        """The row of one that may still be learned, in the type of the kernels, and its weight."""
+        table, i = self.table, number - self.table.base
+        # A copy: the learner keeps it, and the place may be used again.
+        return self._rows.get(table.where[i]).astype(np.float64), table.weight[i]
+
+
+def padded(x: Row, dim: int) -> Row:
+    """A row with zeros after it, where features have grown since.
+
+    >>> padded(np.ones(2, dtype=np.float32), 3)
+    array([1., 1., 0.], dtype=float32)
+    """
+    if len(x) > dim:
+        message = (
+            f"a decision in the journal has a row of {len(x)} numbers, not {dim}: another process"
+            " has opened it with larger features; open it with those"
+        )
+        raise JournalMismatch(message)
+    longer: Row = np.zeros(dim, dtype=np.float32)
+    longer[: len(x)] = x
+    return longer

@@ -1,0 +1,124 @@
+"""One decision on its own: what its records come to, without the others of its partition."""
+
+from __future__ import annotations
+
+from belated.core.events import Activation, Decision, Record, Reward, Settled, Void
+from belated.core.ids import key_of
+from belated.core.rewards import Rewards
+from belated.fold.entries import DecisionStatus, State
+from belated.fold.ledger import Ledger
+from belated.fold.listener import NullListener
+from belated.fold.undone import Undone
+
+
+class DecisionHistory:
+    """Reads records of a partition, and tells the story of one decision by the ledger's rules.
+
+    Only its own records and those that settle are needed; all others are passed over.
+
+    Args:
+        id: of the decision.
+        rewards: what silence means.
+        min_reward: the least reward that is taken.
+        max_reward: the greatest.
+        retention: for how long after its record a decision takes rewards, in microseconds.
+        undone: what counts no longer in its partition.
+
+    >>> import math
+    >>> from belated.core.events import Reward
+    >>> from belated.core.rewards import Explicit
+    >>> telling = DecisionHistory("a1", Explicit(), min_reward=-math.inf, max_reward=math.inf)
+    >>> telling.state
+    'unknown'
+    >>> telling.take(Record(0, 1, 7, Reward("a1", 5, 1.0)))
+    >>> telling.state, [meant for _, meant in telling.records]
+    ('unmatched', ['unmatched'])
+    """
+
+    def __init__(
+        self,
+        id: str,
+        rewards: Rewards,
+        *,
+        min_reward: float,
+        max_reward: float,
+        retention: int | None = None,
+        undone: Undone | None = None,
+    ) -> None:
+        self.id = id
+        #: Its records in the order they were taken, and what each of them meant then.
+        self.records: list[tuple[Record, str]] = []
+        #: What it was chosen from, as the journal has it; None if that was not kept.
+        self.request: bytes | None = None
+        self._key = key_of(id)
+        self._rewards = rewards
+        self._ledger = Ledger(
+            rewards,
+            NullListener(),
+            min_reward=min_reward,
+            max_reward=max_reward,
+            retention=retention,
+        )
+        self._ledger.undone = undone
+        #: Whether it was erased: then nothing of it is told.
+        self.erased = undone is not None and undone.erases(id)
+        #: Whether records of it may be gone, for old ones were trimmed: it may be known otherwise.
+        self.incomplete = False
+        self._entry: DecisionStatus | None = None
+
+    def take(self, record: Record) -> None:
+        """Read one more, in the order of positions."""
+        event = record.event
+        if isinstance(event, Settled):
+            self._ledger.fold(record)
+        elif not isinstance(event, Decision | Activation | Reward | Void):
+            return
+        elif key_of(event.id) == self._key:
+            status = self._ledger.fold(record)
+            if not self.erased:
+                self.records.append((record, status))
+        else:
+            return
+        self._entry = self._ledger.entry(self.id) or self._entry
+
+    @property
+    def state(self) -> str:
+        """Its state; ``unmatched`` before the decision is known, ``unknown`` without any record."""
+        if self.erased:
+            return "erased"
+        if self._entry is None or self.forgotten:
+            # One that was forgotten is still counted, and no other is in this ledger.
+            states = [state.name.lower() for state in State if self._ledger.counts[state]]
+            return states[0] if states else "unmatched" if self.records else "unknown"
+        return self._entry.state
+
+    @property
+    def forgotten(self) -> bool:
+        """Whether its retention has ended: then nothing of it can change any more."""
+        return any(self._ledger.counts) and self._ledger.entry(self.id) is None
+
+    @property
+    def entry(self) -> DecisionStatus | None:
+        """What it has come to, as it was last known."""
+        return self._entry
+
+    @property
+    def value(self) -> float | None:
+        """What it is learned with, None if it is not."""
+        if self.forgotten and self.state == "defaulted":
+            return self._rewards.default
+        return None if self._entry is None else self._entry.value
+
+    @property
+    def decision(self) -> Decision | None:
+        """The decision that counts, as it was made."""
+        for record, _ in self.records:
+            if self._entry is not None and record.position == self._entry.position:
+                assert isinstance(record.event, Decision)
+                return record.event
+        return None
+
+    @property
+    def watermark(self) -> int:
+        """The time to which the partition is settled."""
+        return self._ledger.watermark

@@ -1,0 +1,645 @@
+"""The state of a bandit: a fold over its journal.
+
+For each partition a ledger and an adapter to the learner, and one learner for all. A snapshot is of
+one partition, and only a shortcut: the same state comes from reading the journal from its start, or
+from the base that stands for records that were trimmed.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from contextlib import nullcontext
+from hashlib import blake2b
+
+import numpy as np
+
+from belated.core.events import Erased, ModeChanged, Record
+from belated.core.ids import key_of, partition_of
+from belated.core.rewards import ConversionsOnly, Rewards
+from belated.core.times import as_datetime
+from belated.core.tuning import USUAL, Tuning
+from belated.exceptions import (
+    BelatedError,
+    HistoryChanged,
+    InvalidInput,
+    JournalMismatch,
+    SnapshotConflict,
+)
+from belated.fold.adapter import LearnerAdapter, block_names
+from belated.fold.columns import PageFolder, kernels_for
+from belated.fold.entries import DecisionStatus, State
+from belated.fold.learner import Learner
+from belated.fold.ledger import Ledger
+from belated.fold.packing import VERSION, pack_head, unpack
+from belated.fold.published import PublishedModel
+from belated.fold.saving import PartitionSaving, Saving, kept_at_load
+from belated.fold.undone import Undone
+from belated.fold.weighting import Outstanding
+from belated.journals import Journal, Snapshot, UniqueLog
+from belated.journals.chain import PIECE, Chain, Head, chain_behind
+from belated.journals.columns import ColumnLog, ColumnPage
+from belated.journals.log import EMPTY
+from belated.model.kernels import Kernels, PageKernels
+from belated.model.kernels.pages import BLOCK
+from belated.model.model import Model
+from belated.policies import Policy
+
+#: Records, or their columns.
+_Page = list[Record] | ColumnPage
+#: This share of all observations, and at least ``Tuning.bulk``, are folded in bulk.
+SHARE = 0.05
+#: Pieces of a snapshot, beside the chain: the mode, and the model it froze.
+_MODE, _FROZEN = "mode", "frozen model"
+#: Bytes of a line, and about those of an event but for its row.
+LINE, EVENT = 88, 100
+#: A snapshot pays if it writes at most so many bytes, or so many times those of the new events.
+LITTLE, PAYS = 1 << 23, 2
+#: A snapshot or a base, and the chain of the records that are in it.
+_Stored = tuple[Snapshot, Chain]
+
+
+class Fold:
+    """Folds records, and says what they come to.
+
+    Args:
+        policy: whose model is learned.
+        rewards: what silence means.
+        partitions: of the journal.
+        retention: for how long a decision takes rewards, in microseconds.
+        until: records stamped later are not there; None for all.
+        kernels: to use instead of the best available.
+        tuning: sizes.
+
+    Attributes:
+        mode: how the bandit decides, by the last event that said so.
+        frozen: the model of the moment the mode became ``freeze``; None in any other mode.
+        positions: of the last record that was folded, for each partition.
+        version: records folded so far, over all partitions: the version of the model.
+        chains: of the records, for each partition.
+    """
+
+    mode: str
+    frozen: PublishedModel | None
+    positions: list[int]
+    version: int
+    chains: list[Chain]
+    #: Whether it knows what was undone and where to read on: since :meth:`begin` or :meth:`load`.
+    begun: bool
+
+    def __init__(
+        self,
+        policy: Policy,
+        rewards: Rewards,
+        *,
+        partitions: int = 1,
+        retention: int | None = None,
+        until: int | None = None,
+        kernels: Kernels | None = None,
+        tuning: Tuning = USUAL,
+    ) -> None:
+        self.policy = policy
+        self.tuning = tuning
+        self.rewards = rewards
+        self.retention = retention
+        self.until = until
+        self.min_reward, self.max_reward = rewards.range(policy.family.support)
+        self._kernels = kernels
+        self._partitions = partitions
+        self.clear()
+
+    def clear(self) -> None:
+        """Forget everything: what was folded is no longer what the journal holds."""
+        self.begun = False
+        partitions, tuning = self._partitions, self.tuning
+        self.learner = self._new_learner()
+        self.adapters = {
+            partition: LearnerAdapter(self.learner, at) for at, partition in enumerate(self.folded)
+        }
+        after = self.policy.learns_after
+        self.ledgers = {
+            partition: Ledger(
+                self.rewards,
+                adapter,
+                min_reward=self.min_reward,
+                max_reward=self.max_reward,
+                retention=self.retention,
+                # No partition knows the order of decisions in another: each has its share.
+                learn_after=0 if after is None else -(-after // partitions),
+                tuning=tuning,
+            )
+            for partition, adapter in self.adapters.items()
+        }
+        self.learner.outstanding = self._outstanding
+        self.positions = [0] * partitions
+        self.chains = [Chain(tuning.link) for _ in range(partitions)]
+        self.version = 0
+        self.mode = "learn"
+        self.frozen = None
+        self._was_bulk = True  # at the start all is new
+        # What the last snapshot of each partition holds: see PartitionSaving.before.
+        self._saved: list[dict[str, bytes]] = [{} for _ in range(partitions)]
+        self._saved_version = 0
+
+    @property
+    def folded(self) -> Sequence[int]:
+        """The partitions that are folded here: all of them."""
+        return range(self._partitions)
+
+    def _outstanding(self) -> list[Outstanding]:
+        """All pending decisions, by partition."""
+        found = []
+        for partition, ledger in self.ledgers.items():
+            numbers = ledger.awaited()
+            rows, weights = self.adapters[partition].pending_rows(numbers)
+            found.append((ledger.began_all(numbers), rows, weights))
+        return found
+
+    def _new_learner(self) -> Learner:
+        return Learner(
+            self.policy,
+            self.rewards,
+            partitions=self._partitions,
+            kernels=self._kernels,
+            tuning=self.tuning,
+        )
+
+    def begin(self, journal: Journal) -> None:
+        """Know what was undone, and begin behind what was trimmed; in a new fold only.
+
+        Raises:
+            InvalidInput: the fold is to end before that.
+            JournalMismatch: what was trimmed had been learned with other settings.
+        """
+        self._know_undone(journal)
+        self._restore([self._base_of(journal, one) for one in self.folded])
+        self.begun = True
+
+    def _know_undone(self, journal: UniqueLog) -> None:
+        for partition in self.folded:
+            records = journal.undone(partition)
+            if self.until is not None:  # what was erased since is gone from every past
+                records = [
+                    record
+                    for record in records
+                    if record.recorded <= self.until or isinstance(record.event, Erased)
+                ]
+            self.ledgers[partition].undone = Undone.of(records)
+
+    def read(self, journal: Journal, partition: int, limit: int) -> list[Record]:
+        """Return the next records of a partition, if the fold stands on what the journal holds.
+
+        The last record that was folded is read again and compared: a journal can lose its tail (a
+        failover, a restored backup) and grow beyond it again.
+
+        Raises:
+            HistoryChanged: that record is gone, or another one.
+        """
+        after, again = self._behind(partition)
+        page = journal.read(partition, after, limit + again)
+        if again:
+            self._check_last(page[0] if page else None, partition)
+            del page[0]
+        if self.until is not None and page and page[-1].recorded > self.until:
+            page = [record for record in page if record.recorded <= self.until]
+        return page
+
+    def read_columns(self, journal: ColumnLog, partition: int, limit: int) -> ColumnPage:
+        """Return what :meth:`read` returns, as columns."""
+        after, again = self._behind(partition)
+        page = journal.read_columns(partition, after, limit + again)
+        if again:
+            self._check_last(page.stub(0, partition) if len(page) else None, partition)
+            page = page.part(1, len(page))
+        if self.until is not None:
+            page = page.part(0, int(np.searchsorted(page.recorded, self.until, side="right")))
+        return page
+
+    def _behind(self, partition: int) -> tuple[int, bool]:
+        """Where to read on, and whether the last record that was folded is read again."""
+        last = self.chains[partition].last
+        return (self.positions[partition], False) if last is None else (last.position - 1, True)
+
+    def _check_last(self, found: Record | None, partition: int) -> None:
+        last = self.chains[partition].last
+        assert last is not None
+        if found is None or not _same(found, last):
+            raise HistoryChanged(partition, last.position)
+
+    # --- folding ----------------------------------------------------------------------------------
+
+    @property
+    def model(self) -> Model:
+        """The model, up to date."""
+        return self.learner.model
+
+    def take(self, record: Record) -> str:
+        """Fold one record; returns what it meant.
+
+        Raises:
+            HistoryUndone: it undoes what was folded; begin anew with :meth:`begin`.
+        """
+        partition = record.partition
+        status = self.ledgers[partition].fold(record)
+        self.positions[partition] = record.position
+        self.chains[partition].add((record,))
+        self.version += 1
+        if status == "switched":
+            self._change_mode(record)
+        return status
+
+    def is_much(self, new: int) -> bool:
+        """Whether so many records are sooner folded in bulk, though it ends with a fit of all.
+
+        Behind a full page there are more.
+        """
+        tuning = self.tuning
+        is_full = new >= tuning.page >= tuning.bulk
+        return is_full or new >= max(tuning.bulk, SHARE * self.learner.model.n)
+
+    def catch_up(self, journal: Journal) -> int:
+        """Fold all that is new in every partition; returns how many records that were."""
+        start, size = self.version, self.tuning.page
+        # Columns are for many records, as there were last time; a few are sooner read as records.
+        kernels = kernels_for(self, journal) if self._was_bulk else None
+
+        def read(partition: int) -> _Page:
+            if kernels is None:
+                return self.read(journal, partition, size)
+            assert isinstance(journal, ColumnLog)
+            return self.read_columns(journal, partition, size)
+
+        # How many records are new is not known before they are read: positions may have gaps.
+        pages: dict[int, _Page] = {}
+        for partition in self.folded:
+            pages[partition] = read(partition)
+            if bulk := self.is_much(sum(map(len, pages.values()))):
+                break
+        self._was_bulk = bulk
+        with self.learner.bulk() if bulk else nullcontext():  # one fit at the end for all
+            for partition in self.folded:
+                page = pages.pop(partition, None)
+                page = read(partition) if page is None else page
+                while len(page):
+                    if isinstance(page, list):
+                        self.take_all(partition, page)
+                    elif bulk and kernels is not None:
+                        self.take_columns(partition, page, kernels)
+                    else:
+                        self.take_all(partition, page.records(partition))
+                    if len(page) < size:
+                        break
+                    kernels = kernels or kernels_for(self, journal)  # there is more
+                    page = read(partition)
+        return self.version - start
+
+    def take_all(self, partition: int, page: list[Record]) -> None:
+        """Fold records of one partition."""
+        fold, count = self.ledgers[partition].fold, 0
+        try:
+            for record in page:
+                status = fold(record)
+                count += 1
+                if status == "switched":
+                    self._change_mode(record)
+        finally:  # of a record that cannot be folded nothing was taken, and all before it was
+            if count:
+                self._note(partition, page[:count])
+
+    def _note(self, partition: int, taken: Sequence[Record]) -> None:
+        """These were folded."""
+        self.positions[partition] = taken[-1].position
+        self.chains[partition].add(taken)
+        self.version += len(taken)
+
+    def take_columns(self, partition: int, page: ColumnPage, kernels: PageKernels) -> None:
+        """Fold columns, in bulk: what is plain by the kernel, and the rest by the rules."""
+        ledger, count = self.ledgers[partition], 0
+        folder = PageFolder(ledger, self.adapters[partition], page, kernels)
+        try:
+            while count < len(page):
+                first, count = count, folder.take_plain(count)
+                for _ in range(min(folder.burst(count - first), len(page) - count)):
+                    record = page.record(count, partition)
+                    status = ledger.fold(record)
+                    count += 1
+                    if status == "switched":
+                        self._change_mode(record)
+        finally:  # as above
+            if count:
+                self.positions[partition] = int(page.positions[count - 1])
+                taken = page.part(0, count)
+                self.chains[partition].add_columns(taken, page.record(count - 1, partition))
+                self.version += count
+
+    def _change_mode(self, record: Record) -> None:
+        if not isinstance(record.event, ModeChanged):
+            return
+        self.mode = record.event.mode
+        if self.mode != "freeze":
+            self.frozen = None
+        elif self.frozen is None:
+            self.learner.refresh()
+            self.frozen = self.publish(record.recorded)
+
+    def publish(self, at: int) -> PublishedModel:
+        """Return a copy of the model that travels.
+
+        Args:
+            at: the time, in microseconds since 1970.
+        """
+        return PublishedModel.of(
+            self.model,
+            self.learner.policy,
+            positions=self.positions,
+            version=self.version,
+            at=at,
+            head=str(head) if (head := self.head).digest else "",
+            unmatched=self.unmatched,
+        )
+
+    def entry(self, id: str) -> DecisionStatus | None:
+        """Return what a remembered decision has come to."""
+        return self.ledgers[partition_of(key_of(id), self._partitions)].entry(id)
+
+    # --- what it comes to ----------------------------------------------------------------------
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """Decisions by state, over all partitions."""
+        return {
+            state.name.lower(): sum(ledger.counts[state] for ledger in self.ledgers.values())
+            for state in State
+        }
+
+    @property
+    def counters(self) -> dict[str, int]:
+        """Events by status, over all partitions."""
+        total: dict[str, int] = {}
+        for ledger in self.ledgers.values():
+            for status, count in ledger.counters.items():
+                if count:
+                    total[status] = total.get(status, 0) + count
+        return dict(sorted(total.items()))
+
+    @property
+    def unmatched(self) -> dict[str, int]:
+        """Number of ids whose decision is not known, by the reporter of their first event."""
+        total: Counter[str] = Counter()
+        for ledger in self.ledgers.values():
+            total.update(ledger.unmatched)
+        return dict(total)
+
+    @property
+    def head(self) -> Head:
+        """Names all records that were folded."""
+        return Head.of(self.chains)
+
+    @property
+    def digest(self) -> str:
+        """Names the state of every decision: equal for equal sets of records, however split."""
+        total = sum(ledger.digest for ledger in self.ledgers.values()) % (1 << 128)
+        what = total.to_bytes(16) + repr(sorted(self.counts.items())).encode()
+        return blake2b(what, digest_size=16).hexdigest()
+
+    # --- snapshots -----------------------------------------------------------------------------
+
+    @property
+    def fingerprint(self) -> str:
+        """Of all that a snapshot depends on; one of another fold or format is of no use."""
+        policy = self.learner.policy
+        what: tuple[object, ...] = VERSION, self.rewards, self.retention, policy.family, policy.dim
+        if policy.learns_after is not None:  # what is held back until then is in the snapshot too
+            what += (policy.learns_after,)
+        # All rows are kept then, with their times; as those of conversions always are.
+        if policy.half_life is not None and not isinstance(self.rewards, ConversionsOnly):
+            what += ("auto" if policy.half_life == "auto" else "half-life",)
+        return blake2b(repr(what).encode(), digest_size=16).hexdigest()
+
+    def snapshot_fingerprint(self, partition: int) -> str:
+        """Return that of a snapshot of one partition.
+
+        It begins with :attr:`fingerprint`, and ends with what is undone: a snapshot from before
+        something was undone is of no use.
+        """
+        undone = self.ledgers[partition].undone
+        return self.fingerprint + ("" if undone is None else undone.digest)
+
+    def save(self, journal: Journal) -> None:
+        """Store a snapshot of every partition; what is stored as it is now is not written again.
+
+        Args:
+            journal: to keep it.
+
+        Raises:
+            HistoryChanged: what was folded is no longer what the journal holds.
+        """
+        saving = self.begin_save(journal)
+        try:
+            saving.write(journal)
+        except SnapshotConflict:  # another process saved since: what it left is not ours
+            self.end_save(saving)
+            saving = self.begin_save(journal)
+            saving.write(journal)
+        finally:
+            self.end_save(saving)
+
+    def begin_save(self, journal: Journal) -> Saving:
+        """Take the state of now; :meth:`Saving.write` stores it, while this fold goes on.
+
+        Args:
+            journal: that was folded.
+
+        Raises:
+            HistoryChanged: what was folded is no longer what the journal holds.
+        """
+        for partition in self.folded:
+            self.read(journal, partition, 0)
+        self._saved_version = self.version
+        return Saving([self._begin_save(partition) for partition in self.folded])
+
+    def _begin_save(self, partition: int) -> PartitionSaving:
+        adapter, before = self.adapters[partition], self._saved[partition]
+        blocks, changed = adapter.table.blocks(), self._changed_blocks(partition)
+        unchanged = [
+            name for block in blocks if block not in changed for name in block_names(block)
+        ]
+        copies = adapter.begin_copies({block: blocks[block] for block in changed})
+        adapter.table.changed = set()
+        return PartitionSaving(
+            partition,
+            self.positions[partition],
+            self.snapshot_fingerprint(partition),
+            self._pieces(partition),
+            copies,
+            unchanged,
+            before,
+        )
+
+    def end_save(self, saving: Saving) -> None:
+        """A saving has ended, one way or the other; no other was begun since."""
+        for part in saving.parts:
+            table = self.adapters[part.partition].table
+            table.copies = None
+            if part.sums is None:  # it was not written
+                self._saved_version = 0
+            if saving.conflicts:  # then nothing is known of what is stored
+                self._saved[part.partition] = {}
+            elif part.sums is not None:
+                self._saved[part.partition] = part.sums
+            else:
+                table.changed |= part.copies.blocks
+
+    def save_pays(self) -> bool:
+        """Whether a snapshot would write little, or not much more than the events since the last.
+
+        So the bytes written for an event are bounded, wherever rewards change older lines; and a
+        journal that is idle is not written to.
+        """
+        if self.version == self._saved_version:
+            return False
+        row = 4 * self.policy.dim
+        lines = sum(len(self._changed_blocks(one)) for one in self.folded) << BLOCK
+        size = lines * (LINE + row)
+        return size <= LITTLE or size <= PAYS * (self.version - self._saved_version) * (EVENT + row)
+
+    def _changed_blocks(self, partition: int) -> set[int]:
+        """The blocks of lines that the last snapshot does not hold as they are now."""
+        table, saved = self.adapters[partition].table, self._saved[partition]
+        return {
+            block
+            for block in table.blocks()
+            if block in table.changed or block_names(block)[0] not in saved
+        }
+
+    def base(self, partition: int) -> Snapshot:
+        """Return all that a partition has come to: what stands for its records once they are gone.
+
+        What is undone later cannot be in it: so it is of use whatever that is.
+        """
+        pieces, adapter = self._pieces(partition), self.adapters[partition]
+        for block, lines in adapter.table.blocks().items():
+            pieces |= adapter.copy(lines).pieces(block)
+        return Snapshot(partition, self.positions[partition], self.fingerprint, pieces)
+
+    def _pieces(self, partition: int) -> dict[str, bytes]:
+        """All but those of blocks of lines."""
+        pieces = pack_head(self.ledgers[partition]) | self.adapters[partition].pack()
+        pieces[PIECE] = self.chains[partition].pack()
+        if partition == 0:  # where the events are that change the mode
+            pieces[_MODE] = self.mode.encode()
+            if self.frozen is not None:
+                pieces[_FROZEN] = self.frozen.write()
+        return pieces
+
+    def load(self, journal: Journal) -> list[HistoryChanged]:
+        """Start from the snapshots of a journal, where it has some of use; in a new fold only.
+
+        Returns:
+            For each snapshot that was made of other records than the journal now has, where it
+            ends. Those partitions are read from their beginning; whoever has learned from the
+            records that are gone should be told.
+        """
+        self._know_undone(journal)
+        found: list[_Stored | None] = []
+        changed: list[HistoryChanged] = []
+        for partition in self.folded:
+            stored = None
+            try:
+                stored = self._snapshot_of(journal, partition)
+            except HistoryChanged as error:
+                changed.append(error)
+            found.append(stored or self._base_of(journal, partition))
+        self._restore(found)
+        self.begun = True
+        return changed
+
+    def _snapshot_of(self, journal: Journal, partition: int) -> _Stored | None:
+        """A snapshot with the chain up to it; None if there is none of use.
+
+        Raises:
+            HistoryChanged: there is one, of other records than the journal now has.
+        """
+        snapshot, link = journal.load(partition), self.tuning.link
+        if snapshot is None or snapshot.fingerprint != self.snapshot_fingerprint(partition):
+            return None
+        position = snapshot.position
+        if position <= journal.start(partition).position:  # of one who was far behind
+            return None
+        chain = Chain.resume(snapshot.pieces[PIECE], journal, partition, position, link)
+        if chain is None:
+            raise HistoryChanged(partition, position)
+        self._saved[partition] = kept_at_load(snapshot.pieces)
+        return snapshot, chain
+
+    def _base_of(self, journal: Journal, partition: int) -> _Stored | None:
+        """What the records that were trimmed came to; None if none were."""
+        start = journal.start(partition)
+        if start == EMPTY:
+            return None
+        if self.until is not None and self.until < start.stamp:
+            message = (
+                f"the records of partition {partition} up to {as_datetime(start.stamp)} were "
+                "trimmed: nothing before that can be seen any more"
+            )
+            raise InvalidInput(message, self.until)
+        base = journal.base(partition)
+        assert base is not None
+        # What was stored without a half-life says when decisions were made, too.
+        if base.fingerprint != self.fingerprint:
+            message = (
+                f"the records of partition {partition} up to {as_datetime(start.stamp)} were "
+                "trimmed, and what they came to was learned with another window, default, "
+                "retention, reduction or family, or with a half-life where there is none now, or "
+                "the other way round: open the bandit with those"
+            )
+            raise JournalMismatch(message)
+        return base, chain_behind(base, self.tuning.link)
+
+    def _restore(self, found: Sequence[_Stored | None]) -> None:
+        stored = [one for one in found if one is not None]
+        if stored:  # else nothing is to be fitted
+            with self.learner.bulk():
+                for snapshot, chain in stored:
+                    self._unpack(snapshot, chain)
+
+    def _unpack(self, snapshot: Snapshot, chain: Chain) -> None:
+        partition = snapshot.partition
+        ledger, adapter = self.ledgers[partition], self.adapters[partition]
+        try:
+            unpack(ledger, snapshot.pieces)
+            adapter.unpack(snapshot.pieces)
+        except (KeyError, ValueError) as error:
+            message = "a snapshot with the right checksum could not be read"
+            raise BelatedError(f"{message}: {error}") from error
+        adapter.add_all_pending(ledger.awaited())
+        if _MODE in snapshot.pieces:
+            self.mode = snapshot.pieces[_MODE].decode()
+        if _FROZEN in snapshot.pieces:
+            self.frozen = PublishedModel.read(snapshot.pieces[_FROZEN])
+        self.positions[partition] = snapshot.position
+        self.chains[partition] = chain
+        self.version += sum(ledger.counters.values())
+        self._saved_version = self.version
+
+
+def same_sums(one: Fold, other: Fold, tolerance: float = 1e-9) -> bool:
+    """Whether two folds have learned from the same: counts exactly, sums to rounding."""
+    first, second = one.learner.observed.moments(), other.learner.observed.moments()
+    scale = max(1.0, float(np.abs(first.gram).max(initial=0.0)), first.square)
+    return (
+        one.counts == other.counts
+        and first.n == second.n
+        and bool(np.allclose(first.gram, second.gram, rtol=tolerance, atol=tolerance * scale))
+        and bool(np.allclose(first.cross, second.cross, rtol=tolerance, atol=tolerance * scale))
+        and abs(first.square - second.square) <= tolerance * scale
+    )
+
+
+def _same(one: Record, other: Record) -> bool:
+    """Whether two records are one: by their place, stamp and digest."""
+    return one is other or (
+        one.position == other.position
+        and one.recorded == other.recorded
+        and one.digest == other.digest
+    )

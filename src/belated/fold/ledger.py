@@ -1,0 +1,550 @@
+"""The join: the records of one partition, folded into what each decision has come to.
+
+The rules are in :mod:`belated.fold.entries`. The ledger keeps what they need: a line of a table
+for each decision, and its facts where a line cannot hold them. It knows no numbers of a model: it
+reports to a :class:`LedgerListener` what has changed.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterator
+from hashlib import blake2b
+from heapq import heappop, heappush
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from belated.core.events import (
+    Activation,
+    Configured,
+    Decision,
+    Erased,
+    KeyChanged,
+    ModeChanged,
+    Opaque,
+    Overwritten,
+    Record,
+    Retracted,
+    Reward,
+    Settled,
+    Trimmed,
+    Void,
+)
+from belated.core.ids import key_of
+from belated.core.rewards import Rewards
+from belated.core.tuning import USUAL, Tuning
+from belated.exceptions import HistoryUndone
+from belated.fold.entries import (
+    DecisionStatus,
+    Facts,
+    ReportedReward,
+    State,
+    crc_of,
+    due_of,
+    held_time,
+    judge,
+    meaning_of,
+    take_mark,
+    take_reward,
+    unknown_event,
+)
+from belated.fold.index import Index
+from belated.fold.listener import LedgerListener
+from belated.fold.table import NONE, key_from
+from belated.fold.undone import Undone
+from belated.fold.unmatched import UnmatchedEvents
+from belated.model.kernels.pages import ACTIVATED, CONFLICT, EXPECTED, FORGOTTEN, HELD, LATE, MORE
+
+DORMANT, PENDING = State.DORMANT, State.PENDING
+#: What a state is to the learner.
+NOTHING, AWAITED, OBSERVED = 0, 1, 2
+ROLE = (NOTHING, AWAITED, OBSERVED, OBSERVED, NOTHING, NOTHING)
+#: What events that say nothing of a decision are counted as.
+_OTHERS = {
+    ModeChanged: "switched",
+    Configured: "configured",
+    Trimmed: "operated",
+    KeyChanged: "operated",
+}
+
+
+class Ledger:
+    """The entries of one partition.
+
+    A value may be *held back*: then its decision is pending to the learner, and rewarded to
+    everybody else. It is reported when the window of the decision ends (``learn="together"``), or
+    after so many further decisions.
+
+    Args:
+        rewards: what silence means.
+        changes: who is told.
+        min_reward: the least reward that is taken.
+        max_reward: the greatest.
+        retention: for how long after its record a decision takes rewards, in microseconds.
+        learn_after: decisions after which a value is reported; 0: at once.
+        tuning: sizes.
+
+    Attributes:
+        watermark: the time to which the partition is settled, in microseconds since 1970.
+        counts: decisions by state, the forgotten ones too.
+        counters: events by status.
+        undone: what counts no longer; to be known before anything is folded.
+        soonest: nothing is due before, in microseconds since 1970.
+    """
+
+    def __init__(
+        self,
+        rewards: Rewards,
+        changes: LedgerListener,
+        *,
+        min_reward: float,
+        max_reward: float,
+        retention: int | None = None,
+        learn_after: int = 0,
+        tuning: Tuning = USUAL,
+    ) -> None:
+        self.rewards = rewards
+        self.changes = changes
+        self.watermark = 0
+        self.counts = [0] * len(State)
+        self.counters: Counter[str] = Counter()
+        self.undone: Undone | None = None
+        self.soonest: float = 0.0
+        self._together = getattr(rewards, "learn", "on arrival") == "together"
+        self._after = learn_after
+        self._retention = retention
+        self._window = rewards.window_us
+        self._dropped = tuning.dropped
+        self._least, self._most = min_reward, max_reward
+        self._table = changes.table
+        self._index = Index(self._table)
+        self._facts: dict[int, Facts] = {}  # of decisions that need more than their line
+        self._unmatched = UnmatchedEvents()
+        self._recorded = 0  # the stamp of the record that is being folded
+        # Decisions come due in the order of their numbers, but for those in the heap.
+        self._due = 0
+        self._dues: list[tuple[int, int]] = []
+        # For how long nothing is to be done about a decision.
+        spans = [span for span in (self._window, retention) if span is not None]
+        self._patience: float = min(spans, default=math.inf)
+        self._forgotten = 0  # numbers below were forgotten, or are stragglers
+        self._stragglers: set[int] = set()
+        self._forgotten_digest = 0
+
+    @property
+    def holds_back(self) -> bool:
+        """Whether values are reported later than they come."""
+        return self._together or self._after > 0
+
+    def fold(self, record: Record) -> str:
+        """Take one record; returns what it meant, which is counted.
+
+        Raises:
+            UnknownEvent: written by a newer release; nothing was changed.
+            HistoryUndone: it undoes others, and was not known before; nothing was changed.
+        """
+        event, self._recorded = record.event, record.recorded
+        undone = None if self.undone is None else self.undone.status_of(record)
+        status = undone or _OTHERS.get(type(event)) or self._fold(event, record)
+        self.counters[status] += 1
+        self.changes.finish(record.recorded)
+        return status
+
+    def _fold(self, event: object, record: Record) -> str:
+        match event:
+            case Decision():
+                return self._decided(event, record)
+            case Reward():
+                return self._rewarded(event)
+            case Activation() | Void():
+                return self._marked(event)
+            case Settled():
+                return self._settled(event)
+            case Erased() | Retracted():
+                if self.undone is None or not self.undone.knows(event):
+                    raise HistoryUndone(record.partition, record.position)
+                return "undoing"
+            case Overwritten():  # by an erasure that was not known before, if by any
+                raise HistoryUndone(record.partition, record.position)
+            case Opaque():
+                raise unknown_event(record)
+        raise AssertionError(event)
+
+    # --- decisions -----------------------------------------------------------------------------
+
+    def _decided(self, decision: Decision, record: Record) -> str:
+        key, recorded = key_of(decision.id), record.recorded
+        # What tells two decisions apart; a journal that stores digests has made it already.
+        crc = int.from_bytes(record.digest[:4]) if record.digest else crc_of(decision)
+        known = self._index.find_or_enter(key)
+        if known >= 0:
+            return self._decided_again(known, decision, crc)
+        live = decision.activated
+        number = self._table.append(
+            key,
+            recorded=recorded,
+            position=record.position,
+            at=held_time(decision.at_us),
+            state=PENDING if live else DORMANT,
+            flags=ACTIVATED | EXPECTED if live else 0,
+            crc=crc,
+        )
+        self.counts[PENDING if live else DORMANT] += 1
+        self.changes.enter(number, decision, live)
+        self.expect(recorded)
+        if self._window is not None and self.watermark >= recorded + self._window:
+            self._review(number)
+        if self._unmatched.ids and (facts := self._unmatched.take(key)) is not None:
+            facts.recorded, facts.activated = recorded, live
+            self._match(number, facts)
+        if self._after:
+            i = len(self._table) - 1 - self._after
+            if i >= 0 and self._table.flags[i] & HELD:
+                self._review(self._table.base + i)
+        return "decided"
+
+    def expect(self, recorded: int) -> None:
+        """Something will be due, for a decision was recorded."""
+        self.soonest = min(self.soonest, recorded + self._patience)
+
+    def _match(self, number: int, facts: Facts) -> None:
+        """Events that came before their decision count now."""
+        self._keep(number, facts)
+        if facts.activation is not None:
+            self._began_later(number, facts.recorded, facts.activation)
+        self._review(number, facts)
+        self.counters["unmatched"] -= facts.events
+        self.counters["voided"] += facts.void
+        self.counters["activated"] += facts.activation is not None
+        if facts.void:
+            self.counters["voided"] += len(facts.parts)
+        elif facts.parts:
+            late = self._table.flags[number - self._table.base] & LATE
+            self.counters["late" if late else "rewarded"] += 1
+            self.counters["revised"] += len(facts.parts) - 1
+
+    def _decided_again(self, number: int, decision: Decision, crc: int) -> str:
+        """The first decision under an id counts."""
+        table, i = self._table, number - self._table.base
+        if (held_time(decision.at_us), crc) == (table.at[i], table.crc[i]):
+            return "duplicate"
+        facts = self._facts_of(number)
+        if not facts.rival:
+            facts.rival = True
+            self._keep(number, facts)
+            self._review(number, facts)
+        return "conflict"
+
+    # --- rewards, activations, voids -----------------------------------------------------------
+
+    def _rewarded(self, reward: Reward) -> str:
+        if not self._least <= reward.value <= self._most:
+            return "invalid"
+        number, recorded = self.find(reward.id), self._recorded
+        if number < 0:
+            return self._unmatched_event(reward)
+        table, i = self._table, number - self._table.base
+        if self._retention is not None and recorded > table.recorded[i] + self._retention:
+            return "expired"
+        facts = self._facts_of(number)
+        contradicted = table.flags[i] & CONFLICT
+        status = take_reward(facts, reward, recorded)
+        if status in ("rewarded", "revised") or (status == "conflict" and not contradicted):
+            self._keep(number, facts)
+            self._review(number, facts)
+        return "late" if status == "rewarded" and table.flags[i] & LATE else status
+
+    def _marked(self, event: Activation | Void) -> str:
+        number = self.find(event.id)
+        if number < 0:
+            return self._unmatched_event(event)
+        facts, before = self._facts_of(number), self.began(number)
+        status = take_mark(facts, event, self._recorded)
+        if status == "duplicate":
+            return status
+        self._keep(number, facts)
+        if status == "activated":
+            self._began_later(number, before, self._recorded)
+        self._review(number, facts)
+        return status
+
+    def _unmatched_event(self, event: Activation | Reward | Void) -> str:
+        self.soonest = min(self.soonest, self._recorded)
+        return self._unmatched.add(key_of(event.id), event, self._recorded)
+
+    def _began_later(self, number: int, before: int, began: int) -> None:
+        """A decision took effect: its age and its window count from then on."""
+        if self._role(number - self._table.base) != NOTHING:
+            self.changes.move(number, before, began)
+        if self._window is not None:
+            heappush(self._dues, (began + self._window, number))
+            self.soonest = min(self.soonest, began + self._window)
+
+    # --- facts and verdicts ----------------------------------------------------------------------
+
+    def began(self, number: int) -> int:
+        """When a decision took effect: when it was recorded, or activated later."""
+        facts = self._facts.get(number)
+        if facts is None or facts.activation is None:
+            return self._table.recorded[number - self._table.base]
+        return facts.activation
+
+    def _facts_of(self, number: int) -> Facts:
+        """The facts; whoever changes them gives them to :meth:`_keep`."""
+        facts = self._facts.get(number)
+        if facts is None:
+            table, i = self._table, number - self._table.base
+            facts = Facts(table.recorded[i], bool(table.flags[i] & ACTIVATED))
+            if table.told_recorded[i] != NONE:
+                facts.rewarded = table.told_recorded[i]
+                facts.parts[""] = ReportedReward(facts.rewarded, table.told_at[i], table.value[i])
+        return facts
+
+    def _keep(self, number: int, facts: Facts) -> None:
+        """Keep facts that have changed: in the line of their decision if it can hold them."""
+        table, i = self._table, number - self._table.base
+        table.touch(i)
+        if not facts.plain:
+            self._facts[number] = facts
+            table.flags[i] |= MORE
+            return
+        if table.flags[i] & MORE:
+            del self._facts[number]
+            table.flags[i] &= ~MORE
+        for reward in facts.parts.values():
+            table.told_recorded[i], table.told_at[i] = reward.recorded_us, reward.at_us
+
+    def _role(self, i: int) -> int:
+        """What a decision is to the learner."""
+        return AWAITED if self._table.flags[i] & HELD else ROLE[self._table.state[i]]
+
+    def _holds(self, number: int, facts: Facts) -> bool:
+        """Whether the value of a decision is to be held back for now."""
+        if self._together:
+            due = due_of(facts, self.rewards)
+            return due is not None and self.watermark < due
+        return self._table.next - 1 - number < self._after
+
+    def _review(self, number: int, facts: Facts | None = None) -> None:
+        """Judge a decision anew, and report what has changed."""
+        facts = facts or self._facts_of(number)
+        verdict = judge(facts, self.watermark, self.rewards)
+        table, i, changes = self._table, number - self._table.base, self.changes
+        new, value = verdict.state, 0.0 if verdict.value is None else verdict.value
+        was, now, before = self._role(i), ROLE[new], table.value[i]
+        held = now == OBSERVED and was != OBSERVED and self._holds(number, facts)
+        table.touch(i)
+        self.counts[table.state[i]] -= 1
+        self.counts[new] += 1
+        table.state[i], table.value[i] = new, value
+        flags = table.flags[i] & ~(LATE | CONFLICT | HELD)
+        flags |= LATE * verdict.late | CONFLICT * verdict.conflict | HELD * held
+        again = bool(flags & EXPECTED)
+        if held:
+            now = AWAITED
+        if now != NOTHING:
+            flags |= EXPECTED
+        table.flags[i] = flags
+        if was == now:
+            if now == OBSERVED and before != value:
+                changes.revise(number, value, self._recorded)
+            return
+        began = facts.recorded if facts.activation is None else facts.activation
+        if was == OBSERVED:
+            changes.retract(number, self._recorded)
+        elif was == AWAITED and now == NOTHING:
+            changes.remove_pending(number, began)
+        if now != NOTHING and was != AWAITED:
+            changes.add_pending(number, began, again)
+        if now == OBSERVED:
+            changes.learn(number, value, began, self._recorded)
+
+    # --- settling and forgetting ---------------------------------------------------------------
+
+    def _settled(self, settled: Settled) -> str:
+        # No journal time is beyond the journal's own last stamp, whatever somebody wrote.
+        self.watermark = max(self.watermark, min(settled.until, self._recorded))
+        if self._window is not None:
+            self._settle(self._window)
+        if self._retention is not None:
+            self._forget(self._retention)
+        return "settled"
+
+    def _is_open(self, i: int) -> bool:
+        """Whether a decision waits for something."""
+        return self._table.state[i] <= PENDING or bool(self._table.flags[i] & HELD)
+
+    def _settle(self, window: int) -> None:
+        table, watermark = self._table, self.watermark
+        number, stop = max(self._due, table.base), table.base + len(table)
+        while number < stop and table.recorded[number - table.base] + window <= watermark:
+            if self._is_open(number - table.base):
+                self._review(number)
+            number += 1
+        self._due = number
+        while self._dues and self._dues[0][0] <= watermark:
+            number = heappop(self._dues)[1]
+            if number >= table.base and not table.flags[number - table.base] & FORGOTTEN:
+                self._review(number)
+
+    def _forget(self, retention: int) -> None:
+        table, horizon = self._table, self.watermark - retention
+        for number in [n for n in self._stragglers if not self._is_open(n - table.base)]:
+            self._stragglers.discard(number)
+            self._forget_one(number)
+        number, stop = max(self._forgotten, table.base), table.base + len(table)
+        while number < stop and table.recorded[number - table.base] < horizon:
+            if self._is_open(number - table.base):
+                self._stragglers.add(number)
+            else:
+                self._forget_one(number)
+            number += 1
+        self._forgotten = number
+        orphaned = self._unmatched.orphan(horizon)
+        self.counters["unmatched"] -= orphaned
+        self.counters["orphaned"] += orphaned
+        gone = min(self._stragglers, default=self._forgotten) - table.base
+        if gone >= self._dropped and 3 * gone >= len(table):
+            table.drop(gone)
+
+    def _forget_one(self, number: int) -> None:
+        self._forgotten_digest += self._digest_of(number)
+        self._index.remove(number)
+        self._table.touch(number - self._table.base)
+        self._table.flags[number - self._table.base] |= FORGOTTEN
+        self._facts.pop(number, None)
+        self.changes.forget(number)
+
+    # --- when something is due ------------------------------------------------------------------
+
+    @property
+    def due(self) -> int | None:
+        """When the next decision comes due, at the earliest; None if none will."""
+        due = self._next_due()
+        return None if due == math.inf else int(due)
+
+    def is_due(self, now: int) -> bool:
+        """Whether anything is to be settled by now, or much is to be forgotten."""
+        if now < self.soonest:
+            return False
+        return self._next_due() <= now or self._next_forgotten() <= now
+
+    def next_due(self) -> float:
+        """When something will be to settle or to forget, in microseconds since 1970."""
+        return min(self._next_due(), self._next_forgotten())
+
+    def _next_due(self) -> float:
+        table, found = self._table, math.inf
+        if self._window is not None:
+            number, stop = max(self._due, table.base), table.base + len(table)
+            while number < stop and not self._is_open(number - table.base):
+                number += 1
+            self._due = number
+            if number < stop:
+                found = table.recorded[number - table.base] + self._window
+            if self._dues:
+                found = min(found, self._dues[0][0])
+        self.soonest = min(found, self._next_forgotten())
+        return found
+
+    def _next_forgotten(self) -> float:
+        """When to let go: not at every decision, but a sixteenth of the retention later."""
+        if self._retention is None:
+            return math.inf
+        table, number = self._table, max(self._forgotten, self._table.base)
+        oldest: float = self._unmatched.oldest
+        if number < table.base + len(table):
+            oldest = min(oldest, table.recorded[number - table.base])
+        return oldest + self._retention + 1 + self._retention // 16
+
+    # --- what is known ---------------------------------------------------------------------------
+
+    def find(self, id: str) -> int:
+        """The number of a remembered decision; -1 if there is none."""
+        return self._index.find(key_of(id))
+
+    def entry(self, id: str) -> DecisionStatus | None:
+        """What a remembered decision has come to."""
+        number = self.find(id)
+        if number < 0:
+            return None
+        table, i = self._table, number - self._table.base
+        facts = self._facts_of(number)
+        return DecisionStatus(
+            id=id,
+            state=State(table.state[i]).name.lower(),
+            value=table.value[i] if ROLE[table.state[i]] == OBSERVED else None,
+            late=bool(table.flags[i] & LATE),
+            conflict=bool(table.flags[i] & CONFLICT),
+            recorded_us=table.recorded[i],
+            position=table.position[i],
+            due_us=due_of(facts, self.rewards),
+            reported=list(facts.parts.values()),
+        )
+
+    def meaning(self, reward: Reward) -> str:
+        """What a reward would be to what is known, but for the time: that is the journal's."""
+        number = self.find(reward.id)
+        return "unmatched" if number < 0 else meaning_of(self._facts_of(number), reward)
+
+    @property
+    def unmatched(self) -> dict[str, int]:
+        """Number of ids whose decision is not known, by the reporter of their first event."""
+        return {name: count for name, count in self._unmatched.reporters.items() if count}
+
+    def awaited(self) -> NDArray[np.int64]:
+        """The numbers of all decisions that are pending to the learner."""
+        table = self._table
+        pending = table.column("state") == PENDING
+        return table.base + np.flatnonzero(pending | (table.column("flags") & HELD > 0))
+
+    def began_all(self, numbers: NDArray[np.int64]) -> NDArray[np.int64]:
+        """When decisions took effect; their numbers are in order."""
+        found = self._table.column("recorded")[numbers - self._table.base]
+        for number, facts in self._facts.items():
+            if facts.activation is not None:
+                place = int(np.searchsorted(numbers, number))
+                if place < len(numbers) and numbers[place] == number:
+                    found[place] = facts.activation
+        return found
+
+    def numbers(self, state: State) -> NDArray[np.int64]:
+        """The numbers of all remembered decisions in a state."""
+        table = self._table
+        remembered = table.column("flags") & FORGOTTEN == 0
+        return table.base + np.flatnonzero(remembered & (table.column("state") == state))
+
+    def pending(self) -> Iterator[tuple[bytes, int]]:
+        """Key and record time of every pending decision, the oldest first."""
+        table = self._table
+        for i in (self.numbers(PENDING) - table.base).tolist():
+            yield key_from(table.high[i], table.low[i]), table.recorded[i]
+
+    @property
+    def oldest(self) -> int | None:
+        """The record time of the oldest pending decision; None if there is none."""
+        i = self._table.first(PENDING)
+        return None if i < 0 else self._table.recorded[i]
+
+    @property
+    def digest(self) -> int:
+        """A number that two ledgers share if and only if they hold the same entries.
+
+        It is a sum over decisions, the forgotten ones too: that of several partitions is the sum
+        of theirs (modulo 2^128), whatever the partitions.
+        """
+        table, total = self._table, self._forgotten_digest
+        for i in range(len(table)):
+            if not table.flags[i] & FORGOTTEN:
+                total += self._digest_of(table.base + i)
+        return total % (1 << 128)
+
+    def _digest_of(self, number: int) -> int:
+        table, i = self._table, number - self._table.base
+        flags = table.flags[i] & (LATE | CONFLICT)
+        entry = table.state[i], flags, table.at[i], table.value[i] + 0.0
+        what = key_from(table.high[i], table.low[i]) + msgspec.msgpack.encode(entry)
+        return int.from_bytes(blake2b(what, digest_size=16).digest())

@@ -1,0 +1,92 @@
+"""A ledger as bytes, and back: for snapshots. Nothing is pickled."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+
+import msgspec
+
+from belated.exceptions import InvalidInput
+from belated.fold.entries import Facts
+from belated.fold.ledger import Ledger
+from belated.fold.table import EntryTable, packed
+from belated.fold.unmatched import Unmatched
+from belated.model.kernels.pages import FORGOTTEN
+
+#: Of all pieces of a snapshot. One with another number is not read: then the journal is.
+VERSION = 6
+
+
+class _Head(msgspec.Struct, array_like=True):
+    version: int
+    base: int
+    watermark: int
+    counts: list[int]
+    counters: dict[str, int]
+    due: int
+    dues: list[tuple[int, int]]
+    forgotten: int
+    stragglers: list[int]
+    forgotten_digest: bytes
+    facts: dict[int, Facts]
+    unmatched: dict[bytes, Unmatched]
+
+
+_read_head = msgspec.msgpack.Decoder(_Head).decode
+
+
+def pack(ledger: Ledger) -> dict[str, bytes]:
+    """All that a ledger knows, as named pieces."""
+    return pack_head(ledger) | pack_lines(ledger._table)
+
+
+def pack_head(ledger: Ledger) -> dict[str, bytes]:
+    """What it knows beside the lines of its table."""
+    head = _Head(
+        VERSION,
+        ledger._table.base,
+        ledger.watermark,
+        ledger.counts,
+        dict(ledger.counters),
+        ledger._due,
+        ledger._dues,
+        ledger._forgotten,
+        sorted(ledger._stragglers),
+        (ledger._forgotten_digest % (1 << 128)).to_bytes(16),
+        ledger._facts,
+        dict(ledger._unmatched.ids),
+    )
+    return {"ledger": msgspec.msgpack.encode(head)}
+
+
+def pack_lines(table: EntryTable) -> dict[str, bytes]:
+    """The lines, by blocks."""
+    blocks = table.blocks().items()
+    return {f"lines {block}": packed(table.cells[lines]) for block, lines in blocks}
+
+
+def numbered(pieces: Mapping[str, bytes], name: str) -> list[bytes]:
+    """The pieces that have a name and a number, in the order of these."""
+    found = (one.partition(" ")[::2] for one in pieces)
+    numbers = sorted(int(number) for first, number in found if first == name)
+    return [pieces[f"{name} {number}"] for number in numbers]
+
+
+def unpack(ledger: Ledger, pieces: dict[str, bytes]) -> None:
+    """Make a new ledger what the pieces say."""
+    head = _read_head(pieces["ledger"])
+    if head.version != VERSION:
+        raise InvalidInput(f"a ledger of version {head.version} cannot be read", head.version)
+    ledger.watermark = head.watermark
+    ledger.counts = head.counts
+    ledger.counters = Counter(head.counters)
+    ledger._due = head.due
+    ledger._dues = head.dues
+    ledger._forgotten = head.forgotten
+    ledger._stragglers = set(head.stragglers)
+    ledger._forgotten_digest = int.from_bytes(head.forgotten_digest)
+    ledger._facts = head.facts
+    ledger._unmatched.restore(head.unmatched)
+    ledger._table.restore(numbered(pieces, "lines"), head.base)
+    ledger._index.restore(ledger._table.column("flags") & FORGOTTEN == 0)

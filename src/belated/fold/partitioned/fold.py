@@ -1,0 +1,125 @@
+"""The fold of one partition of a journal that several learners share."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+import numpy as np
+
+from belated.core.events import ModeChanged, Record
+from belated.core.rewards import Rewards
+from belated.core.tuning import USUAL, Tuning
+from belated.fold.fold import Fold
+from belated.fold.partitioned.learner import PartitionLearner
+from belated.fold.partitioned.sums import PartitionSums
+from belated.fold.published import PublishedModel
+from belated.model.kernels import Kernels
+from belated.policies import Policy
+
+
+class PartitionFold(Fold):
+    """Folds one partition; its snapshots are those of any other fold.
+
+    Args:
+        policy: whose model is learned.
+        rewards: what a missing reward means.
+        partitions: of the journal.
+        partition: that is folded.
+        retention: for how long a decision takes rewards, in microseconds.
+        kernels: to use instead of the best available.
+        tuning: sizes.
+
+    >>> from belated import Bernoulli, DelayedUCB, Explicit
+    >>> fold = PartitionFold(DelayedUCB(2, Bernoulli()), Explicit(), partitions=4, partition=3)
+    >>> fold.sums(epoch=1).position
+    0
+    """
+
+    learner: PartitionLearner
+
+    def __init__(
+        self,
+        policy: Policy,
+        rewards: Rewards,
+        *,
+        partitions: int,
+        partition: int,
+        retention: int | None = None,
+        kernels: Kernels | None = None,
+        tuning: Tuning = USUAL,
+    ) -> None:
+        self.partition = partition
+        self._model: PublishedModel | None = None
+        super().__init__(
+            policy,
+            rewards,
+            partitions=partitions,
+            retention=retention,
+            kernels=kernels,
+            tuning=tuning,
+        )
+
+    @property
+    def folded(self) -> Sequence[int]:
+        """This partition."""
+        return (self.partition,)
+
+    @property
+    def position(self) -> int:
+        """That of the last record that was folded."""
+        return self.positions[self.partition]
+
+    def _new_learner(self) -> PartitionLearner:
+        return PartitionLearner(
+            self.policy,
+            partitions=self._partitions,
+            kernels=self._kernels,
+            tuning=self.tuning,
+        )
+
+    def load_model(self, model: PublishedModel) -> None:
+        """Expand at the center of a model from now on; what freezes meanwhile is that model."""
+        self._model = model
+        if model.center:
+            center = np.frombuffer(model.center, dtype="<f8").astype(np.float64)
+            self.learner.center(center, model.center_number, model.center_n)
+
+    def sums(self, epoch: int) -> PartitionSums:
+        """Return what the partition has come to.
+
+        Args:
+            epoch: in which it is owned.
+        """
+        learner, ledger = self.learner, self.ledgers[self.partition]
+        rows, pending = learner.sums(), learner.pending_information
+        chain = self.chains[self.partition]
+        return PartitionSums(
+            fingerprint=self.snapshot_fingerprint(self.partition),
+            partition=self.partition,
+            epoch=epoch,
+            position=self.position,
+            expanded_at=learner.expanded_at,
+            version=self.version,
+            decisions=learner.model.decisions,
+            pending=learner.model.pending,
+            counts=self.counts,
+            counters=self.counters,
+            theta=learner.theta.astype("<f8").tobytes(),
+            rows=rows.pack(),
+            information=pending.matrix.astype("<f8").tobytes(),
+            head=chain.head,
+            oldest=ledger.oldest,
+            last_stamp=0 if chain.last is None else chain.last.recorded,
+            unmatched=self.unmatched,
+        )
+
+    def _change_mode(self, record: Record) -> None:
+        """What was published last is what was known when the mode became ``freeze``."""
+        if not isinstance(record.event, ModeChanged):
+            return
+        self.mode = record.event.mode
+        if self.mode != "freeze":
+            self.frozen = None
+        elif self.frozen is None and self._model is not None:
+            self.frozen = msgspec.structs.replace(self._model, at=record.recorded)

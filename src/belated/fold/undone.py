@@ -1,0 +1,83 @@
+"""What was undone: records that count as if they had never come."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from hashlib import blake2b
+
+from belated.core.events import Erased, Event, Opaque, Overwritten, Record, Retracted, Reward
+from belated.core.ids import erased_key_of
+
+
+class Undone:
+    """The erasures and retractions of one partition.
+
+    They are known before anything is folded: then a fold passes over what they name, and comes to
+    the same as if it were not there.
+
+    Args:
+        records: those that undo something, in the order of their positions; others are ignored.
+
+    >>> undone = Undone([Record(0, 9, 50, Retracted(0, 50, 10, 20, "feed"))])
+    >>> undone.status_of(Record(0, 3, 15, Reward("a1", 14, 1.0, reporter="feed")))
+    'retracted'
+    >>> undone.status_of(Record(0, 4, 15, Reward("a1", 14, 1.0))) is None
+    True
+    """
+
+    def __init__(self, records: Iterable[Record] = ()) -> None:
+        self._erased: set[bytes] = set()
+        # Reporter, start and end of what is retracted; a restored span is not there any more.
+        self._spans: set[tuple[str, int, int]] = set()
+        self._known: set[Event] = set()
+        for record in records:
+            self._add(record.event)
+
+    @classmethod
+    def of(cls, records: Iterable[Record]) -> Undone | None:
+        """What some records undo; None if nothing, as nearly always."""
+        found = cls(records)
+        return found if found._known else None
+
+    def _add(self, event: Event | Opaque) -> None:
+        if isinstance(event, Erased):
+            self._erased.add(event.key)
+        elif isinstance(event, Retracted):
+            span = event.reporter, event.start, event.end
+            if event.restored:
+                self._spans.discard(span)
+            else:
+                self._spans.add(span)
+        else:
+            return
+        self._known.add(event)
+
+    def knows(self, event: Erased | Retracted) -> bool:
+        """Whether it was known before the fold began."""
+        return event in self._known
+
+    def erases(self, id: str) -> bool:
+        """Whether the decision with this id was erased."""
+        return bool(self._erased) and erased_key_of(id) in self._erased
+
+    def status_of(self, record: Record) -> str | None:
+        """What a record is that counts no longer: erased or retracted; None if it counts."""
+        event = record.event
+        if isinstance(event, Overwritten):
+            return "erased" if event.key in self._erased else None
+        id = getattr(event, "id", None)
+        if id is not None and self.erases(id):
+            return "erased"
+        if isinstance(event, Reward):
+            for reporter, start, end in self._spans:
+                if event.reporter == reporter and start <= record.recorded < end:
+                    return "retracted"
+        return None
+
+    @property
+    def digest(self) -> str:
+        """Names what is undone; empty if nothing is."""
+        if not self._erased and not self._spans:
+            return ""
+        what = repr((sorted(self._erased), sorted(self._spans)))
+        return blake2b(what.encode(), digest_size=16).hexdigest()

@@ -1,0 +1,214 @@
+"""Sums of decisions by age: a few dozen blocks stand for all of them."""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from belated.core.inputs import Matrix, Row, Vector
+from belated.fold.weighting.half_life import shares_at
+from belated.model.estimators.conversion_law import ConversionLaw
+from belated.model.estimators.thinned import AgedDecisions, thinned_weight
+from belated.model.families import Family
+from belated.model.kernels.blocks import gram
+
+#: What happens within one tick of the clock has one stamp, so all ages and delays are one longer: a
+#: conversion with the stamp of its decision took up to a microsecond.
+TICK = 1
+#: The youngest bucket ends, and the oldest begins, where this share of conversions has come.
+YOUNG, OLD = 0.01, 0.999
+#: Between them each bucket reaches so many times as far as the one before.
+RATIO = 1.25
+#: Blocks before neighbours are merged. For exponential delays some thirty are left then.
+MANY = 160
+
+
+class Thinned(NamedTuple):
+    """What all decisions come to at one time.
+
+    Attributes:
+        mean: Σ ω F g x.
+        seen: Σ ω F g' x xᵀ.
+        all: Σ g' x xᵀ.
+        n: Σ F.
+        decisions: all of them, by what they count for.
+    """
+
+    mean: Vector
+    seen: Matrix
+    all: Matrix
+    n: float
+    decisions: float
+
+
+class AgeBlocks:
+    """Decisions in the order of their times, all taken at one θ.
+
+    A block has decisions of about one age. It grows older as it is, so rows never move: neighbours
+    are merged once both are in what a bucket of their age may span. With a half-life a decision
+    counts for 2^(-age/h): all sums are of one time, to which :meth:`fade` moves them.
+
+    Args:
+        window: in microseconds.
+        family: of the rewards.
+        theta: at which means and slopes are taken.
+        law: the delay law.
+        until: the time of the fit that found both: ω is by the ages of then.
+        half_life: after which a decision counts for half, in microseconds; None: in full for ever.
+
+    Attributes:
+        converted: Σ ω y x.
+        theta, law, until: as given.
+
+    >>> from belated import Bernoulli
+    >>> law = ConversionLaw.exponential(3.0)
+    >>> blocks = AgeBlocks(1_000, Bernoulli(), np.zeros(1), law, until=1_000)
+    >>> blocks.add(np.array([0, 900]), np.ones((2, 1)), now=1_000)
+    >>> sums = blocks.sums(now=1_000)
+    >>> sums.mean.round(3), sums.all, len(blocks)
+    (array([0.58]), array([[0.5]]), 2)
+    """
+
+    def __init__(
+        self,
+        window: int,
+        family: Family,
+        theta: Vector,
+        law: ConversionLaw,
+        until: int,
+        half_life: int | None = None,
+    ) -> None:
+        self._window, self._family, self._half_life = window, family, half_life
+        self.theta, self.law, self.until = theta, law, until
+        self._young = max(1.0, law.age_of(YOUNG) * window)
+        self._old = max(RATIO, law.age_of(OLD) * window)
+        self._time = 0  # by which decisions count
+        dim = len(theta)
+        self.converted: Vector = np.zeros(dim)
+        self._first = np.empty(0, dtype=np.int64)
+        self._last = np.empty(0, dtype=np.int64)
+        self._n = np.empty(0)
+        self._mean: Matrix = np.empty((0, dim))
+        self._slope: NDArray[np.float64] = np.empty((0, dim, dim))
+        self._all: Matrix = np.zeros((dim, dim))
+
+    def __len__(self) -> int:
+        return len(self._n)
+
+    def fade(self, now: int) -> None:
+        """Let decisions count for what they do by now; before anything else of that time."""
+        if self._half_life is None or now <= self._time:
+            return
+        left = 2.0 ** ((self._time - now) / self._half_life)
+        self._n *= left
+        self._mean *= left
+        self._slope *= left
+        self._all *= left
+        self.converted *= left
+        self._time = now
+
+    def convert(self, times: NDArray[np.int64], rows: Row | Matrix, y: Vector) -> None:
+        """Count conversions of these values, of decisions of these times."""
+        table = rows.astype(np.float64, copy=False)
+        omega = self._omega(times, self._family.mean(table @ self.theta))
+        self.converted += (y * omega * self._weights(times)) @ table
+
+    def add_all(self, data: AgedDecisions, until: int) -> None:
+        """Count decisions and their conversions; their ages are up to a time."""
+        for part in data.parts:
+            times = until + TICK - np.rint(part.age * self._window).astype(np.int64)
+            self.add(times, part.rows, until)
+            self.convert(times, part.rows, part.y)
+
+    def add(self, times: NDArray[np.int64], rows: Row | Matrix, now: int) -> None:
+        """Count decisions of these times."""
+        if not len(times):
+            return
+        bucket = self._bucket(times, now)
+        order = np.argsort(-bucket, kind="stable")  # the oldest first
+        times = times[order]
+        starts = np.append(0, np.flatnonzero(np.diff(bucket[order])) + 1)
+        table, n, mean, slope, whole = self._each(times, rows[order])
+        stops = np.append(starts[1:], len(times))
+        slopes = [gram(table[i:j], slope[i:j]) for i, j in zip(starts, stops, strict=True)]
+        self._first = np.append(self._first, np.minimum.reduceat(times, starts))
+        self._last = np.append(self._last, np.maximum.reduceat(times, starts))
+        self._n = np.append(self._n, np.add.reduceat(n, starts))
+        means = np.add.reduceat(mean[:, None] * table, starts)
+        self._mean = np.concatenate([self._mean, means])
+        self._slope = np.concatenate([self._slope, slopes])
+        self._all += gram(table, whole)
+        if len(self) > MANY:
+            self._merge(now)
+
+    def remove(self, time: int, row: Vector) -> bool:
+        """Count a decision no longer; returns False if no block can have it."""
+        here = np.flatnonzero((self._first <= time) & (time <= self._last))
+        if not len(here):
+            return False
+        table, n, mean, slope, whole = self._each(np.array([time]), row[None, :])
+        self._n[here[0]] -= n[0]
+        self._mean[here[0]] -= mean[0] * table[0]
+        self._slope[here[0]] -= gram(table, slope)
+        self._all -= gram(table, whole)
+        return True
+
+    def sums(self, now: int) -> Thinned:
+        """Return what they come to, with their ages as they are now."""
+        low, high = ((now - time + TICK) / self._window for time in (self._last, self._first))
+        share = self.law.over(low, high)
+        return Thinned(
+            share @ self._mean,
+            np.tensordot(share, self._slope, 1),
+            self._all,
+            float(share @ self._n),
+            float(self._n.sum()),
+        )
+
+    def _each(
+        self, times: NDArray[np.int64], rows: Row | Matrix
+    ) -> tuple[Matrix, Vector, Vector, Vector, Vector]:
+        """Rows in float64; of each what it counts for, and that times ω g, ω g' and g'."""
+        table, weights = rows.astype(np.float64, copy=False), self._weights(times)
+        _, mean, slope = self._family.cumulant_mean_slope(table @ self.theta)
+        weighted = weights * self._omega(times, mean)
+        return table, weights, weighted * mean, weighted * slope, weights * slope
+
+    def _omega(self, times: NDArray[np.int64], mean: Vector) -> Vector:
+        """ω by the age at the last fit. A conversion and its decision have the same one."""
+        share = self.law.at((self.until - times + TICK) / self._window)
+        return thinned_weight(self._family, share, mean)
+
+    def _weights(self, times: NDArray[np.int64]) -> Vector:
+        if self._half_life is None:
+            return np.ones(len(times))
+        return shares_at(times, self._time, self._half_life)
+
+    def _bucket(self, times: NDArray[np.int64], now: int) -> NDArray[np.int64]:
+        age = np.clip(now - times, self._young, self._old) / self._young
+        return np.ceil(np.log(age) / math.log(RATIO)).astype(np.int64)
+
+    def _merge(self, now: int) -> None:
+        """Merge neighbours, from the oldest on."""
+        order = np.argsort(self._first, kind="stable")
+        first, last = self._first[order], self._last[order]
+        starts, until = [0], int(last[0])
+        for n in range(1, len(order)):
+            oldest = int(first[starts[-1]])
+            until = max(until, int(last[n]))
+            together = (
+                now - until >= self._old
+                or now - oldest <= self._young
+                or now - oldest <= RATIO * (now - until)
+            )
+            if not together:
+                starts.append(n)
+                until = int(last[n])
+        self._first = np.minimum.reduceat(first, starts)
+        self._last = np.maximum.reduceat(last, starts)
+        self._n = np.add.reduceat(self._n[order], starts)
+        self._mean = np.add.reduceat(self._mean[order], starts)
+        self._slope = np.add.reduceat(self._slope[order], starts)

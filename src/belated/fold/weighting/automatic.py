@@ -1,0 +1,397 @@
+"""A half-life that is found: the longest that predicts nearly as well as the best."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, ClassVar
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from belated.core.inputs import Matrix, Row, Vector
+from belated.core.rewards import Rewards
+from belated.fold.times import REMOVED
+from belated.fold.weighting.half_life import GONE, NEWEST, DecayedSum, HalfLife, Track, shares_at
+from belated.fold.weighting.pace import Pace, Packed
+from belated.model.estimators import Estimate
+from belated.model.families import Family
+from belated.model.kernels import MAX_WEIGHT
+from belated.model.model import STEP, Model
+from belated.policies.policy import Policy
+
+if TYPE_CHECKING:
+    from belated.fold.learner import Learner
+
+#: Moments in microseconds since 1970.
+Times = NDArray[np.int64]
+#: How much worse than the best, in nats, the longest half-life may have predicted.
+MARGIN = 2.0
+#: Probabilities nearer to 0 or 1, and means of counts nearer to 0, count as these.
+LEAST = 1e-6
+
+
+class Evidence:
+    """The log-likelihood of rewards under several predictions of each, old rewards counting less.
+
+    The clock is that of decisions: the newest that has a reward is of age 0.
+
+    Args:
+        family: of the rewards.
+        rivals: how many predictions there are of each.
+        half_life: of a reward, in microseconds.
+
+    >>> from belated import Bernoulli
+    >>> evidence = Evidence(Bernoulli(), 2, half_life=1000)
+    >>> evidence.add(np.arange(5), np.ones(5), np.tile([0.2, 0.8], (5, 1)))
+    >>> evidence.best([True, True])
+    1
+    """
+
+    def __init__(self, family: Family, rivals: int, half_life: int) -> None:
+        self.family = family
+        self.rivals = rivals
+        self.newest: int | None = None
+        self._sum = DecayedSum(half_life, (rivals + 1,))
+
+    @property
+    def half_life(self) -> int:
+        """In microseconds."""
+        return self._sum.half_life
+
+    def add(self, made: Times, y: Vector, means: Matrix, sign: float = 1.0) -> None:
+        """Count what was predicted for rewards, a line of means each; with a sign of -1, no longer.
+
+        Those without predictions have a nan, and do not count.
+        """
+        predicted = means[:, 0] == means[:, 0]
+        if not predicted.all():
+            made, y, means = made[predicted], y[predicted], means[predicted]
+        if not len(made):
+            return
+        newest = int(made.max())
+        shares = shares_at(np.maximum(made, newest - GONE * self.half_life), newest, self.half_life)
+        sums = shares @ self._logs(y[:, None], means)
+        self._sum.add(newest, np.array([shares.sum(), *sums]), sign)
+        self.newest = newest if self.newest is None else max(self.newest, newest)
+
+    @property
+    def scores(self) -> list[float]:
+        """Log-likelihoods, but for what all have in common."""
+        if self.newest is None:
+            return [0.0] * self.rivals
+        found: list[float] = self._sum.at(self.newest).tolist()
+        weight, sums = found[0], found[1:]
+        if self.family.dispersion is not None:
+            return sums
+        # Of a variance that is not known: its likelihood at the greatest.
+        if weight <= 0.0:
+            return [0.0] * self.rivals
+        return [-0.5 * weight * math.log(max(-2.0 * one / weight, LEAST**2)) for one in sums]
+
+    def best(self, allowed: Sequence[bool]) -> int:
+        """The first of those allowed that is nearly as good as the best of them."""
+        scores = self.scores
+        best = max(score for score, may in zip(scores, allowed, strict=True) if may)
+        return next(n for n, may in enumerate(allowed) if may and scores[n] >= best - MARGIN)
+
+    def _logs(self, y: Matrix, means: Matrix) -> Matrix:
+        number = self.family.number
+        if number == 1:
+            p = np.clip(means, LEAST, 1.0 - LEAST)
+            return y * np.log(p) + (1.0 - y) * np.log1p(-p)
+        if number == 2:
+            return y * np.log(np.maximum(means, LEAST)) - means
+        errors = np.square(y - means) / (self.family.dispersion or 1.0)
+        if number == 0:
+            return -0.5 * errors
+        slope_at = np.vectorize(self.family.slope_at, otypes=[np.float64])
+        slopes = np.maximum(slope_at(means), LEAST)
+        return np.asarray(-0.5 * (errors / slopes + np.log(slopes)))
+
+
+class Rivals:
+    """θ̂ and its precision by each half-life; between two fits one Newton step for some rewards.
+
+    Predictions are compared by them, and by nothing else: so they may lag a little.
+
+    Args:
+        policy: whose models they are.
+        tracks: the half-lives.
+        model: the one in use; it predicts by them.
+    """
+
+    def __init__(self, policy: Policy, tracks: list[Track], model: Model) -> None:
+        self._family = policy.family
+        self._tracks = tracks
+        self._thetas = np.tile(policy.start.mean, (len(tracks), 1))
+        self._precisions = np.tile(policy.start.precision, (len(tracks), 1, 1))
+        self._dispersions = np.full(len(tracks), model.dispersion)
+        model.rivals = self._thetas  # the same array: steps move it
+
+    def start_of(self, track: int) -> Vector:
+        """Where to start the next fit of one."""
+        start: Vector = self._thetas[track].copy()
+        return start
+
+    def go_on_from(self, track: int, estimate: Estimate) -> None:
+        """Go on from a fit of one."""
+        self._thetas[track] = estimate.mean
+        self._precisions[track] = estimate.precision
+        self._dispersions[track] = estimate.dispersion
+
+    def learn(self, rows: Matrix, y: Vector, made: Times) -> None:
+        """Rewards came that were in no fit."""
+        _, means, slopes = self._family.cumulant_mean_slope(rows @ self._thetas.T)
+        counts = self._shares(made) / self._dispersions
+        weights = np.minimum(counts * slopes, MAX_WEIGHT)
+        self._precisions += (rows.T * weights.T[:, None, :]) @ rows
+        scores = (counts * (y[:, None] - means)).T @ rows
+        try:
+            steps = np.linalg.solve(self._precisions, scores[:, :, None])[:, :, 0]
+        except np.linalg.LinAlgError:  # the next fit mends it
+            steps = np.zeros_like(scores)
+        far = np.abs(rows @ steps.T).max(axis=0)
+        if self._family.number != 0:  # steps of Gaussian rewards are exact
+            steps *= np.minimum(1.0, STEP / np.maximum(far, STEP))[:, None]
+        if np.isfinite(steps).all():
+            self._thetas += steps
+
+    def _shares(self, made: Times) -> Matrix:
+        """What each reward counts for, by each half-life."""
+        shares = np.ones((len(made), len(self._tracks)))
+        for n, track in enumerate(self._tracks):
+            if track.half_life is not None:
+                age = (made - track.fitted_at) / track.half_life
+                shares[:, n] = np.exp2(np.minimum(age, NEWEST))
+        return shares
+
+
+#: The half-lives that are compared, in decisions, after the one that forgets nothing.
+COMPARED = (2000, 500, 150)
+#: The half-life of a reward as evidence, in decisions; doubled until it is the mean delay.
+EVIDENCE = 300
+#: Rewards after which it is looked which half-life is best; they are learned together.
+TOGETHER = 16
+#: A half-life must be at least this share of the mean delay: else all is forgotten as it comes.
+LEAST_DELAY = 0.5
+
+
+class _State(msgspec.Struct, array_like=True):
+    """What a snapshot of a partition has."""
+
+    now: int
+    picked: int
+    since: int
+    learned: int
+    pace: Packed
+
+
+_read_state = msgspec.msgpack.Decoder(_State).decode
+
+
+class AutomaticHalfLife(HalfLife):
+    """Keeps the model of a policy with the half-life "auto", and beside it those of its rivals.
+
+    Attributes:
+        learned_ever: rewards that were ever learned.
+
+    >>> from belated import Bernoulli, DelayedUCB
+    >>> from belated.fold.learner import Learner
+    >>> learner = Learner(DelayedUCB(1, Bernoulli(), half_life="auto"))
+    >>> for second in range(2):
+    ...     learner.weighting.entered(1_000_000 * second, 0)
+    >>> learner.finish(1_000_000)
+    >>> [track.half_life for track in learner.weighting.tracks]
+    [None, 2000000000, 500000000, 150000000]
+    >>> learner.weighting.half_life is None  # until another predicts better, nothing is forgotten
+    True
+    """
+
+    takes_pages: ClassVar[bool] = False
+    rivals: ClassVar[int] = 1 + len(COMPARED)
+
+    def __init__(self, learner: Learner, rewards: Rewards | None = None) -> None:
+        self.pace = Pace()
+        self.learned_ever = 0
+        # Row, reward, time and predictions of rewards that the rivals have not learned.
+        self._new: list[tuple[Vector, float, int, Vector]] = []
+        self._entered = [0] * len(learner.times)
+        self.evidence = Evidence(learner.policy.family, self.rivals, 1)
+        super().__init__(learner)
+        self._rivals = Rivals(learner.policy, self.tracks, learner.model)
+        self._rescale()
+
+    def _tracks_of(self, policy: Policy) -> list[Track]:
+        """All forget nothing until it is known how often decisions are made."""
+        return [Track(policy, None) for _ in range(self.rivals)]
+
+    @property
+    def scores(self) -> list[float]:
+        """How well each half-life has predicted: log-likelihoods, but for a common constant."""
+        self._learn_new()
+        return self.evidence.scores
+
+    # --- what has changed ----------------------------------------------------------------------
+
+    def entered(self, recorded: int, partition: int) -> None:
+        """A decision was recorded."""
+        self._entered[partition] += 1
+        self.pace.decided(recorded, partition)
+
+    def learned(self, x: Vector, y: float, handle: int, recorded: int, partition: int) -> None:
+        """A reward is kept; now and then, look which half-life is best."""
+        times = self.learner.times[partition]
+        began, predicted = int(times.began[handle]), times.predicted[handle].copy()
+        self.pace.rewarded(recorded, max(0, recorded - began), partition)
+        self._new.append((x, y, began, predicted))
+        self.learned_ever += 1
+        if self.learned_ever % TOGETHER == 0:
+            self._learn_new()
+            self._pick(recorded)
+            if not self.learner.is_bulk:
+                self._fit_compared()
+
+    def _learn_new(self) -> None:
+        """Count what was predicted for the last rewards, and let all models learn these."""
+        if not self._new:
+            return
+        rows, y, began, predicted = (np.array(column) for column in zip(*self._new, strict=True))
+        self._new.clear()
+        self.evidence.add(began, y, predicted)
+        if not self.learner.is_bulk:
+            self._rivals.learn(rows, y, began)
+
+    def _line(self, handle: int, partition: int) -> tuple[NDArray[np.int64], Vector, Matrix]:
+        """Time, reward and predictions under a handle."""
+        times, line = self.learner.times[partition], slice(handle, handle + 1)
+        y = self.learner.observations[partition].get(handle)[1]
+        return times.began[line], np.array([y]), times.predicted[line]
+
+    def before_change(self, handle: int, partition: int) -> None:
+        """A reward is about to change: it is evidence no longer."""
+        self._learn_new()
+        self.evidence.add(*self._line(handle, partition), -1.0)
+
+    def revise(self, handle: int, row: Row, before: float, y: float, partition: int) -> None:
+        """Move the model by a reward that was ``before`` and is ``y``; rivals wait for a fit."""
+        self.evidence.add(*self._line(handle, partition))
+        super().revise(handle, row, before, y, partition)
+
+    def retract(self, handle: int, x: Vector, y: float, partition: int) -> None:
+        """Move the model by a reward that is gone, and its decision with it."""
+        self.learner.times[partition].predicted[handle] = np.nan
+        super().retract(handle, x, y, partition)
+
+    def restart(self, handle: int, began: int, partition: int) -> None:
+        """The decision of a reward took effect at another time."""
+        self.before_change(handle, partition)
+        self.learner.times[partition].restart(handle, began)
+        self.evidence.add(*self._line(handle, partition))
+        super().restart(handle, began, partition)
+
+    # --- fits ----------------------------------------------------------------------------------
+
+    def finish(self, recorded: int) -> None:
+        """A record was folded."""
+        if self.pace.moved:
+            self._rescale()
+            if not self.learner.is_bulk:
+                self.learner.fit()
+        super().finish(recorded)
+
+    def catch_up(self) -> None:
+        """Many records were folded."""
+        self.pace.measure()  # partitions were read one after the other
+        if self._is_new or self.pace.moved:
+            self._rescale()
+        self._learn_new()
+        for n in range(len(self.tracks)):
+            if n != self.picked:
+                self._fit_rival(n)
+        super().catch_up()
+
+    def _fit_compared(self) -> None:
+        for n, track in enumerate(self.tracks):
+            if n != self.picked and track.is_due(self.learner.now, self.learner.model.n):
+                self._fit_rival(n)
+
+    def _fit_rival(self, n: int) -> None:
+        self.learner.fold_in()
+        self._learn_new()
+        track = self.tracks[n]
+        start = self._rivals.start_of(n)
+        estimate = self.fit(self._data_of(track), track.prior, start, polish=False)
+        self._rivals.go_on_from(n, estimate)
+        track.prior = estimate.prior
+        track.fitted_at, track.fitted_n = self.learner.now, self.learner.model.n
+
+    def go_on_from(self, estimate: Estimate, data: object) -> None:
+        """Let the model go on from a fit."""
+        self._rivals.go_on_from(self.picked, estimate)
+        super().go_on_from(estimate, data)
+
+    # --- which half-life -----------------------------------------------------------------------
+
+    def _rescale(self) -> None:
+        """Half-lives that are given in decisions are another time now; and all sums anew."""
+        self.learner.fold_in()
+        self._learn_new()
+        self.pace.moved = False
+        interval = self.pace.interval
+        for track, decisions in zip(self.tracks[1:], COMPARED, strict=True):
+            track.half_life = None if interval is None else max(1, round(decisions * interval))
+        self._sum_outstanding()
+        self._weigh()
+
+    def _weigh(self) -> None:
+        """Weigh all evidence anew, by another half-life."""
+        half_life = self._evidence_half_life
+        self.evidence = Evidence(self.policy.family, len(self.tracks), half_life)
+        self.learner.fold_in()
+        for store, times in zip(self.learner.observations, self.learner.times, strict=True):
+            counts = times.began != REMOVED
+            _, y = store.since(0)
+            self.evidence.add(times.began[counts], y, times.predicted[counts])
+
+    @property
+    def _evidence_half_life(self) -> int:
+        half_life = EVIDENCE * (self.pace.interval or 1e6)
+        while half_life < self.pace.delay:
+            half_life *= 2.0
+        return max(1, round(half_life))
+
+    def _pick(self, recorded: int) -> None:
+        """Use the longest half-life that predicts nearly as well as the best."""
+        if self._evidence_half_life != self.evidence.half_life:
+            self._weigh()
+        least = LEAST_DELAY * self.pace.delay
+        allowed = [
+            n == 0 or (track.half_life is not None and track.half_life >= least)
+            for n, track in enumerate(self.tracks)
+        ]
+        picked = self.evidence.best(allowed)
+        if picked != self.picked:
+            self.picked = self.learner.model.picked = picked
+            self.since = recorded
+            if not self.learner.is_bulk:
+                self.learner.fit()
+
+    # --- snapshots -----------------------------------------------------------------------------
+
+    def pack(self, partition: int) -> dict[str, bytes]:
+        """What a snapshot needs beside rows, times and lines."""
+        pace = self.pace.pack(partition, self._entered[partition])
+        state = _State(self.learner.now, self.picked, self.since, self.learned_ever, pace)
+        return {"automatic": msgspec.msgpack.encode(state)}
+
+    def unpack(self, partition: int, pieces: dict[str, bytes]) -> None:
+        """Take what :meth:`pack` gave, in bulk."""
+        super().unpack(partition, pieces)
+        state = _read_state(pieces["automatic"])
+        self._entered[partition] = state.pace.count
+        self.pace.unpack(partition, state.pace)
+        if state.now >= self.learner.now:
+            self.picked = self.learner.model.picked = state.picked
+            self.since, self.learned_ever = state.since, state.learned

@@ -1,0 +1,384 @@
+"""Only conversions are reported: every decision counts at once, for what its age should show."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from belated.core.inputs import Matrix, Row, Vector
+from belated.core.rewards import ConversionsOnly, Rewards
+from belated.fold.refit import Refit
+from belated.fold.times import REMOVED, SILENT, Times
+from belated.fold.waiting import Waiting
+from belated.fold.weighting.age_blocks import TICK, AgeBlocks
+from belated.fold.weighting.constant import Constant, Outstanding
+from belated.fold.weighting.deliveries import AgeClock, Deliveries
+from belated.fold.weighting.half_life import REACH, USED, shares_at
+from belated.model.estimators import Estimate
+from belated.model.estimators.conversion_law import Conversions
+from belated.model.estimators.thinned import (
+    AgedDecisions,
+    DecidedRows,
+    Thinned,
+    ThinnedEstimate,
+    prior_precision,
+)
+from belated.model.kernels.lapack import dposv
+from belated.model.kernels.roots import root_of
+from belated.model.priors import Prior
+from belated.model.statistics import Observations
+
+if TYPE_CHECKING:
+    from belated.fold.learner import Learner
+
+
+class Fading(NamedTuple):
+    """What decisions count for by now.
+
+    Attributes:
+        now: the time.
+        half_life: after which a decision counts for half, in the same unit.
+    """
+
+    now: int
+    half_life: int
+
+    @property
+    def oldest(self) -> int:
+        """Decisions up to then count no longer."""
+        return self.now - REACH * self.half_life
+
+
+def conversions_in(
+    times: Sequence[Times],
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return when conversions were reported, in order, and when their decisions took effect."""
+    came = np.concatenate([column.came for column in times])
+    began = np.concatenate([column.began for column in times])
+    came, began = came[came != SILENT], began[came != SILENT]
+    order = np.lexsort((began, came))
+    return came[order], began[order]
+
+
+def decided(
+    learned: Sequence[tuple[Observations, Times]],
+    pending: Sequence[Outstanding],
+    window: int,
+    until: int,
+    batches: Deliveries | None,
+    fading: Fading | None = None,
+) -> AgedDecisions:
+    """Return all decisions as they are known.
+
+    Args:
+        learned: decisions that have converted or whose window has ended, by partition.
+        pending: all others, by partition.
+        window: in microseconds.
+        until: the time up to which ages count.
+        batches: the deliveries, if conversions come in batches: what is told after ``until`` is not
+            known yet.
+        fading: what decisions count for; None: all count in full.
+    """
+    parts, began, came = [], [], []
+    for store, times in learned:
+        start = 0 if fading is None else times.first_after(fading.oldest)
+        here = times.began[start:] != REMOVED
+        its, told = times.began[start:][here], times.came[start:][here]
+        rows, y = store.since(start)
+        if batches is not None:
+            y = np.where(told <= until, y, 0.0)
+        known = (told != SILENT) & (told <= until) & (told - its <= window)
+        parts.append(_aged(its, rows, y, window, until, fading))
+        began.append(its[known])
+        came.append(told[known])
+    for its, rows, _ in pending:
+        parts.append(_aged(its, rows, np.zeros(len(rows)), window, until, fading))
+    dim = parts[0].rows.shape[1]
+    both = np.concatenate(began), np.concatenate(came)
+    seen = _conversions(*both, window, until, batches, fading)
+    return AgedDecisions(dim, parts, seen, TICK / window)
+
+
+def _aged(
+    began: NDArray[np.int64], rows: Row, y: Vector, window: int, until: int, fading: Fading | None
+) -> DecidedRows:
+    if fading is None:
+        return DecidedRows(rows, y, (until - began + TICK) / window)
+    recent = began > fading.oldest
+    if not recent.all():
+        began, rows, y = began[recent], rows[recent], y[recent]
+    return DecidedRows(rows, y, (until - began + TICK) / window, shares_at(began, *fading))
+
+
+def _conversions(
+    began: NDArray[np.int64],
+    came: NDArray[np.int64],
+    window: int,
+    until: int,
+    batches: Deliveries | None,
+    fading: Fading | None,
+) -> Conversions:
+    if fading is not None:
+        recent = began > fading.oldest
+        began, came = began[recent], came[recent]
+    weight = None if fading is None else shares_at(began, *fading)
+    delay = (np.maximum(came - began, 0) + TICK) / window
+    age = np.minimum((until - began + TICK) / window, 1.0)
+    if batches is None:
+        return Conversions(delay, np.zeros(len(delay)), age, weight)
+    # It has happened since the delivery before.
+    which = np.searchsorted(batches.starts, came, side="right") - 1
+    before = np.where(which > 0, batches.ends[which - 1], 0)
+    after = np.clip((before - began) / window, 0.0, delay)
+    return Conversions(after, delay - after, age, weight)
+
+
+#: The longest step from the last fit.
+LONGEST = 2.0
+#: Growth in decisions after which θ̂ makes a step though nothing was reported, and after which it
+#: is fitted anew; and the least number of decisions between two fits.
+STEP, GROWTH, SOONEST = 0.01, 0.05, 20
+#: What has faded is fitted anew by its growth from so many conversions on, however few still count.
+MANY = 30
+
+
+class ExpectedConversions(Constant):
+    """Counts a decision for the share of conversions that should be seen by its age.
+
+    Ages are measured up to the latest record, or up to the last delivery where conversions come in
+    batches. With a half-life a decision, its conversion and what that says of delays count for
+    2^(-age/h) by that record. The model moves when a record is folded: see :meth:`finish`.
+
+    Attributes:
+        window: within which conversions come, in microseconds.
+        half_life: of the policy, in microseconds, if it has one.
+        converted: conversions that were learned.
+
+    >>> from belated import Bernoulli, DelayedUCB
+    >>> from belated.fold.learner import Learner
+    >>> policy = DelayedUCB(1, Bernoulli(), ridge=1.0)
+    >>> learner = Learner(policy, ConversionsOnly("1h"))
+    >>> x = np.array([1.0])
+    >>> for time in (0, 10):
+    ...     learner.add_pending(x, 0.25, time)
+    ...     learner.finish(time)
+    >>> handle = learner.learn(x, 1.0, 0.25, began=10, recorded=500)
+    >>> learner.finish(500)
+    >>> learner.model.n, learner.model.pending
+    (1, 1)
+    """
+
+    keeps_times: ClassVar[bool] = True
+    adds: ClassVar[bool] = False
+
+    def __init__(self, learner: Learner, rewards: Rewards | None = None) -> None:
+        assert isinstance(rewards, ConversionsOnly)
+        assert rewards.window_us is not None  # checked when it was made
+        policy = learner.policy
+        self.window, self.half_life = rewards.window_us, policy.half_life_us
+        self.converted = 0
+        given: object = policy.estimator
+        self._estimator = given if isinstance(given, Thinned) else Thinned()
+        nothing = AgedDecisions(policy.dim, (), Conversions.none(), TICK / self.window)
+        self._clock = AgeClock(self.window, rewards.delivery)
+        self._work: Literal["", "step", "fit"] = ""
+        # With so many decisions θ̂ makes its next step, and is fitted anew.
+        self._step_due, self._fit_due = 1.0, float(SOONEST)
+        self._fitted_at = 0
+        law, family, start = self._estimator.law(nothing), policy.family, policy.start.mean
+        self._blocks = AgeBlocks(self.window, family, start, law, 0, self.half_life)
+        super().__init__(learner)
+        learner.model.effective_n = 0.0
+
+    # --- what has changed ----------------------------------------------------------------------
+
+    def learn(self, x: Vector, y: float, weight: float, began: int) -> float:
+        """A conversion came, or the window has ended without one; the model moves later."""
+        self.learner.model.pending -= 1
+        self.learner.model.n += 1
+        return 0.0
+
+    def learned(self, x: Vector, y: float, handle: int, recorded: int, partition: int) -> None:
+        """A reward is kept, in bulk or not."""
+        if y:
+            self._convert(1, recorded)
+
+    def learned_page(self, rows: Row, y: Vector, recorded: NDArray[np.int64]) -> None:
+        """Many are, in bulk."""
+        came = recorded[y != 0.0]
+        if len(came):
+            self._convert(len(came), int(came.max()))
+
+    def _convert(self, count: int, recorded: int) -> None:
+        """There are so many conversions more."""
+        self.converted += count
+        self._clock.told(recorded)
+        if count < 0 or (self.converted >= self.next_fit and not self._clock.in_batches):
+            self._work = "fit"
+        elif not self._work and not self._clock.in_batches:
+            self._work = "step"
+
+    def revise(self, handle: int, row: Row, before: float, y: float, partition: int) -> None:
+        """A reward was ``before`` and is ``y``."""
+        times = self.learner.times[partition]
+        self._change(times.began[handle], row.astype(np.float64), y - before)
+        self._convert(bool(y) - bool(before), int(times.came[handle]))
+
+    def retract(self, handle: int, x: Vector, y: float, partition: int) -> None:
+        """A reward is gone, and its decision with it."""
+        times = self.learner.times[partition]
+        began = int(times.began[handle])
+        self._drop(began, x)
+        times.began[handle], times.came[handle] = REMOVED, SILENT
+        self.learner.model.n -= 1
+        if y:
+            self._change(began, x, -y)
+            self._convert(-1, self.learner.now)
+
+    def _change(self, began: int, x: Vector, change: float) -> None:
+        if not self.learner.is_bulk:
+            self._blocks.fade(self.learner.now)
+            self._blocks.convert(np.array([began]), x[None, :], np.array([change]))
+
+    def _drop(self, began: int, x: Vector) -> None:
+        if not self.learner.is_bulk and not self._blocks.remove(began, x):
+            self._work = "fit"
+
+    def restart(self, handle: int, began: int, partition: int) -> None:
+        """The decision of a reward took effect at another time."""
+        self.learner.times[partition].restart(handle, began)
+        self._work = "fit"
+
+    def take(self, waiting: Waiting, *, refit: bool) -> None:
+        """Add what waits to the sums by age; in bulk a fit at its end counts all."""
+        if self.learner.is_bulk:
+            return
+        blocks, asked = self._blocks, waiting.asked
+        blocks.fade(self.learner.now)
+        if asked.rows:
+            blocks.add(np.array(asked.began), np.array(asked.rows), self._clock.until)
+        for began, row in zip(waiting.left.began, waiting.left.rows, strict=True):
+            self._drop(began, row)
+        for arrived in waiting.came:
+            y = np.array(arrived.rewards)
+            if y.any():
+                blocks.convert(np.array(arrived.began), np.array(arrived.rows), y)
+
+    def add_all_pending(self, rows: Matrix, weights: Vector) -> None:
+        """Many decisions are pending; a fit reads them from the lines."""
+
+    # --- fits and steps ------------------------------------------------------------------------
+
+    @property
+    def is_due(self) -> bool:
+        """Whether a fit is left to whoever fits beside the fold."""
+        return self.learner.defers and self._work == "fit"
+
+    def finish(self, recorded: int) -> None:
+        """A record is folded: let the model move, if it is to."""
+        learner, clock = self.learner, self._clock
+        clock.now = learner.now
+        decisions, faded = learner.model.decisions, self._has_faded
+        if clock.has_delivered or faded or decisions >= self._fit_due:
+            self._work = "fit"
+        elif decisions >= self._step_due and not self._work:
+            self._work = "step"
+        work, self._work = self._work, ""
+        if learner.is_bulk or not work:
+            return
+        if work == "fit" and not learner.defers:
+            learner.fit()
+            return
+        if work == "fit":
+            self._work = work
+        self._step()
+
+    @property
+    def _has_faded(self) -> bool:
+        """Whether decisions count for noticeably less than they did in the last fit."""
+        if self.half_life is None:
+            return False
+        return self.learner.now - self._fitted_at >= USED * self.half_life
+
+    def data(self, *, copy: bool = False) -> AgedDecisions:
+        """Return all decisions as they are known."""
+        learner, clock = self.learner, self._clock
+        learner.fold_in()
+        clock.now = learner.now
+        batches = clock.look(*conversions_in(learner.times))
+        learned = list(zip(learner.observations, learner.times, strict=True))
+        fading = None if self.half_life is None else Fading(learner.now, self.half_life)
+        if copy:
+            self._work, self._fitted_at = "", learner.now
+        return decided(learned, learner.outstanding(), self.window, clock.until, batches, fading)
+
+    def fit(self, data: Any, prior: Prior, start: Vector, polish: bool) -> Estimate:
+        """Fit; in any thread."""
+        family = self.policy.family
+        estimate = self._estimator.fit(data, family=family, prior=prior, start=start, polish=polish)
+        return replace(estimate, half_life_us=self.half_life)
+
+    def finish_fit(
+        self, refit: Refit, estimate: Estimate, since: Sequence[tuple[Row, Vector]]
+    ) -> None:
+        """Go on from a fit beside the fold, and from what has come since it began."""
+        self.go_on_from(estimate, self.data())
+        self._step()
+
+    def go_on_from(self, estimate: Estimate, data: object) -> None:
+        """Let the model go on from a fit, all sums taken at it."""
+        assert isinstance(estimate, ThinnedEstimate)
+        assert isinstance(data, AgedDecisions)
+        model, now, until = self.learner.model, self.learner.now, self._clock.until
+        self.prior = estimate.prior
+        model.restart(estimate.mean, estimate.dispersion)
+        family, theta = self.policy.family, model.theta.copy()
+        self._blocks = AgeBlocks(self.window, family, theta, estimate.law, until, self.half_life)
+        self._blocks.fade(now)
+        self._blocks.add_all(data, until)
+        self._work, self._fitted_at = "", now
+        model.observed = root_of(estimate.precision)
+        self._fit_due = model.decisions + max(SOONEST, GROWTH * self._step(moves=False))
+        known = self.converted
+        if self.half_life is not None:  # what has faded need not grow
+            known = min(known, max(round(data.conversions.counts.sum()), MANY))
+        self.next_fit = self.converted - known + self._estimator.next_fit(known, self.policy.dim)
+
+    def renew(self) -> None:
+        """Let the model make a step."""
+        self._step()
+
+    def _step(self, moves: bool = True) -> float:
+        """Make θ̂ and the root of all decisions anew from the sums; returns how many count."""
+        self.learner.fold_in()
+        self._clock.now = self.learner.now
+        self._blocks.fade(self.learner.now)
+        model, family, phi = self.learner.model, self.policy.family, self.learner.model.dispersion
+        sums = self._blocks.sums(self._clock.until)
+        if moves and not self._clock.in_batches:
+            prior = prior_precision(self.prior, family, phi)
+            away = self._blocks.theta - self.prior.mean
+            gradient = (self._blocks.converted - sums.mean) / phi - prior @ away
+            _, step, failed = dposv(prior + sums.seen / phi, gradient)
+            if not failed:
+                length = float(np.linalg.norm(step))
+                model.theta = self._blocks.theta + min(1.0, LONGEST / (length or 1.0)) * step
+        share = self.share_of_pending
+        counted = (share * sums.all + (1.0 - share) * sums.seen) / phi
+        own = prior_precision(self.policy.start, family, phi)
+        held = self.held.matrix / phi if self.unscaled else self.held.matrix
+        model.decided = root_of(own + counted + share * held)
+        model.effective_n = sums.n
+        count = float(model.decisions) if self.half_life is None else sums.decisions
+        self._step_due = model.decisions + STEP * count + 1
+        return count
+
+    def unpack(self, partition: int, pieces: dict[str, bytes]) -> None:
+        """Take what :meth:`pack` gave, in bulk."""
+        came = self.learner.times[partition].came
+        self.converted += int((came != SILENT).sum())
+        self._clock.told(int(came.max(initial=SILENT)))

@@ -1,0 +1,1 @@
+"""What is estimated, and how: the model, estimators, sums over observations, compiled kernels."""

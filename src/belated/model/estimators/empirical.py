@@ -1,0 +1,111 @@
+r"""The prior's precision, estimated from the data.
+
+With a Gamma prior on the precision λ that is worth four coefficients around 1, its mode given the
+posterior of θ solves
+
+.. math:: \lambda = \frac{d + 4}{\|\hat\theta\|^2 + \operatorname{tr} H^{-1} + 4/\lambda_0},
+
+where θ̂ and H depend on λ themselves.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+
+from belated.core.inputs import Matrix, Vector
+from belated.model.kernels.blocks import diagonal_blocks
+from belated.model.kernels.roots import root_of
+from belated.model.priors import AUTO_RANGE, AUTO_START
+
+#: How many coefficients the belief in λ₀ is worth.
+WORTH = 4.0
+
+
+def spectrum_of(information: Matrix, pull: Vector) -> tuple[Vector, Vector]:
+    """Eigenvalues of D, and the squares of b in its eigenvectors: all that λ depends on."""
+    blocks = diagonal_blocks(information)
+    spectra = [np.linalg.eigh(information[at, at]) for at in blocks]
+    values = np.maximum(np.concatenate([values for values, _ in spectra]), 0.0)
+    parts = [pull[at] @ vectors for at, (_, vectors) in zip(blocks, spectra, strict=True)]
+    return values, np.square(np.concatenate(parts))
+
+
+def fitted_ridge(values: Vector, squares: Vector, near: float = 0.0) -> float:
+    """The fixed point λ for a quadratic log-likelihood: (D + λ I) θ̂ = b.
+
+    Args:
+        values: the eigenvalues of D, the information without the prior.
+        squares: those of b, the score at zero of the quadratic, in its eigenvectors.
+        near: how far the two sides of the equation may be apart, relatively.
+
+    >>> spectrum = spectrum_of(np.eye(2) * 100.0, np.array([300.0, 0.0]))
+    >>> round(fitted_ridge(*spectrum), 3)
+    0.464
+    """
+
+    def excess(log_ridge: float) -> float:
+        total = values + math.exp(log_ridge)
+        inverse = 1.0 / total
+        size = float(squares @ (inverse * inverse)) + float(inverse.sum())
+        return _excess(len(values), size, log_ridge)
+
+    low, high = math.log(AUTO_RANGE[0]), math.log(AUTO_RANGE[1])
+    if excess(high) >= 0.0:
+        return AUTO_RANGE[1]
+    if excess(low) <= 0.0:
+        return AUTO_RANGE[0]
+    return math.exp(_zero(excess, low, high, near))
+
+
+def ridge_is_near(precision: Matrix, theta: Vector, ridge: float, near: float) -> bool:
+    """Whether λ is the fixed point, to first order: a look that takes no eigenvectors.
+
+    Args:
+        precision: H, with λ in it.
+        theta: θ̂.
+        ridge: λ.
+        near: how far it may be off, relatively.
+    """
+    root = root_of(precision)
+    inner = root.T @ root  # as large as H⁻¹
+    pulled = theta @ root
+    size = float(theta @ theta) + float(np.vdot(root, root))
+    excess = _excess(len(theta), size, math.log(ridge))
+    change = ridge * (2.0 * float(pulled @ pulled) + float(np.vdot(inner, inner)))
+    slope = change / (size + WORTH / AUTO_START) - 1.0
+    if slope >= 0.0:
+        return False
+    low, high = AUTO_RANGE
+    wanted = min(max(math.log(ridge) - excess / slope, math.log(low)), math.log(high))
+    return abs(wanted - math.log(ridge)) <= near
+
+
+def _excess(dim: int, size: float, log_ridge: float) -> float:
+    """How far the logarithms of the two sides are apart; ``size`` is ‖θ̂‖² + tr H⁻¹."""
+    return math.log((dim + WORTH) / (size + WORTH / AUTO_START)) - log_ridge
+
+
+def _zero(f: Callable[[float], float], low: float, high: float, near: float) -> float:
+    """Where f is zero, or near it, between two points of other signs: Illinois' rule.
+
+    scipy's brentq would do; to import scipy.optimize takes as long as to import all of belated, and
+    the first caller with five rewards would wait for it.
+    """
+    at_low, at_high = f(low), f(high)
+    while True:
+        middle = (low * at_high - high * at_low) / (at_high - at_low)
+        value = f(middle)
+        if (
+            abs(value) <= near
+            or abs(high - low) < 1e-13
+            or not min(low, high) < middle < max(low, high)
+        ):
+            return middle
+        if (value > 0.0) != (at_high > 0.0):
+            low, at_low = high, at_high
+        else:  # the other end stays: it counts for half, so that it moves next time
+            at_low *= 0.5
+        high, at_high = middle, value

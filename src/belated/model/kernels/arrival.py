@@ -1,0 +1,162 @@
+"""Compiled kernels arrive while plain ones answer.
+
+To compile takes half a minute and would hold up other threads: a child process does it, and fills
+numba's cache. A thread here loads one kernel after the other from there, and puts it in the place
+of the plain one. Only a fork and the end of the process wait for it, while a kernel is loaded.
+"""
+
+from __future__ import annotations
+
+import atexit
+import logging
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import fields, replace
+from importlib.util import find_spec
+
+from belated.model.kernels.compiler import LOCK, NAMES, NotCached, cache_folder, load_kernel
+from belated.model.kernels.sets import Kernels, PageKernels, plain
+
+log = logging.getLogger("belated.model.kernels")
+
+_PAGES = tuple(field.name for field in fields(PageKernels))
+#: Seconds before numba is loaded: a process that ends sooner has no use for it.
+SETTLED = 1.0
+
+
+def best() -> Kernels:
+    """The compiled kernels as far as they have arrived, else the plain ones.
+
+    The set changes while they arrive. If numba is installed, the first call has them made.
+    """
+    _arrival.start()
+    return _arrival.kernels
+
+
+def complete() -> Kernels:
+    """The compiled kernels if all have arrived, else the plain ones: a set that does not change."""
+    _arrival.start()
+    return _arrival.complete
+
+
+def page_kernels(*, wait: bool = False) -> PageKernels | None:
+    """The kernels of pages if they have arrived, else None.
+
+    Args:
+        wait: load them now if they are in the cache, which takes half a second.
+    """
+    _arrival.start()
+    return _arrival.pages(wait)
+
+
+class _Arrival:
+    """The kernels of this process, and the thread that replaces them."""
+
+    def __init__(self) -> None:
+        self.kernels = replace(plain())
+        self.complete = plain()
+        self._pages: dict[str, Callable[..., int]] = {}
+        self._begin()
+
+    def _begin(self) -> None:
+        self._once = threading.Lock()
+        self._stopped = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._child: subprocess.Popen[str] | None = None
+
+    def start(self) -> None:
+        if self._once.acquire(blocking=False) and find_spec("numba"):
+            self._thread = threading.Thread(target=self._run, name="belated-kernels", daemon=True)
+            self._thread.start()
+
+    def _run(self) -> None:
+        if self._stopped.wait(SETTLED):
+            return
+        try:
+            missing = [name for name in NAMES if not self._load(name)]
+            if missing:
+                for name in self._compiled_elsewhere():
+                    self._load(name)
+                missing = [name for name in missing if not self._load(name)]
+            if missing:
+                raise RuntimeError(f"{', '.join(missing)} could not be compiled")
+            self.complete = replace(self.kernels)
+        except Exception as error:  # plain kernels do the same
+            if self._stopped.is_set():  # the process ends: modules are being taken apart
+                return
+            log.warning("belated goes on with plain kernels, try `belated warm`: %s", error)
+
+    def _load(self, name: str) -> bool:
+        if self._stopped.is_set():
+            return False
+        try:
+            kernel = load_kernel(name)
+        except NotCached:
+            return False
+        if name in _PAGES:
+            self._pages[name] = kernel
+        else:
+            setattr(self.kernels, name, kernel)
+        return True
+
+    def pages(self, wait: bool) -> PageKernels | None:
+        if len(self._pages) == len(_PAGES):
+            return PageKernels(**self._pages)
+        if wait and find_spec("numba") and all(map(self._load, _PAGES)):
+            return PageKernels(**self._pages)
+        return None
+
+    def _compiled_elsewhere(self) -> Iterator[str]:
+        """Have a child fill the cache; yields the name of each kernel that is there."""
+        if cache_folder() is None:
+            raise RuntimeError("numba may write to no folder, set NUMBA_CACHE_DIR")
+        if self._stopped.is_set() or getattr(sys, "frozen", False):  # the executable is no Python
+            return
+        from multiprocessing import spawn
+
+        with subprocess.Popen(
+            [os.fsdecode(spawn.get_executable()), "-P", "-m", "belated", "warm"],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+            env=os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+        ) as self._child:
+            if self._stopped.is_set():
+                self._child.kill()
+            if hasattr(os, "setpriority"):  # decisions come first
+                with suppress(OSError):  # the child has just ended
+                    nice = os.getpriority(os.PRIO_PROCESS, self._child.pid)
+                    os.setpriority(os.PRIO_PROCESS, self._child.pid, nice + 5)
+            assert self._child.stdout is not None
+            for line in self._child.stdout:
+                if (name := line.partition(":")[0]) in NAMES:
+                    yield name
+
+    def stop(self) -> None:
+        """The process ends: machine code must not be loaded while it is taken down."""
+        self._stopped.set()
+        if self._child is not None:
+            self._child.kill()  # what it has compiled is in the cache
+        if self._thread is not None:
+            self._thread.join()
+
+    def after_fork(self) -> None:
+        """In a child there is no such thread: whoever asks next starts it."""
+        LOCK.release()
+        if self.complete is plain():
+            self._begin()
+        else:
+            self._thread = self._child = None
+
+
+_arrival = _Arrival()
+atexit.register(_arrival.stop)
+if hasattr(os, "register_at_fork"):  # once: a lock that is acquired twice is never let go
+    os.register_at_fork(
+        before=LOCK.acquire, after_in_parent=LOCK.release, after_in_child=_arrival.after_fork
+    )

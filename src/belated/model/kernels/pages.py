@@ -1,0 +1,430 @@
+"""A page of records, folded where their bytes are: no event is made of them.
+
+The kernel takes the two plain cases, which nearly all records are: a new decision that is active
+and has an id made here, and the one reward of a decision that is pending. It stops at any other
+record, which the rules of the ledger take, and goes on behind it. Whatever it takes, it takes as
+they would.
+
+Written as plain Python over arrays; only compiled it is of use.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+#: Zeros behind the bytes of the last event: the kernel may look so far beyond an end.
+PADDING = 64
+
+#: Cells of a line of the table of entries.
+HIGH, LOW, RECORDED, POSITION, AT, MARK, VALUE, TOLD_RECORDED, TOLD_AT, WEIGHT, WHERE = range(11)
+#: What the kernel is told and tells: of the table and its index, of the rows, of the rules.
+(
+    USED, BASE, SHIFT, MASK, BITS, NUMBER, TAG, HASH_HIGH, HASH_LOW, PLACES_TAKEN,
+    STORED, FREE, HANDLE, FAMILY, WINDOW, WATERMARK, PATIENCE, DECIDED, REWARDED,
+) = range(19)  # fmt: skip
+
+#: Lines of a block, as a power of two: what a snapshot writes again if one of them has changed.
+BLOCK = 13
+
+#: Who may have chosen, as encoded: the length, then the name.
+SOURCES = np.array(
+    [
+        list((bytes([0xA0 + len(name)]) + name).ljust(9, b"\0"))
+        for name in (b"policy", b"holdout", b"baseline", b"fallback")
+    ],
+    dtype=np.uint8,
+)
+
+_FREE_PLACE = -1
+_PENDING, _REWARDED = 1, 2
+#: In the second byte of a mark; MORE: the line does not hold all that is known of the decision.
+ACTIVATED, LATE, CONFLICT, FORGOTTEN, EXPECTED, MORE, HELD = 1, 2, 4, 8, 16, 32, 64
+_NEW_FLAGS, _MORE = (ACTIVATED | EXPECTED) << 8, MORE << 8
+_GREATEST = 3.4028234663852886e38  # a float32
+
+
+# --- primitives: what Python and a compiler do differently ----------------------------------------
+
+
+def wrapped(number: int) -> int:
+    """The last 64 bits of a number, with a sign."""
+    return ((number + (1 << 63)) & ((1 << 64) - 1)) - (1 << 63)
+
+
+def wrapped_compiled(number):  # type: ignore[no-untyped-def]  # noqa: D103
+    return number
+
+
+def hash_of(high: int, low: int, by: int, times: int) -> int:
+    """The hash of a key, as :mod:`belated.fold.index` makes it, with a sign."""
+    return wrapped(int(high) * int(by) + int(low) * int(times))
+
+
+def hash_of_compiled(high, low, by, times):  # type: ignore[no-untyped-def]  # noqa: D103
+    return high * by + low * times
+
+
+def place_of(hashed: int, shift: int) -> int:
+    """The first bits of a hash, as many as ``shift`` leaves."""
+    return (int(hashed) & ((1 << 64) - 1)) >> int(shift)
+
+
+def place_of_compiled(hashed, shift):  # type: ignore[no-untyped-def]  # noqa: D103
+    return np.int64(np.uint64(hashed) >> np.uint64(shift))
+
+
+#: Primitives, and what they are when compiled.
+SWAPPED_PAGES: dict[Any, Any] = {
+    wrapped: wrapped_compiled,
+    hash_of: hash_of_compiled,
+    place_of: place_of_compiled,
+}
+
+
+# --- MessagePack ----------------------------------------------------------------------------------
+
+
+def unsigned(data: NDArray[np.uint8], at: int) -> tuple[int, int]:
+    """A whole number of at least 0, and where the next value is; -1 for anything else."""
+    first = int(data[at])
+    if first < 0x80:
+        return first, at + 1
+    if first < 0xCC or first > 0xCF:
+        return -1, at
+    size = 1 << (first - 0xCC)
+    value = 0
+    for i in range(size):
+        if i == 0 and size == 8 and data[at + 1] >= 0x80:
+            return -1, at
+        value = value * 256 + int(data[at + 1 + i])
+    return value, at + 1 + size
+
+
+def after_text(data: NDArray[np.uint8], at: int, end: int) -> int:
+    """Where the next value is behind a short ASCII text; -1 for anything else."""
+    first = int(data[at])
+    if 0xA0 <= first < 0xC0:
+        start, size = at + 1, first - 0xA0
+    elif first == 0xD9:
+        start, size = at + 2, int(data[at + 1])
+    else:
+        return -1
+    if start + size > end:
+        return -1
+    for i in range(start, start + size):
+        if data[i] >= 0x80:
+            return -1
+    return start + size
+
+
+def after_source(data: NDArray[np.uint8], at: int, end: int) -> int:
+    """Where the next value is behind one of :data:`SOURCES`; -1 for anything else."""
+    for n in range(SOURCES.shape[0]):
+        size = int(SOURCES[n, 0]) - 0xA0 + 1
+        same = at + size <= end
+        for i in range(size):
+            same = same and data[at + i] == SOURCES[n, i]
+        if same:
+            return at + size
+    return -1
+
+
+def half_of(data: NDArray[np.uint8], at: int) -> tuple[int, bool]:
+    """Sixteen hexadecimal digits as a number, and whether they were all that."""
+    value = 0
+    for i in range(at, at + 16):
+        digit = int(data[i])
+        if 48 <= digit < 58:
+            digit -= 48
+        elif 97 <= digit < 103:
+            digit -= 87
+        else:
+            return 0, False
+        value = value * 16 + digit
+    return wrapped(value), True
+
+
+def float_at(data: NDArray[np.uint8], at: int, turned: NDArray[np.uint8]) -> None:
+    """Turn the bytes of a number around, into those of a float64."""
+    for i in range(8):
+        turned[7 - i] = data[at + i]
+
+
+# --- kernels --------------------------------------------------------------------------------------
+
+
+def crc_all(
+    data: NDArray[np.uint8],
+    ends: NDArray[np.int64],
+    starts: NDArray[np.int64],
+    tables: NDArray[np.int64],
+    found: NDArray[np.int64],
+) -> int:
+    """The checksum of each event, from a start of its own, as :func:`zlib.crc32` makes it."""
+    at = 0
+    for n in range(ends.shape[0]):
+        crc = int(starts[n]) ^ 0xFFFFFFFF
+        end = int(ends[n])
+        while at + 8 <= end:
+            crc ^= (
+                int(data[at])
+                | int(data[at + 1]) << 8
+                | int(data[at + 2]) << 16
+                | int(data[at + 3]) << 24
+            )
+            crc = (
+                int(tables[7, crc & 255])
+                ^ int(tables[6, crc >> 8 & 255])
+                ^ int(tables[5, crc >> 16 & 255])
+                ^ int(tables[4, crc >> 24])
+                ^ int(tables[3, data[at + 4]])
+                ^ int(tables[2, data[at + 5]])
+                ^ int(tables[1, data[at + 6]])
+                ^ int(tables[0, data[at + 7]])
+            )
+            at += 8
+        while at < end:
+            crc = int(tables[0, (crc ^ int(data[at])) & 255]) ^ crc >> 8
+            at += 1
+        found[n] = crc ^ 0xFFFFFFFF
+    return len(ends)
+
+
+@cache
+def crc_tables() -> NDArray[np.int64]:
+    """What :func:`crc_all` looks up: eight tables, for eight bytes at a time."""
+    tables = np.zeros((8, 256), dtype=np.int64)
+    for byte in range(256):
+        crc = byte
+        for _ in range(8):
+            crc = crc >> 1 ^ (0xEDB88320 if crc & 1 else 0)
+        tables[0, byte] = crc
+    for n in range(1, 8):
+        tables[n] = tables[0][tables[n - 1] & 255] ^ tables[n - 1] >> 8
+    return tables
+
+
+def fold_page(
+    data: NDArray[np.uint8],
+    ends: NDArray[np.int64],
+    positions: NDArray[np.int64],
+    stamps: NDArray[np.int64],
+    crcs: NDArray[np.int64],
+    first: int,
+    cells: NDArray[np.int64],
+    floats: NDArray[np.float64],
+    places: NDArray[np.int32],
+    rows: NDArray[np.float32],
+    row_bytes: NDArray[np.uint8],
+    free: NDArray[np.int64],
+    told: NDArray[np.int64],
+    numbers: NDArray[np.float64],
+    unmatched: NDArray[np.uint8],
+    learned_rows: NDArray[np.float32],
+    learned: NDArray[np.float64],
+    times: NDArray[np.int64],
+    changed: NDArray[np.uint8],
+) -> int:
+    """Take the records of a page from ``first`` on; returns the place of the first not taken.
+
+    Args:
+        data: the bytes of all events.
+        ends: where each event ends in it.
+        positions: of the records.
+        stamps: when the journal took them.
+        crcs: what tells two decisions under one id apart.
+        first: the record to begin with.
+        cells: the table of entries, with room for all records.
+        floats: the same memory as floats.
+        places: the index of the table, with room for all records.
+        rows: of decisions that may be learned, with room for all records.
+        row_bytes: the same memory as bytes.
+        free: places in ``rows`` that are free, with room for all records.
+        told: see above; it changes.
+        numbers: the dispersion, the greatest weight, the least and the greatest reward.
+        unmatched: not 0 at the last bits of keys of which something has come before.
+        learned_rows: to be filled with the rows of rewards.
+        learned: with their rewards, their weights, and whether their decision was known before.
+        times: with when their decisions and they themselves were recorded.
+        changed: to be set to 1 for each block of lines with a line that was known and has changed.
+    """
+    dim = rows.shape[1]
+    size = 4 * dim
+    known = told[USED]  # lines that were there before
+    shift, mask, bits = told[SHIFT], told[MASK], told[BITS]
+    base, last_bits, tag_bits = told[BASE], told[NUMBER], told[TAG]
+    window, patience = told[WINDOW], told[PATIENCE]
+    dispersion, most_weight, least, most = numbers[0], numbers[1], numbers[2], numbers[3]
+    number = np.empty(1, dtype=np.float64)
+    turned = number.view(np.uint8)
+    for k in range(first, ends.shape[0]):
+        at = int(ends[k - 1]) if k else 0
+        end = int(ends[k])
+        # Version, the number of fields, the kind, an id of 32 characters, then the rest.
+        if end - at < 45 or data[at] != 2 or data[at + 3] != 0xD9 or data[at + 4] != 32:
+            return k
+        fields, kind = data[at + 1], data[at + 2]
+        if data[at + 17] != 55 or not (
+            data[at + 21] == 56 or data[at + 21] == 57 or data[at + 21] == 97 or data[at + 21] == 98
+        ):
+            return k
+        high, is_hex = half_of(data, at + 5)
+        if not is_hex:
+            return k
+        low, is_hex = half_of(data, at + 21)
+        if not is_hex:
+            return k
+        when, at = unsigned(data, at + 37)
+        if when < 0:
+            return k
+        # Where the key is in the index, or may be put.
+        hashed = hash_of(high, low, told[HASH_HIGH], told[HASH_LOW])
+        slot, tag = place_of(hashed, shift), hashed & tag_bits
+        line = -1
+        while places[slot] != _FREE_PLACE:
+            entry = int(places[slot])
+            if entry >> bits == tag:
+                i = (entry - base) & last_bits
+                if cells[i, LOW] == low and cells[i, HIGH] == high:
+                    line = i
+                    break
+            slot = (slot + 1) & mask
+        now = stamps[k]
+        if kind == 1 and fields == 0x9E:
+            if line >= 0 or unmatched[low & (unmatched.shape[0] - 1)]:
+                return k
+            if window >= 0 and told[WATERMARK] >= now + window:
+                return k
+            if data[at] >= 0xA0:  # the action: a text or a number
+                if data[at] < 0xC0 or data[at] == 0xD9:
+                    at = after_text(data, at, end)
+                    if at < 0:
+                        return k
+                else:
+                    value, at = unsigned(data, at)
+                    if value < 0:
+                        return k
+            else:
+                value, at = unsigned(data, at)
+                if value < 0:
+                    return k
+            if at >= end:
+                return k
+            value, at = unsigned(data, at)  # the index
+            if value < 0 or at >= end:
+                return k
+            if data[at] == 0xC4:
+                width, at = int(data[at + 1]), at + 2
+            elif data[at] == 0xC5:
+                width, at = int(data[at + 1]) * 256 + int(data[at + 2]), at + 3
+            else:
+                return k
+            # The row, the mean and the propensity.
+            if width != size or at + size + 18 > end:
+                return k
+            start, at = at, at + size
+            if data[at] != 0xCB or data[at + 9] != 0xCB:
+                return k
+            float_at(data, at + 1, turned)
+            mean = number[0]
+            if not abs(mean) <= 1e300:
+                return k
+            value, at = unsigned(data, at + 18)  # the model
+            # It is active; then who has chosen it, its group, and its propensity in all.
+            if value < 0 or at + 5 > end or data[at] != 0xC3:
+                return k
+            at = after_source(data, at + 1, end)
+            if at < 0 or at >= end:
+                return k
+            at = after_text(data, at, end)
+            if at < 0 or at >= end or not (data[at] == 0xC0 or data[at] == 0xCB):
+                return k
+            at += 1 if data[at] == 0xC0 else 9
+            if at >= end or not 0x90 <= data[at] < 0xA0:
+                return k
+            means, at = int(data[at]) - 0x90, at + 1
+            if at + 9 * means != end:
+                return k
+            plain = True
+            for i in range(means):
+                plain = plain and data[at + 9 * i] == 0xCB
+            if not plain:
+                return k
+            place = free[told[FREE] - 1] if told[FREE] > 0 else told[STORED]
+            for i in range(size):
+                row_bytes[place, i] = data[start + i]
+            finite = 0
+            for i in range(dim):
+                finite += abs(rows[place, i]) <= _GREATEST
+            if finite < dim:
+                return k
+            if told[FREE] > 0:
+                told[FREE] -= 1
+            else:
+                told[STORED] += 1
+            if told[FAMILY] == 1:
+                slope = mean * (1.0 - mean)
+            elif told[FAMILY] == 2:
+                slope = mean
+            else:
+                slope = 1.0
+            weight = slope / dispersion
+            line = told[USED]
+            told[USED] = line + 1
+            told[PLACES_TAKEN] += 1
+            told[DECIDED] += 1
+            places[slot] = tag << bits | (line + base) & last_bits
+            cells[line, HIGH] = high
+            cells[line, LOW] = low
+            cells[line, RECORDED] = now
+            cells[line, POSITION] = positions[k]
+            cells[line, AT] = when
+            cells[line, MARK] = wrapped(int(crcs[k]) << 32 | _NEW_FLAGS | _PENDING)
+            floats[line, VALUE] = 0.0
+            cells[line, TOLD_RECORDED] = -1
+            cells[line, TOLD_AT] = 0
+            floats[line, WEIGHT] = weight if weight < most_weight else most_weight
+            cells[line, WHERE] = place
+        elif kind == 3 and fields == 0x97:
+            if line < 0 or data[at] != 0xCB or at + 12 > end:
+                return k
+            float_at(data, at + 1, turned)
+            y = number[0]
+            # The whole reward, its first revision; then who reported it.
+            if data[at + 9] != 0xA0 or data[at + 10] != 0 or after_text(data, at + 11, end) != end:
+                return k
+            where = cells[line, WHERE]
+            if (
+                not least <= y <= most
+                or cells[line, MARK] & 255 != _PENDING
+                or cells[line, MARK] & _MORE
+                or cells[line, TOLD_RECORDED] != -1
+                or now - cells[line, RECORDED] > patience
+                or where < 0
+            ):
+                return k
+            n = told[REWARDED]
+            told[REWARDED] = n + 1
+            changed[((line + base) >> BLOCK) - (base >> BLOCK)] = 1
+            cells[line, MARK] += _REWARDED - _PENDING
+            floats[line, VALUE] = y
+            cells[line, TOLD_RECORDED] = now
+            cells[line, TOLD_AT] = when
+            for i in range(dim):
+                learned_rows[n, i] = rows[where, i]
+            learned[n, 0] = y
+            learned[n, 1] = floats[line, WEIGHT]
+            learned[n, 2] = 1.0 if line < known else 0.0
+            times[n, 0] = cells[line, RECORDED]
+            times[n, 1] = now
+            cells[line, WHERE] = -2 - told[HANDLE]
+            told[HANDLE] += 1
+            free[told[FREE]] = where
+            told[FREE] += 1
+        else:
+            return k
+    return len(ends)

@@ -1,0 +1,51 @@
+"""Sets of kernels, and the plain one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from belated.core.inputs import Matrix, Row, Vector
+from belated.model.kernels.source import (
+    amend,
+    argmax_ucb_all,
+    count,
+    count_all,
+    learn,
+    sampled,
+    score,
+    unlearn,
+    upper,
+)
+
+
+@dataclass(eq=False)
+class Kernels:
+    """A set of kernels, plain or compiled; in that of :func:`best`, one after the other changes."""
+
+    argmax_ucb_all: Callable[..., int]
+    count: Callable[[Matrix, Vector, float], float]
+    learn: Callable[[Matrix, Vector, Vector, float, Any, float], float]
+    upper: Callable[[Matrix, Vector, Matrix, float, float, Any], tuple[int, int, float, float]]
+    sampled: Callable[[Matrix, Vector, Row, float, Any], tuple[int, float, float, float]]
+    score: Callable[[Matrix, Vector, Matrix], tuple[Vector, Vector]]
+    count_all: Callable[[Matrix, Matrix, Vector], int]
+    unlearn: Callable[[Matrix, Vector, Vector, float, float, Any, float, float], float]
+    amend: Callable[[Matrix, Vector, Vector, float, float], bool]
+
+
+@dataclass(frozen=True, eq=False)
+class PageKernels:
+    """The kernels of a page of records: of use only compiled."""
+
+    crc_all: Callable[..., int]
+    fold_page: Callable[..., int]
+
+
+_PLAIN = Kernels(argmax_ucb_all, count, learn, upper, sampled, score, count_all, unlearn, amend)
+
+
+def plain() -> Kernels:
+    """The kernels as NumPy and BLAS calls."""
+    return _PLAIN

@@ -1,0 +1,487 @@
+"""The inner loops and what they are made of, in one file: numba keeps machine code by file.
+
+A posterior covariance is kept as a root S with S Sᵀ = H⁻¹. A row's standard deviation is ‖Sᵀx‖,
+and H + w x xᵀ is reached by one rank-one step of S, without a factorisation:
+v = Sᵀx, r = √(1 + w ‖v‖²), S ← S - w/(r (r + 1)) (S v) vᵀ.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from belated.core.inputs import Matrix, Row, Vector
+from belated.model.kernels.lapack import daxpy, ddot, dgemm, dgemv, dger
+
+#: Scores closer than this, relative to their size, are ties.
+TIE = 1e-12
+#: A row may be taken out by a rank-one step as long as this share of its direction remains.
+LEFT = 1e-6
+#: A linear predictor that moves by less than this moves in one Newton step.
+SMALL = 0.05
+#: Next to nothing, but not nothing.
+TINY = 1e-300
+#: Beyond this a linear predictor is held: exp(±700) is still a float64.
+MAX_ETA = 700.0
+#: No row counts for more: rewards are at most 1e9, so no information of this size is real.
+MAX_WEIGHT = 1e12
+#: No linear predictor moves further in one step.
+FAR = 1e30
+
+_SINGLE, _DOUBLE = np.dtype(np.float32), np.dtype(np.float64)
+
+# --- primitives: what BLAS and a compiler do differently -------------------------------------
+#
+# BLAS is column-major: the transpose of a C-ordered matrix is the same memory in its order. On any
+# other layout its overwriting calls would silently fill a copy. Unlike NumPy it does not warn of
+# what is not finite: kernels look for that in the result.
+
+
+def deflate(root: Matrix, gain: float, v: Vector) -> Vector:
+    """S ← S - gain (S v) vᵀ, in place; returns S v as it was."""
+    u: Vector = root.dot(v)
+    dger(-gain, v, u, 1, 1, root.T, 0, 0, 1)
+    return u
+
+
+def left(x: Vector, root: Matrix) -> Vector:
+    """Sᵀ x."""
+    v: Vector = dgemv(1.0, root.T, x)
+    return v
+
+
+def lengths(rows: Matrix, root: Matrix) -> Vector:
+    """The length of each row of X S."""
+    spread = dgemm(1.0, root.T, rows.T).T
+    squares = np.vecdot(spread, spread)
+    return np.sqrt(squares, squares)  # type: ignore[no-any-return]  # vecdot is untyped
+
+
+def bounds(rows: Matrix, theta: Vector, root: Matrix, width: float) -> Vector:
+    """X θ + width · lengths of X S."""
+    spread = dgemm(1.0, root.T, rows.T).T
+    squares = np.vecdot(spread, spread)
+    np.sqrt(squares, squares)
+    scores: Vector = dgemv(1.0, rows.T, theta, width, squares, 0, 1, 0, 1, 1, 1)
+    return scores
+
+
+def predictors(rows: Matrix, theta: Vector) -> Vector:
+    """X θ."""
+    means: Vector = dgemv(1.0, rows.T, theta, 0.0, np.empty(len(rows)), 0, 1, 0, 1, 1, 1)
+    return means
+
+
+def winners(rows: Matrix, means: Vector, pool: Row) -> NDArray[np.int64]:
+    """For each column of the pool, the row with the greatest mean plus deviation.
+
+    The last row of the pool is ones: the means go through the same product as the deviations.
+    """
+    # float32: a draw is random anyway, and scoring all of them is what a choice costs.
+    table = np.empty((rows.shape[0], pool.shape[0]), dtype=np.float32)
+    table[:, :-1] = rows
+    table[:, -1] = means
+    best: NDArray[np.int64] = table.dot(pool).argmax(axis=0)
+    return best
+
+
+def link(family: Any, eta: float) -> tuple[float, float]:
+    """Mean and slope of a family; the built-in ones go by their number, as in compiled code."""
+    both: tuple[float, float]
+    both = LINKS[family](eta) if type(family) is int else family.mean_and_slope(eta)
+    return both
+
+
+def span(x: Vector) -> tuple[int, int]:
+    """Where the numbers that are not zero begin and end: most of a row may be another arm's."""
+    start, stop = 0, x.shape[0]
+    while start < stop and x[start] == 0.0:
+        start += 1
+    while stop > start and x[stop - 1] == 0.0:
+        stop -= 1
+    return start, stop
+
+
+# Loops run from 0 over a slice: from a variable on, numba would check each index for its sign.
+
+
+def _loop_deflate(root: Matrix, gain: float, v: Vector) -> Vector:
+    start, stop = span(v)
+    if stop - start == v.shape[0]:
+        return deflated(root, gain, v)
+    return deflated(root[:, start:stop], gain, v[start:stop])
+
+
+def deflated(root: Matrix, gain: float, v: Vector) -> Vector:
+    """S ← S - gain (S v) vᵀ in one pass, row by row; returns S v as it was."""
+    u = np.empty(root.shape[0])
+    for i in range(root.shape[0]):
+        total = 0.0
+        for j in range(root.shape[1]):
+            total += root[i, j] * v[j]
+        u[i] = total
+        if total != 0.0:
+            total *= gain
+            for j in range(root.shape[1]):
+                root[i, j] -= total * v[j]
+    return u
+
+
+def _loop_left(x: Vector, root: Matrix) -> Vector:
+    v = np.zeros(root.shape[1])
+    start, stop = span(x)
+    add_product(x[start:stop], root[start:stop], v)
+    return v
+
+
+def add_product(x: Vector, root: Matrix, v: Vector) -> None:
+    """v ← v + Sᵀx."""
+    for i in range(root.shape[0]):
+        for j in range(root.shape[1]):
+            v[j] += x[i] * root[i, j]
+
+
+def spread_of(rows: Matrix, root: Matrix) -> Matrix:
+    """X S, without the columns of X that are zero in all of a row."""
+    widest = 0
+    for i in range(rows.shape[0]):
+        start, stop = span(rows[i])
+        widest = max(widest, stop - start)
+        if 4 * widest > rows.shape[1]:
+            dense: Matrix = np.dot(rows, root)
+            return dense
+    spread = np.zeros(rows.shape)
+    for i in range(rows.shape[0]):
+        start, stop = span(rows[i])
+        add_product(rows[i, start:stop], root[start:stop], spread[i])
+    return spread
+
+
+def _loop_lengths(rows: Matrix, root: Matrix) -> Vector:
+    spread = spread_of(rows, root)
+    found = np.empty(rows.shape[0])
+    for i in range(rows.shape[0]):
+        total = 0.0
+        for j in range(spread.shape[1]):
+            total += spread[i, j] * spread[i, j]
+        found[i] = math.sqrt(total)
+    return found
+
+
+def _loop_bounds(rows: Matrix, theta: Vector, root: Matrix, width: float) -> Vector:
+    spread = spread_of(rows, root)
+    found = np.empty(rows.shape[0])
+    for i in range(rows.shape[0]):
+        total = 0.0
+        mean = 0.0
+        for j in range(spread.shape[1]):
+            total += spread[i, j] * spread[i, j]
+            mean += rows[i, j] * theta[j]
+        found[i] = mean + width * math.sqrt(total)
+    return found
+
+
+def _blas_predictors(rows: Matrix, theta: Vector) -> Vector:
+    means: Vector = np.dot(rows, theta)
+    return means
+
+
+def _loop_winners(rows: Matrix, means: Vector, pool: Row) -> NDArray[np.int64]:
+    scores = np.dot(rows.astype(np.float32), pool[:-1])
+    best = np.zeros(scores.shape[1], dtype=np.int64)
+    greatest = np.full(scores.shape[1], -np.inf, dtype=np.float32)
+    for i in range(scores.shape[0]):
+        mean = np.float32(means[i])
+        for j in range(scores.shape[1]):
+            score = scores[i, j] + mean
+            if score > greatest[j]:
+                greatest[j] = score
+                best[j] = i
+    return best
+
+
+def _loop_ddot(x: Vector, y: Vector) -> float:
+    total = 0.0
+    for i in range(x.shape[0]):
+        total += x[i] * y[i]
+    return total
+
+
+def _loop_daxpy(x: Vector, y: Vector, n: int, a: float) -> None:
+    for i in range(x.shape[0]):
+        y[i] += a * x[i]
+
+
+def _numbered_link(family: int, eta: float) -> tuple[float, float]:
+    if family == 0:
+        return gaussian_link(eta)
+    if family == 1:
+        return bernoulli_link(eta)
+    return poisson_link(eta)
+
+
+SWAPPED: dict[Any, Callable[..., Any]] = {
+    deflate: _loop_deflate,
+    left: _loop_left,
+    lengths: _loop_lengths,
+    bounds: _loop_bounds,
+    predictors: _blas_predictors,
+    winners: _loop_winners,
+    ddot: _loop_ddot,
+    daxpy: _loop_daxpy,
+    link: _numbered_link,
+}
+
+# --- links: mean and slope of one linear predictor -------------------------------------------
+
+
+def gaussian_link(eta: float) -> tuple[float, float]:
+    """η and 1."""
+    return eta, 1.0
+
+
+def bernoulli_link(eta: float) -> tuple[float, float]:
+    """p = 1/(1 + e^-η) and p (1 - p), without overflow or cancellation."""
+    decay = math.exp(-abs(eta))
+    total = 1.0 + decay
+    return (1.0 if eta >= 0.0 else decay) / total, decay / (total * total)
+
+
+def poisson_link(eta: float) -> tuple[float, float]:
+    """e^η twice, held at ±700."""
+    mean = math.exp(max(-MAX_ETA, min(eta, MAX_ETA)))
+    return mean, mean
+
+
+#: By the number of their family.
+LINKS = (gaussian_link, bernoulli_link, poisson_link)
+
+
+# --- kernels: one source ---------------------------------------------------------------------
+
+
+def finite(x: Vector) -> bool:
+    """Whether every number is, and none so large that its square is not."""
+    return bool(abs(ddot(x, x)) < math.inf)
+
+
+def score(rows: Matrix, theta: Vector, root: Matrix) -> tuple[Vector, Vector]:
+    """The linear predictor of each row and its standard deviation ‖Sᵀx‖."""
+    return predictors(rows, theta), lengths(rows, root)
+
+
+def upper(
+    rows: Matrix, theta: Vector, root: Matrix, width: float, u: float, family: Any
+) -> tuple[int, int, float, float]:
+    """The row with the greatest xᵀθ + width ‖Sᵀx‖; ties are drawn by ``u`` in [0, 1).
+
+    Returns its index, how many rows tied, its mean and its slope: NaN if a row was not finite.
+    """
+    # BLAS would not look at deviations with a factor of 0, and not see that they are not finite.
+    scores = bounds(rows, theta, root, width if width > 0.0 else TINY)
+    index = int(scores.argmax())
+    best = float(scores[index])  # argmax finds a NaN first: a finite best proves them all finite
+    if not abs(best) < math.inf:
+        return index, 1, math.nan, math.nan
+    near = best - TIE * (1.0 + abs(best))
+    scores[index] = -math.inf
+    ties = 1
+    if float(scores[scores.argmax()]) >= near:
+        scores[index] = best
+        tied = np.flatnonzero(scores >= near)
+        ties = len(tied)
+        index = int(tied[int(u * ties)])
+    mean, slope = link(family, ddot(rows[index], theta))
+    return index, ties, mean, slope
+
+
+def sampled(
+    rows: Matrix, theta: Vector, pool: Row, u: float, family: Any
+) -> tuple[int, float, float, float]:
+    """The best row of the draw at u, its share of all draws, mean and slope: NaN if not finite.
+
+    Equal rows have equal shares: what is left of u chooses among them.
+    """
+    means = predictors(rows, theta)
+    if not finite(means):
+        return 0, 1.0, math.nan, math.nan
+    best = winners(rows, means, pool)
+    draws = len(best)
+    drawn = int(u * draws)
+    index = int(best[drawn])
+    agreeing = int(np.count_nonzero(best == index))
+    ties = 1
+    near = np.flatnonzero(np.abs(means - means[index]) <= TIE * (1.0 + abs(means[index])))
+    if len(near) > 1:
+        twins = [i for i in near if (rows[i] == rows[index]).all()]
+        ties = len(twins)
+        agreeing = 0
+        for i in twins:
+            agreeing += int(np.count_nonzero(best == i))
+        index = int(twins[int((u * draws - drawn) * ties)])
+    mean, slope = link(family, float(means[index]))
+    return index, agreeing / (draws * ties), mean, slope
+
+
+def count(root: Matrix, x: Vector, weight: float) -> float:
+    """H ← H + w x xᵀ, where 1 + w q > 0 for q = xᵀH⁻¹x.
+
+    Returns q; NaN, and nothing is changed, if the row or its weight is not finite.
+    """
+    v = left(x, root)
+    q: float = ddot(v, v)
+    scaled = 1.0 + weight * q
+    if not abs(scaled) < math.inf:
+        return math.nan
+    if scaled > LEFT:
+        r = math.sqrt(scaled)
+        deflate(root, weight / (r * (r + 1.0)), v)
+    return q
+
+
+def count_all(root: Matrix, rows: Matrix, weights: Vector) -> int:
+    """Count rows one after the other; returns how many, fewer if one is not finite."""
+    for k in range(rows.shape[0]):
+        q = count(root, rows[k], weights[k])
+        if q != q:
+            return k
+    return len(rows)
+
+
+def argmax_ucb_all(
+    rows: Matrix,
+    ends: NDArray[np.int64],
+    theta: Vector,
+    root: Matrix,
+    width: float,
+    us: Vector,
+    shares: Vector,
+    gram: bool,
+    dispersion: float,
+    family: Any,
+    found: Matrix,
+) -> int:
+    """``upper`` for one table of rows after the other, each chosen row counted before the next.
+
+    A table is the rows up to its end. ``shares`` are how much of its weight a choice counts for;
+    with ``gram`` that weight is 1. Index, ties, mean and weight of each go into ``found``. Returns
+    how many tables it came through, fewer if one is not finite.
+    """
+    start = 0
+    for k in range(ends.shape[0]):
+        table = rows[start : ends[k]]
+        index, ties, mean, slope = upper(table, theta, root, width, us[k], family)
+        if mean != mean:
+            return k
+        weight = min(slope / dispersion, MAX_WEIGHT)
+        found[k, 0], found[k, 1], found[k, 2], found[k, 3] = index, ties, mean, weight
+        if shares[k] > 0.0:
+            q = count(root, table[index], shares[k] * (1.0 if gram else weight))
+            if q != q:
+                return k
+        start = ends[k]
+    return len(ends)
+
+
+def learn(
+    root: Matrix, theta: Vector, x: Vector, y: float, family: Any, dispersion: float
+) -> float:
+    """One reward: θ moves along H⁻¹x by its proximal step, then H ← H + w x xᵀ.
+
+    Returns w; NaN, and nothing is changed, if the row is not finite.
+    """
+    v = left(x, root)
+    q = ddot(v, v)
+    if not q < math.inf:
+        return math.nan
+    step, weight = proximal(family, y, ddot(x, theta), q, dispersion)
+    r = math.sqrt(1.0 + weight * q)
+    # deflate gives S Sᵀx = H⁻¹x for H before the shift, as the proximal step wants it.
+    daxpy(deflate(root, weight / (r * (r + 1.0)), v), theta, len(theta), step)
+    return weight
+
+
+def unlearn(
+    root: Matrix,
+    theta: Vector,
+    x: Vector,
+    y: float,
+    weight: float,
+    family: Any,
+    dispersion: float,
+    cap: float,
+) -> float:
+    """Take one reward back: exact for Gaussian rewards, else one Newton step of at most ``cap``.
+
+    ``weight`` is what the row has in H. Returns the share 1 - w q of its direction that remains;
+    nothing is changed unless it is above LEFT. NaN if the row or its weight is not finite.
+    """
+    v = left(x, root)
+    q: float = ddot(v, v)
+    remains = 1.0 - weight * q
+    if not abs(remains) < math.inf:
+        return math.nan
+    if remains > LEFT:
+        mean, _ = link(family, ddot(x, theta))
+        step = capped(-(y - mean) / dispersion / remains, q, cap)
+        r = math.sqrt(remains)
+        daxpy(deflate(root, -weight / (r * (r + 1.0)), v), theta, len(theta), step)
+    return remains
+
+
+def amend(root: Matrix, theta: Vector, x: Vector, step: float, cap: float) -> bool:
+    """θ ← θ + step H⁻¹x, by which xᵀθ moves at most ``cap``; False if the row is not finite."""
+    v = left(x, root)
+    q = ddot(v, v)
+    if not q < math.inf:
+        return False
+    daxpy(deflate(root, 0.0, v), theta, len(theta), capped(step, q, cap))
+    return True
+
+
+def capped(step: float, q: float, cap: float) -> float:
+    """The step along H⁻¹x, so short that xᵀθ moves at most ``cap``."""
+    if abs(step) * q > cap:
+        return math.copysign(cap / q, step)
+    return step
+
+
+def proximal(family: Any, y: float, eta: float, q: float, dispersion: float) -> tuple[float, float]:
+    """The step of one reward: argmax over z of log p(y | z) - (z - η)²/(2 q).
+
+    Returns (z - η)/q, by which θ moves along H⁻¹x, and the weight g'(z)/φ. The solution is
+    bounded by the data, where an explicit step of a surprising count would overflow.
+    """
+    scale = q / dispersion
+    mean, slope = link(family, eta)
+    gap = scale * (y - mean)
+    newton = gap / (1.0 + scale * slope)
+    if q == 0.0 or abs(newton) <= SMALL:  # one Newton step is as good as all of them
+        weight = slope / dispersion
+        return newton / q if q > 0.0 else 0.0, weight if weight < MAX_WEIGHT else MAX_WEIGHT
+    # f(move) = move - scale (y - g(η + move)) increases, and has its zero between 0 and gap.
+    low = max(min(0.0, gap), -FAR)
+    high = min(max(0.0, gap), FAR)
+    move = 0.0
+    last = 2.0 * (high - low)
+    for _ in range(200):
+        target = move + newton
+        # Newton where it stays inside and at least halves its step, else the middle.
+        if not (low <= target <= high and 0.0 < 2.0 * abs(newton) <= last):
+            target = 0.5 * (low + high)
+        last = abs(target - move)
+        move = target
+        mean, slope = link(family, eta + move)
+        gap = scale * (y - mean) - move
+        newton = gap / (1.0 + scale * slope)  # NaN where both overflow: then the middle is next
+        if abs(newton) <= 1e-9 * (1.0 + abs(eta + move)):
+            break
+        if gap > 0.0:
+            low = move
+        else:
+            high = move
+    return move / q, min(slope / dispersion, MAX_WEIGHT)

@@ -1,0 +1,97 @@
+"""What is believed of θ before any reward: a normal distribution."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+
+from belated.core.inputs import Matrix, Vector, as_dim, as_numbers, as_positive
+from belated.exceptions import InvalidInput
+
+#: Where the estimated precision of an adaptive prior starts, and the range it stays in. It only
+#: becomes weaker: little data that looks like no effect must not end the exploration.
+AUTO_START, AUTO_RANGE = 1.0, (0.02, 1.0)
+
+
+@dataclass(frozen=True, eq=False)
+class Prior:
+    """A normal prior on θ.
+
+    Attributes:
+        mean: of θ.
+        precision: the inverse of its covariance, positive definite.
+        adaptive: True if the precision is a multiple of I that estimators fit to the data.
+
+    >>> Prior.ridge(2, 1.0).precision
+    array([[1., 0.],
+           [0., 1.]])
+    """
+
+    mean: Vector
+    precision: Matrix
+    adaptive: bool = False
+
+    @classmethod
+    def ridge(cls, dim: int, ridge: float | Literal["auto"] = 1.0) -> Prior:
+        """Mean zero and precision ``ridge`` times I; "auto" estimates the precision from the data.
+
+        Precision 1 suits rows of length up to 1 and moderate effects; "auto" starts there.
+        """
+        dim = as_dim(dim)
+        if isinstance(ridge, str):
+            if ridge != "auto":
+                raise InvalidInput(f"ridge is {ridge!r}: a number above 0 or 'auto'", ridge)
+            return cls(np.zeros(dim), AUTO_START * np.eye(dim), adaptive=True)
+        return cls(np.zeros(dim), as_positive(ridge, "ridge") * np.eye(dim))
+
+    @classmethod
+    def normal(cls, mean: Any, precision: Any) -> Prior:
+        """A given mean and precision, as from an earlier experiment: a warm start."""
+        centre = as_numbers(mean, "mean").astype(np.float64)
+        matrix = as_numbers(precision, "precision").astype(np.float64)
+        if centre.ndim != 1 or len(centre) == 0 or matrix.shape != (len(centre), len(centre)):
+            message = f"a mean of shape {centre.shape} needs a square precision of the same size"
+            raise InvalidInput(f"{message}, not {matrix.shape}", precision)
+        if not (np.isfinite(centre).all() and np.isfinite(matrix).all()):
+            raise InvalidInput("the prior's mean and precision must be finite", (mean, precision))
+        if np.abs(matrix - matrix.T).max() > 1e-8 * np.abs(matrix).max():
+            raise InvalidInput("the prior's precision must be symmetric", precision)
+        least = float(np.linalg.eigvalsh(matrix)[0])
+        if least <= 0:
+            message = f"the prior's precision must be positive definite: an eigenvalue is {least:g}"
+            raise InvalidInput(message, precision)
+        return cls(centre, 0.5 * (matrix + matrix.T))
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Prior):
+            return NotImplemented
+        same = np.array_equal(self.mean, other.mean)
+        return (
+            same
+            and np.array_equal(self.precision, other.precision)
+            and self.adaptive == other.adaptive
+        )
+
+    def __hash__(self) -> int:
+        return hash((self.mean.tobytes(), self.precision.tobytes(), self.adaptive))
+
+    @property
+    def dim(self) -> int:
+        """The width of a row."""
+        return len(self.mean)
+
+    @property
+    def is_ridge(self) -> bool:
+        """Whether it says no more than how far from zero θ may be, alike in all directions.
+
+        Where the variance of rewards is estimated, such a prior is of θ/√φ: it then means the same
+        in every unit of rewards. Any other prior is of θ.
+        """
+        size = self.precision[0, 0]
+        return not self.mean.any() and np.array_equal(self.precision, size * np.eye(self.dim))
+
+    def with_ridge(self, ridge: float) -> Prior:
+        """The same prior, with the precision estimated so far."""
+        return Prior(self.mean, ridge * np.eye(self.dim), adaptive=True)

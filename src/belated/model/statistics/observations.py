@@ -1,0 +1,367 @@
+"""Rows with their rewards: the newest one by one, the oldest as sums."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from struct import Struct
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from belated.core.inputs import Matrix, Row, Vector, as_dim, as_reward, as_rewards, as_row, as_rows
+from belated.exceptions import InvalidInput, UnknownHandle
+from belated.model.families import Family, Gaussian
+from belated.model.kernels.memory import zeros
+from belated.model.statistics.sums import FrozenSums, Moments, Quadratic
+
+#: Rows in a full block of observations.
+BLOCK = 8_192
+#: Float64 numbers in a chunk of rows: it stays in the cache.
+CHUNK = 1 << 16
+# The newest block, and rows in a block.
+_HEAD = Struct("<qq")
+
+
+class _Block:
+    """Observations in columns. Rows are only appended; the other columns change."""
+
+    def __init__(self, dim: int, theta: Vector | None = None) -> None:
+        self.rows: Row = zeros((64, dim), np.float32)
+        self.y: Vector = zeros((64,), np.float64)
+        self.counted: NDArray[np.bool_] = zeros((64,), np.bool_)
+        self.used = 0
+        #: Rows that may still be revised or removed.
+        self.open = 0
+        #: Where the rows were frozen; None while they are counted one by one.
+        self.theta = theta
+
+    def append(self, rows: Row, y: Vector, most: int) -> None:
+        stop = self.used + len(rows)
+        if stop > len(self.rows):
+            size = min(most, max(stop, 2 * len(self.rows)))
+            self.rows = _grown(self.rows, self.used, size)
+            self.y = _grown(self.y, self.used, size)
+            self.counted = _grown(self.counted, self.used, size)
+        self.rows[self.used : stop] = rows
+        self.y[self.used : stop] = y
+        self.counted[self.used : stop] = True
+        self.open += len(rows)
+        self.used = stop
+
+    def copy(self) -> _Block:
+        twin = _Block.__new__(_Block)
+        # Rows are shared: they are written once, and whoever appends further does so elsewhere.
+        twin.rows = self.rows[: self.used]
+        twin.y = self.y[: self.used].copy()
+        twin.counted = self.counted[: self.used].copy()
+        twin.used, twin.open, twin.theta = self.used, self.open, self.theta
+        return twin
+
+    def sums(self, family: Family, theta: Vector) -> FrozenSums:
+        """What its rows come to at θ, those that count."""
+        counted = self.counted[: self.used]
+        return FrozenSums.of(
+            self.rows[: self.used][counted], self.y[: self.used][counted], family, theta
+        )
+
+
+class Observations:
+    """Rows with the rewards that came for them; each can be revised or removed by its handle.
+
+    Where the family is known, old rows can be frozen (:meth:`freeze`): from then on they count as
+    a quadratic at the θ of that time, and can still be revised and removed. Once nothing more can
+    come for a row (:meth:`forget`) it is not kept. Gaussian rewards are frozen as they come: their
+    sums say all there is.
+
+    Args:
+        dim: the width of a row.
+        family: of the rewards; None if nothing will ever be frozen.
+        block: rows that are frozen, and dropped, together.
+
+    >>> seen = Observations(2)
+    >>> handle = seen.add([0.5, 1.0], 1.0)
+    >>> seen.revise(handle, 0.0)  # what it was before
+    1.0
+    >>> seen.n
+    1
+    >>> seen.remove(handle)
+    >>> seen.n
+    0
+    """
+
+    def __init__(self, dim: int, family: Family | None = None, *, block: int | None = None) -> None:
+        self.dim = as_dim(dim)
+        self.family = family
+        #: How many observations are counted, the removed ones not.
+        self.n = 0
+        #: How many of them are counted one by one.
+        self.exact = 0
+        self._size = BLOCK if block is None else block
+        self._blocks: dict[int, _Block] = {}
+        self._last = -1  # the newest block
+        self._sealed = 0  # blocks below this are shared with another store: never append to them
+        self._frozen = FrozenSums.zero(dim)
+        self._anywhere = np.zeros(dim) if isinstance(family, Gaussian) else None
+
+    def add(self, x: Any, y: Any) -> int:
+        """Take one observation; the handle names it from now on."""
+        row, reward = as_row(x, self.dim), as_reward(y)
+        return self._take(row[None, :], np.array([reward]))[0]
+
+    def extend(self, rows: Any, y: Any) -> list[int]:
+        """Take many observations at once; their handles, in order."""
+        table = as_rows(rows, self.dim)
+        return self._take(table, as_rewards(y, len(table)))
+
+    def _take(self, rows: Row, y: Vector) -> list[int]:
+        handles: list[int] = []
+        start = 0
+        while start < len(rows):
+            block = self._open()
+            stop = min(len(rows), start + self._size - block.used)
+            first = self._last * self._size + block.used
+            handles.extend(range(first, first + stop - start))
+            block.append(rows[start:stop], y[start:stop], self._size)
+            start = stop
+        self.n += len(rows)
+        if self._anywhere is None:
+            self.exact += len(rows)
+        elif self.family is not None and len(rows):
+            self._frozen += FrozenSums.of(rows, y, self.family, self._anywhere)
+        return handles
+
+    def revise(self, handle: int, y: Any) -> float:
+        """Replace the reward of an observation; returns the one before."""
+        reward = as_reward(y)
+        block, at = self._find(handle)
+        before = float(block.y[at])
+        if block.theta is not None:
+            self._frozen = self._frozen.revised(block.rows[at], before, reward)
+        block.y[at] = reward
+        return before
+
+    def remove(self, handle: int) -> None:
+        """Count an observation no longer."""
+        block, at = self._find(handle)
+        if block.theta is None:
+            self.exact -= 1
+        elif self.family is not None:
+            one = slice(at, at + 1)
+            self._frozen -= FrozenSums.of(block.rows[one], block.y[one], self.family, block.theta)
+        block.counted[at] = False
+        block.open -= 1
+        self.n -= 1
+
+    def get(self, handle: int) -> tuple[Row, float]:
+        """The row and reward under a handle."""
+        block, at = self._find(handle)
+        row = block.rows[at]
+        row.flags.writeable = False  # stores that were merged share their rows
+        return row, float(block.y[at])
+
+    def rows(self, handles: NDArray[np.int64]) -> Row:
+        """The rows under handles, of those that were removed too."""
+        found = np.empty((len(handles), self.dim), dtype=np.float32)
+        blocks, places = handles // self._size, handles % self._size
+        for index in set(blocks.tolist()):  # numpy's own loads a module at its first call
+            here = blocks == index
+            found[here] = self._blocks[index].rows[places[here]]
+        return found
+
+    def since(self, handle: int) -> tuple[Row, Vector]:
+        """Rows and rewards from a handle on, of those that count."""
+        rows, rewards = [np.empty((0, self.dim), dtype=np.float32)], [np.empty(0)]
+        for index, block in self._blocks.items():
+            if index < handle // self._size:
+                continue
+            first = max(0, handle - index * self._size)
+            counted = block.counted[first : block.used]
+            rows.append(block.rows[first : block.used][counted])
+            rewards.append(block.y[first : block.used][counted])
+        return np.concatenate(rows), np.concatenate(rewards)
+
+    def __add__(self, other: Observations) -> Observations:
+        """All observations of both. Handles of ``other`` move up by :attr:`next_block` of self."""
+        if self.dim != other.dim:
+            raise InvalidInput(f"rows of {self.dim} and of {other.dim} numbers do not merge", other)
+        family = other.family if self.family is None else self.family
+        if other.family not in (None, family):
+            raise InvalidInput(f"rewards of {family} and of {other.family} do not merge", other)
+        if self._blocks and other._blocks and self._size != other._size:
+            raise InvalidInput(f"blocks of {self._size} and {other._size} do not merge", other)
+        size = self._size if self._blocks else other._size
+        merged = Observations(self.dim, family, block=size)
+        merged.n, merged.exact = self.n + other.n, self.exact + other.exact
+        merged._frozen = self._frozen + other._frozen
+        for first, store in ((0, self), (self._last + 1, other)):
+            for index, block in store._blocks.items():
+                merged._blocks[first + index] = block.copy()
+        merged._last = self._last + other._last + 1
+        merged._sealed = merged._last + 1
+        return merged
+
+    @property
+    def next_handle(self) -> int:
+        """The handle that the next observation gets."""
+        last = self._blocks.get(self._last)
+        if last is None or last.used == self._size:
+            return (self._last + 1) * self._size
+        return self._last * self._size + last.used
+
+    @property
+    def next_block(self) -> int:
+        """What a merge adds to the handles of the store on its right."""
+        return (self._last + 1) * self._size
+
+    # --- what is frozen, and what is let go -----------------------------------------------------
+
+    @property
+    def frozen(self) -> Quadratic | None:
+        """The log-likelihood of what is frozen: it goes with the rows of :meth:`chunks`."""
+        return self._frozen.likelihood if self._frozen.n else None
+
+    def freeze(self, theta: Vector, most: int, moved: float = np.inf) -> None:
+        """Freeze the oldest full blocks, until no more rows than ``most`` are left if they can be.
+
+        Those that are frozen already, and whose rows are still kept, are frozen anew where θ has
+        moved since.
+
+        Args:
+            theta: the estimate of now.
+            most: rows to be counted one by one.
+            moved: freeze anew if the mean of g' (xᵀδ)² over all frozen rows is above it.
+        """
+        if self.family is None or self._anywhere is not None:
+            return
+        now = theta.copy()
+        for block in self._blocks.values():  # the oldest first
+            if block.theta is not None:
+                if self._frozen.moved(now - block.theta) <= moved:
+                    continue
+                self._frozen -= block.sums(self.family, block.theta)
+            elif self.exact > most and block.used == self._size:
+                self.exact -= int(block.counted.sum())
+            else:
+                continue
+            self._frozen += block.sums(self.family, now)
+            block.theta = now
+
+    def forget(self, handles: NDArray[np.int64]) -> None:
+        """These will be neither revised nor removed: once they are frozen, drop their rows."""
+        for index in (handles // self._size).tolist():
+            self._blocks[index].open -= 1
+
+    def forget_others(self, handles: NDArray[np.int64]) -> None:
+        """All but these will be neither revised nor removed."""
+        for block in self._blocks.values():
+            block.open = 0
+        for index in (handles // self._size).tolist():
+            self._blocks[index].open += 1
+
+    def drop_forgotten(self) -> None:
+        """Let go of frozen rows for which nothing more can come, by whole blocks."""
+        for index, block in list(self._blocks.items()):
+            if block.open == 0 and block.theta is not None and block.used == self._size:
+                del self._blocks[index]
+
+    # --- to be read -----------------------------------------------------------------------------
+
+    def chunks(self, size: int) -> Iterator[tuple[Matrix, Vector, NDArray[np.bool_] | None]]:
+        """Rows in float64 (one buffer, used again), rewards, and which count (None: all).
+
+        Rows that do not count are zeros: they add nothing to any sum. Frozen ones are not among
+        them, see :attr:`frozen`.
+        """
+        blocks = [block for block in self._blocks.values() if block.theta is None]
+        buffer = np.empty((min(size, max((b.used for b in blocks), default=0)), self.dim))
+        for block in blocks:
+            everything = bool(block.counted[: block.used].all())
+            for start in range(0, block.used, size):
+                stop = min(block.used, start + size)
+                rows = buffer[: stop - start]
+                rows[:] = block.rows[start:stop]
+                counted = None if everything else block.counted[start:stop]
+                if counted is not None:
+                    rows[~counted] = 0.0
+                yield rows, block.y[start:stop], counted
+
+    @property
+    def total(self) -> float:
+        """Σ y of all that is counted."""
+        exact = [block for block in self._blocks.values() if block.theta is None]
+        parts = [float(block.y[: block.used][block.counted[: block.used]].sum()) for block in exact]
+        return sum(parts, self._frozen.total)
+
+    def moments(self) -> Moments:
+        """The moments of all that is counted."""
+        total = self._frozen.moments
+        for block in self._blocks.values():
+            counted = block.counted[: block.used]
+            if block.theta is None and counted.any():
+                total += Moments.of(
+                    block.rows[: block.used][counted], block.y[: block.used][counted]
+                )
+        return total
+
+    def sums_at(self, family: Family, theta: Vector) -> FrozenSums:
+        """All that is counted as sums: what is frozen as it is, and the others at θ."""
+        exact = (block for block in self._blocks.values() if block.theta is None)
+        return sum((block.sums(family, theta) for block in exact), self._frozen)
+
+    def is_frozen(self, handle: int) -> bool:
+        """Whether the observation under a handle counts as part of a sum."""
+        return self._find(handle)[0].theta is not None
+
+    # --- as bytes -------------------------------------------------------------------------------
+
+    def pack(self) -> dict[str, bytes]:
+        """All blocks and sums as bytes; the rows of a full block never change."""
+        pieces = {"frozen": _HEAD.pack(self._last, self._size) + self._frozen.pack()}
+        for index, block in self._blocks.items():
+            name = f"rows {index}" if block.used == self._size else f"rows {index} so far"
+            pieces[name] = block.rows[: block.used].tobytes()
+            pieces[f"y {index}"] = block.y[: block.used].tobytes()
+            pieces[f"counted {index}"] = block.counted[: block.used].tobytes()
+            if block.theta is not None:
+                pieces[f"frozen-at {index}"] = block.theta.tobytes()
+        return pieces
+
+    def unpack(self, pieces: dict[str, bytes]) -> None:
+        """Take what :meth:`pack` gave, in an empty store; its blocks go on as they were."""
+        self._last, self._size = _HEAD.unpack_from(pieces["frozen"])
+        self._frozen = FrozenSums.read(pieces["frozen"][_HEAD.size :], self.dim)
+        self.n = self._frozen.n
+        for index in sorted(int(name[2:]) for name in pieces if name.startswith("y ")):
+            at = pieces.get(f"frozen-at {index}")
+            block = _Block(self.dim, None if at is None else np.frombuffer(at))
+            rows = pieces.get(f"rows {index}") or pieces[f"rows {index} so far"]
+            block.rows = np.frombuffer(rows, dtype=np.float32).reshape(-1, self.dim)
+            block.y = np.frombuffer(pieces[f"y {index}"]).copy()
+            block.counted = np.frombuffer(pieces[f"counted {index}"], dtype=np.bool_).copy()
+            block.used = len(block.y)
+            counted = block.open = int(block.counted.sum())
+            self._blocks[index] = block
+            if at is None:
+                self.exact += counted
+                self.n += counted
+
+    def _open(self) -> _Block:
+        block = self._blocks.get(self._last)
+        if block is None or self._last < self._sealed or block.used == self._size:
+            self._last += 1
+            block = self._blocks[self._last] = _Block(self.dim, self._anywhere)
+        return block
+
+    def _find(self, handle: int) -> tuple[_Block, int]:
+        index, at = divmod(handle, self._size)
+        block = self._blocks.get(index)
+        if block is not None and at < block.used and block.counted[at]:
+            return block, at
+        raise UnknownHandle(handle)
+
+
+def _grown(column: NDArray[Any], used: int, size: int) -> NDArray[Any]:
+    larger = zeros((size, *column.shape[1:]), column.dtype)
+    larger[:used] = column[:used]
+    return larger
