@@ -20,7 +20,7 @@ import numpy as np
 
 from belated.core.events import Activation, Decision, ModeChanged, Reward, Void
 from belated.core.ids import check_id, key_of, partition_of
-from belated.core.inputs import Row, are_plain, check_made
+from belated.core.inputs import Row, check_made
 from belated.core.results import html_table
 from belated.core.rewards import (
     Rewards,
@@ -41,7 +41,7 @@ from belated.decider import (
     Mode,
     ParsedRequest,
 )
-from belated.decider.batches import OneRequest, OneReward, naming, split_requests, split_rewards
+from belated.decider.batches import OneReward, naming, split_requests, split_rewards
 from belated.decider.holdouts import check_holdout
 from belated.decider.requests import check_same, parse_request, rows_of
 from belated.decider.scores import Scores
@@ -313,25 +313,21 @@ class Bandit:
             places = []
             if ids is not None:
                 self._follower.look()  # another process may have used them
-            elif self.features is None and actions is None:
-                tables, parsed = self._parse_alike(asked, activated)
-                places = [*range(len(parsed))]
-            for place, (rows, offered, id) in enumerate(asked[len(parsed) :], len(parsed)):
+            for place, (rows, offered, id) in enumerate(asked):
                 try:
                     known = None if id is None else self._known(id)
                     if known is not None:
                         answers[place] = self._again(known, rows, offered)
                         continue
-                    one, table = self._parse(rows, offered, id, activated)
+                    request, table = self._parse(rows, offered, id, activated)
                 except InvalidInput as error:
                     raise naming(f"requests[{place}]", error) from None
-                parsed.append(one)
+                parsed.append(request)
                 tables.append(table)
                 places.append(place)
             if parsed:
-                table = tables[0] if len(tables) == 1 else np.concatenate(tables)
-                made, kept = self._choose(parsed, table, self._clock())
-                named = [one.id for one in parsed if one.id is not None]
+                made, kept = self._choose(parsed, np.concatenate(tables), self._clock())
+                named = [request.id for request in parsed if request.id is not None]
                 _, standing = self._follower.append_told(made, kept, only=named)
                 for place, event in zip(places, made, strict=True):
                     other = standing.get(event.id)  # another process was faster
@@ -377,18 +373,6 @@ class Bandit:
         )
         self._follower.intact = False
         return parsed
-
-    def _parse_alike(
-        self, asked: Sequence[OneRequest], activated: bool
-    ) -> tuple[list[Row], list[ParsedRequest]]:
-        """All tables in one, if they are arrays of rows; nothing if one of them may be refused."""
-        if activated is not True or not asked or self._decider.holdout is not None:
-            return [], []
-        tables = [one.rows for one in asked]
-        if not all(map(partial(are_plain, dim=self.policy.dim), tables)):
-            return [], []
-        rows = np.concatenate(tables, dtype=np.float32, casting="same_kind")
-        return [rows], [ParsedRequest(len(table)) for table in tables]
 
     def _choose(self, requests: Sequence[ParsedRequest], table: Row, now: int) -> Made:
         decider = self._decider

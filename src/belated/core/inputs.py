@@ -56,21 +56,6 @@ def as_rows(rows: Any, dim: int) -> Row:
     return _bounded(given, "rows")
 
 
-def are_plain(rows: Any, dim: int) -> bool:
-    """Whether :func:`as_rows` takes these rows, at a glance; it may still do if this says no.
-
-    >>> are_plain(np.eye(2), dim=2), are_plain([[1.0, 0.0]], dim=2)
-    (True, False)
-    """
-    return (
-        type(rows) is np.ndarray
-        and rows.dtype.char in "fd"
-        and rows.shape[1:] == (dim,)
-        and len(rows) > 0
-        and bool(np.vdot(rows, rows) <= MAX_ENTRY)
-    )
-
-
 def _wrong_shape(shape: tuple[int, ...], dim: int) -> str:
     if 0 in shape:
         return f"rows is empty: pass at least one row of {dim} numbers, one per action"

@@ -107,7 +107,9 @@ class Facts(msgspec.Struct, gc=False, array_like=True):
         """Whether there is nothing but the decision, and one reward at most, in one part."""
         if self.activation is not None or self.void or self.rival or len(self.parts) > 1:
             return False
-        return not any(one.part or one.revision or one.conflict for one in self.parts.values())
+        for reward in self.parts.values():
+            return not (reward.part or reward.revision or reward.conflict)
+        return True
 
     @property
     def events(self) -> int:
@@ -183,8 +185,8 @@ def judge(facts: Facts, watermark: int, rewards: Rewards) -> Verdict:
         return Verdict(State.VOIDED, conflict=rival)
     due = due_of(facts, rewards)
     if facts.rewarded is not None:
-        values = {part: (one.at_us, one.value) for part, one in facts.parts.items()}
-        conflict = rival or any(one.conflict for one in facts.parts.values())
+        values = {part: (reward.at_us, reward.value) for part, reward in facts.parts.items()}
+        conflict = rival or any([reward.conflict for reward in facts.parts.values()])
         late = due is not None and facts.rewarded > due
         return Verdict(State.REWARDED, reduced(values, rewards.reduce), late, conflict)
     live = facts.activated or facts.activation is not None

@@ -13,7 +13,7 @@ from belated.fold.weighting.half_life import shares_at
 from belated.model.estimators.conversion_law import ConversionLaw
 from belated.model.estimators.thinned import AgedDecisions, thinned_weight
 from belated.model.families import Family
-from belated.model.kernels.blocks import gram
+from belated.model.kernels.blocks import gram, spans
 
 #: What happens within one tick of the clock has one stamp, so all ages and delays are one longer: a
 #: conversion with the stamp of its decision took up to a microsecond.
@@ -23,7 +23,7 @@ YOUNG, OLD = 0.01, 0.999
 #: Between them each bucket reaches so many times as far as the one before.
 RATIO = 1.25
 #: Blocks before neighbours are merged. For exponential delays some thirty are left then.
-MANY = 160
+MANY = 80
 
 
 class Thinned(NamedTuple):
@@ -92,7 +92,11 @@ class AgeBlocks:
         self._last = np.empty(0, dtype=np.int64)
         self._n = np.empty(0)
         self._mean: Matrix = np.empty((0, dim))
-        self._slope: NDArray[np.float64] = np.empty((0, dim, dim))
+        # Of a matrix only the entries that some row fills are kept: few, where each row is zero
+        # outside the coefficients of its action.
+        self._filled = np.zeros((dim, dim), dtype=bool)
+        self._entries = np.empty(0, dtype=np.int64)
+        self._slope: Matrix = np.empty((0, 0))
         self._all: Matrix = np.zeros((dim, dim))
 
     def __len__(self) -> int:
@@ -131,18 +135,32 @@ class AgeBlocks:
         order = np.argsort(-bucket, kind="stable")  # the oldest first
         times = times[order]
         starts = np.append(0, np.flatnonzero(np.diff(bucket[order])) + 1)
-        table, n, mean, slope, whole = self._each(times, rows[order])
         stops = np.append(starts[1:], len(times))
-        slopes = [gram(table[i:j], slope[i:j]) for i, j in zip(starts, stops, strict=True)]
+        table, n, mean, slope, whole = self._each(times, rows[order])
+        self._all += gram(table, whole)
+        self._widen(table)
+        slopes = [
+            gram(table[i:j], slope[i:j]).ravel()[self._entries]
+            for i, j in zip(starts, stops, strict=True)
+        ]
         self._first = np.append(self._first, np.minimum.reduceat(times, starts))
         self._last = np.append(self._last, np.maximum.reduceat(times, starts))
         self._n = np.append(self._n, np.add.reduceat(n, starts))
         means = np.add.reduceat(mean[:, None] * table, starts)
         self._mean = np.concatenate([self._mean, means])
         self._slope = np.concatenate([self._slope, slopes])
-        self._all += gram(table, whole)
         if len(self) > MANY:
             self._merge(now)
+
+    def _widen(self, table: Matrix) -> None:
+        """Keep the entries of a matrix that these rows fill, too."""
+        filled = self._filled.copy()
+        for _, columns in spans(table):
+            filled[columns, columns] = True
+        if filled[~self._filled].any():
+            wider = np.zeros((len(self), np.count_nonzero(filled)))
+            wider[:, self._filled[filled]] = self._slope
+            self._slope, self._filled, self._entries = wider, filled, np.flatnonzero(filled)
 
     def remove(self, time: int, row: Vector) -> bool:
         """Count a decision no longer; returns False if no block can have it."""
@@ -152,7 +170,7 @@ class AgeBlocks:
         table, n, mean, slope, whole = self._each(np.array([time]), row[None, :])
         self._n[here[0]] -= n[0]
         self._mean[here[0]] -= mean[0] * table[0]
-        self._slope[here[0]] -= gram(table, slope)
+        self._slope[here[0]] -= gram(table, slope).ravel()[self._entries]
         self._all -= gram(table, whole)
         return True
 
@@ -160,9 +178,11 @@ class AgeBlocks:
         """Return what they come to, with their ages as they are now."""
         low, high = ((now - time + TICK) / self._window for time in (self._last, self._first))
         share = self.law.over(low, high)
+        seen = np.zeros_like(self._all)
+        seen.ravel()[self._entries] = share @ self._slope
         return Thinned(
             share @ self._mean,
-            np.tensordot(share, self._slope, 1),
+            seen,
             self._all,
             float(share @ self._n),
             float(self._n.sum()),

@@ -32,11 +32,11 @@ def gram(rows: Matrix, weights: Vector | None = None) -> Matrix:
 def add_gram(total: Matrix, rows: Matrix, weights: Vector | None = None) -> None:
     """Add Σ w x xᵀ, span by span where rows are zero outside a span of columns."""
     weighted = rows if weights is None else rows * weights[:, None]
-    for chosen, columns in _spans(rows):
+    for chosen, columns in spans(rows):
         total[columns, columns] += weighted[chosen, columns].T @ rows[chosen, columns]
 
 
-def _spans(rows: Matrix) -> Iterator[tuple[Any, slice]]:
+def spans(rows: Matrix) -> Iterator[tuple[Any, slice]]:
     """Rows that are zero outside the same columns, and these columns."""
     count, dim = rows.shape
     if dim >= WIDE and count:
