@@ -64,8 +64,7 @@ class Run:
         if self.rng.random() < 0.5:
             self.fold.catch_up(self.journal)
         else:
-            for record in self.fold.read(self.journal, 0, 1_000):
-                self.fold.take(record)
+            self.fold.follow(self.journal, 0, 1_000)
 
     def save(self) -> None:
         """Begin, go on folding, and write."""

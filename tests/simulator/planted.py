@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from belated.core.events import Event, Record, Reward, Settled
+from belated.core.events import Event, Reward, Settled
 from belated.core.inputs import Vector
 from belated.core.rewards import Rewards
 from belated.decider import Decider
@@ -27,7 +27,7 @@ from belated.fold import entries, ledger, trimming, unmatched
 from belated.fold.adapter import LearnerAdapter
 from belated.fold.columns import PageFolder
 from belated.fold.entries import Facts, Verdict
-from belated.fold.fold import Fold
+from belated.fold.fold import Fold, Page
 from belated.fold.learner import Learner
 from belated.fold.ledger import Ledger
 from belated.fold.partitioned import Merging, PartitionFold, PartitionSums
@@ -477,9 +477,9 @@ def off_by_one_inside_a_commit(patch: pytest.MonkeyPatch) -> None:
     """Where several records were committed together, the last one is said not to be folded."""
     take = PartitionFold.take_all
 
-    def short(self: PartitionFold, partition: int, page: list[Record]) -> None:
-        take(self, partition, page)
-        if len(page) > 1 and page[-1].recorded == page[-2].recorded:
+    def short(self: PartitionFold, partition: int, page: Page, *more: Any) -> None:
+        take(self, partition, page, *more)
+        if isinstance(page, list) and len(page) > 1 and page[-1].recorded == page[-2].recorded:
             self.positions[partition] = page[-2].position
 
     patch.setattr(PartitionFold, "take_all", short)

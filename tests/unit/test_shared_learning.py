@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from concurrent.futures import Future
+from typing import Any
 
 import numpy as np
 import pytest
@@ -387,10 +388,10 @@ def test_a_partition_that_cannot_be_read_stops_no_other(monkeypatch: pytest.Monk
     town.events(20)
     take = PartitionFold.take_all
 
-    def refuse(self: PartitionFold, partition: int, page: list[Record]) -> None:
+    def refuse(self: PartitionFold, partition: int, page: list[Record], *more: Any) -> None:
         if partition == 0 and page:
             raise CorruptEvent("a record was changed")
-        take(self, partition, page)
+        take(self, partition, page, *more)
 
     monkeypatch.setattr(PartitionFold, "take_all", refuse)
     for _ in range(3):

@@ -8,8 +8,8 @@ from the base that stands for records that were trimmed.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
-from contextlib import nullcontext
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from hashlib import blake2b
 
 import numpy as np
@@ -46,7 +46,9 @@ from belated.model.model import Model
 from belated.policies import Policy
 
 #: Records, or their columns.
-_Page = list[Record] | ColumnPage
+Page = list[Record] | ColumnPage
+#: Folds a record; returns what it meant.
+Take = Callable[[Record], str]
 #: This share of all observations, and at least ``Tuning.bulk``, are folded in bulk.
 SHARE = 0.05
 #: Pieces of a snapshot, beside the chain: the mode, and the model it froze.
@@ -186,45 +188,38 @@ class Fold:
                 ]
             self.ledgers[partition].undone = Undone.of(records)
 
-    def read(self, journal: Journal, partition: int, limit: int) -> list[Record]:
+    def read(self, journal: Journal, partition: int, limit: int, *, columns: bool = False) -> Page:
         """Return the next records of a partition, if the fold stands on what the journal holds.
 
         The last record that was folded is read again and compared: a journal can lose its tail (a
         failover, a restored backup) and grow beyond it again.
 
+        Args:
+            journal: that is folded.
+            partition: of it.
+            limit: how many records, at most.
+            columns: whether to return their columns; the journal can.
+
         Raises:
             HistoryChanged: that record is gone, or another one.
         """
-        after, again = self._behind(partition)
-        page = journal.read(partition, after, limit + again)
-        if again:
-            self._check_last(page[0] if page else None, partition)
-            del page[0]
-        if self.until is not None and page and page[-1].recorded > self.until:
-            page = [record for record in page if record.recorded <= self.until]
-        return page
-
-    def read_columns(self, journal: ColumnLog, partition: int, limit: int) -> ColumnPage:
-        """Return what :meth:`read` returns, as columns."""
-        after, again = self._behind(partition)
-        page = journal.read_columns(partition, after, limit + again)
-        if again:
-            self._check_last(page.stub(0, partition) if len(page) else None, partition)
-            page = page.part(1, len(page))
+        last = self.chains[partition].last
+        again = last is not None
+        after = self.positions[partition] if last is None else last.position - 1
+        page: Page
+        if columns:
+            assert isinstance(journal, ColumnLog)
+            page = journal.read_columns(partition, after, limit + again)
+        else:
+            page = journal.read(partition, after, limit + again)
+        if last is not None:
+            if not len(page) or not _same(_stub(page, partition), last):
+                raise HistoryChanged(partition, last.position)
+            page = page[1:]
         if self.until is not None:
-            page = page.part(0, int(np.searchsorted(page.recorded, self.until, side="right")))
+            stamps = page.recorded if isinstance(page, ColumnPage) else [r.recorded for r in page]
+            page = page[: int(np.searchsorted(stamps, self.until, side="right"))]
         return page
-
-    def _behind(self, partition: int) -> tuple[int, bool]:
-        """Where to read on, and whether the last record that was folded is read again."""
-        last = self.chains[partition].last
-        return (self.positions[partition], False) if last is None else (last.position - 1, True)
-
-    def _check_last(self, found: Record | None, partition: int) -> None:
-        last = self.chains[partition].last
-        assert last is not None
-        if found is None or not _same(found, last):
-            raise HistoryChanged(partition, last.position)
 
     # --- folding ----------------------------------------------------------------------------------
 
@@ -257,60 +252,93 @@ class Fold:
         is_full = new >= tuning.page >= tuning.bulk
         return is_full or new >= max(tuning.bulk, SHARE * self.learner.model.n)
 
-    def catch_up(self, journal: Journal) -> int:
-        """Fold all that is new in every partition; returns how many records that were."""
-        start, size = self.version, self.tuning.page
+    def catch_up(
+        self,
+        journal: Journal,
+        *,
+        to: Sequence[int] | None = None,
+        take: Take | None = None,
+        progress: Callable[[int], None] = lambda count: None,
+    ) -> int:
+        """Fold all that is new in every partition; returns how many records that were.
+
+        Args:
+            journal: that is folded.
+            to: the last position to fold, for each partition; None: all.
+            take: folds a record in place of :meth:`take`.
+            progress: is told how many records more were folded.
+        """
+        new, size = 0, self.tuning.page
         # Columns are for many records, as there were last time; a few are sooner read as records.
-        kernels = kernels_for(self, journal) if self._was_bulk else None
-
-        def read(partition: int) -> _Page:
-            if kernels is None:
-                return self.read(journal, partition, size)
-            assert isinstance(journal, ColumnLog)
-            return self.read_columns(journal, partition, size)
-
-        # How many records are new is not known before they are read: positions may have gaps.
-        pages: dict[int, _Page] = {}
-        for partition in self.folded:
-            pages[partition] = read(partition)
-            if bulk := self.is_much(sum(map(len, pages.values()))):
-                break
-        self._was_bulk = bulk
-        with self.learner.bulk() if bulk else nullcontext():  # one fit at the end for all
+        kernels = kernels_for(self, journal) if self._was_bulk and take is None else None
+        with ExitStack() as stack:
+            is_bulk = False
             for partition in self.folded:
-                page = pages.pop(partition, None)
-                page = read(partition) if page is None else page
-                while len(page):
-                    if isinstance(page, list):
-                        self.take_all(partition, page)
-                    elif bulk and kernels is not None:
-                        self.take_columns(partition, page, kernels)
-                    else:
-                        self.take_all(partition, page.records(partition))
-                    if len(page) < size:
-                        break
-                    kernels = kernels or kernels_for(self, journal)  # there is more
-                    page = read(partition)
-        return self.version - start
+                is_full = True
+                while is_full:
+                    end = None if to is None else to[partition]
+                    page = self._next_page(journal, partition, size, kernels, end)
+                    is_full = len(page) == size
+                    new += len(page)
+                    if not is_bulk and self.is_much(new):
+                        is_bulk = True
+                        stack.enter_context(self.learner.bulk())  # one fit at the end for all
+                        kernels = kernels or (kernels_for(self, journal) if take is None else None)
+                    self.take_all(partition, page, kernels if is_bulk else None, take)
+                    progress(len(page))
+        self._was_bulk = is_bulk
+        return new
 
-    def take_all(self, partition: int, page: list[Record]) -> None:
-        """Fold records of one partition."""
-        fold, count = self.ledgers[partition].fold, 0
-        try:
-            for record in page:
-                status = fold(record)
-                count += 1
-                if status == "switched":
-                    self._change_mode(record)
-        finally:  # of a record that cannot be folded nothing was taken, and all before it was
-            if count:
-                self._note(partition, page[:count])
+    def follow(
+        self,
+        journal: Journal,
+        partition: int,
+        limit: int,
+        *,
+        kernels: PageKernels | None = None,
+        take: Take | None = None,
+    ) -> Page:
+        """Read the next records of a partition, and fold them; returns them.
 
-    def _note(self, partition: int, taken: Sequence[Record]) -> None:
-        """These were folded."""
-        self.positions[partition] = taken[-1].position
-        self.chains[partition].add(taken)
-        self.version += len(taken)
+        Args:
+            journal: that is folded.
+            partition: of it.
+            limit: how many records, at most.
+            kernels: to fold columns with, in bulk; None: record by record.
+            take: folds a record in place of :meth:`take`.
+        """
+        page = self._next_page(journal, partition, limit, kernels)
+        self.take_all(partition, page, kernels, take)
+        return page
+
+    def _next_page(
+        self,
+        journal: Journal,
+        partition: int,
+        limit: int,
+        kernels: PageKernels | None,
+        end: int | None = None,
+    ) -> Page:
+        page = self.read(journal, partition, limit, columns=kernels is not None)
+        if end is not None:
+            where = page.positions if isinstance(page, ColumnPage) else [r.position for r in page]
+            page = page[: int(np.searchsorted(where, end, side="right"))]
+        return page
+
+    def take_all(
+        self,
+        partition: int,
+        page: Page,
+        kernels: PageKernels | None = None,
+        take: Take | None = None,
+    ) -> None:
+        """Fold records of one partition; see :meth:`follow` for the others."""
+        if isinstance(page, ColumnPage) and kernels is not None:
+            self.take_columns(partition, page, kernels)
+            return
+        take = take or self.take
+        for n in range(len(page)):
+            take(page.record(n, partition) if isinstance(page, ColumnPage) else page[n])
 
     def take_columns(self, partition: int, page: ColumnPage, kernels: PageKernels) -> None:
         """Fold columns, in bulk: what is plain by the kernel, and the rest by the rules."""
@@ -325,11 +353,11 @@ class Fold:
                     count += 1
                     if status == "switched":
                         self._change_mode(record)
-        finally:  # as above
+        finally:  # of a record that cannot be folded nothing was taken, and all before it was
             if count:
                 self.positions[partition] = int(page.positions[count - 1])
-                taken = page.part(0, count)
-                self.chains[partition].add_columns(taken, page.record(count - 1, partition))
+                last = page.record(count - 1, partition)
+                self.chains[partition].add_columns(page[:count], last)
                 self.version += count
 
     def _change_mode(self, record: Record) -> None:
@@ -634,6 +662,10 @@ def same_sums(one: Fold, other: Fold, tolerance: float = 1e-9) -> bool:
         and bool(np.allclose(first.cross, second.cross, rtol=tolerance, atol=tolerance * scale))
         and abs(first.square - second.square) <= tolerance * scale
     )
+
+
+def _stub(page: Page, partition: int) -> Record:
+    return page.stub(0, partition) if isinstance(page, ColumnPage) else page[0]
 
 
 def _same(one: Record, other: Record) -> bool:

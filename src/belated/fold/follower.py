@@ -368,60 +368,40 @@ class Follower:
 
     def _fold_all(self) -> None:
         self.behind = True  # until the journal has answered
-        if self._holder.holds:
-            while not self._fold_some():
-                pass
-        else:
-            self.fold.catch_up(self.journal)
+        self.fold.catch_up(self.journal, take=self._take if self._holder.holds else None)
         self.behind = False
 
     def _fold_part(self) -> None:
-        self.behind = not self._fold_some()
-
-    def _fold_own(self, partitions: Sequence[int], positions: Sequence[int]) -> list[str]:
-        """Fold all up to one's own events; returns what each meant, nothing if it was known."""
-        meant: dict[tuple[int, int], str] = {}
-        for partition in {*partitions}:
-            last = max(
-                at for one, at in zip(partitions, positions, strict=True) if one == partition
-            )
-            self._fold_to(partition, last, meant)
-        if self._partitions > 1:
-            self.fold.catch_up(self.journal)
-        return [meant.get(place, "") for place in zip(partitions, positions, strict=True)]
-
-    def _fold_to(self, partition: int, last: int, meant: dict[tuple[int, int], str]) -> None:
-        """Fold a partition up to a position; notes what each record meant."""
-        fold = self.fold
-        while True:  # also where all was folded: the journal may have lost what was
-            page = fold.read(self.journal, partition, fold.tuning.page)
-            for record, meaning in zip(page, self._take_all(page), strict=True):
-                meant[partition, record.position] = meaning
-            if fold.positions[partition] >= last:
-                return
-            if not page:  # what was appended is gone again
-                raise HistoryChanged(partition, last)
-
-    def _take_all(self, page: Sequence[Record]) -> list[str]:
-        """Fold records of one partition; returns what each meant."""
-        take = self._take if self._holder.holds else self.fold.take
-        # One event, and what is due before it, is a step of its own.
-        if len(page) > 2 and self.fold.is_much(len(page)):
-            with self.fold.learner.bulk():
-                return [take(record) for record in page]
-        return [take(record) for record in page]
-
-    def _fold_some(self) -> bool:
-        """Fold some of what is new; returns whether that was all."""
+        """Fold some of what is new; the fold is behind if that was not all."""
         left = self.fold.tuning.follow
         for partition in range(self._partitions):
-            page = self.fold.read(self.journal, partition, left)
-            for record in page:
-                self._take(record)
-            left -= len(page)
+            left -= len(self.fold.follow(self.journal, partition, left, take=self._take))
             if not left:
-                return False
-        return True
+                break
+        self.behind = not left
+
+    def _fold_own(self, partitions: Sequence[int], positions: Sequence[int]) -> list[str]:
+        """Fold all that is new; returns what one's own events meant, nothing if it was known."""
+        meant: dict[tuple[int, int], str] = {}
+
+        def take(record: Record) -> str:
+            meaning = meant[record.partition, record.position] = self._take(record)
+            return meaning
+
+        self.fold.catch_up(self.journal, take=take)
+        places = list(zip(partitions, positions, strict=True))
+        for partition, position in places:
+            if self.fold.positions[partition] < position:  # what was appended is gone again
+                raise HistoryChanged(partition, position)
+        return [meant.get(place, "") for place in places]
+
+    def _take_all(self, records: Sequence[Record]) -> list[str]:
+        """Fold records that were appended; returns what each meant."""
+        # One event, and what is due before it, is a step of its own.
+        if len(records) > 2 and self.fold.is_much(len(records)):
+            with self.fold.learner.bulk():
+                return [self._take(record) for record in records]
+        return [self._take(record) for record in records]
 
     def _take(self, record: Record) -> str:
         """Fold a record; a decision that was held counts by itself from now on, or never will."""

@@ -70,14 +70,8 @@ def make_bases(
         progress: is told how many more records were folded.
     """
     fold.begin(journal)
-    with fold.learner.bulk():
-        for partition, (position, _) in enumerate(last):
-            while fold.positions[partition] < position:
-                page = fold.read(journal, partition, fold.tuning.page)
-                page = [record for record in page if record.position <= position]
-                fold.take_all(partition, page)
-                progress(len(page))
-    return [fold.base(partition) for partition, one in enumerate(last) if one != EMPTY]
+    fold.catch_up(journal, to=[tail.position for tail in last], progress=progress)
+    return [fold.base(partition) for partition, tail in enumerate(last) if tail != EMPTY]
 
 
 def trim(

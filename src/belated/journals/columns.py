@@ -106,8 +106,8 @@ class ColumnPage:
         position, recorded = int(self.positions[n]), int(self.recorded[n])
         return Record(partition, position, recorded, event, self.digests[n].tobytes())
 
-    def part(self, start: int, stop: int) -> ColumnPage:
-        """Some of them."""
+    def __getitem__(self, lines: slice) -> ColumnPage:
+        start, stop, _ = lines.indices(len(self))
         first = int(self.ends[start - 1]) if start else 0
         return ColumnPage(
             self.positions[start:stop],

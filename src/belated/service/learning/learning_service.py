@@ -266,9 +266,9 @@ class LearningService:
         count, size = 0, min(PAGE, fold.tuning.page)
         full, lag = False, 0.0
         for partition in range(len(fold.positions)):
-            page = fold.read(self.journal, partition, size)
+            page = fold.follow(self.journal, partition, size)
+            assert isinstance(page, list)
             full |= len(page) == size
-            fold.take_all(partition, page)
             self._note_delays(fold.ledgers[partition], page)
             if page:
                 now = self.clock.now()

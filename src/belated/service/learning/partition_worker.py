@@ -25,7 +25,7 @@ from belated.fold.partitioned import PartitionFold
 from belated.fold.published import PublishedModel
 from belated.fold.saving import Saving
 from belated.journals import CoordinationStore, Journal, SentSums
-from belated.journals.columns import ColumnLog
+from belated.journals.columns import ColumnPage
 from belated.journals.log import WatchedLog
 from belated.service.histogram import SECONDS, Histogram
 from belated.service.learning.history_changes import HistoryChanges
@@ -236,28 +236,19 @@ class PartitionWorker:
 
     def _fold_some(self, one: Owned) -> int:
         fold, journal, partition = one.fold, self.journal, one.fold.partition
-        before = fold.version
         kernels = kernels_for(fold, journal) if one.is_behind else None
-        if kernels is not None:
-            assert isinstance(journal, ColumnLog)
-            limit = min(MANY, fold.tuning.page)
-            columns = fold.read_columns(journal, partition, limit)
-            stamps = columns.recorded
-            fold.take_columns(partition, columns, kernels)
-            count, first = len(columns), int(stamps[0]) if len(stamps) else 0
-        else:
-            limit = min(PAGE, fold.tuning.page)
-            page = fold.read(journal, partition, limit)
-            fold.take_all(partition, page)
-            count, first = len(page), page[0].recorded if page else 0
+        limit = min(PAGE if kernels is None else MANY, fold.tuning.page)
+        page = fold.follow(journal, partition, limit, kernels=kernels)
+        count = len(page)
         one.is_behind = count == limit
         if count:
             now, last = self.clock.now(), fold.chains[partition].last
             assert last is not None
+            first = int(page.recorded[0]) if isinstance(page, ColumnPage) else page[0].recorded
             self.clock.last_stamp = max(self.clock.last_stamp, last.recorded)
             self._lag = max(self._lag, (now - last.recorded) / 1e6)
             self.lags.add((now - first) / 1e6)
-        return fold.version - before
+        return count
 
     def _settle(self, one: Owned) -> int:
         now, partition = self.clock.now(), one.fold.partition
