@@ -24,8 +24,7 @@ from resident_memory import resident
 from belated.core.events import Decision, Event, Record, Reward
 from belated.core.ids import new_id
 from belated.core.rewards import Explicit
-from belated.fold.ledger import Ledger
-from belated.fold.listener import NullListener
+from belated.fold.ledger import Ledger, NullListener
 
 START = 1_700_000_000_000_000
 ROW = np.ones(2, dtype=np.float32)

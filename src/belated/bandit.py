@@ -57,8 +57,7 @@ from belated.features import Actions, Features, PerArm
 from belated.fold.entries import DecisionStatus
 from belated.fold.evidence import evidence_of
 from belated.fold.fold import Fold
-from belated.fold.follower import Follower, warn_changed, warn_unsaved
-from belated.fold.live import LiveModel
+from belated.fold.follower import Follower, LiveModel, warn_changed, warn_unsaved
 from belated.fold.receipts import Receipt
 from belated.fold.requests import Keep, KeptRequest, check_keep
 from belated.fold.weighting import check_learnable

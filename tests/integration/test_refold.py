@@ -14,11 +14,10 @@ from belated import Bernoulli, DefaultAfter, DelayedUCB
 from belated.core.events import Decision, Erased, Event, Record, Retracted, Reward, Settled, Void
 from belated.core.ids import erased_key_of, new_id
 from belated.core.rewards import retention_us
-from belated.fold.agreement import same_entries
 from belated.fold.fold import Fold
 from belated.journals import Journal, Store
 from belated.service.learning.learning_service import LearningService
-from belated.service.learning.refold import PAUSE, REST, SLICE, Refold
+from belated.service.learning.refold import PAUSE, REST, SLICE, Refold, same_entries
 from tests.integration.forger import forger
 
 POLICY = DelayedUCB(2, Bernoulli())

@@ -37,8 +37,7 @@ from belated.core.rewards import DefaultAfter, Explicit, Rewards
 from belated.core.tuning import Tuning
 from belated.exceptions import InvalidInput
 from belated.fold.entries import DecisionStatus
-from belated.fold.ledger import Ledger
-from belated.fold.listener import NullListener
+from belated.fold.ledger import Ledger, NullListener
 from belated.fold.packing import pack, unpack
 from belated.journals import MemoryJournal
 from tests.simulator.oracle import Oracle, Outcome

@@ -15,8 +15,7 @@ from belated.core.ids import key_of, partition_of
 from belated.core.rewards import ConversionsOnly, DefaultAfter, Explicit, Reduce, Rewards
 from belated.core.tuning import Tuning
 from belated.fold.entries import State
-from belated.fold.ledger import Ledger
-from belated.fold.listener import LedgerListener
+from belated.fold.ledger import Ledger, LedgerListener
 from belated.fold.table import EntryTable
 from belated.fold.undone import Undone
 from tests.simulator.oracle import Oracle

@@ -12,7 +12,7 @@ import pytest
 
 from belated.decider.batches import OneReward, split_requests, split_rewards
 from belated.exceptions import InvalidInput
-from belated.features.frames import frame_records, is_frame
+from belated.features.records import frame_records, is_frame
 
 COLORS = ["blue", "red"]
 LINES: dict[str, list[Any]] = {"age": [41, 18], "city": ["Oslo", None]}

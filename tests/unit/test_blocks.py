@@ -5,8 +5,7 @@ import pytest
 from numpy.typing import NDArray
 
 from belated.model import kernels
-from belated.model.kernels.blocks import WIDE, diagonal_blocks, gram
-from belated.model.kernels.roots import root_of
+from belated.model.kernels.blocks import WIDE, diagonal_blocks, gram, root_of
 from belated.simulation.environments import in_blocks
 
 

@@ -30,10 +30,10 @@ from belated.decider import Decider, LoadedModel, ParsedRequest
 from belated.exceptions import InvalidInput
 from belated.expressions import as_whole_policy
 from belated.fold.fold import Fold
-from belated.fold.live import LiveModel
+from belated.fold.follower import LiveModel
 from belated.fold.published import PublishedModel
 from belated.fold.weighting import HalfLife
-from belated.fold.weighting.pace import RECENT, Pace
+from belated.fold.weighting.automatic import RECENT, Pace
 from belated.journals import MemoryStore
 from belated.model.estimators import Online
 from belated.policies import Warmup

@@ -17,6 +17,7 @@ from belated import (
     Holdout,
     MemoryJournal,
     PerArm,
+    Uniform,
 )
 from belated.exceptions import InvalidConfig, InvalidInput
 from belated.service.operating.config import read_config
@@ -56,6 +57,7 @@ def test_a_share_is_held_out_and_marked() -> None:
         DelayedUCB(3, Bernoulli(), floor=0.1),
         DelayedUCB(3, Bernoulli()),
         DelayedThompson(3, Bernoulli()),
+        Uniform(3, Bernoulli()),
     ],
 )
 def test_the_overall_propensity_is_that_of_both_groups(policy: Any) -> None:

@@ -12,15 +12,14 @@ from belated.core.events import Erased, Event, Overwritten, Record
 from belated.core.ids import erased_key_of
 from belated.core.rewards import Explicit
 from belated.exceptions import HistoryUndone, InvalidInput
-from belated.fold.agreement import same_entries
 from belated.fold.decision_history import DecisionHistory
 from belated.fold.entries import State, held_time
-from belated.fold.ledger import Ledger
-from belated.fold.listener import NullListener
+from belated.fold.evidence import sampled
+from belated.fold.ledger import Ledger, NullListener
 from belated.fold.packing import numbered, pack, unpack
 from belated.fold.requests import check_keep
-from belated.fold.sample import sampled
 from belated.fold.undone import Undone
+from belated.service.learning.refold import same_entries
 from tests.unit.told_ledger import GONE, WINDOW, ToldLedger, decided, settled, told
 
 EVENTS: list[tuple[int, Event]] = [

@@ -13,8 +13,7 @@ from belated.exceptions import UnknownEvent
 from belated.fold.adapter import LearnerAdapter
 from belated.fold.entries import State
 from belated.fold.learner import Learner
-from belated.fold.ledger import Ledger
-from belated.fold.listener import NullListener
+from belated.fold.ledger import Ledger, NullListener
 from belated.fold.packing import pack
 from tests.unit.told_ledger import ACTIVE, GONE, WINDOW, ToldLedger, X, decided, settled, told
 

@@ -9,10 +9,9 @@ from unittest import mock
 
 import pytest
 
-from belated.fold import index as module
-from belated.fold.index import Index
+from belated.fold import table as module
 from belated.fold.packing import pack_lines
-from belated.fold.table import EntryTable
+from belated.fold.table import EntryTable, Index
 from belated.model.kernels.pages import FORGOTTEN
 
 

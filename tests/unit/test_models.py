@@ -9,7 +9,7 @@ from belated import Bernoulli, Gaussian, Poisson
 from belated.core.inputs import Matrix, Vector
 from belated.model import kernels
 from belated.model.families import Family
-from belated.model.kernels.roots import root_of
+from belated.model.kernels.blocks import root_of
 from belated.model.model import Model
 from belated.model.priors import Prior
 from belated.model.statistics import Information

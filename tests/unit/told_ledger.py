@@ -10,8 +10,7 @@ import numpy as np
 from belated.core.events import Activation, Decision, Event, Record, Reward, Settled, Void
 from belated.core.rewards import Explicit, Rewards
 from belated.fold.entries import DecisionStatus
-from belated.fold.ledger import Ledger
-from belated.fold.listener import NullListener
+from belated.fold.ledger import Ledger, NullListener
 from tests.simulator.oracle import Oracle
 
 WINDOW = timedelta(microseconds=10)

@@ -6,11 +6,9 @@ simulator runs both. Time and randomness are arguments.
 """
 
 from belated.decider.baselines import FIRST, UNIFORM
-from belated.decider.decider import Decider, Made
-from belated.decider.holdout_decider import HoldoutDecider
+from belated.decider.decider import Decider, HoldoutDecider, Made, ModelSource
 from belated.decider.holdouts import Holdout
 from belated.decider.loaded import LoadedModel
-from belated.decider.model_source import ModelSource
 from belated.decider.modes import MODES, Mode
 from belated.decider.requests import ParsedRequest, check_same
 

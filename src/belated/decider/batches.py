@@ -11,8 +11,7 @@ import numpy as np
 from belated.core.ids import check_id
 from belated.exceptions import InvalidInput
 from belated.features import Actions
-from belated.features.frames import as_list, frame_records, is_frame
-from belated.features.records import shown
+from belated.features.records import as_list, frame_records, is_frame, shown
 
 
 class OneRequest(NamedTuple):

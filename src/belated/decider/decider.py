@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from copy import copy
-from typing import NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from msgspec.structs import replace
@@ -16,11 +18,9 @@ from belated.core.ids import key_of, partition_of
 from belated.core.inputs import Row, Vector
 from belated.core.tuning import USUAL, Tuning
 from belated.decider.baselines import UNIFORM, choose_baseline
-from belated.decider.holdouts import Holdout, Marks
-from belated.decider.model_source import ModelSource
+from belated.decider.holdouts import BANDIT, HELD, Holdout, Marks
 from belated.decider.modes import Mode
 from belated.decider.requests import ParsedRequest
-from belated.decider.runs import runs_of
 from belated.decider.scores import Scores, scores_of
 from belated.decider.unapplied import NOT_DURABLE, SPOOLED, Unapplied, UnappliedDecisions
 from belated.exceptions import BanditOff, PolicyFailure
@@ -28,6 +28,60 @@ from belated.fold.requests import Keep, keep_request
 from belated.model.model import Model
 from belated.policies import Policy
 from belated.policies.policy import Choice
+
+
+class ModelSource(Protocol):
+    """A live learner, or one that was loaded."""
+
+    @property
+    def model(self) -> Model:
+        """What chooses now."""
+
+    @property
+    def version(self) -> int:
+        """Records that were folded into it."""
+
+    def add_pending(self, x: Vector, weight: float) -> None:
+        """Count a decision that the model has not read as pending."""
+
+    def remove_pending(self, x: Vector, weight: float) -> None:
+        """Count it no longer."""
+
+    def change_mode(self, mode: Mode, unapplied: UnappliedDecisions) -> None:
+        """Choose as the mode says from now on."""
+
+    def repair(self, unapplied: UnappliedDecisions) -> None:
+        """The model could not choose: make it anew."""
+
+
+#: Numbers in the rows of a run, at most, unless it is of one request: a quarter of a megabyte.
+AT_ONCE = 1 << 15
+
+
+def runs_of(
+    requests: Sequence[ParsedRequest], dim: int
+) -> Iterator[tuple[slice, slice, list[int]]]:
+    """Yield runs of requests: these, their lines in the table of all, and where each ends in it.
+
+    Args:
+        requests: in the order of their lines.
+        dim: width of a row.
+
+    >>> [run for run in runs_of([ParsedRequest(2), ParsedRequest(3)], dim=4)]
+    [(slice(0, 2, None), slice(0, 5, None), [2, 5])]
+    >>> [some for some, _, _ in runs_of([ParsedRequest(2), ParsedRequest(3)], dim=AT_ONCE)]
+    [slice(0, 1, None), slice(1, 2, None)]
+    """
+    first = start = end = 0
+    ends: list[int] = []
+    for n, request in enumerate(requests):
+        if ends and (end + request.n_rows) * dim > AT_ONCE:
+            yield slice(first, n), slice(start, start + end), ends
+            first, start, end, ends = n, start + end, 0, []
+        end += request.n_rows
+        ends.append(end)
+    if ends:
+        yield slice(first, len(requests)), slice(start, start + end), ends
 
 
 class Made(NamedTuple):
@@ -374,3 +428,107 @@ class Decider:
         if not self._repaired:  # it takes a while
             self._repaired = True
             self._source.repair(self.unapplied)
+
+
+#: A floor that changes no probability; with it a policy says those of all actions.
+_NONE = 1e-300
+
+
+class HoldoutDecider(Decider):
+    """A decider of which a share of decisions is made by a baseline.
+
+    In the modes ``baseline`` and ``off`` there are no groups.
+
+    Args:
+        holdout: which share, and how it is decided.
+        settings: of a :class:`Decider`.
+    """
+
+    holdout: Holdout
+
+    def __init__(self, *settings: Any, holdout: Holdout, **others: Any) -> None:
+        super().__init__(*settings, **others)
+        self.holdout = holdout
+        # What the policy would have done for those of the holdout, by their ids.
+        self._by_policy: dict[str | None, float | None] = {}
+
+    def choose(
+        self,
+        requests: Sequence[ParsedRequest],
+        table: Row,
+        *,
+        now: int,
+        rng: np.random.Generator,
+        hold: bool,
+    ) -> Made:
+        """As :meth:`Decider.choose`, each request by its group."""
+        if self.mode in ("baseline", "off"):
+            return super().choose(requests, table, now=now, rng=rng, hold=hold)
+        named = [
+            one if one.id is not None else replace(one, id=self._new_id(now, self.slot))
+            for one in requests
+        ]
+        held = np.array([self.holdout.holds(one.unit or one.id or "") for one in named])
+        if not held.any():
+            return super().choose(named, table, now=now, rng=rng, hold=hold)
+        line = np.repeat(held, [one.n_rows for one in named])
+        decisions: dict[int, Decision] = {}
+        kept: dict[int, bytes] = {}
+        for is_held in (False, True):
+            places = np.flatnonzero(held == is_held).tolist()
+            if not places:
+                continue
+            some, rows = [named[n] for n in places], table[line == is_held]
+            if is_held:
+                made = self._choose_held(some, rows, now, rng, hold)
+            else:
+                made = super().choose(some, rows, now=now, rng=rng, hold=hold)
+            decisions |= dict(zip(places, made.decisions, strict=True))
+            kept |= {places[n]: data for n, data in made.requests.items()}
+        return Made([decisions[n] for n in range(len(named))], kept)
+
+    def _choose_held(
+        self,
+        requests: Sequence[ParsedRequest],
+        table: Row,
+        now: int,
+        rng: np.random.Generator,
+        hold: bool,
+    ) -> Made:
+        choices = self._choose_baseline(self.holdout.baseline, requests, table, rng)
+        counts, start = self.mode == "learn" and hold, 0
+        for request, choice in zip(requests, choices, strict=True):
+            rows = table[start : start + request.n_rows]
+            self._by_policy[request.id] = self._policy_share(rows, choice.index, rng)
+            if counts and request.activated:
+                counts = self._count(choice, rows)
+            start += request.n_rows
+        made = self._decide(requests, table, choices, "holdout", now, counts, hold)
+        self._by_policy.clear()
+        return Made(made, self._keep(requests, table, choices, made))
+
+    def _policy_share(self, rows: Row, index: int, rng: np.random.Generator) -> float | None:
+        """The probability with which the policy would take a row; None if it does not say it."""
+        policy = self.policy
+        if not policy.floor:
+            with suppress(ValueError):  # the floor of Uniform cannot be set: it says all anyway
+                policy = dataclasses.replace(policy, floor=_NONE)
+        try:
+            choice = policy.choose(self.model, rows.astype(np.float64), rng)
+        except Exception:  # the baseline decides, whatever the policy says
+            return None
+        if choice.shares is not None:
+            return choice.shares[index]
+        if choice.index == index:
+            return choice.propensity
+        return 0.0 if choice.propensity == 1.0 else None
+
+    def _marks(self, request: ParsedRequest, choice: Choice, source: Source) -> Marks:
+        if source == "baseline":
+            return "", None
+        held = source == "holdout"
+        by_policy = self._by_policy.get(request.id) if held else choice.propensity
+        if by_policy is None:
+            return HELD, None
+        share = self.holdout.baseline_share(choice.index, request.actions, request.n_rows)
+        return HELD if held else BANDIT, self.holdout.overall(share, by_policy)

@@ -9,7 +9,7 @@ from belated.decider.modes import Mode
 from belated.decider.unapplied import UnappliedDecisions
 from belated.fold.published import PublishedModel
 from belated.model.kernels import Kernels
-from belated.model.kernels.roots import root_of
+from belated.model.kernels.blocks import root_of
 from belated.model.model import Model
 from belated.model.statistics import Information
 from belated.policies import Policy

@@ -14,8 +14,7 @@ from belated.core.rewards import Rewards
 from belated.core.tuning import Tuning
 from belated.evaluation.table import NEVER, SOURCES
 from belated.fold.entries import State
-from belated.fold.ledger import Ledger
-from belated.fold.listener import NullListener
+from belated.fold.ledger import Ledger, NullListener
 from belated.fold.undone import Undone
 from belated.model.kernels.pages import CONFLICT, LATE
 

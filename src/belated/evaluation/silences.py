@@ -19,7 +19,7 @@ from belated.core.times import as_datetime
 from belated.evaluation.curves import DelayCurve, delay_curve
 from belated.evaluation.table import NEVER, DecisionTable, Times
 from belated.exceptions import InvalidInput
-from belated.fold.weighting.deliveries import Deliveries, deliveries
+from belated.fold.weighting.conversions import Deliveries, deliveries
 
 #: Rewards without which nothing is said.
 FEW = 20

@@ -23,8 +23,7 @@ Rows mean the same where the ``fingerprint`` is the same. It is a digest of what
 made of, and depends neither on the process nor on the version of Python.
 """
 
-from belated.features.encoded import Fields
-from belated.features.encoders import Category, Flag, Number
+from belated.features.encoders import Category, Fields, Flag, Number
 from belated.features.hashed import Hashed
 from belated.features.per_arm import PerArm
 from belated.features.protocol import Features

@@ -11,8 +11,7 @@ from numpy.typing import NDArray
 
 from belated.core.inputs import MAX_ENTRY
 from belated.exceptions import InvalidInput
-from belated.features.frames import is_missing
-from belated.features.records import is_number, shown
+from belated.features.records import is_missing, is_number, shown
 
 _REAL = "fiub"
 

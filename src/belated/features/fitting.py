@@ -10,10 +10,8 @@ from typing import Any
 import numpy as np
 
 from belated.exceptions import InvalidInput
-from belated.features.encoded import Fields
-from belated.features.encoders import Category, Encoder, Flag, Number, as_text
-from belated.features.frames import frame_records, is_frame, is_missing
-from belated.features.records import shown
+from belated.features.encoders import Category, Encoder, Fields, Flag, Number, as_text
+from belated.features.records import frame_records, is_frame, is_missing, shown
 
 #: Values of a category that have a column of their own, and columns that further ones share.
 LIMIT, SHARED = 20, 8

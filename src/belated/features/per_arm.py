@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from belated.core.inputs import Row, as_row
 from belated.exceptions import InvalidInput
 from belated.features.columns import Columns
-from belated.features.encoded import EncodedColumns, Fields, columns_of
+from belated.features.encoders import EncodedColumns, Fields, columns_of
 from belated.features.fitting import LIMIT, fitted
 from belated.features.protocol import Features, digests, fingerprint_of
 from belated.features.records import Actions, Context, as_actions, as_ids

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from belated.core.inputs import MAX_ENTRY, Row, as_rows
 from belated.exceptions import InvalidInput
 from belated.features.columns import Columns
-from belated.features.encoded import EncodedColumns, Fields, columns_of
+from belated.features.encoders import EncodedColumns, Fields, columns_of
 from belated.features.fitting import LIMIT, fitted
 from belated.features.protocol import Features, digest, fingerprint_of
 from belated.features.records import Actions, Context, as_actions, shown

@@ -4,7 +4,7 @@ The join, from the records of a partition to what each decision has come to:
 
 * ``entries``: the rules, in ``judge``.
 * ``ledger``: reads records, keeps what is known of each decision, judges it by the rules, and tells
-  a ``listener`` what has changed. ``table``, ``index`` and ``unmatched`` are its memory.
+  a listener what has changed. ``table`` and ``unmatched`` are its memory.
 
 From changes to the model:
 
@@ -15,6 +15,6 @@ From changes to the model:
 Both together:
 
 * ``fold``: a ledger and an adapter for each partition, and one learner for all; snapshots of them.
-* ``follower``: keeps a fold up to date with its journal, for the embedded bandit; ``live`` is its
-  model for a decider, and ``published`` a model that travels.
+* ``follower``: keeps a fold up to date with its journal, for the embedded bandit.
+* ``published``: a model as it travels.
 """

@@ -11,7 +11,7 @@ from belated.core.inputs import Row, Vector
 from belated.model.estimators import Estimate
 from belated.model.families import Family
 from belated.model.kernels import MAX_WEIGHT
-from belated.model.kernels.roots import root_of
+from belated.model.kernels.blocks import root_of
 from belated.model.statistics import Information, Joined
 
 

@@ -21,8 +21,8 @@ from belated.core.inputs import MAX_REWARD, Matrix, Row, Vector, as_reward
 from belated.exceptions import InvalidInput
 from belated.model.families import Family, Gaussian
 from belated.model.kernels import LEFT, MAX_WEIGHT, Kernels, best, finite, plain
+from belated.model.kernels.blocks import root_of
 from belated.model.kernels.lapack import ddot
-from belated.model.kernels.roots import root_of
 from belated.model.priors import Prior
 from belated.model.statistics import Information
 

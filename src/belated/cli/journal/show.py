@@ -21,7 +21,7 @@ from belated.core.events import Record
 from belated.core.ids import check_id, key_of, partition_of
 from belated.core.rewards import Rewards
 from belated.exceptions import InvalidInput
-from belated.fold.history import read_history
+from belated.fold.decision_history import read_history
 from belated.fold.requests import KeptRequest
 from belated.journals import Journal
 

@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 from belated.core.inputs import Matrix, Row, Vector
 from belated.core.rewards import Rewards
 from belated.fold.refit import Refit
-from belated.fold.waiting import Waiting
 from belated.model.estimators import Estimate, Laplace
 from belated.model.families import Gaussian
 from belated.model.kernels.lapack import dpotrf
@@ -20,7 +19,7 @@ from belated.model.priors import Prior
 from belated.model.statistics import Information, Joined, Observations
 
 if TYPE_CHECKING:
-    from belated.fold.learner import Learner
+    from belated.fold.learner import Learner, Waiting
 
 #: When pending decisions took effect, their rows and the weights they are pending with.
 Outstanding = tuple[NDArray[np.int64], Row, Vector]

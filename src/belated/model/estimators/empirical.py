@@ -16,8 +16,7 @@ from collections.abc import Callable
 import numpy as np
 
 from belated.core.inputs import Matrix, Vector
-from belated.model.kernels.blocks import diagonal_blocks
-from belated.model.kernels.roots import root_of
+from belated.model.kernels.blocks import diagonal_blocks, root_of
 from belated.model.priors import AUTO_RANGE, AUTO_START
 
 #: How many coefficients the belief in λ₀ is worth.

@@ -14,7 +14,7 @@ from belated.core.results import Result, frame_of, html_table
 from belated.core.times import as_datetime
 from belated.model.estimators.integrated import Mixed
 from belated.model.families import Family
-from belated.model.kernels.roots import root_of
+from belated.model.kernels.blocks import root_of
 from belated.model.model import Model
 from belated.model.priors import Prior
 from belated.model.statistics import Information, Seen

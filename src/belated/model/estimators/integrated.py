@@ -20,7 +20,7 @@ from typing import NamedTuple
 import numpy as np
 
 from belated.core.inputs import Matrix, Vector
-from belated.model.kernels.roots import root_of
+from belated.model.kernels.blocks import root_of
 from belated.model.priors import AUTO_RANGE
 
 #: The distance of neighbouring precisions, in logarithms, at most.

@@ -18,9 +18,8 @@ from belated.model.estimators.integrated import GivenPrecision, integrated
 from belated.model.estimators.ridge import Ridge, gaussian_posterior
 from belated.model.estimators.weighted import is_weighted
 from belated.model.families import Family, Gaussian
-from belated.model.kernels.blocks import add_gram, diagonal_blocks
+from belated.model.kernels.blocks import add_gram, diagonal_blocks, root_of
 from belated.model.kernels.lapack import dposv
-from belated.model.kernels.roots import root_of
 from belated.model.priors import Prior
 from belated.model.statistics import Quadratic, Seen
 from belated.model.statistics.observations import CHUNK

@@ -14,8 +14,8 @@ from belated.model.estimators.empirical import fitted_ridge, spectrum_of
 from belated.model.estimators.estimate import Estimate, next_fit
 from belated.model.estimators.integrated import GivenPrecision, integrated
 from belated.model.families import Family, Gaussian
+from belated.model.kernels.blocks import root_of
 from belated.model.kernels.lapack import dposv
-from belated.model.kernels.roots import root_of
 from belated.model.priors import Prior
 from belated.model.statistics import Moments, Seen
 

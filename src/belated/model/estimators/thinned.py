@@ -33,8 +33,7 @@ from belated.model.estimators.laplace import Laplace, Newton
 from belated.model.estimators.ridge import Ridge
 from belated.model.estimators.weighted import Weighted, WeightedRows
 from belated.model.families import Bernoulli, Family, Gaussian
-from belated.model.kernels.blocks import gram
-from belated.model.kernels.roots import root_of
+from belated.model.kernels.blocks import gram, root_of
 from belated.model.priors import Prior
 from belated.model.statistics import Seen
 

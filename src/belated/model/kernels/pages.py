@@ -60,7 +60,7 @@ def wrapped_compiled(number):  # type: ignore[no-untyped-def]  # noqa: D103
 
 
 def hash_of(high: int, low: int, by: int, times: int) -> int:
-    """The hash of a key, as :mod:`belated.fold.index` makes it, with a sign."""
+    """The hash of a key, as :mod:`belated.fold.table` makes it, with a sign."""
     return wrapped(int(high) * int(by) + int(low) * int(times))
 
 

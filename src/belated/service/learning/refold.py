@@ -10,14 +10,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import numpy as np
+
 from belated.exceptions import BelatedError, HistoryTrimmed, JournalUnavailable
-from belated.fold.agreement import same_entries
 from belated.fold.fold import Fold
-from belated.fold.ledger import Ledger
-from belated.fold.listener import NullListener
+from belated.fold.ledger import Ledger, NullListener
 from belated.fold.packing import unpack
 from belated.journals import Journal
 from belated.journals.chain import Chain, chain_behind
+from belated.model.kernels.pages import CONFLICT, FORGOTTEN, LATE
 
 #: Records of a slice, seconds between two slices, and seconds between two whole refolds.
 SLICE, PAUSE, REST = 256, 0.1, 3600.0
@@ -119,3 +120,26 @@ def _empty(live: Fold, partition: int) -> Ledger:
     )
     ledger.undone = live.ledgers[partition].undone
     return ledger
+
+
+def same_entries(one: Ledger, other: Ledger) -> bool:
+    """Whether every decision has the same state, time, flags and value in both.
+
+    Both have folded the same records, so that decisions have the same numbers. This is what their
+    digests say, some hundred times sooner; that the same were forgotten is compared, keys are not.
+    """
+    if one.counts != other.counts or (one._forgotten_digest - other._forgotten_digest) % (1 << 128):
+        return False
+    base = max(one._table.base, other._table.base)  # what is before was forgotten
+    if one._table.next != other._table.next:
+        return False
+    for column in ("state", "position", "at", "value", "flags"):
+        mine, theirs = (
+            ledger._table.column(column)[base - ledger._table.base :] for ledger in (one, other)
+        )
+        if column == "flags":
+            seen = LATE | CONFLICT | FORGOTTEN
+            mine, theirs = mine & seen, theirs & seen
+        if not np.array_equal(mine, theirs, equal_nan=column == "value"):
+            return False
+    return True

@@ -13,7 +13,7 @@ from belated.core.events import Decision
 from belated.core.ids import time_of
 from belated.core.inputs import Row, as_rows
 from belated.decider import Decider, Made, ParsedRequest
-from belated.decider.runs import AT_ONCE
+from belated.decider.decider import AT_ONCE
 from belated.journals import UniqueLog
 from belated.service.runtime import Runtime
 from belated.service.serving.group_commit import ENOUGH, Done, GroupCommit, tell_all

@@ -34,8 +34,7 @@ from belated.exceptions import (
     NotIndexed,
     RateLimited,
 )
-from belated.fold.decision_history import DecisionHistory
-from belated.fold.history import read_history
+from belated.fold.decision_history import DecisionHistory, read_history
 from belated.fold.published import PublishedModel
 from belated.journals import Journal, SpoolJournal, SpoolStatus, UniqueLog
 from belated.journals.identity import identify
