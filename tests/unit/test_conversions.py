@@ -356,3 +356,30 @@ def test_a_fit_beside_the_fold() -> None:
     fit = learner.begin_fit()
     learner.fit()
     assert not learner.finish_fit(fit())
+
+
+def test_a_learner_that_publishes_makes_one_step_for_each_model(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Nobody decides by the models in between."""
+    shop = Shop()
+    shop.run(200)
+    fold = shop.bandit._new_fold()
+    fold.catch_up(shop.journal)
+    fold.learner.defers = True
+    shop.run(30)
+    steps, step = [], ExpectedConversions._step
+
+    def note(self: ExpectedConversions, moves: bool = True) -> float:
+        steps.append(moves)
+        return step(self, moves)
+
+    monkeypatch.setattr(ExpectedConversions, "_step", note)
+    before = fold.version
+    fold.follow(shop.journal, 0, 1_000)
+    assert fold.version > before + 30
+    assert steps == []
+    theta = fold.model.theta.copy()
+    assert np.any(fold.publish(0).model(shop.policy).theta != theta)
+    fold.publish(0)
+    assert len(steps) <= 2

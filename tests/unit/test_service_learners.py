@@ -111,3 +111,11 @@ def test_one_that_fails_is_made_anew_and_the_others_do_not_notice(
 def test_stopping_what_was_not_started() -> None:
     """As where the service could not start."""
     Learners({"offers": made(Scripted([]))}).stop()
+
+
+def test_records_that_come_one_by_one_gather() -> None:
+    """A look for each would cost as much as folding ten; one that is far behind goes on at once."""
+    slow, behind = Scripted([True, True]), Scripted([True, True])
+    behind.step = lambda: module.MANY  # type: ignore[method-assign]
+    assert Learners({"offers": made(slow)})._turn() == module.PACE
+    assert Learners({"offers": made(behind)})._turn() == 0.0

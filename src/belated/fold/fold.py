@@ -376,6 +376,7 @@ class Fold:
         Args:
             at: the time, in microseconds since 1970.
         """
+        self.learner.weighting.refresh()
         return PublishedModel.of(
             self.model,
             self.learner.policy,

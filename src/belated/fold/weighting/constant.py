@@ -161,6 +161,9 @@ class Constant:
     def finish(self, recorded: int) -> None:
         """A record was folded."""
 
+    def refresh(self) -> None:
+        """Bring the model up to date, but for a fit that is due."""
+
     def catch_up(self) -> None:
         """Many records were."""
         self.learner.fit()

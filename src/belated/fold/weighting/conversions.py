@@ -431,12 +431,19 @@ class ExpectedConversions(Constant):
         work, self._work = self._work, ""
         if learner.is_bulk or not work:
             return
-        if work == "fit" and not learner.defers:
-            learner.fit()
-            return
-        if work == "fit":
+        if learner.defers:  # nobody decides by this model before it is published
             self._work = work
-        self._step()
+        elif work == "fit":
+            learner.fit()
+        else:
+            self._step()
+
+    def refresh(self) -> None:
+        """Bring the model up to date, but for a fit that is due."""
+        if self._work:
+            self._step()
+        if self._work == "step":
+            self._work = ""
 
     @property
     def _has_faded(self) -> bool:
