@@ -2,9 +2,9 @@
 
 * ``constant``: in full, for ever.
 * ``half_life``: for half as much after each half-life.
-* ``automatic``: by the half-life that predicts best, with ``pace``, ``evidence`` and ``rivals``.
-* ``conversions``: for what should be seen by their age, where only conversions are reported; with
-  ``age_blocks``, ``deliveries`` and ``known``.
+* ``automatic``: by the half-life that predicts best.
+* ``conversions``: for what should be seen by their age, where only conversions are reported;
+  ``age_blocks`` are its sums.
 """
 
 from __future__ import annotations
