@@ -23,7 +23,9 @@ from belated import (
 from belated.core.events import Decision, Record, Reward, Settled
 from belated.core.ids import key_of, partition_of
 from belated.core.rewards import ConversionsOnly
+from belated.core.tuning import Tuning
 from belated.fold.fold import Fold
+from belated.fold.learner import Learner
 from belated.fold.weighting.age_blocks import TICK
 from belated.journals import MemoryJournal, SQLiteJournal
 from belated.model.estimators import Thinned
@@ -328,3 +330,13 @@ def test_metrics_tell_the_half_life() -> None:
     assert read["belated_half_life_since_seconds"](served) == 0.0
     plain: Any = SimpleNamespace(fold=Fold(replace(UCB, half_life=None), ConversionsOnly(WINDOW)))
     assert read["belated_half_life_seconds"](plain) is None
+
+
+def test_the_sums_are_of_the_time_of_a_decision_that_is_added_at_once() -> None:
+    """The first decision counts for 1, not for a power of two with its age since 1970."""
+    policy = DelayedUCB(1, Bernoulli(), half_life="1h")
+    learner = Learner(policy, ConversionsOnly("1d"), tuning=Tuning(batch=1))
+    learner.add_pending(np.ones(1), 0.25, 1_700_000_000_000_000)
+    learner.finish(1_700_000_000_000_000)
+    assert np.isfinite(learner.model.decided).all()
+    assert learner.model.effective_n == pytest.approx(0.0, abs=1e-3)

@@ -175,6 +175,7 @@ class Learner:
     def add_pending(self, x: Vector, weight: float, began: int = 0) -> None:
         """A decision was made; its reward is out."""
         weighting = self.weighting
+        self.now = max(self.now, began)
         if weighting.gram:
             weight = 1.0
         self._count_pending(x, weight)
