@@ -623,7 +623,7 @@ class StoreBench:
             assert fold is not None
 
             def publish() -> None:
-                model = fold.publish(learner.clock.now())
+                model = fold.export_model(learner.clock.now())
                 learner.coordination.publish(model.write(), learner.epoch)
 
             def load() -> None:

@@ -54,12 +54,12 @@ from belated.exceptions import (
     RewardConflict,
 )
 from belated.features import Actions, Features, PerArm
-from belated.fold.entries import DecisionStatus
 from belated.fold.evidence import evidence_of
 from belated.fold.fold import Fold
 from belated.fold.follower import Follower, LiveModel, warn_changed, warn_unsaved
 from belated.fold.receipts import Receipt
 from belated.fold.requests import Keep, KeptRequest, check_keep
+from belated.fold.rules import DecisionStatus
 from belated.fold.weighting import check_learnable
 from belated.journals import Journal, MemoryJournal, open_journal
 from belated.journals.arrivals import route
@@ -85,8 +85,9 @@ class Bandit:
     """Decides, learns from rewards whenever they come, and keeps every fact in its journal.
 
     Opening a journal that has records resumes where they end. Several processes may hold the same
-    bandit on one SQLite file or database: each sees what the others wrote at its next call. Threads
-    may share a bandit: calls take turns. After ``fork()`` the child draws its own randomness. A
+    bandit on one SQLite file or database. A call reads what the others wrote when it appends, so a
+    choice without an id is by what was known at the end of the call before. Threads may share a
+    bandit: calls take turns. After ``fork()`` the child draws its own randomness. A
     mode that another process sets is obeyed once this one has read it: at its second call. If an
     exception interrupts a call (``KeyboardInterrupt``, a time-out), the call may or may not have
     taken effect: retry it with the same id. The next call reads the journal again.
@@ -267,7 +268,7 @@ class Bandit:
             if id is None:
                 self._follower.append_one(event, now, kept)
                 return event
-            _, standing = self._follower.append_told([event], kept, only=(id,))
+            _, standing = self._follower.settle_and_append([event], kept, only=(id,))
             other = standing.get(event.id)  # another process was faster
             return event if other is None else self._again(other, rows, actions)
 
@@ -327,7 +328,7 @@ class Bandit:
             if parsed:
                 made, kept = self._choose(parsed, np.concatenate(tables), self._clock())
                 named = [request.id for request in parsed if request.id is not None]
-                _, standing = self._follower.append_told(made, kept, only=named)
+                _, standing = self._follower.settle_and_append(made, kept, only=named)
                 for place, event in zip(places, made, strict=True):
                     other = standing.get(event.id)  # another process was faster
                     rows, offered, _ = asked[place]
@@ -422,12 +423,15 @@ class Bandit:
         Args:
             id: decision id, or the decision itself.
             value: the reward.
-            at: when it happened: a datetime with its zone, or ISO 8601; now if None.
+            at: when it happened: a datetime with its zone, or ISO 8601; now if None. It decides
+                which part is the latest (``reduce="latest"``). Window and delay go by the time at
+                which the journal took the reward.
             part: of the reward, if it comes in several.
             revision: of this part.
 
         Raises:
-            RewardConflict: another value is known for this part and revision.
+            RewardConflict: another value is known here for this part and revision. Where only
+                another process knows it, the receipt says ``conflict``.
         """
         with self._lock, self._follower:
             if self._read_only:
@@ -498,7 +502,7 @@ class Bandit:
                     new.append(event)
                     status = ""  # the fold says
                 statuses.append(status)
-            meant = iter(self._follower.append_told(new)[0] if new else ())
+            meant = iter(self._follower.settle_and_append(new)[0] if new else ())
             return [
                 Receipt(event.id, status or next(meant))
                 for event, status in zip(events, statuses, strict=True)

@@ -23,8 +23,8 @@ import psycopg
 from belated import Bandit
 from belated.core.events import Decision, Record, encode
 from belated.core.ids import key_of
-from belated.fold.entries import DecisionStatus
 from belated.fold.fold import same_sums
+from belated.fold.rules import DecisionStatus
 from belated.journals import PostgresJournal
 from belated.journals.arrivals import route
 from tests.faults import writers

@@ -17,7 +17,7 @@ from belated.core.events import Decision
 from belated.core.ids import new_id
 from belated.evaluation import read_journal
 from belated.exceptions import CorruptJournal, InvalidInput
-from belated.fold.entries import State
+from belated.fold.rules import State
 from belated.journals import Journal, Store, open_journal
 from belated.journals.archive import Archive, WholeJournal
 from belated.journals.archive.days import name_of_day

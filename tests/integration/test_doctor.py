@@ -75,7 +75,7 @@ def fill(store: Store) -> None:
     epoch = coordination.acquire_lease("somebody", 60)
     assert epoch is not None
     fold = Fold(DelayedUCB(2, Bernoulli()), Explicit(), partitions=1)
-    coordination.publish(fold.publish(time.time_ns() // 1000).write(), epoch)
+    coordination.publish(fold.export_model(time.time_ns() // 1000).write(), epoch)
     coordination.close()
 
 

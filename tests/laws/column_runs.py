@@ -147,7 +147,7 @@ def check_same(one: Fold, other: Fold, ids: set[str], *, near: float = 1e-6) -> 
     for mine, theirs in zip(one.ledgers.values(), other.ledgers.values(), strict=True):
         assert list(mine.pending()) == list(theirs.pending())
         assert (mine.due, mine.watermark) == (theirs.due, theirs.watermark)
-        for column in ("crc", "position", "told_at", "told_recorded", "flags"):
+        for column in ("crc", "position", "reward_at", "reward_recorded", "flags"):
             np.testing.assert_array_equal(mine._table.column(column), theirs._table.column(column))
         # Of an estimated variance, which is a sum: in another order it is rounded otherwise.
         weights, others = mine._table.column("weight"), theirs._table.column("weight")

@@ -36,9 +36,9 @@ from belated.core.ids import MAX_ID_BYTES, check_id, key_of, new_id
 from belated.core.rewards import DefaultAfter, Explicit, Rewards
 from belated.core.tuning import Tuning
 from belated.exceptions import InvalidInput
-from belated.fold.entries import DecisionStatus
 from belated.fold.ledger import Ledger, NullListener
 from belated.fold.packing import pack, unpack
+from belated.fold.rules import DecisionStatus
 from belated.journals import MemoryJournal
 from tests.simulator.oracle import Oracle, Outcome
 

@@ -11,8 +11,8 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from belated.core.events import Activation, Decision, Event, Opaque, Record, Reward, Settled, Void
-from belated.fold.entries import State
 from belated.fold.packing import pack, unpack
+from belated.fold.rules import State
 from tests.laws.worlds import START, Recorder, World, check, counts_of, split, worlds
 from tests.simulator.oracle import Outcome
 

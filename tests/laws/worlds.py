@@ -14,8 +14,8 @@ from belated.core.events import Activation, Decision, Event, Record, Reward, Set
 from belated.core.ids import key_of, partition_of
 from belated.core.rewards import ConversionsOnly, DefaultAfter, Explicit, Reduce, Rewards
 from belated.core.tuning import Tuning
-from belated.fold.entries import State
 from belated.fold.ledger import Ledger, LedgerListener
+from belated.fold.rules import State
 from belated.fold.table import EntryTable
 from belated.fold.undone import Undone
 from tests.simulator.oracle import Oracle

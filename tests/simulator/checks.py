@@ -119,7 +119,7 @@ def check_pages(world: World, replay: Fold) -> None:
     fold, rng = empty_fold(world), world.stream("pages of the kernel")
     for partition, records in enumerate(world.records):
         ledger = fold.ledgers[partition]
-        if ledger.holds_back or not fold.learner.weighting.takes_pages:
+        if ledger.withholds or not fold.learner.weighting.takes_pages:
             return
         ledger.undone = Undone.of(records)
         with fold.learner.bulk():

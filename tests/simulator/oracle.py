@@ -32,7 +32,7 @@ from belated.core.events import (
 from belated.core.ids import erased_key_of
 from belated.core.inputs import MAX_REWARD
 from belated.core.rewards import Rewards
-from belated.fold.entries import MAX_PARTS
+from belated.fold.rules import MAX_PARTS
 
 #: An event of a decision, with the stamp of its record.
 _Stamped = tuple[int, Activation | Reward | Void]

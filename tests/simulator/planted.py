@@ -23,14 +23,14 @@ from belated.core.rewards import Rewards
 from belated.decider import Decider
 from belated.decider.unapplied import UnappliedDecisions
 from belated.exceptions import JournalError
-from belated.fold import entries, ledger, trimming, unmatched
+from belated.fold import ledger, rules, trimming, unmatched
 from belated.fold.adapter import LearnerAdapter
 from belated.fold.columns import PageFolder
-from belated.fold.entries import Facts, Verdict
 from belated.fold.fold import Fold, Page
 from belated.fold.learner import Learner
 from belated.fold.ledger import Ledger
 from belated.fold.partitioned import Merging, PartitionFold, PartitionSums
+from belated.fold.rules import Facts, Verdict
 from belated.fold.table import handle_at
 from belated.fold.undone import Undone
 from belated.fold.unmatched import UnmatchedEvents
@@ -81,13 +81,13 @@ def reward_before_decision_dropped(patch: pytest.MonkeyPatch) -> None:
 
 def revision_order_ignored(patch: pytest.MonkeyPatch) -> None:
     """What came last counts, whatever its revision."""
-    meaning_of = entries.meaning_of
+    meaning_of = rules.meaning_of
 
     def last(facts: Facts, reward: Reward) -> str:
         meaning = meaning_of(facts, reward)
         return "revised" if meaning == "superseded" else meaning
 
-    patch.setattr(entries, "meaning_of", last)
+    patch.setattr(rules, "meaning_of", last)
 
 
 def snapshot_without_its_tail(patch: pytest.MonkeyPatch) -> None:
@@ -158,10 +158,10 @@ def spool_not_synced(patch: pytest.MonkeyPatch) -> None:
 
 def window_off_by_one(patch: pytest.MonkeyPatch) -> None:
     """A reward at the very end of the window is late."""
-    judge = entries.judge
+    judge = rules.judge
 
     def early(facts: Facts, watermark: int, rewards: Rewards) -> Verdict:
-        verdict, due = judge(facts, watermark, rewards), entries.due_of(facts, rewards)
+        verdict, due = judge(facts, watermark, rewards), rules.due_of(facts, rewards)
         late = verdict.late or (due is not None and facts.rewarded == due)
         return msgspec.structs.replace(verdict, late=late)
 
@@ -170,7 +170,7 @@ def window_off_by_one(patch: pytest.MonkeyPatch) -> None:
 
 def settled_off_by_one(patch: pytest.MonkeyPatch) -> None:
     """A decision is settled one microsecond before it is due."""
-    judge, settle = entries.judge, Ledger._settle
+    judge, settle = rules.judge, Ledger._settle
     patch.setattr(
         ledger, "judge", lambda facts, watermark, *more: judge(facts, watermark + 1, *more)
     )
@@ -209,7 +209,7 @@ def lease_off_by_one(patch: pytest.MonkeyPatch) -> None:
 
 def duplicate_unmatched_reward_counted(patch: pytest.MonkeyPatch) -> None:
     """A retry that comes before its decision is kept a second time."""
-    take = entries.take_reward
+    take = rules.take_reward
 
     def twice(facts: Facts, reward: Reward, recorded: int) -> str:
         if reward.part in facts.parts:
@@ -232,7 +232,7 @@ def second_decision_taken(patch: pytest.MonkeyPatch) -> None:
 
 def last_value_counts(patch: pytest.MonkeyPatch) -> None:
     """Of two values for one part and revision the later one replaces the first."""
-    take = entries.take_reward
+    take = rules.take_reward
 
     def later(facts: Facts, reward: Reward, recorded: int) -> str:
         meaning = take(facts, reward, recorded)

@@ -17,11 +17,11 @@ import numpy as np
 
 from belated.core.events import Decision, Erased, Retracted, Reward
 from belated.core.inputs import Matrix
-from belated.fold.entries import State
 from belated.fold.fold import Fold
 from belated.fold.partitioned import Merging, PartitionFold, PartitionSums
 from belated.fold.partitioned.merging import merged_estimate
 from belated.fold.published import PublishedModel
+from belated.fold.rules import State
 from belated.fold.undone import Undone
 from belated.journals import Claim, Snapshot
 from belated.model.families import Gaussian

@@ -23,7 +23,7 @@ from belated import (
 from belated.core.events import Reward
 from belated.core.times import as_datetime
 from belated.core.tuning import Tuning
-from belated.fold.entries import State
+from belated.fold.rules import State
 from belated.journals import MemoryJournal
 from belated.policies import Policy
 from belated.testing import ManualClock

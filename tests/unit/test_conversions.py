@@ -380,6 +380,6 @@ def test_a_learner_that_publishes_makes_one_step_for_each_model(
     assert fold.version > before + 30
     assert steps == []
     theta = fold.model.theta.copy()
-    assert np.any(fold.publish(0).model(shop.policy).theta != theta)
-    fold.publish(0)
+    assert np.any(fold.export_model(0).model(shop.policy).theta != theta)
+    fold.export_model(0)
     assert len(steps) <= 2

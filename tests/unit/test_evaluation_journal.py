@@ -25,7 +25,7 @@ from belated import (
 from belated.evaluation import JournalEvaluation, delay_curve, read_journal
 from belated.evaluation.requests import read_offers
 from belated.exceptions import InvalidInput, NotEvaluable
-from belated.fold.entries import State
+from belated.fold.rules import State
 
 HOUR = 3_600_000_000
 START = 1_700_000_000_000_000

@@ -189,7 +189,7 @@ def test_a_published_model_carries_what_predictions_need() -> None:
     bandit = Bandit(policy, rewards=Explicit(), clock=Clock(), seed=1)
     played(bandit, 500)
     live = bandit._fold.model
-    sent = PublishedModel.read(bandit._fold.publish(START).write())
+    sent = PublishedModel.read(bandit._fold.export_model(START).write())
     source = LoadedModel(policy)
     decider = Decider(policy, source, partitions=1)
     source.load(sent, decider.unapplied)

@@ -8,7 +8,7 @@ import pytest
 
 from belated.core.events import Event
 from belated.core.rewards import ConversionsOnly, DefaultAfter, Explicit, Rewards
-from belated.fold.entries import MAX_PARTS
+from belated.fold.rules import MAX_PARTS
 from tests.unit.told_ledger import ACTIVE, GONE, WINDOW, ToldLedger, decided, settled, told
 
 NAN, INF = float("nan"), float("inf")

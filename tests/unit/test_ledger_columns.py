@@ -13,11 +13,11 @@ from belated.core.ids import erased_key_of
 from belated.core.rewards import Explicit
 from belated.exceptions import HistoryUndone, InvalidInput
 from belated.fold.decision_history import DecisionHistory
-from belated.fold.entries import State, held_time
 from belated.fold.evidence import sampled
 from belated.fold.ledger import Ledger, NullListener
 from belated.fold.packing import numbered, pack, unpack
 from belated.fold.requests import check_keep
+from belated.fold.rules import State, clamped_time
 from belated.fold.undone import Undone
 from belated.service.learning.refold import same_entries
 from tests.unit.told_ledger import GONE, WINDOW, ToldLedger, decided, settled, told
@@ -160,7 +160,7 @@ def test_who_undoes_what_was_not_known_is_named_by_its_place() -> None:
 
 def test_times_are_held_within_a_column() -> None:
     """The greatest is that of 63 bits."""
-    assert [held_time(at) for at in (-5, 7, 1 << 70)] == [0, 7, (1 << 63) - 1]
+    assert [clamped_time(at) for at in (-5, 7, 1 << 70)] == [0, 7, (1 << 63) - 1]
 
 
 @pytest.mark.parametrize(("keep", "held"), [(1, 1.0), (0, 0.0), (0.5, 0.5), ("auto", "auto")])

@@ -11,10 +11,10 @@ from belated.core.events import Event, Opaque, Record, Void
 from belated.core.rewards import Explicit
 from belated.exceptions import UnknownEvent
 from belated.fold.adapter import LearnerAdapter
-from belated.fold.entries import State
 from belated.fold.learner import Learner
 from belated.fold.ledger import Ledger, NullListener
 from belated.fold.packing import pack
+from belated.fold.rules import State
 from tests.unit.told_ledger import ACTIVE, GONE, WINDOW, ToldLedger, X, decided, settled, told
 
 # --- forgetting --------------------------------------------------------------------------------

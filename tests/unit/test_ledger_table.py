@@ -34,7 +34,7 @@ def write(table: EntryTable, n: int) -> Line:
         key, recorded=-n, position=n, at=n, state=n % 6, flags=n % 251, crc=n % (1 << 32)
     )
     i = number - table.base
-    assert (table.told_recorded[i], table.told_at[i], table.where[i]) == (NONE, 0, NOWHERE)
+    assert (table.reward_recorded[i], table.reward_at[i], table.where[i]) == (NONE, 0, NOWHERE)
     table.value[i], table.where[i] = n / 7, handle_at(n)
     return n, -n, n % 6, n % 251, n % (1 << 32), n / 7, -2 - n
 

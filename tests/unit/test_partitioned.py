@@ -100,7 +100,7 @@ def test_the_merged_model_is_that_of_one_learner(family: Family, ridge: float, m
     folds = folds_of(journal, policy, Explicit())
     merging = merging_of(folds)
     for _ in range(2):  # the first one gives the center
-        model = merging.publish(at=5)
+        model = merging.export_model(at=5)
         for fold in folds:
             fold.load_model(model)
             merging.take(fold.sums(epoch=1))
@@ -111,7 +111,7 @@ def test_the_merged_model_is_that_of_one_learner(family: Family, ridge: float, m
         whole.model.pending,
         whole.model.decisions,
     )
-    assert model.head == whole.publish(at=5).head
+    assert model.head == whole.export_model(at=5).head
     assert merging.counts == whole.counts
     assert merging.counters == whole.counters
     estimate = whole.learner.estimate
@@ -130,7 +130,7 @@ def test_the_estimate_is_one_newton_step_from_the_center() -> None:
     journal = journal_of(policy, Explicit())
     folds = folds_of(journal, policy, Explicit())
     merging = merging_of(folds)
-    model = merging.publish(at=5)
+    model = merging.export_model(at=5)
     center = np.frombuffer(model.center)
     assert model.center_number == 1
     assert model.center_n == model.n
@@ -152,11 +152,11 @@ def test_a_center_stays_until_enough_is_new() -> None:
     journal = journal_of(policy, Explicit(), 100)
     folds = folds_of(journal, policy, Explicit())
     merging = merging_of(folds)
-    first = merging.publish(at=1)
+    first = merging.export_model(at=1)
     for fold in folds:
         fold.load_model(first)
         merging.take(fold.sums(epoch=1))
-    again = merging.publish(at=2)
+    again = merging.export_model(at=2)
     assert (again.center, again.center_number) == (first.center, 1)
     with Bandit(policy=policy, rewards=Explicit(), journal=journal) as bandit:
         for _ in range(40):
@@ -164,7 +164,7 @@ def test_a_center_stays_until_enough_is_new() -> None:
         for fold in folds:
             fold.catch_up(journal)
             merging.take(fold.sums(epoch=1))
-        assert merging.publish(at=3).center_number == 2
+        assert merging.export_model(at=3).center_number == 2
 
 
 def test_of_two_entries_the_later_epoch_counts_then_the_position() -> None:
@@ -212,7 +212,7 @@ def test_sums_follow_every_change() -> None:
             if model is not None:
                 fold.load_model(model)
             merging.take(fold.sums(epoch=1))
-        model = merging.publish(at=step)
+        model = merging.export_model(at=step)
         for fold in folds:
             fresh = PartitionFold(policy, rewards, partitions=PARTITIONS, partition=fold.partition)
             fresh.catch_up(journal)
@@ -253,7 +253,7 @@ def test_the_frozen_model_is_the_last_that_was_published() -> None:
     policy = DelayedUCB(3, Bernoulli())
     journal = journal_of(policy, Explicit())
     folds = folds_of(journal, policy, Explicit())
-    model = merging_of(folds).publish(at=5)
+    model = merging_of(folds).export_model(at=5)
     folds[0].load_model(model)
     journal.append([ModeChanged(7, "freeze", "")])
     folds[0].catch_up(journal)
@@ -271,7 +271,7 @@ def test_nothing_has_come_yet() -> None:
     journal = MemoryJournal(partitions=PARTITIONS)
     journal.append([Settled(p, 1) for p in range(PARTITIONS)])
     merging = merging_of(folds_of(journal, policy, Explicit()))
-    model = merging.publish(at=1)
+    model = merging.export_model(at=1)
     assert (model.n, model.center_number, model.version) == (0, 0, PARTITIONS)
     assert model.model(policy).theta.tolist() == [0.0, 0.0]
     assert merging.oldest is None

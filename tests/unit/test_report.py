@@ -23,7 +23,7 @@ from belated import (
 )
 from belated.evaluation import read_journal
 from belated.exceptions import InvalidInput
-from belated.fold.entries import State
+from belated.fold.rules import State
 from belated.report import Report, learned
 from belated.report.calendar import Calendar
 from belated.report.panels import PANELS, share, specifications

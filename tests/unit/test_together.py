@@ -12,7 +12,7 @@ from belated import Bandit, Bernoulli, DefaultAfter, DelayedUCB
 from belated.exceptions import InvalidInput
 from belated.fold.fold import same_sums
 from belated.journals import MemoryJournal
-from belated.model.kernels.pages import HELD
+from belated.model.kernels.pages import WITHHELD
 from belated.testing import ManualClock
 
 DIM, SECOND = 3, 1_000_000
@@ -115,7 +115,7 @@ def test_live_is_replay() -> None:
         shop.wait(1)
         if second == 40:
             shop.bandit.save()
-    assert (shop.bandit._fold.adapters[0].table.column("flags") & HELD).any()
+    assert (shop.bandit._fold.adapters[0].table.column("flags") & WITHHELD).any()
     resumed = shop.opened()
     shop.journal = MemoryJournal(clock=shop.clock)
     shop.journal.import_records(resumed.journal.read(0, 0, 10_000))

@@ -9,8 +9,8 @@ import numpy as np
 
 from belated.core.events import Activation, Decision, Event, Record, Reward, Settled, Void
 from belated.core.rewards import Explicit, Rewards
-from belated.fold.entries import DecisionStatus
 from belated.fold.ledger import Ledger, NullListener
+from belated.fold.rules import DecisionStatus
 from tests.simulator.oracle import Oracle
 
 WINDOW = timedelta(microseconds=10)

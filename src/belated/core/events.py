@@ -175,6 +175,7 @@ class Settled(EventBase, tag=5, frozen=True):
         partition: of the journal.
         until: in microseconds since 1970.
         delivered: up to when rewards have been delivered, where they come in batches; 0: not told.
+            No fold reads it: deliveries are found by the stamps of rewards.
     """
 
     partition: int

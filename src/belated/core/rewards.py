@@ -164,6 +164,9 @@ class ConversionsOnly(_Semantics):
             of a decision counts up to the last delivery. "single" if one by one; "auto" finds out
             from the first delivery on, if it has many.
 
+    At the end of its window a decision without a conversion is ``defaulted`` with the value 0. The
+    estimate does not move then: the decision has counted by its age all along.
+
     >>> ConversionsOnly("7d").delivery
     'auto'
     """

@@ -13,8 +13,8 @@ from belated.core.inputs import Interval
 from belated.core.rewards import Rewards
 from belated.core.tuning import Tuning
 from belated.evaluation.table import NEVER, SOURCES
-from belated.fold.entries import State
 from belated.fold.ledger import Ledger, NullListener
+from belated.fold.rules import State
 from belated.fold.undone import Undone
 from belated.model.kernels.pages import CONFLICT, LATE
 

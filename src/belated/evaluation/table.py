@@ -17,7 +17,7 @@ from belated.core.inputs import Vector
 from belated.core.rewards import Explicit, Rewards
 from belated.core.times import Moment, as_microseconds
 from belated.exceptions import InvalidInput
-from belated.fold.entries import State
+from belated.fold.rules import State
 
 Times = NDArray[np.int64]
 Mask = NDArray[np.bool_]
@@ -38,7 +38,7 @@ class DecisionTable:
             if it has none.
         rewarded: when the journal took its first reward; :data:`NEVER` if it has none.
         value: its reward as it counts now, or the default of its semantics; NaN if it has neither.
-        state: code of its :class:`~belated.fold.entries.State`.
+        state: code of its :class:`~belated.fold.rules.State`.
         action: code of its action, into ``actions``.
         actions: names of the actions.
         group: code of its group in a holdout, into ``groups``.

@@ -2,7 +2,7 @@
 
 The join, from the records of a partition to what each decision has come to:
 
-* ``entries``: the rules, in ``judge``.
+* ``rules``: the rules, in ``judge``.
 * ``ledger``: reads records, keeps what is known of each decision, judges it by the rules, and tells
   a listener what has changed. ``table`` and ``unmatched`` are its memory.
 

@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from belated.fold.adapter import LearnerAdapter
-from belated.fold.entries import State
 from belated.fold.ledger import Ledger
+from belated.fold.rules import State
 from belated.journals import Journal
 from belated.journals.columns import ColumnLog, ColumnPage
 from belated.model.kernels import MAX_WEIGHT, PageKernels, page_kernels
@@ -37,7 +37,7 @@ def kernels_for(fold: Fold, journal: Journal) -> PageKernels | None:
     policy = fold.policy
     if policy.family.number is None or policy.dim > WIDE or not isinstance(journal, ColumnLog):
         return None
-    if fold.ledgers[fold.folded[0]].holds_back or not fold.learner.weighting.takes_pages:
+    if fold.ledgers[fold.folded[0]].withholds or not fold.learner.weighting.takes_pages:
         return None
     found = page_kernels()
     if found is None:

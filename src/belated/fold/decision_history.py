@@ -5,8 +5,8 @@ from __future__ import annotations
 from belated.core.events import Activation, Decision, Record, Reward, Settled, Void
 from belated.core.ids import key_of, partition_of, time_of
 from belated.core.rewards import Rewards
-from belated.fold.entries import DecisionStatus, State
 from belated.fold.ledger import Ledger, NullListener
+from belated.fold.rules import DecisionStatus, State
 from belated.fold.undone import Undone
 from belated.journals import Journal
 
@@ -18,7 +18,7 @@ class DecisionHistory:
 
     Args:
         id: of the decision.
-        rewards: what silence means.
+        rewards: what a missing reward means.
         min_reward: the least reward that is taken.
         max_reward: the greatest.
         retention: for how long after its record a decision takes rewards, in microseconds.
@@ -138,7 +138,7 @@ def read_history(
     Args:
         journal: where the records are.
         id: of the decision.
-        rewards: what silence means.
+        rewards: what a missing reward means.
         min_reward: the least reward that counts.
         max_reward: the greatest.
         retention: for how long after its record a decision takes rewards, in microseconds.

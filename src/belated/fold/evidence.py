@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 from belated.advice import NUMBERS, ROWS, SAMPLE, Evidence
 from belated.core.inputs import Vector
 from belated.core.rewards import ConversionsOnly
-from belated.fold.entries import State
 from belated.fold.fold import Fold
 from belated.fold.ledger import Ledger
+from belated.fold.rules import State
 from belated.fold.table import NONE
 
 
@@ -99,7 +99,7 @@ def sampled(ledger: Ledger, choose: Callable[[int], NDArray[np.int64]]) -> Sampl
         choose: gives the places to look at, of so many.
     """
     table, facts, size = ledger._table, ledger._facts, len(ledger._table)
-    told = table.column("told_recorded")
+    told = table.column("reward_recorded")
     parts = (one.rewarded for one in islice(reversed(facts.values()), LAST))
     latest = max(int(told.max(initial=NONE)), *(one for one in parts if one is not None), NONE)
     last = table.recorded[size - 1] if size else 0

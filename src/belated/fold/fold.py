@@ -1,8 +1,8 @@
 """The state of a bandit: a fold over its journal.
 
 For each partition a ledger and an adapter to the learner, and one learner for all. A snapshot is of
-one partition, and only a shortcut: the same state comes from reading the journal from its start, or
-from the base that stands for records that were trimmed.
+one partition, and only a shortcut: the same ledger, and the same estimate up to rounding, come from
+reading the journal from its start, or from the base that stands for records that were trimmed.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ from belated.exceptions import (
 )
 from belated.fold.adapter import LearnerAdapter, block_names
 from belated.fold.columns import PageFolder, kernels_for
-from belated.fold.entries import DecisionStatus, State
 from belated.fold.learner import Learner
 from belated.fold.ledger import Ledger
 from belated.fold.packing import VERSION, pack_head, unpack
 from belated.fold.published import PublishedModel
+from belated.fold.rules import DecisionStatus, State
 from belated.fold.saving import PartitionSaving, Saving, kept_at_load
 from belated.fold.undone import Undone
 from belated.fold.weighting import Outstanding
@@ -66,7 +66,7 @@ class Fold:
 
     Args:
         policy: whose model is learned.
-        rewards: what silence means.
+        rewards: what a missing reward means.
         partitions: of the journal.
         retention: for how long a decision takes rewards, in microseconds.
         until: records stamped later are not there; None for all.
@@ -173,11 +173,11 @@ class Fold:
             InvalidInput: the fold is to end before that.
             JournalMismatch: what was trimmed had been learned with other settings.
         """
-        self._know_undone(journal)
+        self._read_undoing(journal)
         self._restore([self._base_of(journal, one) for one in self.folded])
         self.begun = True
 
-    def _know_undone(self, journal: UniqueLog) -> None:
+    def _read_undoing(self, journal: UniqueLog) -> None:
         for partition in self.folded:
             records = journal.undone(partition)
             if self.until is not None:  # what was erased since is gone from every past
@@ -368,10 +368,10 @@ class Fold:
             self.frozen = None
         elif self.frozen is None:
             self.learner.refresh()
-            self.frozen = self.publish(record.recorded)
+            self.frozen = self.export_model(record.recorded)
 
-    def publish(self, at: int) -> PublishedModel:
-        """Return a copy of the model that travels.
+    def export_model(self, at: int) -> PublishedModel:
+        """Bring the model up to date, but for a fit that is due; return a copy for deciders.
 
         Args:
             at: the time, in microseconds since 1970.
@@ -569,7 +569,7 @@ class Fold:
             ends. Those partitions are read from their beginning; whoever has learned from the
             records that are gone should be told.
         """
-        self._know_undone(journal)
+        self._read_undoing(journal)
         found: list[_Stored | None] = []
         changed: list[HistoryChanged] = []
         for partition in self.folded:

@@ -75,7 +75,7 @@ class LiveModel:
         try:
             self._frozen = frozen.model(policy, kernels=self._kernels), frozen.version
         except JournalMismatch:  # frozen under another policy: this one freezes what it finds
-            now = self._fold.publish(frozen.at)
+            now = self._fold.export_model(frozen.at)
             self._frozen = now.model(policy, kernels=self._kernels), now.version
 
     def repair(self, unapplied: object = None) -> None:
@@ -218,8 +218,8 @@ class Follower:
     def append_one(self, event: Event, now: int, requests: Requests | None = None) -> str:
         """Append one event and fold it; returns what it meant.
 
-        It is :meth:`append_told` for what nearly every call of a bandit does, and as short as can
-        be: nothing is due, and nobody else has appended.
+        It does what :meth:`settle_and_append` does, in fewer steps, for what nearly every call
+        needs: nothing is due, and nobody else has appended.
 
         Args:
             event: of a decision.
@@ -233,23 +233,23 @@ class Follower:
             or not (self._is_level or self._find_level())
             or (now >= fold.ledgers[0].soonest and fold.ledgers[0].is_due(now))
         ):
-            return self.append_told([event], requests)[0][0]
+            return self.settle_and_append([event], requests)[0][0]
         found = self._followed.append_after((event,), last, requests=requests)
         if not found.records:
-            return self._fold_told([event], [0], found.positions, [])[0]
+            return self._fold_appended([event], [0], found.positions, [])[0]
         status = fold.take(found.records[0])
         if fold.version >= self._look_at:
             self._do_in_passing()
         return status
 
-    def append_told(
+    def settle_and_append(
         self,
         events: Sequence[Event],
         requests: Requests | None = None,
         *,
         only: Collection[str] = (),
     ) -> tuple[list[str], dict[str, Decision]]:
-        """Append events, and with them whatever is due, and fold all up to them.
+        """Append ``Settled`` events for partitions that are due, then these; fold up to them.
 
         Args:
             events: to append.
@@ -274,9 +274,9 @@ class Follower:
         else:
             found = self._followed.append_after(all_events, last, requests=requests)
             positions, records, standing = found.positions, found.records, {}
-        return self._fold_told(events, partitions, positions[len(due) :], records), standing
+        return self._fold_appended(events, partitions, positions[len(due) :], records), standing
 
-    def _fold_told(
+    def _fold_appended(
         self,
         events: Sequence[Event],
         partitions: Sequence[int],

@@ -1,10 +1,10 @@
 """From changes to sums, to an estimate, to the model.
 
-The learner is told of each decision when it is made and of each reward when it comes. The model
-moves by one step at once. The sums behind it are folded in batches, all rows of a batch in one BLAS
-call, and the roots are made anew from them; a fit over all observations replaces θ̂ and the weights
-when the estimator asks for it. How much each decision and reward counts by its age is its
-:mod:`~belated.fold.weighting`.
+The learner is told of each decision when it is made and of each reward when it comes. Its
+weighting (:mod:`~belated.fold.weighting`) says how much they count by their age, and moves the
+model: by one step at once, or under ``ConversionsOnly`` when the record is complete. The sums
+behind it are folded in batches, all rows of a batch in one BLAS call, and the roots are made anew
+from them. A fit over all observations replaces θ̂ and the weights when the estimator asks for it.
 """
 
 from __future__ import annotations
@@ -127,7 +127,9 @@ class Learner:
 
     Attributes:
         now: the stamp of the latest record.
-        defers: True if a fit that is due is left to whoever calls :meth:`begin_fit`.
+        defers: True in the service: a fit that is due is left to whoever calls :meth:`begin_fit`.
+            Steps that need sums of all decisions, as under ``ConversionsOnly``, wait until a model
+            is exported.
         is_bulk: whether the model stands still, see :meth:`bulk`.
         outstanding: gives all pending decisions, by partition.
 

@@ -1,6 +1,6 @@
 """The join: the records of one partition, folded into what each decision has come to.
 
-The rules are in :mod:`belated.fold.entries`. The ledger keeps what they need: a line of a table
+The rules are in :mod:`belated.fold.rules`. The ledger keeps what they need: a line of a table
 for each decision, and its facts where a line cannot hold them. It knows no numbers of a model: it
 reports to a :class:`LedgerListener` what has changed.
 """
@@ -38,14 +38,14 @@ from belated.core.ids import key_of
 from belated.core.rewards import Rewards
 from belated.core.tuning import USUAL, Tuning
 from belated.exceptions import HistoryUndone
-from belated.fold.entries import (
+from belated.fold.rules import (
     DecisionStatus,
     Facts,
     ReportedReward,
     State,
+    clamped_time,
     crc_of,
     due_of,
-    held_time,
     judge,
     meaning_of,
     take_mark,
@@ -55,7 +55,15 @@ from belated.fold.entries import (
 from belated.fold.table import NONE, EntryTable, Index, key_from
 from belated.fold.undone import Undone
 from belated.fold.unmatched import UnmatchedEvents
-from belated.model.kernels.pages import ACTIVATED, CONFLICT, EXPECTED, FORGOTTEN, HELD, LATE, MORE
+from belated.model.kernels.pages import (
+    ACTIVATED,
+    CONFLICT,
+    EXPECTED,
+    FORGOTTEN,
+    LATE,
+    MORE,
+    WITHHELD,
+)
 
 
 class LedgerListener(Protocol):
@@ -135,7 +143,7 @@ class Ledger:
     after so many further decisions.
 
     Args:
-        rewards: what silence means.
+        rewards: what a missing reward means.
         changes: who is told.
         min_reward: the least reward that is taken.
         max_reward: the greatest.
@@ -181,8 +189,8 @@ class Ledger:
         self._unmatched = UnmatchedEvents()
         self._recorded = 0  # the stamp of the record that is being folded
         # Decisions come due in the order of their numbers, but for those in the heap.
-        self._due = 0
-        self._dues: list[tuple[int, int]] = []
+        self._first_open = 0
+        self._moved_windows: list[tuple[int, int]] = []
         # For how long nothing is to be done about a decision.
         spans = [span for span in (self._window, retention) if span is not None]
         self._patience: float = min(spans, default=math.inf)
@@ -191,7 +199,7 @@ class Ledger:
         self._forgotten_digest = 0
 
     @property
-    def holds_back(self) -> bool:
+    def withholds(self) -> bool:
         """Whether values are reported later than they come."""
         return self._together or self._after > 0
 
@@ -243,7 +251,7 @@ class Ledger:
             key,
             recorded=recorded,
             position=record.position,
-            at=held_time(decision.at_us),
+            at=clamped_time(decision.at_us),
             state=PENDING if live else DORMANT,
             flags=ACTIVATED | EXPECTED if live else 0,
             crc=crc,
@@ -258,7 +266,7 @@ class Ledger:
             self._match(number, facts)
         if self._after:
             i = len(self._table) - 1 - self._after
-            if i >= 0 and self._table.flags[i] & HELD:
+            if i >= 0 and self._table.flags[i] & WITHHELD:
                 self._review(self._table.base + i)
         return "decided"
 
@@ -285,7 +293,7 @@ class Ledger:
     def _decided_again(self, number: int, decision: Decision, crc: int) -> str:
         """The first decision under an id counts."""
         table, i = self._table, number - self._table.base
-        if (held_time(decision.at_us), crc) == (table.at[i], table.crc[i]):
+        if (clamped_time(decision.at_us), crc) == (table.at[i], table.crc[i]):
             return "duplicate"
         facts = self._facts_of(number)
         if not facts.rival:
@@ -336,7 +344,7 @@ class Ledger:
         if self._role(number - self._table.base) != NOTHING:
             self.changes.move(number, before, began)
         if self._window is not None:
-            heappush(self._dues, (began + self._window, number))
+            heappush(self._moved_windows, (began + self._window, number))
             self.soonest = min(self.soonest, began + self._window)
 
     # --- facts and verdicts ----------------------------------------------------------------------
@@ -354,9 +362,9 @@ class Ledger:
         if facts is None:
             table, i = self._table, number - self._table.base
             facts = Facts(table.recorded[i], bool(table.flags[i] & ACTIVATED))
-            if table.told_recorded[i] != NONE:
-                facts.rewarded = table.told_recorded[i]
-                facts.parts[""] = ReportedReward(facts.rewarded, table.told_at[i], table.value[i])
+            if table.reward_recorded[i] != NONE:
+                facts.rewarded = table.reward_recorded[i]
+                facts.parts[""] = ReportedReward(facts.rewarded, table.reward_at[i], table.value[i])
         return facts
 
     def _keep(self, number: int, facts: Facts) -> None:
@@ -371,13 +379,13 @@ class Ledger:
             del self._facts[number]
             table.flags[i] &= ~MORE
         for reward in facts.parts.values():
-            table.told_recorded[i], table.told_at[i] = reward.recorded_us, reward.at_us
+            table.reward_recorded[i], table.reward_at[i] = reward.recorded_us, reward.at_us
 
     def _role(self, i: int) -> int:
         """What a decision is to the learner."""
-        return AWAITED if self._table.flags[i] & HELD else ROLE[self._table.state[i]]
+        return AWAITED if self._table.flags[i] & WITHHELD else ROLE[self._table.state[i]]
 
-    def _holds(self, number: int, facts: Facts) -> bool:
+    def _withholds(self, number: int, facts: Facts) -> bool:
         """Whether the value of a decision is to be held back for now."""
         if self._together:
             due = due_of(facts, self.rewards)
@@ -391,13 +399,13 @@ class Ledger:
         table, i, changes = self._table, number - self._table.base, self.changes
         new, value = verdict.state, 0.0 if verdict.value is None else verdict.value
         was, now, before = self._role(i), ROLE[new], table.value[i]
-        held = now == OBSERVED and was != OBSERVED and self._holds(number, facts)
+        held = now == OBSERVED and was != OBSERVED and self._withholds(number, facts)
         table.touch(i)
         self.counts[table.state[i]] -= 1
         self.counts[new] += 1
         table.state[i], table.value[i] = new, value
-        flags = table.flags[i] & ~(LATE | CONFLICT | HELD)
-        flags |= LATE * verdict.late | CONFLICT * verdict.conflict | HELD * held
+        flags = table.flags[i] & ~(LATE | CONFLICT | WITHHELD)
+        flags |= LATE * verdict.late | CONFLICT * verdict.conflict | WITHHELD * held
         again = bool(flags & EXPECTED)
         if held:
             now = AWAITED
@@ -431,18 +439,18 @@ class Ledger:
 
     def _is_open(self, i: int) -> bool:
         """Whether a decision waits for something."""
-        return self._table.state[i] <= PENDING or bool(self._table.flags[i] & HELD)
+        return self._table.state[i] <= PENDING or bool(self._table.flags[i] & WITHHELD)
 
     def _settle(self, window: int) -> None:
         table, watermark = self._table, self.watermark
-        number, stop = max(self._due, table.base), table.base + len(table)
+        number, stop = max(self._first_open, table.base), table.base + len(table)
         while number < stop and table.recorded[number - table.base] + window <= watermark:
             if self._is_open(number - table.base):
                 self._review(number)
             number += 1
-        self._due = number
-        while self._dues and self._dues[0][0] <= watermark:
-            number = heappop(self._dues)[1]
+        self._first_open = number
+        while self._moved_windows and self._moved_windows[0][0] <= watermark:
+            number = heappop(self._moved_windows)[1]
             if number >= table.base and not table.flags[number - table.base] & FORGOTTEN:
                 self._review(number)
 
@@ -479,34 +487,34 @@ class Ledger:
     @property
     def due(self) -> int | None:
         """When the next decision comes due, at the earliest; None if none will."""
-        due = self._next_due()
+        due = self._next_window_end()
         return None if due == math.inf else int(due)
 
     def is_due(self, now: int) -> bool:
         """Whether anything is to be settled by now, or much is to be forgotten."""
         if now < self.soonest:
             return False
-        return self._next_due() <= now or self._next_forgotten() <= now
+        return self._next_window_end() <= now or self._next_retention_end() <= now
 
-    def next_due(self) -> float:
+    def next_settlement(self) -> float:
         """When something will be to settle or to forget, in microseconds since 1970."""
-        return min(self._next_due(), self._next_forgotten())
+        return min(self._next_window_end(), self._next_retention_end())
 
-    def _next_due(self) -> float:
+    def _next_window_end(self) -> float:
         table, found = self._table, math.inf
         if self._window is not None:
-            number, stop = max(self._due, table.base), table.base + len(table)
+            number, stop = max(self._first_open, table.base), table.base + len(table)
             while number < stop and not self._is_open(number - table.base):
                 number += 1
-            self._due = number
+            self._first_open = number
             if number < stop:
                 found = table.recorded[number - table.base] + self._window
-            if self._dues:
-                found = min(found, self._dues[0][0])
-        self.soonest = min(found, self._next_forgotten())
+            if self._moved_windows:
+                found = min(found, self._moved_windows[0][0])
+        self.soonest = min(found, self._next_retention_end())
         return found
 
-    def _next_forgotten(self) -> float:
+    def _next_retention_end(self) -> float:
         """When to let go: not at every decision, but a sixteenth of the retention later."""
         if self._retention is None:
             return math.inf
@@ -555,7 +563,7 @@ class Ledger:
         """The numbers of all decisions that are pending to the learner."""
         table = self._table
         pending = table.column("state") == PENDING
-        return table.base + np.flatnonzero(pending | (table.column("flags") & HELD > 0))
+        return table.base + np.flatnonzero(pending | (table.column("flags") & WITHHELD > 0))
 
     def began_all(self, numbers: NDArray[np.int64]) -> NDArray[np.int64]:
         """When decisions took effect; their numbers are in order."""

@@ -8,8 +8,8 @@ from collections.abc import Mapping
 import msgspec
 
 from belated.exceptions import InvalidInput
-from belated.fold.entries import Facts
 from belated.fold.ledger import Ledger
+from belated.fold.rules import Facts
 from belated.fold.table import EntryTable, packed
 from belated.fold.unmatched import Unmatched
 from belated.model.kernels.pages import FORGOTTEN
@@ -49,8 +49,8 @@ def pack_head(ledger: Ledger) -> dict[str, bytes]:
         ledger.watermark,
         ledger.counts,
         dict(ledger.counters),
-        ledger._due,
-        ledger._dues,
+        ledger._first_open,
+        ledger._moved_windows,
         ledger._forgotten,
         sorted(ledger._stragglers),
         (ledger._forgotten_digest % (1 << 128)).to_bytes(16),
@@ -81,8 +81,8 @@ def unpack(ledger: Ledger, pieces: dict[str, bytes]) -> None:
     ledger.watermark = head.watermark
     ledger.counts = head.counts
     ledger.counters = Counter(head.counters)
-    ledger._due = head.due
-    ledger._dues = head.dues
+    ledger._first_open = head.due
+    ledger._moved_windows = head.dues
     ledger._forgotten = head.forgotten
     ledger._stragglers = set(head.stragglers)
     ledger._forgotten_digest = int.from_bytes(head.forgotten_digest)

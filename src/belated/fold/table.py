@@ -23,7 +23,7 @@ from belated.model.kernels import pages
 from belated.model.kernels.memory import column, zeros
 from belated.model.kernels.pages import BLOCK
 
-#: In ``told_recorded``: no reward yet.
+#: In ``reward_recorded``: no reward yet.
 NONE = -1
 #: In ``where``: neither a row nor a reward is kept. A place of a row is at least 0; what is below
 #: is a handle, see :func:`handle_at`.
@@ -50,8 +50,8 @@ _COLUMNS = {
     "flags": (np.uint8, 8 * pages.MARK + 1),
     "crc": (np.uint32, 8 * pages.MARK + 4),
     "value": (np.float64, 8 * pages.VALUE),
-    "told_recorded": (np.int64, 8 * pages.TOLD_RECORDED),
-    "told_at": (np.int64, 8 * pages.TOLD_AT),
+    "reward_recorded": (np.int64, 8 * pages.TOLD_RECORDED),
+    "reward_at": (np.int64, 8 * pages.TOLD_AT),
     "weight": (np.float64, 8 * pages.WEIGHT),
     "where": (np.int64, 8 * pages.WHERE),
 }
@@ -74,7 +74,7 @@ class EntryTable:
     >>> key = b"sixteen bytes .."
     >>> table.append(key, recorded=100, position=1, at=99, state=1, flags=0, crc=7)
     0
-    >>> len(table), table.recorded[0], table.told_recorded[0]
+    >>> len(table), table.recorded[0], table.reward_recorded[0]
     (1, 100, -1)
     """
 
@@ -88,8 +88,8 @@ class EntryTable:
     flags: memoryview[int]
     crc: memoryview[int]
     value: memoryview[float]  # what it is learned with
-    told_recorded: memoryview[int]  # the one reward most decisions have
-    told_at: memoryview[int]
+    reward_recorded: memoryview[int]  # the one reward most decisions have
+    reward_at: memoryview[int]
     weight: memoryview[float]  # with which it is pending, frozen at the choice
     where: memoryview[int]  # its row, while it may be learned; then its reward
 

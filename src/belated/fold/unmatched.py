@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from belated.core.events import Activation, Reward, Void
-from belated.fold.entries import Facts, take_mark, take_reward
+from belated.fold.rules import Facts, take_mark, take_reward
 from belated.model.kernels.memory import zeros
 
 DecisionEvent = Activation | Reward | Void

@@ -24,7 +24,7 @@ from belated.evaluation import (
 from belated.evaluation.journal import JournalEvaluation
 from belated.evaluation.table import SOURCES, Mask
 from belated.exceptions import NotEvaluable
-from belated.fold.entries import State
+from belated.fold.rules import State
 from belated.model.estimators import Estimate
 from belated.report.auditor import Auditor, audit
 from belated.report.calendar import Calendar

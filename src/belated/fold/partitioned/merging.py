@@ -107,7 +107,7 @@ class Merging:
         """Return the estimate of all partitions: a function of their sums."""
         return merged_estimate(self.policy, self._arrived())
 
-    def publish(self, at: int) -> PublishedModel:
+    def export_model(self, at: int) -> PublishedModel:
         """Return the model of all partitions; the center moves there if it is time to.
 
         Args:

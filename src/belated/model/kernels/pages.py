@@ -42,7 +42,7 @@ SOURCES = np.array(
 _FREE_PLACE = -1
 _PENDING, _REWARDED = 1, 2
 #: In the second byte of a mark; MORE: the line does not hold all that is known of the decision.
-ACTIVATED, LATE, CONFLICT, FORGOTTEN, EXPECTED, MORE, HELD = 1, 2, 4, 8, 16, 32, 64
+ACTIVATED, LATE, CONFLICT, FORGOTTEN, EXPECTED, MORE, WITHHELD = 1, 2, 4, 8, 16, 32, 64
 _NEW_FLAGS, _MORE = (ACTIVATED | EXPECTED) << 8, MORE << 8
 _GREATEST = 3.4028234663852886e38  # a float32
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from belated.fold.entries import State
+from belated.fold.rules import State
 from belated.report.calendar import DAY
 from belated.report.facts import Facts, short
 from belated.report.panel import Panel, Said

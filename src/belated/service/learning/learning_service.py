@@ -185,7 +185,7 @@ class LearningService:
         return 0.0 if fold.learner.fit_is_due() else max(0.0, min(until))
 
     def _next_settled(self, fold: Fold) -> float:
-        return min(ledger.next_due() for ledger in fold.ledgers.values())
+        return min(ledger.next_settlement() for ledger in fold.ledgers.values())
 
     def close(self, *, save: bool = True) -> None:
         """Save, leave the lead to others, and let go of everything.
@@ -338,7 +338,7 @@ class LearningService:
         if mode is not None and mode.mode == "freeze":  # the last model stays
             self._published, self._publish_at = -1, now + self._publish_seconds
             return
-        model = fold.publish(self.clock.now())
+        model = fold.export_model(self.clock.now())
         self.coordination.publish(model.write(), self.epoch)
         self._published = fold.version
         self._publish_at = now + self._publish_seconds

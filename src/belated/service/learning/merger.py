@@ -154,7 +154,7 @@ class Merger:
         mode = self.journal.mode()
         if mode is not None and mode.mode == "freeze":  # the last model stays
             return
-        model = merging.publish(self.journal.now())
+        model = merging.export_model(self.journal.now())
         self.coordination.publish(model.write(), self.epoch)
         self._floor, self._changed, self._published_at = model.positions, False, now
         if model.head and now >= self._head_at + HEAD:

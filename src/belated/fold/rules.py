@@ -200,7 +200,7 @@ def judge(facts: Facts, watermark: int, rewards: Rewards) -> Verdict:
 
 
 def due_of(facts: Facts, rewards: Rewards) -> int | None:
-    """When silence is an answer; None: never."""
+    """When a missing reward counts as an answer; None: never."""
     window = rewards.window_us
     start = facts.recorded if facts.activation is None else facts.activation
     return None if window is None else start + window
@@ -231,7 +231,7 @@ def take_reward(facts: Facts, reward: Reward, recorded: int) -> str:
     if meaning == "conflict":
         facts.parts[reward.part].conflict = True
     elif meaning in ("rewarded", "revised"):
-        at = held_time(reward.at_us)
+        at = clamped_time(reward.at_us)
         one = ReportedReward(recorded, at, reward.value, reward.part, reward.revision)
         facts.parts[reward.part] = one
         if facts.rewarded is None:
@@ -255,7 +255,7 @@ def crc_of(decision: Decision) -> int:
     return crc32(encoder.encode(decision), _VERSION_CRC)
 
 
-def held_time(at: int) -> int:
+def clamped_time(at: int) -> int:
     """A time that fits into a column: no client's clock may stop the fold."""
     return max(0, min(at, LONG - 1))
 
