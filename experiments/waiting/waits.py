@@ -12,7 +12,7 @@ import pandas as pd
 from belated import environments, simulate
 from belated.exceptions import DelayWarning
 from belated.model.families import Bernoulli
-from belated.theory.warmups import least_slope, noise, threshold, warmup_paper
+from belated.theory.confidence import least_slope, noise, threshold, warmup_paper
 from experiments.parallel import Rows, table_of
 from experiments.waiting.policies import DELAYS, HORIZON, WAITS, WORLDS
 

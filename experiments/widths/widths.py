@@ -9,7 +9,7 @@ import pandas as pd
 
 from belated import DelayedUCB
 from belated.theory import least_slope, width_log, width_paper, width_spectral, width_tight
-from belated.theory.warmups import noise
+from belated.theory.confidence import noise
 from experiments.widths.errors import DIM, FAMILY
 
 #: Columns of errors in the metric of the paper, and in that of this library.

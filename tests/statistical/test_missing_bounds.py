@@ -217,7 +217,7 @@ def test_bennett_needs_independence(runs: int) -> None:
     last, most = simulated(number, runs)
     mean = float(expected_missing(delay, HORIZON))
     assert (last > theory.missing_bennett(mean, delta=DELTA)).mean() > 0.1
-    assert (most > theory.missing_max_bennett(mean, horizon=HORIZON, delta=DELTA)).mean() > 0.9
+    assert (most > theory.missing_bennett(mean, horizon=HORIZON, delta=DELTA)).mean() > 0.9
     assert not theory.bounds_for(delay, horizon=HORIZON)["bennett"].holds
 
 

@@ -20,7 +20,7 @@ from belated.exceptions import DelayWarning
 from belated.model.model import Model
 from belated.simulation.environments import GLM
 from belated.theory import Setting
-from belated.theory.warmups import noise
+from belated.theory.confidence import noise
 from tests.missing import outstanding
 
 #: d = 10 logistic features with |θ*| ≤ 1, over a million rounds.
@@ -194,8 +194,8 @@ def test_theorem_1_does_not_follow_with_all_that_is_missing(law: delays.Law, tim
     """
     s = LOGISTIC
     most = float(outstanding(law.sample(20_000, np.random.default_rng(0))).max())
-    stated = theory.regret_bounded if law.params().bound else theory.regret_independent
-    theorem = stated(s, law.params(), warmup=0, delta=DELTA)
+    assumption = "bounded" if law.params().bound else "independent"
+    theorem = theory.regret_theorem(assumption, s, law.params(), warmup=0, delta=DELTA)
     alone = theory.width_paper(s.horizon, 0, s.dim, delta=DELTA, sigma=s.sigma, kappa=s.kappa)
     proof = 2.0 * s.steepest * potential(s.horizon, s.dim)
     assert proof * (alone + most) == pytest.approx(times * theorem, rel=0.01)
@@ -290,14 +290,16 @@ def test_regret_grows_with_the_root_of_the_delay() -> None:
 
     def iid(mean: float) -> float:
         law = Parameters.iid(mean, sigma=1.0, q=0.0)
-        return theory.regret_iid(s, law, warmup=0, delta=DELTA)
+        return theory.regret_theorem("iid", s, law, warmup=0, delta=DELTA)
 
     def bounded(longest: float) -> float:
-        return theory.regret_bounded(s, Constant(int(longest)).params(), warmup=0, delta=DELTA)
+        return theory.regret_theorem(
+            "bounded", s, Constant(int(longest)).params(), warmup=0, delta=DELTA
+        )
 
     def markov(mean: float) -> float:
         law = Parameters(mu=mean, spectral=0.5)
-        return theory.regret_markov(s, law, warmup=0, delta=DELTA)
+        return theory.regret_theorem("markov", s, law, warmup=0, delta=DELTA)
 
     for bound in (iid, bounded, markov):
         grown = (bound(10**6) - bound(0)) / (bound(10**4) - bound(0))

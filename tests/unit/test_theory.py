@@ -14,7 +14,7 @@ from scipy.optimize import minimize_scalar
 from belated import Bernoulli, DelayedUCB, Gaussian, Poisson, theory
 from belated.exceptions import InvalidInput
 from belated.model.families import Family
-from belated.theory.warmups import CHERNOFF, noise
+from belated.theory.confidence import CHERNOFF, noise
 
 #: n, G, d, δ, σ̂, κ: from small to the sizes the paper speaks of, and with σ̂ < κ (low noise).
 GRID = list(

@@ -136,13 +136,15 @@ def test_values_are_those_of_the_functions() -> None:
     mean = float(expected_missing(law, T))
     assert mean < 96
     assert bounds["bennett"].value == theory.missing_bennett(mean, delta=delta)
-    assert bounds["bennett"].maximum == theory.missing_max_bennett(mean, horizon=T, delta=delta)
+    assert bounds["bennett"].maximum == theory.missing_bennett(mean, horizon=T, delta=delta)
     assert bounds["union"].value == theory.missing_union(law.tail, T, delta=delta)
-    assert bounds["union"].maximum == theory.missing_max_union(law.tail, T, delta=delta)
+    assert bounds["union"].maximum == theory.missing_union(law.tail, T, delta=delta, together=True)
     assert bounds["stopping"].value == theory.missing_stopping(law.tail, T, delta=delta)
-    assert bounds["stopping"].maximum == theory.missing_max_stopping(law.tail, T, delta=delta)
+    assert bounds["stopping"].maximum == theory.missing_stopping(
+        law.tail, T, delta=delta, together=True
+    )
     assert bounds["prop1"].value == theory.missing_prop1(100, 0, p.sigma, 0, delta=delta)
-    assert bounds["iid"].maximum == theory.missing_max_iid(100, p.sigma, horizon=T, delta=delta)
+    assert bounds["iid"].maximum == theory.missing_iid(100, p.sigma, horizon=T, delta=delta)
     assert bounds["markov"].value == theory.missing_markov(100, 0, delta=delta)
     assert bounds["rounds"].value == bounds["rounds"].maximum == 299
     assert (bounds.horizon, bounds.delta) == (300, 0.01)

@@ -38,8 +38,7 @@ def one(name: str) -> Callable[..., float]:
 
 def maximum(name: str) -> Callable[..., float]:
     """The bound in all rounds together."""
-    function: Callable[..., float] = getattr(theory, f"missing_max_{name}")
-    return function
+    return one(name)
 
 
 def test_proposition_1_has_the_number_that_was_computed() -> None:
@@ -53,7 +52,7 @@ def test_most_of_proposition_1_is_the_term_the_paper_hides() -> None:
     """Of 1367 over 3000 rounds, 929 are 2σ_G² log C₃, not of the order σ_G √log T."""
     law = Geometric(mean=100).params()
     assert law.sigma is not None
-    total = theory.missing_max_prop1(100, 0, law.sigma, 0, horizon=3000, delta=0.05)
+    total = theory.missing_prop1(100, 0, law.sigma, 0, horizon=3000, delta=0.05)
     hidden = 2.0 * 2.0 * law.sigma**2 * math.log(2.0 * law.sigma**2 + 1.0)
     assert total == pytest.approx(1367, abs=0.5)
     assert hidden == pytest.approx(929, abs=0.5)
@@ -70,7 +69,7 @@ def test_proposition_1_is_its_formula(
     assert found == pytest.approx(2 * (mu + M) + s * math.sqrt(2 * L) + 2 * s**2 * math.log(C3) + 1)
     u = s * math.sqrt(2 * math.log(T))
     inner = 2 * L + 2 * math.log(C3) * u + 2 * math.log(C3)
-    found = theory.missing_max_prop1(mu, M, sigma, q, horizon=T, delta=delta)
+    found = theory.missing_prop1(mu, M, sigma, q, horizon=T, delta=delta)
     assert found == pytest.approx(
         2 * (mu + M) + u + 2 * s**2 * math.log(C3) + s * math.sqrt(inner) + 1
     )
@@ -85,7 +84,7 @@ def test_the_special_case_is_its_formula() -> None:
         mean + 2 * sigma * math.sqrt(math.log(20)) + 1 + 4 * sigma**2 * math.log(2 * sigma**2)
     )
     assert theory.missing_iid(mean, sigma, delta=0.05) == pytest.approx(expected)
-    assert theory.missing_max_iid(mean, sigma, horizon=100, delta=0.05) == pytest.approx(
+    assert theory.missing_iid(mean, sigma, horizon=100, delta=0.05) == pytest.approx(
         theory.missing_iid(mean, sigma, delta=0.0005)
     )
 
@@ -126,7 +125,7 @@ def test_hoeffding_is_its_formula_with_twice_the_variance() -> None:
     s = math.sqrt(first / 4 + 9 * 1.6 / 0.6)
     found = theory.missing_hoeffding(12, 1, sigma, q, delta=0.05)
     assert found == pytest.approx(26 + s * math.sqrt(2 * L))
-    found = theory.missing_max_hoeffding(12, 1, sigma, q, horizon=T, delta=0.05)
+    found = theory.missing_hoeffding(12, 1, sigma, q, horizon=T, delta=0.05)
     assert found == pytest.approx(26 + s * math.sqrt(2 * L) + s * math.sqrt(2 * math.log(T)))
 
 
@@ -176,7 +175,7 @@ def test_the_bound_for_chains_is_its_formula() -> None:
     found = theory.missing_markov(20, 0.9, delta=0.05, conservative=True)
     assert found == pytest.approx(20 + 50 * L + math.sqrt((50 * L) ** 2 + 2 * 19 * 20 * L))
     for conservative in (False, True):
-        assert theory.missing_max_markov(
+        assert theory.missing_markov(
             20, 0.9, horizon=500, delta=0.05, conservative=conservative
         ) == pytest.approx(theory.missing_markov(20, 0.9, delta=0.0001, conservative=conservative))
 
@@ -198,7 +197,7 @@ def test_the_bound_for_any_dependence_is_its_formula() -> None:
     s, C4 = 25 * float(zeta(2.0)), 2 * 25**2 + 1
     one_round = 5 + s * math.sqrt(2 * (L + math.log(C4)))
     assert theory.missing_random(5, 25, 1, delta=0.05) == pytest.approx(one_round)
-    assert theory.missing_max_random(5, 25, 1, horizon=T, delta=0.05) == pytest.approx(
+    assert theory.missing_random(5, 25, 1, horizon=T, delta=0.05) == pytest.approx(
         one_round + s * math.sqrt(2 * math.log(T))
     )
 
@@ -216,7 +215,7 @@ def test_the_bound_for_any_dependence_rounds_the_mean_up() -> None:
 
 def test_a_bound_on_delays_bounds_what_is_missing() -> None:
     """The bound itself, in one round and in all."""
-    assert theory.missing_bounded(100) == theory.missing_max_bounded(100) == 100.0
+    assert theory.missing_bounded(100) == theory.missing_bounded(100) == 100.0
     assert theory.missing_bounded(0) == 0.0
 
 
@@ -309,4 +308,4 @@ def test_the_longest_delay_is_a_number_of_rounds(bound: Any) -> None:
     with pytest.raises(InvalidInput, match="bound is"):
         theory.missing_bounded(bound)
     with pytest.raises(InvalidInput, match="bound is"):
-        theory.missing_max_bounded(bound)
+        theory.missing_bounded(bound)

@@ -6,6 +6,7 @@ import dataclasses
 import itertools
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -40,26 +41,24 @@ THEOREMS: dict[str, Parameters] = {
 
 def regret(name: str) -> Callable[..., float]:
     """The theorem for DUCB."""
-    function: Callable[..., float] = getattr(theory, f"regret_{name}")
-    return function
+    return partial(theory.regret_theorem, name)
 
 
 def bayes(name: str) -> Callable[..., float]:
     """The theorem for DTS."""
-    function: Callable[..., float] = getattr(theory, f"regret_bayes_{name}")
-    return function
+    return partial(theory.regret_bayes_theorem, name)
 
 
 def most_missing(name: str, p: Any, horizon: int, delta: float) -> float:
     """The bound on G*_T that a theorem is made from."""
     both = {"horizon": horizon, "delta": delta}
     if name in ("independent", "iid"):
-        return theory.missing_max_prop1(p.mu, p.M, p.sigma, p.q, **both)  # type: ignore[arg-type]
+        return theory.missing_prop1(p.mu, p.M, p.sigma, p.q, **both)  # type: ignore[arg-type]
     if name == "markov":
-        return theory.missing_max_markov(p.mu, p.spectral, **both)  # type: ignore[arg-type]
+        return theory.missing_markov(p.mu, p.spectral, **both)  # type: ignore[arg-type]
     if name == "random":
-        return theory.missing_max_random(p.mu, p.sigma_r, p.q_r, **both)  # type: ignore[arg-type]
-    return theory.missing_max_bounded(p.bound)
+        return theory.missing_random(p.mu, p.sigma_r, p.q_r, **both)  # type: ignore[arg-type]
+    return theory.missing_bounded(p.bound)
 
 
 def learning(s: theory.Setting, delta: float) -> float:
@@ -90,7 +89,7 @@ def test_theorem_1_has_the_values_that_were_computed(
     target = theory.threshold(10, delta=DELTA, sigma=setting.sigma, kappa=setting.kappa)
     missing = theory.missing_prop1(law.mu, 0.0, law.sigma, 0.0, delta=DELTA)
     warmup = theory.warmup_chernoff(10, delta=DELTA, target=target, missing=missing)
-    found = theory.regret_independent(setting, law, warmup=warmup, delta=DELTA)
+    found = theory.regret_theorem("independent", setting, law, warmup=warmup, delta=DELTA)
     digits = 0.05 if per_round > 1 else 0.005
     assert found / horizon == pytest.approx(per_round, abs=max(digits, 0.0015 * per_round))
 
@@ -110,12 +109,12 @@ def test_theorem_1_is_its_formula() -> None:
         * root
         * (math.sqrt(sG) * inner**0.25 + math.sqrt(1 + 2 * sG**2 * math.log(C3)))
     )
-    found = theory.regret_independent(SETTING, law, warmup=WARMUP, delta=DELTA)
+    found = theory.regret_theorem("independent", SETTING, law, warmup=WARMUP, delta=DELTA)
     assert found == pytest.approx(expected)
     # Proposition 2.2 is the same without M.
     apart = dataclasses.replace(law, M=0.0)
-    assert theory.regret_iid(SETTING, law, warmup=WARMUP, delta=DELTA) == pytest.approx(
-        theory.regret_independent(SETTING, apart, warmup=WARMUP, delta=DELTA)
+    assert theory.regret_theorem("iid", SETTING, law, warmup=WARMUP, delta=DELTA) == pytest.approx(
+        theory.regret_theorem("independent", SETTING, apart, warmup=WARMUP, delta=DELTA)
     )
 
 
@@ -123,7 +122,9 @@ def test_proposition_2_is_its_formula() -> None:
     """Equation (18): the root of the longest delay, not the delay itself."""
     T, d = SETTING.horizon, SETTING.dim
     waiting = 2 * math.sqrt(999) * math.sqrt(2 * T * d * math.log(T / d))
-    found = theory.regret_bounded(SETTING, Batched(1000).params(), warmup=WARMUP, delta=DELTA)
+    found = theory.regret_theorem(
+        "bounded", SETTING, Batched(1000).params(), warmup=WARMUP, delta=DELTA
+    )
     assert found == pytest.approx(WARMUP + 0.25 * (waiting + learning(SETTING, DELTA)))
 
 
@@ -133,7 +134,7 @@ def test_theorem_3_is_its_formula() -> None:
     log, a1, a2 = math.log(T / DELTA), 3.0, 10.0
     roots = math.sqrt(20) + math.sqrt(a2 * log) + (2 * a1 * 20 * log) ** 0.25
     waiting = 2 * math.sqrt(2 * T * d * math.log(T / d)) * roots
-    found = theory.regret_markov(SETTING, THEOREMS["markov"], warmup=WARMUP, delta=DELTA)
+    found = theory.regret_theorem("markov", SETTING, THEOREMS["markov"], warmup=WARMUP, delta=DELTA)
     assert found == pytest.approx(WARMUP + 0.25 * (waiting + learning(SETTING, DELTA)))
 
 
@@ -144,7 +145,7 @@ def test_theorem_5_is_its_formula() -> None:
     roots = math.sqrt(5) + math.sqrt(sG) * (2 * math.log(T)) ** 0.25
     roots += math.sqrt(sG) * (2 * math.log(C4 / DELTA)) ** 0.25
     waiting = 2 * math.sqrt(2 * T * d * math.log(T / d)) * roots
-    found = theory.regret_random(SETTING, law, warmup=WARMUP, delta=DELTA)
+    found = theory.regret_theorem("random", SETTING, law, warmup=WARMUP, delta=DELTA)
     assert found == pytest.approx(WARMUP + 0.25 * (waiting + learning(SETTING, DELTA)))
 
 
@@ -158,11 +159,11 @@ def test_theorem_2_is_its_formula() -> None:
     roots = math.sqrt(19.0) + math.sqrt(sG) * (2 * log) ** 0.25
     roots += math.sqrt(2 * sG**2 * math.log(C3) + 2) + inner**0.25
     potential = math.sqrt(2 * T * d * math.log(T / d))
-    found = theory.regret_bayes_independent(SETTING, law, warmup=WARMUP)
+    found = theory.regret_bayes_theorem("independent", SETTING, law, warmup=WARMUP)
     assert found == pytest.approx(WARMUP + 2 + 2 * 0.25 * (beta + roots) * potential)
     apart = dataclasses.replace(law, M=0.0)
-    assert theory.regret_bayes_iid(SETTING, law, warmup=WARMUP) == pytest.approx(
-        theory.regret_bayes_independent(SETTING, apart, warmup=WARMUP)
+    assert theory.regret_bayes_theorem("iid", SETTING, law, warmup=WARMUP) == pytest.approx(
+        theory.regret_bayes_theorem("independent", SETTING, apart, warmup=WARMUP)
     )
 
 
@@ -171,7 +172,7 @@ def test_corollary_2_is_its_formula() -> None:
     T, d = SETTING.horizon, SETTING.dim
     beta = 5.0 * math.sqrt(d / 2 * math.log(1 + 2 * T / d) + math.log(T))
     potential = math.sqrt(2 * T * d * math.log(T / d))
-    found = theory.regret_bayes_bounded(SETTING, Batched(1000).params(), warmup=WARMUP)
+    found = theory.regret_bayes_theorem("bounded", SETTING, Batched(1000).params(), warmup=WARMUP)
     assert found == pytest.approx(WARMUP + 2 + 0.5 * (beta + math.sqrt(999)) * potential)
 
 

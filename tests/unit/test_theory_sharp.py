@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -51,9 +52,9 @@ DELTAS = [0.5, 0.05, 1e-3, 1e-8]
 #: The bounds that are made from a tail, in one round and in all.
 FROM_TAIL: list[Callable[..., float]] = [
     theory.missing_union,
-    theory.missing_max_union,
+    partial(theory.missing_union, together=True),
     theory.missing_stopping,
-    theory.missing_max_stopping,
+    partial(theory.missing_stopping, together=True),
 ]
 
 
@@ -116,7 +117,7 @@ def test_the_union_over_delays_is_never_worse_than_the_union_over_rounds(law: La
     """A late reward is counted once, not in every round in which it is missing."""
     for delta in DELTAS:
         apart = theory.missing_union(law.tail, ROUNDS, delta=delta / ROUNDS)
-        assert theory.missing_max_union(law.tail, ROUNDS, delta=delta) <= apart
+        assert theory.missing_union(law.tail, ROUNDS, delta=delta, together=True) <= apart
 
 
 @pytest.mark.parametrize("law", LAWS, ids=shown)
@@ -125,11 +126,11 @@ def test_a_maximum_is_no_less_than_a_bound_of_one_round(law: Law) -> None:
     mean = float(expected_missing(law, ROUNDS))
     for delta in DELTAS:
         one = theory.missing_bennett(mean, delta=delta)
-        assert theory.missing_max_bennett(mean, horizon=ROUNDS, delta=delta) >= one
+        assert theory.missing_bennett(mean, horizon=ROUNDS, delta=delta) >= one
         one = theory.missing_stopping(law.tail, ROUNDS, delta=delta)
-        assert theory.missing_max_stopping(law.tail, ROUNDS, delta=delta) >= one
+        assert theory.missing_stopping(law.tail, ROUNDS, delta=delta, together=True) >= one
         one = theory.missing_union(law.tail, ROUNDS, delta=delta)
-        assert theory.missing_max_union(law.tail, ROUNDS, delta=delta) >= one
+        assert theory.missing_union(law.tail, ROUNDS, delta=delta, together=True) >= one
 
 
 @pytest.mark.parametrize("law", LAWS, ids=shown)
@@ -160,7 +161,7 @@ def test_the_union_is_as_it_was_derived() -> None:
     k = math.ceil(math.log(delta / (mean + 1)) / math.log(r)) - 1
     assert theory.missing_union(Geometric(mean=mean).tail, 5000, delta=delta) == k == 123
     # and all of T - 1 - k delays exceed k with P(D ≥ k + 1) = r^(k+1) each
-    most = theory.missing_max_union(Geometric(mean=mean).tail, 3000, delta=delta)
+    most = theory.missing_union(Geometric(mean=mean).tail, 3000, delta=delta, together=True)
     assert (2999 - most) * r ** (most + 1) <= delta < (3000 - most) * r**most
 
 
@@ -189,7 +190,7 @@ def test_a_mean_is_finite(mean: Any) -> None:
     with pytest.raises(InvalidInput, match="mean is"):
         theory.missing_bennett(mean, delta=0.05)
     with pytest.raises(InvalidInput, match="mean is"):
-        theory.missing_max_bennett(mean, horizon=10, delta=0.05)
+        theory.missing_bennett(mean, horizon=10, delta=0.05)
 
 
 @pytest.mark.parametrize("bound", FROM_TAIL)

@@ -48,7 +48,7 @@ from belated.delays import (
 from belated.exceptions import InvalidInput
 from belated.expressions import DELAYS, as_delay, label
 from belated.expressions.reader import shortened
-from belated.theory import Bound, Bounds, bounds_for, missing_max_bennett
+from belated.theory import Bound, Bounds, bounds_for, missing_bennett
 
 EXAMPLE = 'belated bounds --delay "Geometric(mean=100)" --rounds 10000 --delta 0.05'
 
@@ -125,7 +125,7 @@ def _from_file(options: argparse.Namespace) -> dict[str, Any]:
         BlockDependent(law, length=2), horizon=options.rounds, delta=options.delta
     )
     most = _most_out(seen)
-    chance = missing_max_bennett(float(expected_missing(law, n)), horizon=n, delta=options.delta)
+    chance = missing_bennett(float(expected_missing(law, n)), horizon=n, delta=options.delta)
     file = {
         "delays": n,
         "never": int((seen == NEVER).sum()),

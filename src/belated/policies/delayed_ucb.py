@@ -13,7 +13,7 @@ from belated.model.families import Bernoulli, Family
 from belated.model.kernels import TIE
 from belated.model.model import Model
 from belated.policies.policy import Choice, Policy
-from belated.theory.widths import width_log
+from belated.theory.confidence import width_log
 
 
 @dataclass(frozen=True)

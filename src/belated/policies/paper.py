@@ -18,8 +18,7 @@ from belated.policies.blind import BlindThompson
 from belated.policies.delayed_ucb import DelayedUCB
 from belated.policies.policy import Policy
 from belated.policies.warmup import Warmup
-from belated.theory.warmups import least_slope, noise, threshold, warmup_chernoff
-from belated.theory.widths import width_paper
+from belated.theory.confidence import least_slope, noise, threshold, warmup_chernoff, width_paper
 
 #: Stands for the paper's "no prior" once the warm-up has made the information regular.
 NO_RIDGE = 1e-10

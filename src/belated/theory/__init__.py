@@ -3,8 +3,8 @@
 The paper is Blanchet, Xu, Zhou, *Delay-Adaptive Learning in Generalized Linear Contextual
 Bandits*; the numbers of its theorems and equations are those of that text.
 
-**How many rewards can be missing.** ``missing_*`` bounds the number in one round and
-``missing_max_*`` in all rounds together; :func:`bounds_for` computes all that hold for a delay.
+**How many rewards can be missing.** ``missing_*`` bounds the number in one round, or with a horizon
+in all rounds together; :func:`bounds_for` computes all that hold for a delay.
 
 ================== ======================================================= ====================
 name               delays                                                  from
@@ -25,10 +25,11 @@ delay gives, see :class:`belated.delays.Parameters`.
 
 **How wide confidence must be**, ``width_*``; **how long to explore first**, ``warmup_*``.
 
-**What choosing can cost**, ``regret_*`` for the paper's DUCB and ``regret_bayes_*`` for its DTS, in
-a :class:`Setting`. Every theorem is :func:`regret_ucb` or :func:`regret_bayes` with a bound on the
-missing rewards put in; to put in the best one is never worse. For logistic rewards these numbers
-exceed the horizon until about 10⁶ rounds: they show how regret grows, and are no predictions.
+**What choosing can cost**, :func:`regret_theorem` for the paper's DUCB and
+:func:`regret_bayes_theorem` for its DTS, in a :class:`Setting`. Every theorem is :func:`regret_ucb`
+or :func:`regret_bayes` with a bound on the missing rewards put in; to put in the best one is never
+worse. For logistic rewards these numbers exceed the horizon until about 10⁶ rounds: they show how
+regret grows, and are no predictions.
 
 >>> from belated import Bernoulli, delays
 >>> delay, horizon = delays.Geometric(mean=100), 10**6
@@ -44,57 +45,37 @@ exceed the horizon until about 10⁶ rounds: they show how regret grows, and are
 """
 
 from belated.theory.bounds import Bound, Bounds, bounds_for
-from belated.theory.missing_dependent import (
-    missing_bounded,
-    missing_markov,
-    missing_max_bounded,
-    missing_max_markov,
-    missing_max_random,
-    missing_random,
-)
-from belated.theory.missing_independent import (
-    indicator_variance,
-    missing_hoeffding,
-    missing_iid,
-    missing_max_hoeffding,
-    missing_max_iid,
-    missing_max_prop1,
-    missing_prop1,
-)
-from belated.theory.missing_sharp import (
-    missing_bennett,
-    missing_max_bennett,
-    missing_max_stopping,
-    missing_max_union,
-    missing_stopping,
-    missing_union,
-)
-from belated.theory.regret import (
-    regret_bounded,
-    regret_expected,
-    regret_iid,
-    regret_independent,
-    regret_markov,
-    regret_random,
-    regret_ucb,
-)
-from belated.theory.regret_bayes import (
-    regret_bayes,
-    regret_bayes_bounded,
-    regret_bayes_iid,
-    regret_bayes_independent,
-    regret_bayes_markov,
-    regret_bayes_random,
-)
-from belated.theory.settings import Setting
-from belated.theory.warmups import (
+from belated.theory.confidence import (
     greatest_slope,
     least_slope,
     threshold,
     warmup_chernoff,
     warmup_paper,
+    width_log,
+    width_paper,
+    width_spectral,
+    width_tight,
 )
-from belated.theory.widths import width_log, width_paper, width_spectral, width_tight
+from belated.theory.missing import (
+    indicator_variance,
+    missing_bennett,
+    missing_bounded,
+    missing_hoeffding,
+    missing_iid,
+    missing_markov,
+    missing_prop1,
+    missing_random,
+    missing_stopping,
+    missing_union,
+)
+from belated.theory.regret import (
+    Setting,
+    regret_bayes,
+    regret_bayes_theorem,
+    regret_expected,
+    regret_theorem,
+    regret_ucb,
+)
 
 __all__ = [
     "Bound",
@@ -109,31 +90,14 @@ __all__ = [
     "missing_hoeffding",
     "missing_iid",
     "missing_markov",
-    "missing_max_bennett",
-    "missing_max_bounded",
-    "missing_max_hoeffding",
-    "missing_max_iid",
-    "missing_max_markov",
-    "missing_max_prop1",
-    "missing_max_random",
-    "missing_max_stopping",
-    "missing_max_union",
     "missing_prop1",
     "missing_random",
     "missing_stopping",
     "missing_union",
     "regret_bayes",
-    "regret_bayes_bounded",
-    "regret_bayes_iid",
-    "regret_bayes_independent",
-    "regret_bayes_markov",
-    "regret_bayes_random",
-    "regret_bounded",
+    "regret_bayes_theorem",
     "regret_expected",
-    "regret_iid",
-    "regret_independent",
-    "regret_markov",
-    "regret_random",
+    "regret_theorem",
     "regret_ucb",
     "threshold",
     "warmup_chernoff",

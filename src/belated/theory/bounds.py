@@ -5,34 +5,20 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 from belated.core.inputs import as_probability
 from belated.delays import Batched, Conditional, DelayProcess, expected_missing
 from belated.delays.whole import as_rounds
 from belated.exceptions import InvalidInput
-from belated.theory.missing_dependent import (
+from belated.theory.missing import (
+    missing_bennett,
     missing_bounded,
-    missing_markov,
-    missing_max_bounded,
-    missing_max_markov,
-    missing_max_random,
-    missing_random,
-)
-from belated.theory.missing_independent import (
     missing_hoeffding,
     missing_iid,
-    missing_max_hoeffding,
-    missing_max_iid,
-    missing_max_prop1,
+    missing_markov,
     missing_prop1,
-)
-from belated.theory.missing_sharp import (
-    missing_bennett,
-    missing_max_bennett,
-    missing_max_stopping,
-    missing_max_union,
+    missing_random,
     missing_stopping,
     missing_union,
 )
@@ -43,7 +29,7 @@ class Bound:
     """One bound on missing rewards: its values where it holds, and the reason either way.
 
     Attributes:
-        name: of its functions: ``bennett`` for ``missing_bennett`` and ``missing_max_bennett``.
+        name: of its function: ``bennett`` for ``missing_bennett``.
         value: bounds the number missing in any one round, or None where it does not hold.
         maximum: bounds the number missing in all rounds together, or None where it does not hold.
         why: what makes it hold, or the first thing that keeps it from holding: one sentence.
@@ -149,104 +135,91 @@ def bounds_for(delay: DelayProcess, *, horizon: int, delta: float = 0.05) -> Bou
     )
     gap = mean or _unknown(p.spectral, "It is not known to be a Markov chain with a spectral gap.")
     exponential = f"It is for exponential tails, q = 0, and here q = {p.q:g}." if p.q else None
+    longest = None if p.bound is None else missing_bounded(p.bound)
     lighter = None if p.q else "It needs q above 0, and this tail is exponential: q = 0."
 
     def bound(
-        name: str,
-        one: Callable[..., float],
-        maximum: Callable[..., float],
+        function: Callable[..., float],
         numbers: Sequence[Any],
         reference: str,
         against: str | None,
         reason: str,
+        **over: Any,
     ) -> Bound:
+        name = function.__name__.removeprefix("missing_")
         if against is not None:
             return Bound(name, None, None, against, reference)
-        value = one(*numbers, delta=delta)
-        greatest = maximum(*numbers, horizon=horizon, delta=delta)
-        return Bound(name, value, greatest, reason, reference)
+        value = function(*numbers, delta=delta)
+        maximum = function(*numbers, delta=delta, **(over or {"horizon": horizon}))
+        return Bound(name, value, maximum, reason, reference)
 
     rows = (
         bound(
-            "prop1",
             missing_prop1,
-            missing_max_prop1,
             (p.mu, p.M, p.sigma, p.q),
             "Proposition 1",
             apart or scale,
             f"Delays are independent with the tail of Assumption 2, q = {p.q or 0:g}.",
         ),
         bound(
-            "iid",
             missing_iid,
-            missing_max_iid,
             (p.mu, p.sigma),
             "Proposition 1, special case (10)",
             apart or scale or exponential,
             "Delays are independent with one exponential tail.",
         ),
         bound(
-            "hoeffding",
             missing_hoeffding,
-            missing_max_hoeffding,
             (p.mu, p.M, p.sigma, p.q),
             "Proposition 5",
             apart or scale or lighter,
             f"Delays are independent with the tail of Assumption 2, q = {p.q or 0:g}.",
         ),
         bound(
-            "markov",
             missing_markov,
-            missing_max_markov,
             (p.mu, p.spectral),
             "Proposition 3",
             one_law or gap,
             f"Delays are a stationary Markov chain with λ = {p.spectral or 0:g}.",
         ),
         bound(
-            "random",
             missing_random,
-            missing_max_random,
             (p.mu, p.sigma_r, p.q_r),
             "Proposition 4",
             one_law or scale_r,
             "All delays have one law, and its tail is lighter than Gaussian.",
         ),
-        bound(
+        Bound(
             "bounded",
-            lambda bound, **_: missing_bounded(bound),  # it never fails
-            lambda bound, **_: missing_max_bounded(bound),
-            (p.bound,),
+            longest,
+            longest,
+            "A delay can be arbitrarily long."
+            if longest is None
+            else f"No delay is longer than {p.bound} rounds.",
             "Proposition 2",
-            _unknown(p.bound, "A delay can be arbitrarily long."),
-            f"No delay is longer than {p.bound} rounds.",
         ),
         bound(
-            "bennett",
             missing_bennett,
-            missing_max_bennett,
             () if apart else (float(expected_missing(delay, horizon)),),
             "Bennett's inequality",
             apart,
             "Delays are independent, of whatever law.",
         ),
         bound(
-            "union",
-            partial(missing_union, t=horizon),
-            missing_max_union,
-            (delay.tail,),
+            missing_union,
+            (delay.tail, horizon),
             "union over ages",
             one_law,
             "All delays have one law, however they depend on one another.",
+            together=True,
         ),
         bound(
-            "stopping",
-            partial(missing_stopping, t=horizon),
-            missing_max_stopping,
-            (delay.tail,),
+            missing_stopping,
+            (delay.tail, horizon),
             "Proposition 1, its proof sharpened",
             apart,
             "Delays are independent, of whatever law.",
+            together=True,
         ),
         Bound(
             "rounds",
