@@ -9,9 +9,9 @@ import numpy as np
 
 from belated.evaluation import Offers, off_policy_value
 from belated.evaluation.arrivals import arrival_weights
-from belated.evaluation.reward_model import cross_fitted
 from belated.evaluation.sequences import betting_interval, is_rejected
 from belated.evaluation.table import DecisionTable
+from belated.evaluation.values import cross_fitted
 from belated.exceptions import NotEvaluable
 from experiments.evaluation.logs import (
     FAMILY,

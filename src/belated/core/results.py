@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import datetime, timedelta
 from html import escape
 from typing import Any
+
+import numpy as np
 
 from belated.exceptions import MissingExtra
 
@@ -19,8 +22,9 @@ class Result:
     __slots__ = ()
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the result as plain data."""
-        raise NotImplementedError
+        """Return the result as plain data: its fields, for a dataclass."""
+        names: dict[str, Any] = getattr(type(self), "__dataclass_fields__", {})
+        return {name: _plain(getattr(self, name)) for name in names}
 
     def __iter__(self) -> Iterator[tuple[str, Any]]:
         """Names and values, as in a model of pydantic."""
@@ -37,6 +41,24 @@ class Result:
                 cls.to_dict, return_schema=core_schema.dict_schema()
             ),
         )
+
+
+def _plain(value: Any) -> Any:
+    """Return a value as text, numbers, lists and dicts; time spans are in seconds."""
+    match value:
+        case Result():
+            return value.to_dict()
+        case datetime():
+            return value.isoformat()
+        case timedelta():
+            return value.total_seconds()
+        case tuple() if hasattr(value, "_asdict"):
+            return value._asdict()
+        case tuple() | list():
+            return [_plain(item) for item in value]
+        case np.ndarray():
+            return value.tolist()
+    return value
 
 
 def frame_of(lines: list[dict[str, Any]], index: str) -> Any:

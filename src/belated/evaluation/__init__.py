@@ -9,7 +9,7 @@ from belated.evaluation.dependence import Dependence, delay_depends
 from belated.evaluation.forecasts import Expected, Forecast, forecast
 from belated.evaluation.journal import JournalEvaluation
 from belated.evaluation.lifts import GroupValue, Lift, earned, lift
-from belated.evaluation.offers import Offers
+from belated.evaluation.requests import Offers
 from belated.evaluation.silences import Silence, Slowing, silence, slowing
 from belated.evaluation.sources import JournalTable, read_journal
 from belated.evaluation.table import NEVER, SOURCES, DecisionTable

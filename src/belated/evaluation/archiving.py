@@ -16,9 +16,8 @@ from belated.core.ids import erased_key_of, key_of
 from belated.core.inputs import Interval, Row
 from belated.core.rewards import Rewards
 from belated.core.times import as_datetime
-from belated.evaluation.arrow import arrow_columns
-from belated.evaluation.reader import PartitionReader, ledger_of
-from belated.evaluation.sources import EVERY, JournalTable, pages_of
+from belated.evaluation.files import arrow_columns
+from belated.evaluation.sources import EVERY, JournalTable, PartitionReader, ledger_of
 from belated.exceptions import InvalidInput
 from belated.fold.requests import KeptRequest
 from belated.fold.undone import Undone
@@ -32,6 +31,7 @@ from belated.journals.archive import (
 )
 from belated.journals.archive.days import DAY
 from belated.journals.log import EMPTY
+from belated.journals.pages import pages
 
 #: Requests read at a time.
 PAGE = 1_000
@@ -68,7 +68,7 @@ def archive_journal(
         _check_trimmed(journal, archive, partition, retention)
         ledger = ledger_of(rewards, retention, support, Undone.of(journal.undone(partition)))
         days = _Days(journal, archive, partition, PartitionReader(ledger, {}, {}), retention)
-        for page in pages_of(journal, partition, None):
+        for page in pages(journal, partition):
             for day in days.take(page):
                 written.append(archive.write(day))
             step(len(page))

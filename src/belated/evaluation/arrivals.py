@@ -7,9 +7,14 @@ Weights by age, 1/F(age), do not.
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 import numpy as np
 
 from belated.core.inputs import Vector
+from belated.core.times import Duration, as_duration, duration_us
+from belated.evaluation.table import DecisionTable
+from belated.exceptions import InvalidInput
 
 
 def arrival_weights(delay: Vector, age: Vector, among: Vector | None = None) -> Vector:
@@ -37,3 +42,35 @@ def arrival_weights(delay: Vector, age: Vector, among: Vector | None = None) -> 
 def within(delay: Vector, limit: float) -> Vector:
     """Delays, with those beyond a limit as if they never came."""
     return np.where(delay <= limit, delay, np.inf)
+
+
+# --- how long a reward may take ------------------------------------------------------------------
+
+
+def reach_of(table: DecisionTable, limit: Duration | None) -> float:
+    """Return the delay up to which rewards count: the limit, as far as it can be seen."""
+    return table.reach if limit is None else min(_microseconds(limit), table.reach)
+
+
+def final_age(table: DecisionTable, limit: Duration | None) -> float | None:
+    """Return the age at which an outcome is final: the limit or the window; None if neither is."""
+    if limit is not None:
+        return _microseconds(limit)
+    window = table.rewards.window_us
+    return None if window is None else float(window)
+
+
+def estimand(what: str, table: DecisionTable, limit: Duration | None) -> str:
+    """Return what is estimated, in words: ``what``, and which rewards count."""
+    window, reach = table.rewards.window_us, reach_of(table, limit)
+    if limit is None and window is not None and reach >= window:
+        return what
+    days = timedelta(microseconds=reach) / timedelta(days=1)
+    return f"{what}, by rewards within {days:.3g} days"
+
+
+def _microseconds(limit: Duration) -> float:
+    span = duration_us(as_duration(limit, "limit"))
+    if span <= 0:
+        raise InvalidInput(f"limit is {limit!r}: a time above 0 was expected", limit)
+    return float(span)

@@ -43,17 +43,6 @@ class Dependence(Result):
     rewards: int
     sooner: dict[str, float]
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return the test as plain data."""
-        return {
-            "on": self.on,
-            "p": self.p,
-            "statistic": self.statistic,
-            "groups": self.groups,
-            "rewards": self.rewards,
-            "sooner": dict(self.sooner),
-        }
-
 
 def delay_depends(table: DecisionTable, on: Literal["action", "reward"] = "action") -> Dependence:
     """Test whether delays depend on the action, or on the reward.

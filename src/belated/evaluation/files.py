@@ -1,4 +1,4 @@
-"""Decisions as files that other tools read: Parquet, CSV, JSON lines and DSJSON.
+"""Decisions as data frames, and as files that other tools read: Parquet, CSV, JSON lines, DSJSON.
 
 One line a decision, in the order in which the journal took them, a batch at a time: requests, the
 large part, are read from the journal as they are written.
@@ -13,13 +13,14 @@ from typing import Any, BinaryIO
 
 import msgspec
 import numpy as np
+from numpy.typing import NDArray
 
 from belated.core.times import as_datetime
-from belated.evaluation.arrow import arrow_columns, arrow_schema
-from belated.evaluation.frames import named_columns
 from belated.evaluation.requests import read_requests
 from belated.evaluation.sources import JournalTable
+from belated.evaluation.table import SOURCES
 from belated.exceptions import MissingExtra
+from belated.fold.rules import State
 from belated.fold.requests import KeptRequest
 from belated.journals import Journal
 
@@ -33,6 +34,119 @@ _TIMES = ("at", "recorded", "effective", "rewarded")
 #: First characters of a spreadsheet formula; the last four are the full-width forms of = + - @.
 _FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "\uff1d", "\uff0b", "\uff0d", "\uff20")
 _encode = msgspec.json.Encoder().encode
+
+
+#: Names of the states, by their codes.
+STATES = tuple(state.name.lower() for state in State)
+
+
+def named_columns(table: JournalTable) -> dict[str, NDArray[Any]]:
+    """The columns of a table: times as datetimes in UTC, codes as the names they stand for."""
+    return {
+        "id": table.ids,
+        "at": as_times(table.at),
+        "recorded": as_times(table.recorded),
+        "effective": as_times(table.made),
+        "action": _names(table.actions)[table.action],
+        "index": table.index,
+        "propensity": table.propensity,
+        "overall": table.overall,
+        "mean": table.mean,
+        "model": table.model,
+        "source": _names(SOURCES)[table.source],
+        "group": _names(table.groups)[table.group],
+        "state": _names(STATES)[table.state],
+        "value": table.value,
+        "rewarded": as_times(table.rewarded),
+        "late": table.late,
+        "conflict": table.conflict,
+        "partition": table.partition,
+        "position": table.position,
+    }
+
+
+def as_times(column: NDArray[np.int64]) -> NDArray[np.datetime64]:
+    """Microseconds since 1970 as datetimes."""
+    return column.view("datetime64[us]")
+
+
+def _names(names: tuple[Any, ...]) -> NDArray[Any]:
+    found = np.empty(len(names), dtype=object)
+    found[:] = names
+    return found
+
+
+def frame_of_table(table: JournalTable, journal: Journal | None = None) -> Any:
+    """Return a DataFrame of pandas, one line a decision.
+
+    Args:
+        table: of the decisions.
+        journal: from which what they chose from is read; None: without it.
+
+    Raises:
+        MissingExtra: pandas is not installed.
+    """
+    try:
+        import pandas as pd
+    except ImportError:
+        raise MissingExtra("a data frame", "experiments") from None
+    frame = pd.DataFrame(named_columns(table))
+    for name in _TIMES:
+        frame[name] = frame[name].dt.tz_localize("UTC")
+    if journal is not None:
+        kept = _requests(table, journal)
+        requests = [None if request is None else request.to_dict() for request in kept]
+        frame["request"] = pd.Series(requests, dtype=object)
+    return frame.set_index("id")
+
+
+#: Of the columns; in the metadata of a Parquet file.
+SCHEMA = "belated-decisions/1"
+
+
+def arrow_schema(*, requests: bool = False) -> Any:
+    """Return the schema of an export; ``requests`` adds what each decision was chosen from."""
+    import pyarrow as pa
+
+    time, text = pa.timestamp("us", tz="UTC"), pa.string()
+    columns = [
+        ("id", text),
+        ("at", time),
+        ("recorded", time),
+        ("effective", time),
+        ("action", text),
+        ("index", pa.int32()),
+        ("propensity", pa.float64()),
+        ("overall", pa.float64()),
+        ("mean", pa.float64()),
+        ("model", pa.int64()),
+        ("source", text),
+        ("group", text),
+        ("state", text),
+        ("value", pa.float64()),
+        ("rewarded", time),
+        ("late", pa.bool_()),
+        ("conflict", pa.bool_()),
+        ("partition", pa.int32()),
+        ("position", pa.int64()),
+        ("as_of", time),
+    ]
+    columns += [("request", text)] if requests else []
+    return pa.schema(columns, metadata={"belated.schema": SCHEMA})
+
+
+def arrow_columns(table: JournalTable) -> dict[str, Any]:
+    """Return the columns of a table, by the names and types of the schema."""
+    import pyarrow as pa
+
+    columns = named_columns(table) | {"as_of": as_times(np.full(len(table), table.as_of))}
+    found = {}
+    for field in arrow_schema():
+        column: Any = columns[field.name]
+        if field.type == pa.string():
+            column = list(map(str, column))
+        found[field.name] = pa.array(column, from_pandas=True).cast(field.type)
+    return found
 
 
 def batches(table: JournalTable) -> Iterator[JournalTable]:

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -49,11 +48,6 @@ class Expected(Result):
     low: float
     high: float
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return it as plain data, the time in seconds."""
-        ahead = None if self.ahead is None else self.ahead.total_seconds()
-        return {"ahead": ahead, "mean": self.mean, "low": self.low, "high": self.high}
-
 
 @dataclass(frozen=True)
 class Forecast(Result):
@@ -68,11 +62,6 @@ class Forecast(Result):
     missing: int
     level: float
     expected: tuple[Expected, ...]
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the forecast as plain data, times in seconds."""
-        points = [one.to_dict() for one in self.expected]
-        return {"missing": self.missing, "level": self.level, "expected": points}
 
 
 def forecast(

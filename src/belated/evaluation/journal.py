@@ -10,7 +10,7 @@ from belated.core.events import Record
 from belated.core.rewards import Rewards
 from belated.core.times import Duration, Moment, as_microseconds
 from belated.evaluation import curves, dependence, forecasts, lifts
-from belated.evaluation.frames import frame_of_table
+from belated.evaluation.files import frame_of_table
 from belated.evaluation.requests import evaluable, read_offers
 from belated.evaluation.sources import JournalTable, read_journal
 from belated.evaluation.targets import Target, frozen, named, target_shares

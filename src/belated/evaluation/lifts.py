@@ -8,18 +8,17 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from datetime import timedelta
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from scipy.special import ndtr, ndtri
 
 from belated.core.results import Result
-from belated.core.times import Duration, as_duration, duration_us
-from belated.evaluation.arrivals import arrival_weights, within
+from belated.core.times import Duration
+from belated.evaluation.arrivals import arrival_weights, estimand, final_age, reach_of, within
 from belated.evaluation.sequences import sequence_width
 from belated.evaluation.table import DecisionTable
-from belated.exceptions import InvalidInput, NotEvaluable
+from belated.exceptions import NotEvaluable
 
 #: Rewards of a group without which nothing is said.
 FEW = 10
@@ -76,13 +75,6 @@ class Lift(Result):
     level: float
     estimand: str
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return the lift as plain data."""
-        found = {name: getattr(self, name) for name in self.__dataclass_fields__}
-        for name in ("relative", "always"):
-            found[name] = None if found[name] is None else list(found[name])
-        return found | {name: found[name]._asdict() for name in ("bandit", "holdout")}
-
     def __repr__(self) -> str:
         return f"Lift({self.difference:+.4g}, low={self.low:+.4g}, high={self.high:+.4g})"
 
@@ -108,7 +100,7 @@ def lift(
         NotEvaluable: there is no such group, or hardly a reward in one.
     """
     table = table.live()
-    reach = table.reach if limit is None else min(float(_microseconds(limit)), table.reach)
+    reach = reach_of(table, limit)
     groups = ((name, _group(table, name)) for name in (bandit, holdout))
     one, other = (earned(here, name, limit=reach) for name, here in groups)
     difference, error = one.value - other.value, math.hypot(one.error, other.error)
@@ -128,7 +120,7 @@ def lift(
         relative,
         always=final_difference(table, bandit, holdout, limit=limit, level=level),
         level=level,
-        estimand=_estimand(table, reach, limit),
+        estimand=estimand("difference in mean reward, over all decisions", table, limit),
     )
 
 
@@ -191,10 +183,9 @@ def final_difference(
         limit: outcomes are final after this time; None: after the window.
         level: of the interval.
     """
-    window = table.rewards.window_us
-    if limit is None and window is None:
+    horizon = final_age(table, limit)
+    if horizon is None:
         return None
-    horizon = float(window or 0) if limit is None else float(_microseconds(limit))
     means, variances, counts = [], [], []
     for name in (bandit, holdout):
         code = table.groups.index(name) if name in table.groups else -1
@@ -212,18 +203,3 @@ def final_difference(
     difference, variance = means[0] - means[1], sum(variances)
     width = sequence_width(variance, min(counts), USUAL, 1.0 - level)
     return difference, difference - width, difference + width
-
-
-def _estimand(table: DecisionTable, reach: float, limit: Duration | None) -> str:
-    window = table.rewards.window_us
-    if limit is None and window is not None and reach >= window:
-        return "difference in mean reward, over all decisions"
-    days = timedelta(microseconds=reach) / timedelta(days=1)
-    return f"difference in mean reward, over all decisions, by rewards within {days:.3g} days"
-
-
-def _microseconds(limit: Duration) -> int:
-    span = duration_us(as_duration(limit, "limit"))
-    if span <= 0:
-        raise InvalidInput(f"limit is {limit!r}: a time above 0 was expected", limit)
-    return span

@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Any
 
 import numpy as np
 from scipy.special import nbdtr
@@ -52,16 +51,6 @@ class Silence(Result):
     expected: float
     limit: float
     stopped: bool
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return it as plain data."""
-        return {
-            "since": self.since.isoformat(),
-            "seconds": self.seconds,
-            "expected": self.expected,
-            "limit": self.limit,
-            "stopped": self.stopped,
-        }
 
 
 def silence(table: DecisionTable) -> Silence:
@@ -114,15 +103,6 @@ class Slowing(Result):
     came: int
     expected: float
     slowed: bool
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return it as plain data."""
-        return {
-            "since": self.since.isoformat(),
-            "came": self.came,
-            "expected": self.expected,
-            "slowed": self.slowed,
-        }
 
 
 def slowing(table: DecisionTable) -> Slowing:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from belated.core.inputs import Matrix, Vector
-from belated.evaluation.offers import Offers
+from belated.evaluation.requests import Offers
 from belated.exceptions import InvalidInput, NotEvaluable
 from belated.model.model import Model
 from belated.policies import Policy

@@ -8,21 +8,18 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from datetime import timedelta
-from typing import Any
 
 import numpy as np
 from scipy.special import stdtrit
 
-from belated.core.inputs import Vector
+from belated.core.inputs import Matrix, Vector
 from belated.core.results import Result
-from belated.core.times import Duration, as_duration, duration_us
-from belated.evaluation.arrivals import arrival_weights, within
-from belated.evaluation.offers import Offers
-from belated.evaluation.reward_model import cross_fitted
+from belated.core.times import Duration
+from belated.evaluation.arrivals import arrival_weights, estimand, final_age, reach_of, within
+from belated.evaluation.requests import Offers
 from belated.evaluation.sequences import betting_interval
 from belated.evaluation.table import DecisionTable, Mask
-from belated.exceptions import InvalidInput, NotEvaluable
+from belated.exceptions import NotEvaluable
 from belated.model.families import Family
 
 #: The greatest share of the policy's choices that the log could not have made.
@@ -74,12 +71,6 @@ class Value(Result):
     dr: float
     notes: tuple[str, ...] = ()
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return the value as plain data."""
-        found = {name: getattr(self, name) for name in self.__dataclass_fields__}
-        always = None if self.always is None else list(self.always)
-        return found | {"always": always, "notes": list(self.notes)}
-
     def __repr__(self) -> str:
         return f"Value({self.value:.4g}, low={self.low:.4g}, high={self.high:.4g})"
 
@@ -108,15 +99,17 @@ def off_policy_value(
     Raises:
         NotEvaluable: the log has not tried what the policy would do, or too little.
     """
-    reach = table.reach if limit is None else min(_microseconds(limit), table.reach)
+    reach = reach_of(table, limit)
     delay, age = within(table.delay, reach), table.age
     among = 1.0 / offers.kept
     omega = arrival_weights(delay, age, among)
     chosen = offers.propensity[offers.chosen]
     with np.errstate(divide="ignore", invalid="ignore"):
         ratio = np.where(chosen > 0.0, target[offers.chosen] / chosen, 0.0)
-    base, conversions = table.rewards.default, table.conversions
-    reward = np.where(omega > 0.0, table.value - (base if conversions else 0.0), 0.0)
+    conversions = table.conversions
+    # With conversions, rewards are counted from that of silence.
+    shift = table.rewards.default if conversions else 0.0
+    reward = np.where(omega > 0.0, table.value - shift, 0.0)
     window = table.rewards.window_us
     known = omega > 0.0
     if conversions and window is not None:
@@ -124,14 +117,12 @@ def off_policy_value(
     unsupported, design = support(offers, target, known, among)
     _check(unsupported, design, int(known.sum()), int((omega > 0.0).sum()), conversions)
     if conversions:  # silence is an outcome: all decisions count, and what arrived stands for more
-        outcome, weight, model_weight = omega * reward, among * ratio, among
-        means = None if predicted is None else predicted - base
+        outcome, model_weight = omega * reward, among
     else:
-        outcome, weight, model_weight = reward, among * omega * ratio, among * omega
-        means = predicted
-    if means is None:
-        shift = base if conversions else 0.0
-        means = cross_fitted(offers, outcome + shift, model_weight, family) - shift
+        outcome, model_weight = reward, among * omega
+    if predicted is None:
+        predicted = cross_fitted(offers, outcome + shift, model_weight, family)
+    means, weight = predicted - shift, model_weight * ratio
     direct = offers.sums(target * means)
     residual = outcome - means[offers.chosen]
     used = weight > 0.0
@@ -139,9 +130,7 @@ def off_policy_value(
     point, low, high = interval(
         direct, among, weight[used], residual[used], min(effective, design), level
     )
-    shift = base if conversions else 0.0
-    plain = among * ratio * (1.0 if conversions else omega)
-    total = among.sum() if conversions else (among * omega).sum()
+    total = model_weight.sum()
     direct_mean = float((among * direct).sum() / among.sum())
     return Value(
         value=shift + point,
@@ -149,16 +138,16 @@ def off_policy_value(
         high=shift + high,
         always=_always(table, ratio, among, limit, family, level),
         level=level,
-        estimand=_estimand(table, reach, limit),
+        estimand=estimand("mean reward of a decision", table, limit),
         decisions=len(table),
         arrived=int(known.sum()),
         effective=effective,
         design=design,
         unsupported=unsupported,
         model_only=shift + direct_mean,
-        ips=shift + float((plain * outcome).sum() / total),
-        snips=shift + float((plain * outcome).sum() / plain.sum()),
-        dr=shift + direct_mean + float((plain * residual).sum() / total),
+        ips=shift + float((weight * outcome).sum() / total),
+        snips=shift + float((weight * outcome).sum() / weight.sum()),
+        dr=shift + direct_mean + float((weight * residual).sum() / total),
         notes=_notes(design, table, reach),
     )
 
@@ -253,10 +242,9 @@ def _always(
     outcome is reported, one that has not come by then may be anything, and counts as the worst.
     """
     least, most = table.rewards.range(family.support)
-    window = table.rewards.window_us
-    if limit is None and window is None:
+    horizon = final_age(table, limit)
+    if horizon is None:
         return None
-    horizon = float(window or 0) if limit is None else _microseconds(limit)
     final = table.age >= horizon
     if not math.isfinite(most - least) or not final.any() or (among != among[0]).any():
         return None
@@ -273,14 +261,6 @@ def _always(
     return least + low * (most - least), least + high * (most - least)
 
 
-def _estimand(table: DecisionTable, reach: float, limit: Duration | None) -> str:
-    window = table.rewards.window_us
-    if limit is None and window is not None and reach >= window:
-        return "mean reward of a decision"
-    days = timedelta(microseconds=reach) / timedelta(days=1)
-    return f"mean reward of a decision, by rewards within {days:.3g} days"
-
-
 def _notes(design: float, table: DecisionTable, reach: float) -> tuple[str, ...]:
     notes = []
     if design < WEAK:
@@ -291,8 +271,51 @@ def _notes(design: float, table: DecisionTable, reach: float) -> tuple[str, ...]
     return tuple(notes)
 
 
-def _microseconds(limit: Duration) -> float:
-    span = duration_us(as_duration(limit, "limit"))
-    if span <= 0:
-        raise InvalidInput(f"limit is {limit!r}: a time above 0 was expected", limit)
-    return float(span)
+# --- a model of rewards ---------------------------------------------------------------------------
+
+#: Folds: what a decision is predicted with was not fitted to it.
+FOLDS = 5
+#: Steps of Newton's method, the longest step on the linear predictor, and the last.
+STEPS, LONGEST, SHORTEST = 25, 4.0, 1e-8
+
+
+def cross_fitted(
+    offers: Offers, outcome: Vector, weight: Vector, family: Family, seed: int = 0
+) -> Vector:
+    """Return the predicted mean of every row, each by a model that did not see its decision.
+
+    Args:
+        offers: of the decisions.
+        outcome: what the chosen row of each came to; may be anything where its weight is 0.
+        weight: how much each counts.
+        family: of the rewards.
+        seed: of the folds.
+    """
+    fold = np.random.default_rng(seed).integers(FOLDS, size=len(offers))
+    chosen = offers.rows[offers.chosen].astype(np.float64)
+    means = np.empty(len(offers.rows))
+    outcome = np.where(weight > 0.0, outcome, 0.0)
+    row_fold = np.repeat(fold, offers.counts)
+    for one in range(FOLDS):
+        others = (fold != one) & (weight > 0.0)
+        theta = fitted(chosen[others], outcome[others], weight[others], family)
+        here = row_fold == one
+        means[here] = family.mean(offers.rows[here].astype(np.float64) @ theta)
+    return means
+
+
+def fitted(
+    rows: Matrix, outcome: Vector, weight: Vector, family: Family, ridge: float = 1.0
+) -> Vector:
+    """Return the coefficients of a weighted fit, with a prior of precision ``ridge``."""
+    theta = np.zeros(rows.shape[1])
+    prior = ridge * np.eye(len(theta))
+    for _ in range(STEPS):
+        _, mean, slope = family.cumulant_mean_slope(rows @ theta)
+        score = rows.T @ (weight * (outcome - mean)) - ridge * theta
+        step = np.linalg.solve((rows.T * (weight * slope)) @ rows + prior, score)
+        moved = float(np.abs(rows @ step).max(initial=0.0)) if family.number else 0.0
+        theta = theta + step * min(1.0, LONGEST / max(moved, LONGEST))
+        if moved < SHORTEST:
+            break
+    return theta

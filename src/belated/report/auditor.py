@@ -12,10 +12,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from belated.core.inputs import Matrix, Vector
+from belated.evaluation.values import fitted
 from belated.model.families import Family
 
-#: Precision of the prior, steps of Newton's method, and the longest step on the linear predictor.
-RIDGE, STEPS, LONGEST = 0.3, 25, 4.0
+#: Precision of the prior.
+RIDGE = 0.3
 #: Features that are fitted, at most.
 WIDEST = 400
 
@@ -60,19 +61,10 @@ def audit(
         return None
     used = exposure > 0.0
     rows, exposure, outcome = rows[used], exposure[used], outcome[used]
-    theta = np.zeros(rows.shape[1])
-    ridge = RIDGE * np.eye(len(theta))
-    for _ in range(STEPS):
-        _, mean, slope = family.cumulant_mean_slope(rows @ theta)
-        score = rows.T @ (outcome - exposure * (mean - base)) - RIDGE * theta
-        information = (rows.T * (exposure * slope)) @ rows + ridge
-        step = np.linalg.solve(information, score)
-        moved = float(np.abs(rows @ step).max(initial=0.0)) if family.number else 0.0
-        theta = theta + step * min(1.0, LONGEST / max(moved, LONGEST))
-        if moved < 1e-8:
-            break
-    mean = family.mean(rows @ theta)
+    theta = fitted(rows, base + outcome / exposure, exposure, family, RIDGE)
+    _, mean, slope = family.cumulant_mean_slope(rows @ theta)
     residual = np.square(outcome - exposure * (mean - base))
-    inverse = np.linalg.inv(information)
+    ridge = RIDGE * np.eye(len(theta))
+    inverse = np.linalg.inv((rows.T * (exposure * slope)) @ rows + ridge)
     covariance = inverse @ ((rows.T * residual) @ rows + ridge) @ inverse
     return Auditor(theta, (covariance + covariance.T) / 2, family)
