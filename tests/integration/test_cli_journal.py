@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from belated import Bernoulli, Gaussian, Poisson
-from belated.cli.address import family_of
 from belated.cli.main import JOURNAL, main
 from belated.core.events import Void
 from belated.exceptions import InvalidInput
+from belated.expressions import family_in
 from belated.journals import SQLiteJournal
 from belated.model.families import Family
 from tests.integration.damage import meddle_file
@@ -151,10 +151,10 @@ class TestCommand:
             Gaussian("estimate"),
         ]
         for family in families:
-            assert family_of({"family": repr(family)}) == family
-        for text in ("", "Bernoulli", "Gaussian(variance=-1.0)", "Gaussian(variance=__import__)"):
+            assert family_in(repr(family)) == family
+        for text in ("", "Binomial()", "Gaussian(variance=-1.0)", "Gaussian(variance=__import__)"):
             with pytest.raises(InvalidInput):
-                family_of({"family": text})
+                family_in(text)
 
 
 class TestInspect:

@@ -12,12 +12,12 @@ import numpy as np
 import pytest
 
 from belated import Bandit, Bernoulli, DelayedUCB, Explicit
-from belated.cli import address as journal_address
 from belated.cli.journal import verify as journal_verify
 from belated.cli.main import main
 from belated.core.events import Record, Void, encode
 from belated.journals import Journal, Store, open_store
 from belated.journals.chain import LINK
+from belated.journals.pages import pages
 
 UCB = DelayedUCB(2, Bernoulli())
 SIX_HOURS = Explicit(timedelta(hours=6))
@@ -110,7 +110,7 @@ def test_verify_and_export_read_page_by_page(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Never more than a page at a time, or a link to check a snapshot, whatever there is."""
-    monkeypatch.setattr(journal_address, "PAGE", 3)
+    monkeypatch.setattr(pages, "__defaults__", (0, None, 3))
     monkeypatch.setattr(journal_verify, "PAGE", 3)
     limits: list[int] = []
     read = type(used.journal).read
@@ -124,10 +124,10 @@ def test_verify_and_export_read_page_by_page(
     said(capsys, "export", named, "-o", tmp_path / "lines")
     assert sum(limit > 3 for limit in limits) <= used.journal.partitions
     assert max(limits) <= LINK
-    pages = len(limits)
-    assert pages > 30
+    count = len(limits)
+    assert count > 30
     said(capsys, "show", "order-1", named)
-    assert len(limits) == pages  # found by the index
+    assert len(limits) == count  # found by the index
 
 
 @pytest.mark.parametrize("into", ["sqlite", "postgresql"])

@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 
 from belated import Bandit, Bernoulli, DefaultAfter, DelayedUCB, Explicit
-from belated.cli.address import pages
 from belated.cli.main import main
 from belated.core.events import Activation, Decision, Event, Record, Reward, Settled, Void, encode
 from belated.fold.fold import Fold
 from belated.journals import Journal, MemoryJournal, SQLiteJournal
 from belated.journals.chain import Chain
+from belated.journals.pages import pages
 from belated.policies import Greedy
 from belated.testing import ManualClock
 from tests.command_line import Command
@@ -120,8 +120,7 @@ def used_journal(path: Path, partitions: int = 2, rounds: int = 150) -> str:
 def records_of(journal: Journal) -> list[list[Record]]:
     """All records, by partition."""
     return [
-        [record for page in pages(journal, p, journal.end(p)) for record in page]
-        for p in range(journal.partitions)
+        [record for page in pages(journal, p) for record in page] for p in range(journal.partitions)
     ]
 
 

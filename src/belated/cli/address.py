@@ -12,19 +12,16 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
 from belated.cli.text import Progress
-from belated.core.events import Configured, Record
+from belated.core.events import Configured
 from belated.core.rewards import Rewards
 from belated.evaluation import JournalEvaluation
 from belated.exceptions import CorruptEvent, CorruptJournal, InvalidInput
+from belated.expressions import family_in
 from belated.fold.fold import Fold
 from belated.journals import Journal, SQLiteStore, Store, StoredBandit, open_store, split_address
 from belated.journals.archive import Archive, WholeJournal
 from belated.journals.log import Tail
-from belated.model.families import Bernoulli, Family, Gaussian, Poisson
 from belated.policies import Greedy
-
-#: Records read at a time.
-PAGE = 10_000
 
 
 def add_address(parser: argparse.ArgumentParser) -> None:
@@ -82,19 +79,6 @@ def opened(address: str, archive: str | None = None) -> Iterator[tuple[Journal, 
             yield WholeJournal(journal, Archive(archive, found[0].name)), found[0]
 
 
-def pages(journal: Journal, partition: int, end: int) -> Iterator[list[Record]]:
-    """The records of a partition up to a position, so many at a time; not those trimmed."""
-    position = journal.start(partition).position
-    while position < end:
-        page = journal.read(partition, position, min(PAGE, end - position))
-        while page and page[-1].position > end:  # where positions have gaps
-            page.pop()
-        if not page:
-            return
-        yield page
-        position = page[-1].position
-
-
 def starts_of(journal: Journal) -> list[Tail]:
     """The last record of each partition that was trimmed."""
     return [journal.start(partition) for partition in range(journal.partitions)]
@@ -130,40 +114,6 @@ OTHER_SETTINGS = (
 )
 
 
-def family_of(identity: dict[str, str]) -> Family:
-    """The family a bandit wrote down: as its text, which is parsed and never run.
-
-    >>> family_of({"family": "Gaussian(variance=0.25)"})
-    Gaussian(variance=0.25)
-    """
-    text = identity.get("family", "")
-    found: Family | None = None
-    if text in ("Bernoulli()", "Poisson()"):
-        found = Bernoulli() if text == "Bernoulli()" else Poisson()
-    elif text == "Gaussian(variance='estimate')":
-        found = Gaussian("estimate")
-    elif match := re.fullmatch(r"Gaussian\(variance=([0-9.e+-]+)\)", text):
-        try:
-            found = Gaussian(float(match[1]))
-        except ValueError:
-            found = None
-    if found is None or repr(found) != text:
-        raise InvalidInput(f"its family {text!r} is none of this library", text)
-    return found
-
-
-def dim_of(identity: dict[str, str]) -> int:
-    """How many numbers a row has.
-
-    >>> dim_of({"dim": "8"})
-    8
-    """
-    text = identity.get("dim", "")
-    if not re.fullmatch(r"[1-9][0-9]{0,8}", text):
-        raise InvalidInput(f"its rows have {text!r} numbers, which is no number", text)
-    return int(text)
-
-
 def empty_fold(bandit: StoredBandit, rewards: Rewards, retention: int | None) -> Fold:
     """A fold of nothing, which learns what the bandit does; how it chooses does not matter.
 
@@ -173,7 +123,10 @@ def empty_fold(bandit: StoredBandit, rewards: Rewards, retention: int | None) ->
     identity = bandit.identity
     if identity is None:
         raise InvalidInput(f"no bandit has used the journal of {bandit.name} yet")
-    policy = Greedy(dim_of(identity), family_of(identity))
+    dim = identity.get("dim", "")
+    if not re.fullmatch(r"[1-9][0-9]{0,8}", dim):
+        raise InvalidInput(f"the journal's rows have {dim!r} numbers, which is not a number", dim)
+    policy = Greedy(int(dim), family_in(identity.get("family", "")))
     return Fold(policy, rewards, partitions=bandit.partitions, retention=retention)
 
 

@@ -24,9 +24,10 @@ from belated.cli.figures import (
     WIDTH,
     add_axes,
     add_head,
+    add_note,
+    add_rows,
     check_figure,
     drawn,
-    width_of,
 )
 from belated.cli.options import add_json, add_module, duration
 from belated.cli.text import pairs, percent, several, span, wrapped
@@ -248,31 +249,16 @@ def _delays_text(found: dict[str, Any]) -> str:
 
 def save_intervals(path: str, title: str, about: str, lines: Sequence[Interval]) -> None:
     """Draw numbers with their intervals, one below the other."""
-    labels = [[one.name] for one in lines]
-    left = max(map(width_of, labels)) + 3 * MARGIN
-    height = HEAD + LINE * len(lines) + FOOT
-    with drawn(path, height) as figure:
+    with drawn(path, HEAD + LINE * len(lines) + FOOT) as figure:
         add_head(figure, title, [about])
-        plot = WIDTH - left - 8 * MARGIN
-        axes = add_axes(figure, left, HEAD, plot, LINE * len(lines))
-        for place, one in enumerate(lines):
+        axes = add_rows(figure, [line.name for line in lines], HEAD, LINE)
+        for place, line in enumerate(lines):
             colour = LIGHT.colours[place % len(LIGHT.colours)]
-            axes.plot([one.low, one.high], [place, place], lw=2.2, color=colour)
-            axes.plot([one.value], [place], "o", ms=7, color=colour)
-            axes.annotate(
-                f"{one.value:.4g}",
-                (one.value, place),
-                xytext=(0, 9),
-                textcoords="offset points",
-                ha="center",
-                fontsize=SMALL,
-                color=LIGHT.ink,
-            )
-        if min(one.low for one in lines) < 0.0 < max(one.high for one in lines):
+            axes.plot([line.low, line.high], [place, place], lw=2.2, color=colour)
+            axes.plot([line.value], [place], "o", ms=7, color=colour)
+            add_note(axes, f"{line.value:.4g}", (line.value, place), right=0, up=7)
+        if min(line.low for line in lines) < 0.0 < max(line.high for line in lines):
             axes.axvline(0.0, color=LIGHT.pale, lw=0.8, zorder=0)
-        axes.set_yticks(range(len(lines)), [one.name for one in lines], parse_math=False)
-        axes.set_ylim(len(lines) - 0.5, -0.6)
-        axes.grid(axis="x", color=LIGHT.grid, lw=0.6)
 
 
 def save_curve(path: str, curve: DelayCurve) -> None:

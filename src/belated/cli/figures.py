@@ -101,6 +101,26 @@ def add_axes(
     return axes
 
 
+def add_rows(figure: Any, labels: Sequence[str], top: float, height: float) -> Any:
+    """Add axes with one row for each label, so many inches high, from top to bottom."""
+    left = max(width_of(label.splitlines()) for label in labels) + 3 * MARGIN
+    axes = add_axes(figure, left, top, WIDTH - left - 8 * MARGIN, height * len(labels))
+    axes.set_yticks(range(len(labels)), labels, parse_math=False)
+    axes.set_ylim(len(labels) - 0.5, -0.6)
+    axes.grid(axis="x", color=LIGHT.grid, lw=0.6)
+    axes.set_axisbelow(True)
+    return axes
+
+
+def add_note(axes: Any, text: str, at: tuple[float, float], right: int, up: int) -> None:
+    """Write a number beside a point, so many points to the right of it and above."""
+    align = "center" if right == 0 else "left" if right > 0 else "right"
+    style = {"ha": align, "va": "bottom" if up else "center_baseline", "fontsize": SMALL}
+    offset = {"xytext": (right, up), "textcoords": "offset points"}
+    paper = {"facecolor": LIGHT.paper, "edgecolor": "none", "pad": 0.8}  # hides lines
+    axes.annotate(text, at, color=LIGHT.ink, bbox=paper, **offset, **style)
+
+
 def lines_of(text: str, width: int) -> list[str]:
     """In several lines where it is long: behind brackets and commas."""
     open_up = text.replace("(", "( ") if len(text) > width else text

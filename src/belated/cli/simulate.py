@@ -9,7 +9,7 @@ import argparse
 import math
 import re
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -18,7 +18,6 @@ import numpy as np
 
 from belated.cli.options import add_expression, add_json, add_policy, add_runs, count
 from belated.cli.text import Progress, several, table, wrapped
-from belated.core.inputs import Matrix, Vector
 from belated.exceptions import BelatedWarning
 from belated.expressions import (
     DELAYS,
@@ -29,15 +28,11 @@ from belated.expressions import (
     label,
     load_modules,
 )
-from belated.model.families import Family
 from belated.model.kernels import special
 from belated.simulation import simulate
-from belated.simulation.environments import Environment
 
 EXAMPLE = 'belated simulate --delay "Geometric(mean=100)" --rounds 2000 --seeds 5'
 
-#: Rounds from one look at the clock to the next.
-STEP = 256
 #: What is told of a run, as people call it.
 ROWS = {"regret": "regret", "pending": "pending at the end", "most_pending": "pending at most"}
 
@@ -84,7 +79,7 @@ def simulated(options: argparse.Namespace) -> dict[str, Any]:
             world = make(seed)
             trace = simulate(
                 policy_for(world),
-                _Watched(world, progress),
+                world,
                 delay,
                 horizon=options.rounds,
                 seed=seed,
@@ -98,6 +93,7 @@ def simulated(options: argparse.Namespace) -> dict[str, Any]:
                     "most_pending": int(trace.pending.max()),
                 }
             )
+            progress.step(options.rounds)
     return {
         "policy": label(options.policy),
         "environment": label(options.environment),
@@ -109,31 +105,6 @@ def simulated(options: argparse.Namespace) -> dict[str, Any]:
         "runs": runs,
         "notes": _notes(str(warning.message) for warning in caught),
     }
-
-
-@dataclass(frozen=True)
-class _Watched:
-    """An environment that shows how far it is."""
-
-    world: Environment
-    progress: Progress
-
-    @property
-    def dim(self) -> int:
-        return self.world.dim
-
-    @property
-    def family(self) -> Family:
-        return self.world.family
-
-    def rounds(self, horizon: int, rng: np.random.Generator) -> Iterator[tuple[Matrix, Vector]]:
-        for t, offered in enumerate(self.world.rounds(horizon, rng), start=1):
-            yield offered
-            if t % STEP == 0 or t == horizon:
-                self.progress.step(STEP if t % STEP == 0 else t % STEP)
-
-    def reward(self, mean: float, u: float) -> float:
-        return self.world.reward(mean, u)
 
 
 def _notes(messages: Iterable[str]) -> list[str]:

@@ -127,6 +127,35 @@ def tips(*items: tuple[str, str, str | None]) -> Rows:
     return found
 
 
+def ends(form: str) -> tuple[tuple[str, str, str], ...]:
+    """The ends of an interval, for :func:`tips`."""
+    return ("lo", "from", form), ("hi", "to", form)
+
+
+def across(field: str, title: str, **axis: Any) -> Spec:
+    """A horizontal axis of numbers with a title at its end."""
+    found = {"field": field, "type": "quantitative", "title": title}
+    return {**found, "axis": {"grid": False, "titleAnchor": "end", **axis}}
+
+
+def point(size: int, **more: Any) -> Spec:
+    """A dot."""
+    return {"type": "point", "filled": True, "opacity": 1, "size": size, **more}
+
+
+def band(rows: Rows, x: Spec, up: Spec, tip: Rows, opacity: float) -> Rows:
+    """The layers of a curve with its interval; ``up`` is the axis of the curve."""
+    smooth: Spec = {"interpolate": "monotone"}
+    area = {"type": "area", "fill": "$accent", "opacity": opacity, **smooth}
+    line = {"type": "line", "stroke": "$accent", "strokeWidth": 2.5, **smooth}
+    low = y("lo", up["axis"]["format"])
+    return [
+        layer(rows, area, x=x, y=low, y2={"field": "hi"}),
+        layer(rows, line, x=x, y=up),
+        layer(rows, hover(200), x=x, y=up, tooltip=tip),
+    ]
+
+
 def hover(size: int) -> Spec:
     """An invisible mark that shows a tooltip under the pointer."""
     return {"type": "point", "opacity": 0, "size": size}
@@ -136,6 +165,12 @@ def arms() -> Spec:
     """The colours of bandit and holdout."""
     scale = {"domain": ["Bandit", "Holdout"], "range": ["$accent", "$slate"]}
     return {"field": "arm", "type": "nominal", "scale": scale}
+
+
+def arm_tips(first: tuple[str, str, None], form: str) -> Rows:
+    """What is shown of the reward per decision of an arm, behind its first line."""
+    per = ("p", "Reward per decision", form)
+    return tips(first, ("arm", "Decisions of", None), per, *ends(form), ("n", "Decisions", ",d"))
 
 
 def gaps(data: Spec) -> Rows:

@@ -12,11 +12,12 @@ from __future__ import annotations
 
 import argparse
 
-from belated.cli.address import add_address, configured, ends_of, family_of, opened
+from belated.cli.address import add_address, configured, ends_of, opened
 from belated.cli.options import add_semantics, semantics
 from belated.cli.text import Progress, several
 from belated.evaluation.archiving import archive_journal
 from belated.exceptions import InvalidInput
+from belated.expressions import family_in
 from belated.journals.archive import Archive
 
 EXAMPLE = "belated journal archive sqlite:///offers.db s3://company/decisions"
@@ -44,7 +45,7 @@ def run(options: argparse.Namespace) -> int:
                 archive,
                 rewards=rewards,
                 retention=retention,
-                support=family_of(bandit.identity).support,
+                support=family_in(bandit.identity.get("family", "")).support,
                 step=progress.step,
             )
     if not written:

@@ -24,7 +24,7 @@ from typing import BinaryIO
 import msgspec
 from msgspec.structs import replace
 
-from belated.cli.address import add_address, add_archive, ends_of, opened, pages, starts_of
+from belated.cli.address import add_address, add_archive, ends_of, opened, starts_of
 from belated.cli.journal.lines import FORMAT, End, Header, Line, line_of
 from belated.cli.text import Progress
 from belated.core.events import Decision, Record, digest_of, encode
@@ -33,6 +33,7 @@ from belated.evaluation.files import WRITERS
 from belated.exceptions import InvalidInput
 from belated.journals import Journal
 from belated.journals.chain import Chain, Head
+from belated.journals.pages import pages
 
 EXAMPLE = "belated journal export sqlite:///offers.db | gzip > offers.jsonl.gz"
 
@@ -148,7 +149,7 @@ def in_order(journal: Journal, ends: list[int], chains: list[Chain]) -> Iterator
 
 
 def _records(journal: Journal, partition: int, end: int, chain: Chain) -> Iterator[Record]:
-    for page in pages(journal, partition, end):
+    for page in pages(journal, partition, end=end):
         # Of the bytes that an import will make of the lines.
         chain.add([replace(one, digest=digest_of(encode(one.event))) for one in page])
         yield from page

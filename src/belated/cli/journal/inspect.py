@@ -17,7 +17,6 @@ from belated.cli.address import (
     configured,
     ends_of,
     find_bandits,
-    pages,
     starts_of,
 )
 from belated.cli.options import add_json
@@ -25,6 +24,7 @@ from belated.cli.text import Progress, moment, pairs, several, size, span, table
 from belated.core.events import kind_of
 from belated.exceptions import CorruptEvent, CorruptJournal
 from belated.journals import Journal, StoredBandit
+from belated.journals.pages import pages
 
 EXAMPLE = "belated journal inspect sqlite:///offers.db"
 
@@ -64,7 +64,7 @@ def describe(journal: Journal, bandit: StoredBandit) -> dict[str, Any]:
         for partition, end in enumerate(ends):
             first, last, count, damage = None, None, 0, None
             try:
-                for page in pages(journal, partition, end):
+                for page in pages(journal, partition, end=end):
                     kinds.update(kind_of(record.event) for record in page)
                     first = page[0].recorded if first is None else first
                     last = page[-1].recorded

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import argparse
 
-from belated.cli.address import add_address, ends_of, opened, pages, starts_of
+from belated.cli.address import add_address, ends_of, opened, starts_of
 from belated.cli.options import actor, add_reason
 from belated.cli.text import Progress, moment, several
 from belated.core.events import Retracted, Reward
 from belated.core.times import as_microseconds
 from belated.exceptions import InvalidInput
 from belated.journals import Journal
+from belated.journals.pages import pages
 
 EXAMPLE = "belated journal retract $JOURNAL --key crm --from 2026-03-01T00Z --reason bad"
 
@@ -80,7 +81,7 @@ def _count(journal: Journal, key: str, start: int, end: int) -> int:
     ends = ends_of(journal)
     with Progress("read", sum(ends)) as progress:
         for partition, last in enumerate(ends):
-            for page in pages(journal, partition, last):
+            for page in pages(journal, partition, end=last):
                 count += sum(
                     isinstance(one.event, Reward)
                     and one.event.reporter == key

@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from belated.cli.address import add_address, configured, family_of, opened
+from belated.cli.address import add_address, configured, opened
 from belated.cli.journal.lines import line_of
 from belated.cli.options import add_json, add_semantics, semantics
 from belated.cli.text import moment, pairs, several, table, wrapped
@@ -21,6 +21,7 @@ from belated.core.events import Record
 from belated.core.ids import check_id, key_of, partition_of
 from belated.core.rewards import Rewards
 from belated.exceptions import InvalidInput
+from belated.expressions import family_in
 from belated.fold.decision_history import read_history
 from belated.fold.requests import KeptRequest
 from belated.journals import Journal
@@ -58,7 +59,7 @@ def tell(
     if identity is not None:
         # Of a family of somebody's own nobody here knows the support.
         with suppress(InvalidInput):
-            min_reward, max_reward = rewards.range(family_of(identity).support)
+            min_reward, max_reward = rewards.range(family_in(identity.get("family", "")).support)
     telling = read_history(
         journal,
         id,

@@ -38,7 +38,6 @@ from numpy.typing import NDArray
 
 from belated.cli.address import (
     OTHER_SETTINGS,
-    PAGE,
     add_address,
     configured,
     empty_fold,
@@ -63,6 +62,7 @@ from belated.fold.adapter import LearnerAdapter
 from belated.fold.fold import Fold, same_sums
 from belated.journals import Journal, StoredBandit
 from belated.journals.chain import Chain, Head, chain_behind, join_heads
+from belated.journals.pages import PAGE, pages
 from belated.journals.stored import StoredJournal
 
 EXAMPLE = "belated journal verify sqlite:///offers.db --window 7d"
@@ -170,9 +170,17 @@ def _read(
 ) -> None:
     """Read a partition, past damaged places too, and fold it as long as there are none."""
     position, step = journal.start(partition).position, PAGE
-    while position < end and len(report.damage) < MANY:
+    while len(report.damage) < MANY:
         try:
-            page = journal.read(partition, position, min(step, end - position))
+            for page in pages(journal, partition, position, end, step):
+                heads.add(partition, page)
+                if folds is not None and not report.damage:
+                    for record in page:
+                        folds.take(record)
+                report.records += len(page)
+                position = page[-1].position
+                progress.step(len(page))
+            return
         except (CorruptEvent, CorruptJournal) as error:
             if step > 1:
                 step = 1  # find it
@@ -181,16 +189,6 @@ def _read(
                 return
             report.damage.append(str(error))
             position, step = position + 1, PAGE
-            continue
-        if not page:
-            return
-        heads.add(partition, page)
-        if folds is not None and not report.damage:
-            for record in page:
-                folds.take(record)
-        report.records += len(page)
-        position = page[-1].position
-        progress.step(len(page))
 
 
 # --- what was found ------------------------------------------------------------------------------

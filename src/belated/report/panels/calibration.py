@@ -11,7 +11,19 @@ from belated.report.calendar import RECENT
 from belated.report.facts import Facts, short
 from belated.report.panel import ENDS, Panel, Said
 from belated.report.text import Data, periods, span
-from belated.report.vega import RANGE, Spec, axis_format, layer, spec, tips, value_format, y
+from belated.report.vega import (
+    RANGE,
+    Spec,
+    across,
+    axis_format,
+    ends,
+    layer,
+    point,
+    spec,
+    tips,
+    value_format,
+    y,
+)
 
 #: Groups of predictions; and rewards without which nothing is said.
 GROUPS, FEW = 10, 30
@@ -59,27 +71,23 @@ def chart(data: Spec) -> Spec:
     most = 1.05 * max(max(row["predicted"], row["hi"]) for row in bins)
     least = min(0.0, *(min(row["predicted"], row["lo"]) for row in bins))
     domain = {"domain": [least, most]}
-    across = {
-        "field": "predicted", "type": "quantitative", "title": "predicted", "scale": domain,
-        "axis": {"format": axis, "grid": True, "titleAnchor": "end"},
-    }  # fmt: skip
+    right = across("predicted", "predicted", format=axis, grid=True) | {"scale": domain}
     up = y("observed", axis, scale=domain)
-    ends = [{"predicted": one, "observed": one} for one in (least, most)]
+    whole = [{"predicted": one, "observed": one} for one in (least, most)]
     near = [{"predicted": 0.8 * most, "observed": 0.8 * most}]
     tip = tips(
-        ("predicted", "Predicted", form), ("observed", "Observed", form), ("lo", "from", form),
-        ("hi", "to", form), ("n", "Decisions", ",d"),
+        ("predicted", "Predicted", form), ("observed", "Observed", form), *ends(form),
+        ("n", "Decisions", ",d"),
     )  # fmt: skip
     text = {"type": "text", "fill": "$muted", "align": "right", "dx": -10}
-    point = {"type": "point", "filled": True, "fill": "$accent", "size": 60, "opacity": 1}
     return spec(
         [
-            layer(ends, {"type": "line", "stroke": "$muted", "strokeDash": [4, 4]}, x=across, y=up),
-            layer(near, text, x=across, y=up, text={"value": "perfect"}),
+            layer(whole, {"type": "line", "stroke": "$muted", "strokeDash": [4, 4]}, x=right, y=up),
+            layer(near, text, x=right, y=up, text={"value": "perfect"}),
             layer(
-                bins, {**RANGE, "stroke": "$accent"}, x=across, y=y("lo", axis), y2={"field": "hi"}
+                bins, {**RANGE, "stroke": "$accent"}, x=right, y=y("lo", axis), y2={"field": "hi"}
             ),
-            layer(bins, point, x=across, y=up, tooltip=tip),
+            layer(bins, point(60, fill="$accent"), x=right, y=up, tooltip=tip),
         ],
         240,
     )

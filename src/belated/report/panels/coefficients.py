@@ -10,7 +10,7 @@ import numpy as np
 from belated.report.facts import Facts, Z, short
 from belated.report.panel import ENDS, Panel, Said
 from belated.report.text import Data
-from belated.report.vega import RANGE, Spec, layer, spec, tips
+from belated.report.vega import RANGE, Spec, across, ends, layer, point, spec, tips
 
 #: Coefficients in the table, and in the chart.
 LISTED, SHOWN = 12, 10
@@ -57,22 +57,15 @@ def chart(data: Spec) -> Spec:
     }  # fmt: skip
     unit = {"Bernoulli": "change in log-odds", "Poisson": "change in log-rate"}
 
-    def across(field: str) -> Spec:
-        title = unit.get(data["family"], "change in reward")
-        axis = {"grid": True, "titleAnchor": "end"}
-        return {"field": field, "type": "quantitative", "title": title, "axis": axis}
+    def right(field: str) -> Spec:
+        return across(field, unit.get(data["family"], "change in reward"), grid=True)
 
     tip = tips(
-        ("label", "Feature", None), ("theta", "In use", ".2f"),
-        ("lo", "from", ".2f"), ("hi", "to", ".2f"),
+        ("label", "Feature", None), ("theta", "In use", ".2f"), *ends(".2f"),
         ("audit", "Age-matched", ".2f"),
     )  # fmt: skip
     zero = {"field": "zero", "type": "quantitative"}
-    point = {"type": "point", "filled": True, "size": 70, "opacity": 1, "fill": "$accent"}
-    diamond = {
-        "type": "point", "filled": False, "size": 60, "stroke": "$ink", "strokeWidth": 1.6,
-        "shape": "diamond", "opacity": 1,
-    }  # fmt: skip
+    diamond = point(60, filled=False, stroke="$ink", strokeWidth=1.6, shape="diamond")
     return spec(
         [
             layer([{"zero": 0}], {"type": "rule", "stroke": "$muted"}, x=zero),
@@ -80,16 +73,16 @@ def chart(data: Spec) -> Spec:
                 rows,
                 {**RANGE, "stroke": "$accent"},
                 y=up,
-                x=across("lo"),
+                x=right("lo"),
                 x2={"field": "hi"},
                 tooltip=tip,
             ),
-            layer(rows, point, y=up, x=across("theta"), tooltip=tip),
+            layer(rows, point(70, fill="$accent"), y=up, x=right("theta"), tooltip=tip),
             layer(
                 [row for row in rows if "audit" in row],
                 diamond,
                 y=up,
-                x=across("audit"),
+                x=right("audit"),
                 tooltip=tip,
             ),
         ],

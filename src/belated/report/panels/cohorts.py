@@ -11,7 +11,19 @@ from belated.report.facts import Facts, short
 from belated.report.panel import Panel, Said
 from belated.report.panels.delay import curve_end
 from belated.report.text import Data, day, percent
-from belated.report.vega import Rows, Spec, TimeAxis, gaps, hover, layer, span_of, spec, tips, y
+from belated.report.vega import (
+    Rows,
+    Spec,
+    TimeAxis,
+    across,
+    gaps,
+    hover,
+    layer,
+    span_of,
+    spec,
+    tips,
+    y,
+)
 
 #: Ages at which a cohort is counted.
 AGES = 21
@@ -61,10 +73,7 @@ def chart(data: Spec) -> Spec:
         for row in time.named(found["lines"], "cohort")
     ]
     expected = [{**row, "age": row["age"] * scale} for row in found["expected"]]
-    across: Spec = {
-        "field": "age", "type": "quantitative", "title": f"age in {unit}",
-        "axis": {"grid": False, "titleAnchor": "end"},
-    }  # fmt: skip
+    right = across("age", f"age in {unit}")
     up, one = y("share", "~%"), {"field": "cohort"}
     line: Spec = {"type": "line", "interpolate": "monotone"}
     strength = {
@@ -74,12 +83,12 @@ def chart(data: Spec) -> Spec:
     usual = layer(
         None,
         {**line, "strokeWidth": 1.4, "stroke": "$accent"},
-        x=across,
+        x=right,
         y=up,
         detail=one,
         opacity=strength,
     )
-    hit = layer(None, {**line, "strokeWidth": 2, "stroke": "$warn"}, x=across, y=up, detail=one)
+    hit = layer(None, {**line, "strokeWidth": 2, "stroke": "$warn"}, x=right, y=up, detail=one)
     tip = tips(
         ("when", "Decided", None), ("age", f"Age, {unit}", ".1f"), ("share", "Rewarded", ".1%")
     )
@@ -89,9 +98,9 @@ def chart(data: Spec) -> Spec:
         [
             {"transform": [{"filter": "!datum.hit"}], **usual},
             {"transform": [{"filter": "datum.hit"}], **hit},
-            layer(expected, dashed, x=across, y=up),
-            layer(expected[-1:], text, x=across, y=up, text={"value": "expected"}),
-            layer(None, hover(50), x=across, y=up, tooltip=tip),
+            layer(expected, dashed, x=right, y=up),
+            layer(expected[-1:], text, x=right, y=up, text={"value": "expected"}),
+            layer(None, hover(50), x=right, y=up, tooltip=tip),
         ],
         240,
         data={"values": rows},

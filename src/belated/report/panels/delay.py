@@ -11,7 +11,7 @@ from belated.report.calendar import DAY
 from belated.report.facts import Facts, short
 from belated.report.panel import ENDS, Panel, Said
 from belated.report.text import Data, several, span
-from belated.report.vega import Spec, hover, layer, span_of, spec, tips, y
+from belated.report.vega import Spec, across, band, ends, layer, point, span_of, spec, tips, y
 
 #: Points of the delay curve.
 POINTS = 57
@@ -59,10 +59,7 @@ def chart(data: Spec) -> Spec:
         for name, at, label in (("median", 0.5, "half"), ("p90", 0.9, "90%"))
         if found[name] is not None
     ]
-    across: Spec = {
-        "field": "d", "type": "quantitative", "title": f"{unit} after the decision",
-        "axis": {"grid": False, "titleAnchor": "end"},
-    }  # fmt: skip
+    right = across("d", f"{unit} after the decision")
     up = y("F", "%", scale={"domain": [0, 1]})
     layers = []
     if "window" in found:
@@ -76,29 +73,13 @@ def chart(data: Spec) -> Spec:
         text = {"type": "text", **side, "fill": "$muted"}
         here = [{"d": window, "F": 0.06, "label": said}]
         layers = [layer(here, rule, x=at), layer(here, text, x=at, y=up, text={"field": "label"})]
-    band = {"type": "area", "fill": "$accent", "opacity": 0.18, "interpolate": "monotone"}
-    line = {"type": "line", "stroke": "$accent", "strokeWidth": 2.5, "interpolate": "monotone"}
-    point = {"type": "point", "filled": True, "size": 80, "fill": "$accent", "opacity": 1}
-    tip = tips(
-        ("d", unit.capitalize(), ".2f"),
-        ("F", "Arrived", ".1%"),
-        ("lo", "from", ".1%"),
-        ("hi", "to", ".1%"),
-    )
-    label: Spec = {
-        "type": "text",
-        "align": "left",
-        "dx": 11,
-        "dy": 3,
-        "fontWeight": 600,
-        "fontSize": 12,
-    }
+    tip = tips(("d", unit.capitalize(), ".2f"), ("F", "Arrived", ".1%"), *ends(".1%"))
+    label = {"type": "text", "align": "left", "dx": 11, "dy": 14, "fontWeight": 600, "fontSize": 12}
+    dot = point(80, fill="$accent", stroke="$card", strokeWidth=2)
     layers += [
-        layer(curve, band, x=across, y=y("lo", "%"), y2={"field": "hi"}),
-        layer(curve, line, x=across, y=up),
-        layer(curve, hover(200), x=across, y=up, tooltip=tip),
-        layer(marks, {**point, "stroke": "$card", "strokeWidth": 2}, x=across, y=up),
-        layer(marks, {**label, "dy": 14}, x=across, y=up, text={"field": "label"}),
+        *band(curve, right, up, tip, 0.18),
+        layer(marks, dot, x=right, y=up),
+        layer(marks, label, x=right, y=up, text={"field": "label"}),
     ]
     return spec(layers, 240)
 

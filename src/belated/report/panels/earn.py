@@ -11,12 +11,12 @@ from belated.report.text import Data, amount, periods
 from belated.report.vega import (
     Spec,
     TimeAxis,
+    arm_tips,
     arms,
     axis_format,
     hover,
     layer,
     spec,
-    tips,
     value_format,
     y,
 )
@@ -45,14 +45,7 @@ def chart(data: Spec) -> Spec:
         {**row, "at": row["p"] + (0.05 if arm == "Bandit" else -0.05) * spread}
         for arm, row in last.items()
     ]
-    tip = tips(
-        ("when", "Up to", None),
-        ("arm", "Decisions of", None),
-        ("p", "Reward per decision", form),
-        ("lo", "from", form),
-        ("hi", "to", form),
-        ("n", "Decisions", ",d"),
-    )
+    tip = arm_tips(("when", "Up to", None), form)
     dash = {"condition": {"test": "datum.arm=='Holdout'", "value": [5, 3]}, "value": [1, 0]}
     return spec(
         [

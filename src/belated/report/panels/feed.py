@@ -11,7 +11,7 @@ from belated.report.calendar import HOUR, LENGTHS, MINUTE
 from belated.report.facts import Facts, short
 from belated.report.panel import Panel, Said
 from belated.report.text import Data, day, several, span
-from belated.report.vega import RANGE, Spec, TimeAxis, layer, outages, spec, tips, y
+from belated.report.vega import RANGE, Spec, TimeAxis, layer, outages, point, spec, tips, y
 
 #: Bars of the feed, at most; rewards without which nothing is said of gaps.
 BARS, FEW = 124, 50
@@ -126,7 +126,6 @@ def lag_chart(data: Spec) -> Spec:
     tip = tips(
         ("when", "At", None), ("p50", "Median, minutes", ".2f"), ("p99", "99 %, minutes", ",.1f")
     )
-    point = {"type": "point", "filled": True, "fill": "$accent", "size": 45, "opacity": 1}
     return spec(
         [
             *outages(data),
@@ -138,7 +137,7 @@ def lag_chart(data: Spec) -> Spec:
                 y2={"field": "p99"},
                 tooltip=tip,
             ),
-            layer(rows, point, x=time.x(), y=up, tooltip=tip),
+            layer(rows, point(45, fill="$accent"), x=time.x(), y=up, tooltip=tip),
         ],
         200,
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Any
 
-from belated.evaluation import forecast
+from belated.evaluation import Expected, forecast
 from belated.exceptions import InvalidInput
 from belated.report.facts import Facts, short
 from belated.report.panel import ENDS, Panel, Said
@@ -28,24 +28,22 @@ def collect(facts: Facts) -> dict[str, Any] | None:
     except InvalidInput:
         return None
     rows, before = [], 0.0
-    for n, one in enumerate(found.expected):
-        rows.append(
-            {
-                "t": (facts.table.as_of + n * calendar.step) // 1000,
-                "n": short(one.mean - before),
-                "by_then": short(one.mean),
-                "lo": short(one.low),
-                "hi": short(one.high),
-            }
-        )
-        before = one.mean
-    soon = found.expected[2]
+    for n, by_then in enumerate(found.expected):
+        when = (facts.table.as_of + n * calendar.step) // 1000
+        total_by_then = _counts(by_then)
+        new = short(by_then.mean - before)
+        rows.append({"t": when, "by_then": total_by_then["n"], **total_by_then, "n": new})
+        before = by_then.mean
     return {
         "past": past,
         "next": rows,
-        "total": {"n": short(total.mean), "lo": short(total.low), "hi": short(total.high)},
-        "soon": {"n": short(soon.mean), "lo": short(soon.low), "hi": short(soon.high)},
+        "total": _counts(total),
+        "soon": _counts(found.expected[2]),
     }
+
+
+def _counts(expected: Expected) -> dict[str, float | None]:
+    return {"n": short(expected.mean), "lo": short(expected.low), "hi": short(expected.high)}
 
 
 def chart(data: Spec) -> Spec:

@@ -15,8 +15,8 @@ from belated.report.vega import (
     Spec,
     TimeAxis,
     axis_format,
-    hover,
-    layer,
+    band,
+    ends,
     spec,
     tips,
     value_format,
@@ -78,22 +78,8 @@ def chart(data: Spec) -> Spec:
     time, form = TimeAxis(data), value_format(data).replace("1%", "2%")
     axis = axis_format(data)
     rows = time.named(data["foregone"]["days"])
-    tip = tips(
-        ("when", "At", None),
-        ("p", "Left per decision", form),
-        ("lo", "from", form),
-        ("hi", "to", form),
-    )
-    area = {"type": "area", "fill": "$accent", "opacity": 0.16, "interpolate": "monotone"}
-    line = {"type": "line", "stroke": "$accent", "strokeWidth": 2.5, "interpolate": "monotone"}
-    return spec(
-        [
-            layer(rows, area, x=time.x(), y=y("lo", axis), y2={"field": "hi"}),
-            layer(rows, line, x=time.x(), y=y("p", axis)),
-            layer(rows, hover(200), x=time.x(), y=y("p", axis), tooltip=tip),
-        ],
-        240,
-    )
+    tip = tips(("when", "At", None), ("p", "Left per decision", form), *ends(form))
+    return spec(band(rows, time.x(), y("p", axis), tip, 0.16), 240)
 
 
 def words(data: Data) -> Said:

@@ -38,24 +38,10 @@ def card(data: Data) -> str:
     found, modes = data["health"], data["modes"]
     switched = "never changed" if not modes else _switched(data, modes[-1])
     items = [(found["mode"] == "learn", "Mode", found["mode"], switched)]
-    if "last_decision" in found:
-        items.append(
-            (
-                True,
-                "Last decision",
-                _ago(found["last_decision"]),
-                f"{whole(found['decisions_last_day'])} in 24 hours",
-            )
-        )
-    if "last_reward" in found:
-        items.append(
-            (
-                True,
-                "Last reward",
-                _ago(found["last_reward"]),
-                f"{whole(found['rewards_last_day'])} in 24 hours",
-            )
-        )
+    for what in ("decision", "reward"):
+        if f"last_{what}" in found:
+            note = f"{whole(found[f'{what}s_last_day'])} in 24 hours"
+            items.append((True, f"Last {what}", _ago(found[f"last_{what}"]), note))
     if "converged" in found:
         state = "converged" if found["converged"] else "not converged"
         items.append(

@@ -7,7 +7,17 @@ from typing import Any
 from belated.report.facts import ACTIONS, Facts, around, code_of, earned_by
 from belated.report.panel import BAND, Panel, Said
 from belated.report.text import Data, amount
-from belated.report.vega import RANGE, Spec, arms, axis_format, layer, spec, tips, value_format
+from belated.report.vega import (
+    RANGE,
+    Spec,
+    arm_tips,
+    arms,
+    axis_format,
+    layer,
+    point,
+    spec,
+    value_format,
+)
 
 
 def collect(facts: Facts) -> list[dict[str, Any]]:
@@ -40,22 +50,14 @@ def chart(data: Spec) -> Spec:
         "scale": {"domain": [low, high + 0.16 * (high - low)], "nice": False},
         "axis": {"format": axis_format(data), "grid": True},
     }  # fmt: skip
-    tip = tips(
-        ("action", "Action", None),
-        ("arm", "Decisions of", None),
-        ("p", "Reward per decision", form),
-        ("lo", "from", form),
-        ("hi", "to", form),
-        ("n", "Decisions", ",d"),
-    )
-    point = {"type": "point", "size": 70, "filled": True, "opacity": 1}
+    tip = arm_tips(("action", "Action", None), form)
     at = {"field": "p", "type": "quantitative"}
     where = {"y": up, "yOffset": offset}
-    inner = layer(None, {**point, "size": 22, "fill": "$card"}, x=at, **where)
+    inner = layer(None, point(22, fill="$card"), x=at, **where)
     return spec(
         [
             layer(None, RANGE, x=across, x2={"field": "hi"}, color=arms(), tooltip=tip, **where),
-            layer(None, point, x=at, color=arms(), tooltip=tip, **where),
+            layer(None, point(70), x=at, color=arms(), tooltip=tip, **where),
             {"transform": [{"filter": "datum.arm=='Holdout'"}], **inner},
             layer(
                 None, {"type": "text", "align": "left", "dx": 8},

@@ -86,14 +86,11 @@ def shown_actions(data: Spec) -> list[tuple[str, str, float]]:
 
 def words(data: Data) -> Said:
     """Which action is shown."""
-    last: dict[str, float] = {}
-    for row in data["share"]:
-        last[row["action"]] = row["share"]
-    top = sorted(last, key=lambda name: -last[name])[:2]
-    total = sum(last[name] for name in top)
+    top = shown_actions(data)[:2]
+    total = sum(share for _, _, share in top)
     verb = "take" if len(top) > 1 else "takes"
     return Said(
-        f"{listed(top)} now {verb} {percent(total, 0)} of the decisions",
+        f"{listed([name for name, _, _ in top])} now {verb} {percent(total, 0)} of the decisions",
         f"Share of the bandit's decisions per {data['period']}, without the holdout; "
         f"numbers: the last.",
     )
