@@ -24,7 +24,7 @@ from belated.delays import (
     Uniform,
     expected_missing,
 )
-from belated.delays.chains import Chain
+from belated.delays.dependent import Chain
 from belated.exceptions import InvalidInput
 from tests.unit.delay_processes import CYCLE, DEPENDENT, PROCESSES, SWITCH, rng, shown
 

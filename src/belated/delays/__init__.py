@@ -28,11 +28,30 @@ array([101,  31,   4,   1, 168])
 array([  0.        ,   0.99009901, 100.        ])
 """
 
-from belated.delays.chains import FiniteChain, RegimeSwitch
-from belated.delays.conditional import Conditional, ContextDependent, RewardDependent
-from belated.delays.dependent import Batched, BlockDependent, LazyMarkov
-from belated.delays.laws import Constant, Empirical, Geometric, Mixture, Uniform
+from belated.delays.dependent import (
+    Batched,
+    BlockDependent,
+    Conditional,
+    ContextDependent,
+    FiniteChain,
+    LazyMarkov,
+    RegimeSwitch,
+    RewardDependent,
+)
+from belated.delays.laws import (
+    Constant,
+    Empirical,
+    Exponential,
+    Geometric,
+    HalfNormal,
+    Lognormal,
+    Lomax,
+    Mixture,
+    Uniform,
+    Weibull,
+)
 from belated.delays.process import (
+    NEVER,
     DelayProcess,
     Independent,
     Law,
@@ -40,8 +59,6 @@ from belated.delays.process import (
     expected_missing,
     min_sigma,
 )
-from belated.delays.times import Exponential, HalfNormal, Lognormal, Lomax, Weibull
-from belated.delays.whole import NEVER
 
 __all__ = [
     "NEVER",

@@ -1,4 +1,4 @@
-"""What a process of delays offers, and what the paper's assumptions call its parameters."""
+"""What a process of delays offers, what the paper's assumptions call its parameters, and checks."""
 
 from __future__ import annotations
 
@@ -6,14 +6,19 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from belated.core.inputs import Vector
-from belated.delays.whole import as_rounds
+from belated.core.inputs import Matrix, Vector
 from belated.exceptions import InvalidInput
+
+#: The delay of a reward that never comes: beyond any horizon, and t + NEVER fits an int64.
+NEVER: int = 2**62
+
+#: Terms of a mean that are added one by one; the rest is an integral.
+HEAD = 1 << 16
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,28 +54,11 @@ class Parameters:
     q_r: float | None = None
 
     @classmethod
-    def iid(
-        cls,
-        mean: float,
-        *,
-        sigma: float | None = None,
-        q: float | None = None,
-        bound: int | None = None,
-        sigma_r: float | None = None,
-        q_r: float | None = None,
-    ) -> Parameters:
+    def iid(cls, mean: float, **known: Any) -> Parameters:
         """Those of independent delays of one law: M and the spectral norm are 0."""
         finite = math.isfinite(mean)
-        return cls(
-            mu=mean if finite else None,
-            M=0.0 if finite else None,
-            sigma=sigma,
-            q=q,
-            bound=bound,
-            spectral=0.0,
-            sigma_r=sigma_r,
-            q_r=q_r,
-        )
+        mu, M = (mean, 0.0) if finite else (None, None)
+        return cls(mu=mu, M=M, spectral=0.0, **known)
 
 
 class DelayProcess(Protocol):
@@ -106,20 +94,6 @@ class Independent(ABC):
 
     #: The delays of all rounds are independent.
     independent: ClassVar[bool] = True
-
-    if TYPE_CHECKING:  # not at run time, where it would hide the field of that name in a subclass
-
-        @property
-        def mean(self) -> float:
-            """The mean of a delay."""
-
-    @abstractmethod
-    def tail(self, i: Any) -> Vector:
-        """P(D ≥ i)."""
-
-    @abstractmethod
-    def params(self) -> Parameters:
-        """The parameters of the paper's assumptions."""
 
     @abstractmethod
     def quantile(self, u: Any) -> NDArray[np.int64]:
@@ -181,3 +155,155 @@ def least_sigma(atoms: Vector, tail: Vector, mu: float, q: float) -> float:
     counts = (atoms > mu) & (tail > 0.0) & (tail < 1.0)
     ratio = (atoms[counts] - mu) ** (1.0 + q) / -np.log(tail[counts])
     return math.sqrt(0.5 * float(ratio.max(initial=0.0)))
+
+
+@dataclass(frozen=True, eq=False)
+class Atoms:
+    """Delays in ascending order, and the probability of at least each of them."""
+
+    delays: Vector
+    at_least: Vector
+    mean: float
+
+    @classmethod
+    def of(cls, delays: NDArray[np.int64], mass: Vector) -> Atoms:
+        """From delays in any order, each with its mass; those of mass 0 do not count."""
+        delays, mass = delays[mass > 0.0], mass[mass > 0.0]
+        values, place = np.unique(delays, return_inverse=True)
+        masses = np.bincount(place, weights=mass)
+        at_least = np.cumsum(masses[::-1])[::-1]
+        mean = math.inf if values[-1] == NEVER else float(values @ masses) / float(at_least[0])
+        return cls(values.astype(np.float64), at_least / at_least[0], mean)
+
+    @property
+    def bound(self) -> int | None:
+        """The largest delay, or None if it may be NEVER."""
+        return int(self.delays[-1]) if math.isfinite(self.mean) else None
+
+    def tail(self, i: Vector) -> Vector:
+        """P(D ≥ i)."""
+        return np.append(self.at_least, 0.0)[np.searchsorted(self.delays, i)]
+
+    def sigma(self, q: float) -> float:
+        """The least σ of Assumption 2 for this q."""
+        return least_sigma(self.delays, self.at_least, self.mean, q)
+
+
+# --- whole numbers of rounds ----------------------------------------------------------------------
+
+
+def as_rounds(value: Any, name: str, least: int = 0) -> int:
+    """A whole number of rounds, at most NEVER."""
+    whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
+    if not (whole and least <= value <= NEVER):
+        message = f"{name} is {value!r}: a whole number from {least} to 2**62 was expected"
+        raise InvalidInput(message, value)
+    return int(value)
+
+
+def rounded_down(time: Any) -> NDArray[np.int64]:
+    """Times as whole rounds, rounded down; what is beyond NEVER never comes."""
+    return np.asarray(np.minimum(np.floor(time), NEVER), dtype=np.int64)
+
+
+def rounded_up(time: Any) -> NDArray[np.int64]:
+    """Times as whole rounds, rounded up; at least 1, as a time of 0 has probability 0."""
+    return np.asarray(np.clip(np.ceil(time), 1, NEVER), dtype=np.int64)
+
+
+def as_uniforms(u: Any) -> Vector:
+    """Numbers in [0, 1), where quantiles are asked for."""
+    values = np.asarray(u, dtype=np.float64)
+    outside = ~((values >= 0.0) & (values < 1.0))
+    if outside.any():
+        value = float(values[outside].flat[0])
+        raise InvalidInput(f"u is {value}: quantiles are asked for in [0, 1)", value)
+    return values
+
+
+def tail_at(i: Any, tail: Callable[[Vector], Vector]) -> Vector:
+    """P(D ≥ i) from a formula for i ≥ 1; it is 1 below."""
+    rounds = np.ceil(np.asarray(i, dtype=np.float64))
+    with np.errstate(over="ignore", under="ignore", divide="ignore"):
+        return np.where(rounds > 0, tail(np.maximum(rounds, 1.0)), 1.0)
+
+
+def mean_of(tail: Callable[[Vector], Vector], integral: Callable[[float], float]) -> float:
+    """The mean Σ P(D ≥ i), from the tail and its integral from any point to infinity.
+
+    Beyond the head the sum is the integral from half a round earlier, by the midpoint rule. The
+    tail is so flat there that the two differ by less than 1e-10 of the mean.
+    """
+    head = np.arange(1.0, HEAD + 1)
+    return float(tail(head).sum() + integral(HEAD + 0.5))
+
+
+def as_share(value: Any, name: str) -> float:
+    """A probability below 1."""
+    try:
+        share = float(value)
+    except (TypeError, ValueError):
+        share = float("nan")
+    if not 0.0 <= share < 1.0:
+        message = f"{name} is {value!r}: a probability from 0 to below 1 was expected"
+        raise InvalidInput(message, value)
+    return share
+
+
+def as_law(value: Any, name: str) -> Law:
+    """A law of independent delays: what has quantiles."""
+    if not callable(getattr(value, "quantile", None)):
+        message = f"{name} is {value!r}: a law with quantiles was expected, such as Geometric"
+        raise InvalidInput(message, value)
+    law: Law = value
+    return law
+
+
+def as_delays(values: Any, name: str) -> NDArray[np.int64]:
+    """A list of delays, rounded up; infinity is NEVER."""
+    try:
+        array = np.asarray(values, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise InvalidInput(f"{name} is not a list of numbers", values) from None
+    if array.ndim != 1 or array.size == 0:
+        message = f"{name} has shape {array.shape}: a list of at least one delay was expected"
+        raise InvalidInput(message, values)
+    bad = ~(array >= 0.0)
+    if bad.any():
+        at = int(bad.argmax())
+        message = f"{name}[{at}] is {array[at]}: a delay is not negative"
+        raise InvalidInput(message, float(array[at]))
+    delays = np.minimum(np.ceil(array), NEVER).astype(np.int64)
+    delays.flags.writeable = False
+    return delays
+
+
+def as_transition(matrix: Any) -> Matrix:
+    """A square matrix of probabilities whose rows sum to 1."""
+    try:
+        table = np.array(matrix, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise InvalidInput("transition is not a matrix of numbers", matrix) from None
+    if table.ndim != 2 or table.shape[0] != table.shape[1] or table.size == 0:
+        message = f"transition has shape {table.shape}: a square matrix was expected"
+        raise InvalidInput(message, matrix)
+    bad = ~((table >= 0.0) & (table <= 1.0))
+    if bad.any():
+        row, column = (int(at) for at in np.argwhere(bad)[0])
+        message = f"transition[{row}, {column}] is {table[row, column]}: not a probability"
+        raise InvalidInput(message, float(table[row, column]))
+    sums = table.sum(axis=1)
+    off = np.abs(sums - 1.0) > 1e-9
+    if off.any():
+        row = int(off.argmax())
+        message = f"row {row} of transition sums to {sums[row]:.12g}, not to 1"
+        raise InvalidInput(message, matrix)
+    table /= sums[:, None]
+    table.flags.writeable = False
+    return table
+
+
+def set_checked(frozen: Any, check: Callable[[Any, str], Any], *names: str) -> None:
+    """Replace fields of a frozen dataclass by what ``check(value, name)`` returns."""
+    for name in names:
+        object.__setattr__(frozen, name, check(getattr(frozen, name), name))

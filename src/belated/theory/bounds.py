@@ -9,7 +9,7 @@ from typing import Any
 
 from belated.core.inputs import as_probability
 from belated.delays import Batched, Conditional, DelayProcess, expected_missing
-from belated.delays.whole import as_rounds
+from belated.delays.process import as_rounds
 from belated.exceptions import InvalidInput
 from belated.theory.missing import (
     missing_bennett,

@@ -25,7 +25,7 @@ from collections.abc import Callable
 import numpy as np
 
 from belated.core.inputs import Vector, as_nonnegative, as_positive, as_probability
-from belated.delays.whole import as_rounds
+from belated.delays.process import as_rounds
 from belated.exceptions import InvalidInput
 from belated.model.kernels import special
 

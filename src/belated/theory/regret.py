@@ -33,7 +33,7 @@ import numpy as np
 
 from belated.core.inputs import as_dim, as_nonnegative, as_positive, as_probability
 from belated.delays import Parameters
-from belated.delays.whole import as_rounds
+from belated.delays.process import as_rounds
 from belated.exceptions import InvalidInput
 from belated.model.families import Family
 from belated.theory.confidence import greatest_slope, least_slope, noise, width_paper
