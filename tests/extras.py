@@ -69,7 +69,7 @@ def archive() -> None:
 
     with _played() as bandit:
         table = JournalEvaluation.of_journal(bandit.journal).table()
-        write_parquet(table, None, io.BytesIO(), lambda count: None)
+        write_parquet([table], None, io.BytesIO())
 
 
 def report() -> None:

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import math
 import warnings
+from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from datetime import timedelta
@@ -59,8 +60,8 @@ _FIRST = 60_000
 SHARES = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5)
 #: Probability of finding a lift, and level of the interval that finds it.
 POWER, LEVEL = 0.8, 0.95
-#: Longest time considered, in seconds.
-_LONGEST = 1e12
+#: Longest time considered, in seconds, and how finely times are told apart.
+_LONGEST, _STEP = 1e12, 1e-4
 
 
 @dataclass(frozen=True)
@@ -374,10 +375,8 @@ class Comparison:
         wanted = (float(ndtri(0.5 + LEVEL / 2)) + float(ndtri(POWER))) ** 2
         difference = self.base * self.lift
         first = 1.001 * self.window
-        seconds = _first(
-            lambda t: self._variance(t, share) * wanted <= difference**2, first, _LONGEST
-        )
-        always = _first(lambda t: self._shows(t, share), first, _LONGEST)
+        seconds = _first(lambda t: self._variance(t, share) * wanted <= difference**2, first)
+        always = _first(lambda t: self._shows(t, share), first)
         rewards = share * self.rate * min(seconds, _LONGEST) * difference
         return HoldoutTimes(share, seconds, always, rewards)
 
@@ -401,16 +400,11 @@ class Comparison:
         return self.base * self.lift - float(ndtri(POWER)) * math.sqrt(variance) >= width
 
 
-def _first(holds: Callable[[float], bool], low: float, high: float) -> float:
+def _first(holds: Callable[[float], bool], low: float) -> float:
     """Return the first time from which on a condition holds; infinite if there is none."""
-    if holds(low):
-        return low
-    if not holds(high):
-        return math.inf
-    while high > 1.0001 * low:
-        middle = math.sqrt(low * high)
-        low, high = (low, middle) if holds(middle) else (middle, high)
-    return high
+    steps = range(math.ceil(math.log(_LONGEST / low) / math.log1p(_STEP)) + 1)
+    step = bisect_left(steps, True, key=lambda step: holds(low * (1.0 + _STEP) ** step))
+    return low * (1.0 + _STEP) ** step if step < len(steps) else math.inf
 
 
 # --- a problem with a known gain -----------------------------------------------------------------

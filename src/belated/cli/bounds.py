@@ -10,6 +10,7 @@ import csv
 import io
 import math
 import sys
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict
 from pathlib import Path
@@ -32,7 +33,7 @@ from belated.cli.figures import (
     drawn,
     lines_of,
 )
-from belated.cli.options import add_expression, add_json, count
+from belated.cli.options import add_expression, add_json, add_option, count
 from belated.cli.text import amount, pairs, percent, several, table, wrapped
 from belated.delays import (
     NEVER,
@@ -70,16 +71,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         " never came; - is the standard input",
     )
     group.add_argument("--column", metavar="NAME", help="of the file, if it is CSV")
-    parser.add_argument(
-        "--rounds", type=count, default=10_000, metavar="N", help="looked at; default: 10000"
-    )
-    parser.add_argument(
-        "--delta",
-        type=float,
-        default=0.05,
-        metavar="P",
-        help="the probability with which a bound may fail; default: 0.05",
-    )
+    add_option(parser, "--rounds", "looked at", count, 10_000)
+    risk = "the probability with which a bound may fail"
+    add_option(parser, "--delta", risk, float, 0.05, metavar="P")
     parser.add_argument("--figure", metavar="FILE", help="draw the bounds: .png, .svg or .pdf")
     add_json(parser)
 
@@ -188,20 +182,13 @@ def _law(delay: DelayProcess) -> dict[str, float | None]:
 
 
 def _quantile(delay: DelayProcess, share: float) -> int | None:
-    """The least delay that so many do not exceed, or None if fewer ever come."""
+    """The least delay that so many rewards do not exceed; None if none is long enough."""
 
-    def enough(k: int) -> bool:
-        return float(delay.tail(k + 1.0)) <= 1.0 - share + 1e-12
+    def enough(delay_rounds: int) -> bool:
+        return float(delay.tail(delay_rounds + 1.0)) <= 1.0 - share + 1e-12
 
-    low, high = -1, 1
-    while not enough(high):
-        low, high = high, 2 * high
-        if high >= NEVER:
-            return None
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if enough(middle) else (middle, high)
-    return high
+    found = bisect_left(range(NEVER), True, key=enough)
+    return None if found == NEVER else found
 
 
 def _text(report: dict[str, Any]) -> str:

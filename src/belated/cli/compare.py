@@ -36,7 +36,7 @@ from belated.cli.figures import (
     lines_of,
     width_of,
 )
-from belated.cli.options import add_expression, add_json, add_policy, add_runs, count
+from belated.cli.options import add_expression, add_json, add_option, add_policy, add_runs, count
 from belated.cli.simulate import CHANCE, Spread, hardly_chance
 from belated.cli.text import several, table, wrapped
 from belated.core.inputs import Vector
@@ -93,9 +93,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="keep finished runs there, and do not repeat those that are there",
     )
-    parser.add_argument(
-        "--jobs", type=count, metavar="N", help="processes; without it as many as there are cores"
-    )
+    add_option(parser, "--jobs", "processes; without it as many as there are cores", count)
     add_json(parser)
 
 
@@ -356,29 +354,15 @@ def spread_out(ends: Sequence[float], heights: Sequence[float]) -> Vector:
     >>> spread_out([0.5, 0.5], [0.2, 0.2]).round(2), spread_out([0.0, 1.0], [0.2, 0.2]).round(2)
     (array([0.4, 0.6]), array([0.1, 0.9]))
     """
-    order = sorted(range(len(ends)), key=lambda number: ends[number])
-    # Neighbours that overlap become one block, around the mean of what they want.
-    blocks: list[tuple[list[int], float, float]] = []  # members, middle, height
-    for number in order:
-        block = ([number], _within(ends[number], heights[number]), heights[number])
-        while blocks and blocks[-1][1] + 0.5 * blocks[-1][2] > block[1] - 0.5 * block[2]:
-            members, middle, height = blocks.pop()
-            total = height + block[2]
-            both = len(members) + len(block[0])
-            centre = (middle * len(members) + block[1] * len(block[0])) / both
-            block = (members + block[0], _within(centre, total), total)
-        blocks.append(block)
+    from scipy.optimize import isotonic_regression
+
+    order = np.argsort(ends, kind="stable")
+    sizes = np.array(heights)[order]
+    stacked = np.cumsum(sizes) - 0.5 * sizes  # one upon the other, from 0
+    shift = isotonic_regression(np.array(ends)[order] - stacked).x
     places = np.empty(len(ends))
-    for members, middle, height in blocks:
-        at = middle - 0.5 * height
-        for number in members:
-            places[number] = at + 0.5 * heights[number]
-            at += heights[number]
+    places[order] = stacked + np.clip(shift, 0.0, max(1.0 - sizes.sum(), 0.0))
     return places
-
-
-def _within(middle: float, height: float) -> float:
-    return max(0.5 * height, min(middle, 1.0 - 0.5 * height))
 
 
 def _style(number: int, theme: Theme) -> dict[str, Any]:

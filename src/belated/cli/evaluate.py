@@ -29,7 +29,7 @@ from belated.cli.figures import (
     check_figure,
     drawn,
 )
-from belated.cli.options import add_json, add_module, duration
+from belated.cli.options import add_json, add_module, add_option, duration
 from belated.cli.text import pairs, percent, several, span, wrapped
 from belated.evaluation import (
     DelayCurve,
@@ -81,12 +81,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="when rewards come, and how many are still to come",
     )
-    parser.add_argument(
-        "--limit",
-        type=duration,
-        metavar="TIME",
-        help="with --lift or --policy: count rewards within this time only: 7d",
-    )
+    limit = "with --lift or --policy: count rewards within this time only: 7d"
+    add_option(parser, "--limit", limit, duration)
     parser.add_argument(
         "--since",
         metavar="TIME",
@@ -94,13 +90,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "learns from what was known then",
     )
     add_module(parser)
-    parser.add_argument(
-        "--ahead",
-        type=duration,
-        nargs="+",
-        metavar="TIME",
-        help="with --delays: how far to look ahead; default: 1d 7d",
-    )
+    ahead = "with --delays: how far to look ahead; default: 1d 7d"
+    add_option(parser, "--ahead", ahead, duration, nargs="+")
     add_archive(parser)
     parser.add_argument("--figure", metavar="FILE", help="draw it: .png, .svg or .pdf")
     add_json(parser)

@@ -47,6 +47,21 @@ def count(text: str) -> int:
     return number
 
 
+#: Placeholders in the help, by type.
+PLACEHOLDERS: dict[Any, str] = {count: "N", duration: "TIME"}
+
+
+def add_option(
+    parser: Any, name: str, about: str, type: Any = None, default: Any = None, **more: Any
+) -> None:
+    """Add an option; its placeholder follows from its type, and its help ends with its default."""
+    if default is not None:
+        about = f"{about}; default: {default}"
+    if type in PLACEHOLDERS:
+        more = {"metavar": PLACEHOLDERS[type], **more}
+    parser.add_argument(name, type=type, default=default, help=about, **more)
+
+
 def add_json(parser: argparse.ArgumentParser) -> None:
     """For programs."""
     parser.add_argument("--json", action="store_true", help="print one JSON object")
@@ -96,16 +111,8 @@ def add_module(parser: Any) -> None:
 
 def add_runs(parser: argparse.ArgumentParser) -> None:
     """How much is simulated."""
-    parser.add_argument(
-        "--rounds", type=count, default=2_000, metavar="N", help="of a run; default: 2000"
-    )
-    parser.add_argument(
-        "--seeds",
-        type=count,
-        default=10,
-        metavar="N",
-        help="how many problems, each with luck of its own; default: 10",
-    )
+    add_option(parser, "--rounds", "of a run", count, 2_000)
+    add_option(parser, "--seeds", "how many problems, each with luck of its own", count, 10)
 
 
 def add_semantics(parser: argparse.ArgumentParser) -> None:
@@ -114,14 +121,14 @@ def add_semantics(parser: argparse.ArgumentParser) -> None:
         "what the bandit was told",
         "if none is given, as the journal says it; durations like 7d, 12h, 30m, 45s",
     )
-    group.add_argument("--window", type=duration, metavar="TIME", help="of its rewards")
+    add_option(group, "--window", "of its rewards", duration)
     group.add_argument(
         "--default",
         type=float,
         metavar="VALUE",
         help="value of a missing reward when the window ends (DefaultAfter); without it: Explicit",
     )
-    group.add_argument("--retention", type=duration, metavar="TIME", help="of its decisions")
+    add_option(group, "--retention", "of its decisions", duration)
     group.add_argument(
         "--reduce",
         choices=("latest", "sum", "max"),

@@ -7,15 +7,14 @@ from __future__ import annotations
 
 import argparse
 import math
-from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from belated.cli.address import evaluation_of
-from belated.cli.options import add_json, add_module, count, duration
+from belated.cli.options import add_json, add_module, add_option, count, duration
 from belated.cli.text import Progress, percent, several, table, wrapped
-from belated.core.times import parse_duration
+from belated.core.times import format_duration, parse_duration
 from belated.delays import Exponential
 from belated.exceptions import InvalidInput
 from belated.expressions import as_delay, as_policy, load_modules
@@ -28,69 +27,36 @@ EXAMPLE = "belated plan --rate 1000/d --delay 2d --window 7d --lift 0.2"
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """What the command takes."""
-    parser.add_argument(
-        "--rate", type=rate, metavar="RATE", help="decisions a second, or as 1000/d or 50/h"
-    )
-    parser.add_argument(
+    add_option(parser, "--rate", "decisions a second, or as 1000/d or 50/h", rate)
+    add_option(
+        parser,
         "--delay",
-        metavar="DELAY",
-        help="of rewards: a mean such as 2d, or a law in seconds as in 'Lomax(shape=1.5, "
-        "scale=3600)'",
+        "of rewards: a mean such as 2d, or a law in seconds as in 'Lomax(shape=1.5, scale=3600)'",
     )
-    parser.add_argument(
-        "--reward-share",
-        type=_positive,
-        metavar="SHARE",
-        help="rewards for each decision; default: 0.1",
+    share = {"type": _positive, "metavar": "SHARE"}
+    add_option(parser, "--reward-share", "rewards for each decision; default: 0.1", **share)
+    lift = (
+        "by how much more the best choice brings than one by lot, and the least lift worth knowing"
     )
-    parser.add_argument(
-        "--lift",
-        type=_positive,
-        default=0.2,
-        metavar="SHARE",
-        help="by how much more the best choice brings than one by lot, and the least lift worth "
-        "knowing; default: 0.2",
-    )
-    parser.add_argument(
-        "--window", type=duration, metavar="TIME", help="of the rewards; default: 7d"
-    )
-    parser.add_argument(
-        "--rewards",
-        choices=("ConversionsOnly", "DefaultAfter", "Explicit"),
-        help="what a missing reward means; default: ConversionsOnly",
-    )
-    parser.add_argument(
-        "--period",
-        type=duration,
-        default=timedelta(days=30),
-        metavar="TIME",
-        help="that is planned; default: 30d",
-    )
-    parser.add_argument("--actions", type=count, help="to choose from; default: 10", metavar="N")
-    parser.add_argument("--dim", type=count, default=20, help="features of a row; default: 20")
+    add_option(parser, "--lift", lift, default=0.2, **share)
+    add_option(parser, "--window", "of the rewards; default: 7d", duration)
+    meanings = ("ConversionsOnly", "DefaultAfter", "Explicit")
+    about = "what a missing reward means; default: ConversionsOnly"
+    add_option(parser, "--rewards", about, choices=meanings)
+    add_option(parser, "--period", "that is planned", duration, "30d")
+    add_option(parser, "--actions", "to choose from; default: 10", count)
+    add_option(parser, "--dim", "features of a row", count, 20)
     parser.add_argument(
         "--journal",
         metavar="ADDRESS",
         help="take delays, rate, reward share, window and actions from a journal; what is given "
         "as an option comes first",
     )
-    parser.add_argument(
-        "--policy",
-        default="DelayedUCB",
-        metavar="POLICY",
-        help="what learns, as in 'DelayedThompson(scale=0.5)'; default: DelayedUCB",
-    )
+    learner = "what learns, as in 'DelayedThompson(scale=0.5)'"
+    add_option(parser, "--policy", learner, default="DelayedUCB")
     add_module(parser)
-    parser.add_argument(
-        "--seeds", type=count, default=10, metavar="N", help="problems; default: 10"
-    )
-    parser.add_argument(
-        "--rounds",
-        type=count,
-        default=4_000,
-        metavar="N",
-        help="of a simulation, at most; default: 4000",
-    )
+    add_option(parser, "--seeds", "problems", count, 10)
+    add_option(parser, "--rounds", "of a simulation, at most", count, 4_000)
     add_json(parser)
 
 
@@ -254,7 +220,7 @@ def _holdouts(made: LearningPlan) -> list[str]:
         told = (
             f"Hold out {percent(made.take.share)}: the smallest of these shares by which the lift "
             f"is known within {lasting(asked.period)}. Compare with `belated evaluate ADDRESS "
-            f"--lift --limit {_option(asked.window)}`."
+            f"--lift --limit {format_duration(round(1e6 * asked.window))}`."
         )
     else:
         told = (
@@ -295,11 +261,3 @@ def _wait(seconds: float) -> str:
 
 def _cost(one: HoldoutTimes) -> str:
     return f"{one.rewards:,.0f}" if math.isfinite(one.seconds) else ""
-
-
-def _option(seconds: float) -> str:
-    whole = round(seconds)
-    for size, unit in ((86_400, "d"), (3_600, "h"), (60, "m")):
-        if whole % size == 0:
-            return f"{whole // size}{unit}"
-    return f"{whole}s"

@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from belated.cli.options import add_expression, add_json, add_policy, add_runs, count
+from belated.cli.options import add_expression, add_json, add_option, add_policy, add_runs, count
 from belated.cli.text import Progress, several, table, wrapped
 from belated.exceptions import BelatedWarning
 from belated.expressions import (
@@ -49,12 +49,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         several=False,
     )
     add_runs(parser)
-    parser.add_argument(
-        "--window",
-        type=count,
-        metavar="ROUNDS",
-        help="after which a decision without a reward is pending no longer",
-    )
+    about = "after which a decision without a reward is pending no longer"
+    add_option(parser, "--window", about, count, metavar="ROUNDS")
     add_json(parser)
 
 

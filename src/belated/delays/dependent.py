@@ -284,7 +284,10 @@ class _Driven:
     ) -> Parameters:
         """λ of the chain; σ and σ_R for q = 1 if delays are bounded, σ only if independent."""
         iid, finite = self.independent, math.isfinite(mean)
-        known = {"mu": mean if finite else None, "M": 0.0 if iid and finite else None}
+        known: dict[str, Any] = {
+            "mu": mean if finite else None,
+            "M": 0.0 if iid and finite else None,
+        }
         spectral = self._chain.spectral
         if bound is None:
             return Parameters(**known, spectral=spectral)

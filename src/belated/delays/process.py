@@ -6,7 +6,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -94,6 +94,20 @@ class Independent(ABC):
 
     #: The delays of all rounds are independent.
     independent: ClassVar[bool] = True
+
+    if TYPE_CHECKING:  # not at run time, where it would hide the field of that name in a subclass
+
+        @property
+        def mean(self) -> float:
+            """The mean of a delay."""
+
+    @abstractmethod
+    def tail(self, i: Any) -> Vector:
+        """P(D ≥ i)."""
+
+    @abstractmethod
+    def params(self) -> Parameters:
+        """The parameters of the paper's assumptions."""
 
     @abstractmethod
     def quantile(self, u: Any) -> NDArray[np.int64]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, BinaryIO
 
 import msgspec
@@ -27,13 +27,15 @@ from belated.journals import Journal
 #: Lines of a batch.
 BATCH = 50_000
 
-#: Writes decisions to a file; is told how many were written.
-Writer = Callable[[JournalTable, Journal | None, BinaryIO, Callable[[int], None]], None]
+#: Tables of decisions, one after the other.
+Batches = Iterable[JournalTable]
+#: Writes decisions to a file, with what they were chosen from if a journal is given.
+Writer = Callable[[Batches, Journal | None, BinaryIO], None]
 
 _TIMES = ("at", "recorded", "effective", "rewarded")
 #: First characters of a spreadsheet formula; the last four are the full-width forms of = + - @.
 _FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "\uff1d", "\uff0b", "\uff0d", "\uff20")
-_encode = msgspec.json.Encoder().encode
+_ENCODER = msgspec.json.Encoder()
 
 
 #: Names of the states, by their codes.
@@ -94,9 +96,7 @@ def frame_of_table(table: JournalTable, journal: Journal | None = None) -> Any:
     for name in _TIMES:
         frame[name] = frame[name].dt.tz_localize("UTC")
     if journal is not None:
-        kept = _requests(table, journal)
-        requests = [None if request is None else request.to_dict() for request in kept]
-        frame["request"] = pd.Series(requests, dtype=object)
+        frame["request"] = pd.Series(_requests(table, journal), dtype=object)
     return frame.set_index("id")
 
 
@@ -149,22 +149,22 @@ def arrow_columns(table: JournalTable) -> dict[str, Any]:
     return found
 
 
-def batches(table: JournalTable) -> Iterator[JournalTable]:
-    """The lines of a table, so many at a time; at least one batch."""
+def batches(table: JournalTable, step: Callable[[int], None]) -> Iterator[JournalTable]:
+    """Yield the lines of a table in batches, at least one; ``step`` gets the size of each."""
     for start in range(0, max(len(table), 1), BATCH):
-        yield table.select(slice(start, start + BATCH))
+        batch = table.select(slice(start, start + BATCH))
+        yield batch
+        step(len(batch))
 
 
-def _requests(table: JournalTable, journal: Journal) -> list[KeptRequest | None]:
-    found: list[KeptRequest | None] = [None] * len(table)
+def _requests(table: JournalTable, journal: Journal) -> list[dict[str, Any] | None]:
+    found: list[dict[str, Any] | None] = [None] * len(table)
     for line, data in read_requests(journal, table):
-        found[line] = KeptRequest.read(data)
+        found[line] = KeptRequest.read(data).to_dict()
     return found
 
 
-def write_parquet(
-    table: JournalTable, journal: Journal | None, file: BinaryIO, step: Callable[[int], None]
-) -> None:
+def write_parquet(batches: Batches, journal: Journal | None, file: BinaryIO) -> None:
     """Write Parquet; requests as JSON in a column of their own, if a journal is given."""
     try:
         import pyarrow as pa
@@ -173,14 +173,15 @@ def write_parquet(
         raise MissingExtra("Parquet", "archive") from None
     schema = arrow_schema(requests=journal is not None)
     with pq.ParquetWriter(file, schema, compression="zstd") as writer:
-        for batch in batches(table):
+        for batch in batches:
             columns = arrow_columns(batch)
             if journal is not None:
-                kept = _requests(batch, journal)
-                texts = [None if one is None else _encode(one.to_dict()).decode() for one in kept]
+                texts = [
+                    request and _ENCODER.encode(request).decode()
+                    for request in _requests(batch, journal)
+                ]
                 columns["request"] = pa.array(texts, pa.string())
             writer.write_batch(pa.record_batch(columns, schema=schema))
-            step(len(batch))
 
 
 def _lines(table: JournalTable, journal: Journal | None) -> Iterator[dict[str, Any]]:
@@ -196,29 +197,24 @@ def _lines(table: JournalTable, journal: Journal | None) -> Iterator[dict[str, A
     columns["value"] = [None if one != one else one for one in columns["value"]]
     columns["as_of"] = [as_datetime(table.as_of).isoformat().replace("+00:00", "Z")] * len(table)
     if journal is not None:
-        kept = _requests(table, journal)
-        columns["request"] = [None if one is None else one.to_dict() for one in kept]
+        columns["request"] = _requests(table, journal)
     names = list(columns)
     for values in zip(*columns.values(), strict=True):
         yield dict(zip(names, values, strict=True))
 
 
-def write_csv(
-    table: JournalTable, journal: Journal | None, file: BinaryIO, step: Callable[[int], None]
-) -> None:
+def write_csv(batches: Batches, journal: Journal | None, file: BinaryIO) -> None:
     """Write CSV: what is not known is empty, a request is JSON, and no text is a formula."""
-    for number, batch in enumerate(batches(table)):
+    for number, batch in enumerate(batches):
         text = io.StringIO(newline="")
         writer = csv.writer(text)
         for line in _lines(batch, journal):
             if not number and not text.tell():
                 writer.writerow(line)
             if "request" in line:
-                kept = line["request"]
-                line["request"] = None if kept is None else _encode(kept).decode()
+                line["request"] = line["request"] and _ENCODER.encode(line["request"]).decode()
             writer.writerow(map(_plain_text, line.values()))
         file.write(text.getvalue().encode())
-        step(len(batch))
 
 
 def _plain_text(value: Any) -> Any:
@@ -226,33 +222,22 @@ def _plain_text(value: Any) -> Any:
     return f"'{value}" if isinstance(value, str) and value.startswith(_FORMULA) else value
 
 
-def write_jsonl(
-    table: JournalTable, journal: Journal | None, file: BinaryIO, step: Callable[[int], None]
-) -> None:
+def write_jsonl(batches: Batches, journal: Journal | None, file: BinaryIO) -> None:
     """Write JSON lines."""
-    encoder = msgspec.json.Encoder()
-    for batch in batches(table):
-        file.write(encoder.encode_lines(list(_lines(batch, journal))))
-        step(len(batch))
+    for batch in batches:
+        file.write(_ENCODER.encode_lines(list(_lines(batch, journal))))
 
 
-def write_dsjson(
-    table: JournalTable,
-    journal: Journal | None,
-    file: BinaryIO,
-    step: Callable[[int], None],
-) -> None:
+def write_dsjson(batches: Batches, journal: Journal | None, file: BinaryIO) -> None:
     """Write DSJSON, as Vowpal Wabbit reads it: decisions whose outcome and request are known."""
     assert journal is not None  # there is nothing to write without requests
-    encoder = msgspec.json.Encoder()
-    for batch in batches(table):
-        kept, lines = _requests(batch, journal), []
-        for n in np.flatnonzero(~np.isnan(batch.value)).tolist():
-            request = kept[n]
-            if request is not None and (line := _dsjson(batch, n, request)) is not None:
-                lines.append(line)
-        file.write(encoder.encode_lines(lines))
-        step(len(batch))
+    for batch in batches:
+        lines = [
+            _dsjson(batch, n, KeptRequest.read(data))
+            for n, data in sorted(read_requests(journal, batch))
+            if not np.isnan(batch.value[n])
+        ]
+        file.write(_ENCODER.encode_lines([line for line in lines if line is not None]))
 
 
 def _dsjson(table: JournalTable, n: int, request: KeptRequest) -> dict[str, Any] | None:

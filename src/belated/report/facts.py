@@ -266,10 +266,7 @@ class Matched:
 
     def row(self, which: Mask) -> dict[str, Any]:
         """The same with its interval, as a row of data."""
-        value, error = self.ratio(which)
-        low = max(value - Z * error, self.least) if math.isfinite(value) else math.nan
-        high = value + Z * error
-        return {"p": short(value), "lo": short(low), "hi": short(high), "n": int(which.sum())}
+        return {**around(*self.ratio(which), self.least), "n": int(which.sum())}
 
 
 def earned_by(table: DecisionTable, name: str) -> GroupValue | None:

@@ -29,7 +29,7 @@ from belated.cli.journal.lines import FORMAT, End, Header, Line, line_of
 from belated.cli.text import Progress
 from belated.core.events import Decision, Record, digest_of, encode
 from belated.evaluation import read_journal
-from belated.evaluation.files import WRITERS
+from belated.evaluation.files import WRITERS, batches
 from belated.exceptions import InvalidInput
 from belated.journals import Journal
 from belated.journals.chain import Chain, Head
@@ -108,7 +108,7 @@ def write_decisions(journal: Journal, format: str, requests: bool, output: Binar
         table = read_journal(journal, step=progress.step)
     with Progress("exported", len(table)) as progress:
         source = journal if requests or format == "dsjson" else None
-        WRITERS[format](table, source, output, progress.step)
+        WRITERS[format](batches(table, progress.step), source, output)
     output.flush()
 
 

@@ -12,6 +12,7 @@ import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from itertools import islice
 from typing import BinaryIO
 
 import msgspec
@@ -96,7 +97,8 @@ def run(options: argparse.Namespace) -> int:
             if header.identity is not None:
                 journal.identify(header.identity)
             with Progress("imported") as progress:
-                for page in _in_pages(repartitioned(lines, header.partitions, partitions)):
+                records = repartitioned(lines, header.partitions, partitions)
+                while page := list(islice(records, PAGE)):
                     journal.import_records(page, requests=lines.requests_of(page))
                     progress.step(len(page))
     parts = several(partitions, "partition")
@@ -196,17 +198,6 @@ def _dim_of(header: Header) -> int | None:
     """The width of the rows, if the header says it."""
     text = (header.identity or {}).get("dim", "")
     return int(text) if text.isdecimal() else None
-
-
-def _in_pages(records: Iterable[Record]) -> Iterator[list[Record]]:
-    page = []
-    for record in records:
-        page.append(record)
-        if len(page) == PAGE:
-            yield page
-            page = []
-    if page:
-        yield page
 
 
 @contextmanager

@@ -24,7 +24,7 @@ from belated.cli.address import (
     starts_of,
     undoing_in,
 )
-from belated.cli.options import actor, add_reason, add_semantics, duration, semantics
+from belated.cli.options import actor, add_option, add_reason, add_semantics, duration, semantics
 from belated.cli.text import Progress, moment, several, span
 from belated.core.times import as_duration, duration_us
 from belated.evaluation.archiving import forgettable
@@ -46,13 +46,8 @@ ATTEMPTS = 3
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """What the command takes."""
     add_address(parser)
-    parser.add_argument(
-        "--older-than",
-        type=duration,
-        required=True,
-        metavar="TIME",
-        help="what is dropped, by the time of the journal, as in 90d",
-    )
+    about = "what is dropped, by the time of the journal, as in 90d"
+    add_option(parser, "--older-than", about, duration, required=True)
     parser.add_argument(
         "--archived",
         metavar="FOLDER",

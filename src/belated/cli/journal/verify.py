@@ -311,10 +311,8 @@ class Comparison:
         known = undoing_in(journal)
         while True:
             changed: list[HistoryChanged] = []
-            try:
+            with self._snapshots():
                 changed = self.short.load(journal)
-            except Exception as error:  # whatever a wrong snapshot leads to
-                self._break(error)
             # After the snapshots were loaded: none of them is beyond these ends.
             self.ends = ends_of(journal)
             self.whole.begin(journal)
@@ -355,10 +353,8 @@ class Comparison:
             short.enter_context(self.short.learner.bulk())
         with self.whole.learner.bulk():
             yield
-        try:
+        with self._snapshots():
             short.close()
-        except Exception as error:  # whatever a wrong snapshot leads to
-            self._break(error)
 
     def take(self, record: Record) -> None:
         """Fold one record twice, unless the snapshot has it."""
@@ -385,10 +381,8 @@ class Comparison:
             self.report.damage.append(f"{where} {what}")
             return
         if not self._broken and record.position > self.short.positions[partition]:
-            try:
+            with self._snapshots():
                 self.short.take(record)
-            except Exception as error:  # whatever a wrong snapshot leads to
-                self._break(error)
 
     def compare(self) -> None:
         """Write down what differs."""
@@ -396,10 +390,8 @@ class Comparison:
         report.counts, report.digest = self.whole.counts, self.whole.digest
         if self._broken or report.not_compared:
             return
-        try:
+        with self._snapshots():
             self._compare()
-        except Exception as error:  # whatever a wrong snapshot leads to
-            self._break(error)
 
     def _compare(self) -> None:
         report, whole, short = self.report, self.whole, self.short
@@ -431,11 +423,16 @@ class Comparison:
         if not deviations <= DEVIATIONS:
             self.report.differences.append(f"estimate: {deviations:.2g} standard deviations apart")
 
-    def _break(self, error: Exception) -> None:
-        if not self._broken:
+    @contextmanager
+    def _snapshots(self) -> Iterator[None]:
+        """Use the snapshots, unless they have led nowhere; a wrong one may raise anything."""
+        try:
+            yield
+        except Exception as error:
+            if not self._broken:
+                what = f"{type(error).__name__}: {error}"
+                self.report.differences.append(f"the snapshots cannot be gone on from ({what})")
             self._broken = True
-            what = f"{type(error).__name__}: {error}"
-            self.report.differences.append(f"the snapshots cannot be gone on from ({what})")
 
 
 def _other_history(error: HistoryChanged) -> str:
