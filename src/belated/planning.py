@@ -17,10 +17,9 @@ from __future__ import annotations
 import math
 import warnings
 from bisect import bisect_left
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import asdict, dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
 from datetime import timedelta
-from functools import cached_property
 from typing import Any, Protocol
 
 import numpy as np
@@ -28,7 +27,7 @@ from numpy.typing import NDArray
 from scipy.optimize import brentq
 from scipy.special import expit, ndtr, ndtri, stdtrit
 
-from belated.core.inputs import Matrix, Vector
+from belated.core.inputs import Vector
 from belated.core.results import Result
 from belated.core.rewards import ConversionsOnly, DefaultAfter, Explicit, Rewards
 from belated.delays import NEVER, Constant
@@ -36,10 +35,10 @@ from belated.evaluation import DecisionTable, DelayCurve, JournalEvaluation, del
 from belated.evaluation.lifts import FIRST, USUAL, earned
 from belated.evaluation.sequences import sequence_width
 from belated.exceptions import AdviceWarning, DelayWarning, InvalidInput, NotEvaluable
-from belated.model.families import Bernoulli, Family
+from belated.model.families import Bernoulli
 from belated.policies import DelayedUCB, Policy
 from belated.simulation import simulate
-from belated.simulation.environments import Environment
+from belated.simulation.environments import GLM, Environment, draw_theta
 
 __all__ = ["Learning", "LearningPlan", "holdout_times", "plan_learning"]
 
@@ -242,7 +241,7 @@ def plan_learning(
     settings = _settings(asked, rounds / asked.period)
     regret = np.empty((len(settings), seeds))
     for seed in range(seeds):
-        world = Offers(asked.reward_share, asked.lift, asked.actions, asked.dim, _FIRST + seed)
+        world = offers(asked.reward_share, asked.lift, asked.actions, asked.dim, _FIRST + seed)
         for n, setting in enumerate(settings):
             regret[n, seed] = _regret(asked, setting, make(world), world, rounds, _FIRST + seed)
             progress(1)
@@ -298,7 +297,7 @@ def _settings(asked: Learning, pace: float) -> list[_Setting]:
 
 
 def _regret(
-    asked: Learning, setting: _Setting, policy: Policy, world: Offers, rounds: int, seed: int
+    asked: Learning, setting: _Setting, policy: Policy, world: Environment, rounds: int, seed: int
 ) -> float:
     pace = rounds / asked.period
     rewards: Rewards | None = None
@@ -409,8 +408,6 @@ def _first(holds: Callable[[float], bool], low: float) -> float:
 
 # --- a problem with a known gain -----------------------------------------------------------------
 
-#: Rounds whose rows are drawn at a time.
-TOGETHER = 512
 #: Grid for integrals over the normal distribution, and the density times its step.
 _GRID = np.linspace(-8.5, 8.5, 3_401)
 _NORMAL = np.exp(-0.5 * _GRID**2) / math.sqrt(2.0 * math.pi) * (_GRID[1] - _GRID[0])
@@ -418,9 +415,8 @@ _NORMAL = np.exp(-0.5 * _GRID**2) / math.sqrt(2.0 * math.pi) * (_GRID[1] - _GRID
 _WIDEST = 60.0
 
 
-@dataclass(frozen=True, eq=False)
-class Offers:
-    """An environment whose possible gain is known: actions with new features in every round.
+def offers(base: float, lift: float, actions: int, dim: int, seed: int) -> GLM:
+    """Return an environment whose possible gain is known: actions with new features every round.
 
     A row is (1, N(0, I)). Intercept and length of θ are such that random choices convert in
     ``base`` of all cases, and the best choices in (1 + ``lift``) times as many.
@@ -432,42 +428,17 @@ class Offers:
         dim: Numbers of a row.
         seed: Seed of the direction of θ.
 
-    >>> world = Offers(base=0.1, lift=0.5, actions=5, dim=3, seed=0)
+    >>> world = offers(base=0.1, lift=0.5, actions=5, dim=3, seed=0)
     >>> means = np.array([means for _, means in world.rounds(20_000, np.random.default_rng(0))])
     >>> means.mean().round(2), (means.max(axis=1).mean() / means.mean() - 1.0).round(1)
     (np.float64(0.1), np.float64(0.5))
     """
-
-    base: float
-    lift: float
-    actions: int
-    dim: int
-    seed: int
-    family: Family = field(default_factory=Bernoulli)
-
-    def __post_init__(self) -> None:
-        if self.actions < 2 or self.dim < 2:
-            message = f"{self.actions} actions and {self.dim} features: at least 2 of each are"
-            raise InvalidInput(f"{message} needed, or there is nothing to learn", self.actions)
-
-    @cached_property
-    def theta(self) -> Vector:
-        """θ: the intercept, and coefficients in a random direction."""
-        intercept, length = spread_of(self.base, self.lift, self.actions)
-        direction = np.random.default_rng([self.seed, 40]).normal(size=self.dim - 1)
-        return np.append(intercept, length * direction / np.linalg.norm(direction))
-
-    def rounds(self, horizon: int, rng: np.random.Generator) -> Iterator[tuple[Matrix, Vector]]:
-        """Yield the rows of each round and their mean rewards."""
-        for start in range(0, horizon, TOGETHER):
-            drawn = rng.normal(size=(min(TOGETHER, horizon - start), self.actions, self.dim))
-            drawn[:, :, 0] = 1.0
-            tables = drawn.astype(np.float32).astype(np.float64)
-            yield from zip(tables, self.family.mean(tables @ self.theta), strict=True)
-
-    def reward(self, mean: float, u: float) -> float:
-        """Return 1 for a conversion, which happens if ``u`` is below the mean."""
-        return 1.0 if u < mean else 0.0
+    if actions < 2 or dim < 2:
+        message = f"{actions} actions and {dim} features: at least 2 of each are"
+        raise InvalidInput(f"{message} needed, or there is nothing to learn", actions)
+    intercept, length = spread_of(base, lift, actions)
+    theta = draw_theta(dim - 1, length, np.random.default_rng([seed, 40]))
+    return GLM(np.append(intercept, theta), actions, shape="intercept")
 
 
 def spread_of(base: float, lift: float, actions: int) -> tuple[float, float]:
@@ -588,29 +559,11 @@ def quantiles(delay: SecondsDelay, count: int = 4_000) -> Vector:
 _HOLDOUT = "holdout"
 
 
-@dataclass(frozen=True)
-class SeenLearning:
-    """The traffic of a journal.
+def seen_in(evaluation: JournalEvaluation) -> dict[str, Any]:
+    """Return what a journal tells of a :class:`Learning`: its fields, as far as they are known.
 
-    Attributes:
-        rate: Decisions per second.
-        delay: Delay of rewards.
-        reward_share: Mean reward, of the holdout if the bandit has one.
-        window: Window of the rewards, in seconds; None without one.
-        rewards: Meaning of a missing reward.
-        actions: Number of actions that were chosen.
-    """
-
-    rate: float
-    delay: SeenDelay
-    reward_share: float
-    window: float | None
-    rewards: str
-    actions: int
-
-
-def seen_in(evaluation: JournalEvaluation) -> SeenLearning:
-    """Read the traffic of a journal.
+    The reward share is that of the holdout if the bandit has one, and the actions are those that
+    were chosen.
 
     Raises:
         InvalidInput: Its rewards are not 0 or 1.
@@ -627,11 +580,11 @@ def seen_in(evaluation: JournalEvaluation) -> SeenLearning:
     held = table.groups.index(_HOLDOUT) if _HOLDOUT in table.groups else -1
     base = table.select(table.group == held) if held >= 0 else table
     window = table.rewards.window_us
-    return SeenLearning(
-        rate=(len(table) - 1) / span,
-        delay=SeenDelay(delay_curve(table)),
-        reward_share=earned(base, _HOLDOUT if held >= 0 else "all").value,
-        window=None if window is None else window / 1e6,
-        rewards=type(table.rewards).__name__,
-        actions=len(table.actions),
-    )
+    seen = {
+        "rate": (len(table) - 1) / span,
+        "delay": SeenDelay(delay_curve(table)),
+        "reward_share": earned(base, _HOLDOUT if held >= 0 else "all").value,
+        "rewards": type(table.rewards).__name__,
+        "actions": len(table.actions),
+    }
+    return seen if window is None else {**seen, "window": window / 1e6}

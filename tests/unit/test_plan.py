@@ -23,10 +23,10 @@ from belated.planning import (
     SHARES,
     Interval,
     Learning,
-    Offers,
     RoundsDelay,
     SeenDelay,
     holdout_times,
+    offers,
     plan_learning,
     quantiles,
     runs_of,
@@ -46,7 +46,7 @@ SHOP = Learning(
 )
 def test_there_is_as_much_to_gain_as_was_said(base: float, gain: float, actions: int) -> None:
     """In the mean over the rows that are drawn."""
-    world = Offers(base, gain, actions, 4, seed=1)
+    world = offers(base, gain, actions, 4, seed=1)
     means = np.array([one for _, one in world.rounds(20_000, np.random.default_rng(2))])
     assert means.mean() == pytest.approx(base, rel=0.03)
     assert means.max(axis=1).mean() / means.mean() == pytest.approx(1.0 + gain, rel=0.03)
@@ -55,9 +55,9 @@ def test_there_is_as_much_to_gain_as_was_said(base: float, gain: float, actions:
 def test_what_no_actions_can_bring_is_refused() -> None:
     """With what they can."""
     with pytest.raises(InvalidInput, match=r"the best of 2 actions cannot bring more than \d\d%"):
-        Offers(0.5, 0.9, 2, 3, seed=0).theta  # noqa: B018
+        offers(0.5, 0.9, 2, 3, seed=0)
     with pytest.raises(InvalidInput, match="at least 2 of each"):
-        Offers(0.5, 0.9, 1, 3, seed=0)
+        offers(0.5, 0.9, 1, 3, seed=0)
 
 
 def test_delays_keep_their_part_of_the_time() -> None:
@@ -229,15 +229,15 @@ def test_a_journal_tells_what_to_plan_for(
     file = tmp_path / "shop.db"
     with a_shop(SQLiteJournal(file, bandit="shop", clock=clock), clock) as bandit:
         seen = seen_in(JournalEvaluation.of_journal(bandit.journal))
-    assert seen.rate == pytest.approx(1 / 700, rel=0.01)
-    assert seen.reward_share == pytest.approx(0.3, abs=0.06)
-    assert (seen.window, seen.rewards, seen.actions) == (3 * DAY, "ConversionsOnly", 3)
-    drawn = seen.delay.sample(4_000, np.random.default_rng(0))
+    assert seen["rate"] == pytest.approx(1 / 700, rel=0.01)
+    assert seen["reward_share"] == pytest.approx(0.3, abs=0.06)
+    assert (seen["window"], seen["rewards"], seen["actions"]) == (3 * DAY, "ConversionsOnly", 3)
+    drawn = seen["delay"].sample(4_000, np.random.default_rng(0))
     assert drawn.mean() / DAY == pytest.approx(0.5, rel=0.2)
     told = planned(
         capsys, "--journal", f"sqlite:///{file}", "--dim", "3", "--lift", "0.5", "--window", "2d"
     )
-    assert told["asked"]["rate"] == pytest.approx(seen.rate)
+    assert told["asked"]["rate"] == pytest.approx(seen["rate"])
     assert told["asked"]["window"] == 2 * DAY
     assert told["asked"]["actions"] == 3
 

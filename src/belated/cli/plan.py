@@ -97,7 +97,7 @@ def _asked(options: argparse.Namespace) -> Learning:
     if options.journal is not None:
         with evaluation_of(options.journal) as evaluation:
             seen = seen_in(evaluation)
-        given = {name: getattr(seen, name) if one is None else one for name, one in given.items()}
+        given = {name: seen.get(name) if one is None else one for name, one in given.items()}
     for name, example in (("delay", "2d"), ("rate", "1000/d")):
         if given[name] is None:
             message = f"--{name} is needed, such as {example}"

@@ -20,6 +20,8 @@ from belated.exceptions import InvalidInput, MissingExtra
 from belated.model.families import Bernoulli, Family, Gaussian, Poisson
 from belated.model.kernels import special
 
+#: Of rows that are drawn.
+Shape = Literal["sphere", "ball", "intercept"]
 #: Rounds whose contexts are drawn together.
 TOGETHER = 512
 
@@ -75,7 +77,8 @@ class GLM:
         n_arms: K.
         contexts: "fresh" draws new rows every round; a table (K, d) is offered every round; tables
             (U, K, d) are those of U users, one of whom comes each round.
-        shape: of fresh rows: on the unit "sphere", or uniform in the "ball".
+        shape: of fresh rows: on the unit "sphere", uniform in the "ball", or normal behind an
+            "intercept" of 1.
         family: of the rewards.
 
     >>> world = GLM(np.array([1.0, 0.0]), n_arms=2, contexts=np.eye(2))
@@ -87,7 +90,7 @@ class GLM:
     theta: Vector
     n_arms: int
     contexts: Literal["fresh"] | NDArray[Any] = "fresh"
-    shape: Literal["sphere", "ball"] = "sphere"
+    shape: Shape = "sphere"
     family: Family = field(default_factory=Bernoulli)
 
     @property
@@ -299,11 +302,12 @@ def draw_theta(dim: int, norm: float, rng: np.random.Generator) -> Vector:
     return np.asarray(norm * theta / np.linalg.norm(theta))
 
 
-def draw_rows(
-    size: tuple[int, ...], shape: Literal["sphere", "ball"], rng: np.random.Generator
-) -> NDArray[np.float64]:
-    """Rows uniform on the unit sphere or in the unit ball; the last axis is a row."""
+def draw_rows(size: tuple[int, ...], shape: Shape, rng: np.random.Generator) -> NDArray[np.float64]:
+    """Return rows of a shape; the last axis is a row."""
     rows = rng.normal(size=size)
+    if shape == "intercept":
+        rows[..., 0] = 1.0
+        return rows
     rows /= np.linalg.norm(rows, axis=-1, keepdims=True)
     if shape == "ball":
         rows *= rng.random((*size[:-1], 1)) ** (1.0 / size[-1])
