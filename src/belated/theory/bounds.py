@@ -123,20 +123,25 @@ def bounds_for(delay: DelayProcess, *, horizon: int, delta: float = 0.05) -> Bou
         )
         raise InvalidInput(message, delay)
     horizon, delta = as_rounds(horizon, "horizon", least=1), as_probability(delta, "delta")
-    p = delay.params()
+    p, law = delay.params(), (delay.tail, horizon)
+    # What keeps a bound from holding.
     one_law = _not_one_law(delay)
     apart = one_law or (None if delay.independent else "Delays depend on one another.")
     mean = _unknown(p.mu, "The mean delay is infinite.")
-    scale = mean or _unknown(
-        p.sigma, "No scale is known by which its tail is as light as Assumption 2 asks."
-    )
-    scale_r = mean or _unknown(
-        p.sigma_r, "No scale is known by which its tail is lighter than Gaussian (Assumption 4)."
-    )
+    unscaled = "No scale is known by which its tail is"
+    scale = mean or _unknown(p.sigma, f"{unscaled} as light as Assumption 2 asks.")
+    scale_r = mean or _unknown(p.sigma_r, f"{unscaled} lighter than Gaussian (Assumption 4).")
     gap = mean or _unknown(p.spectral, "It is not known to be a Markov chain with a spectral gap.")
-    exponential = f"It is for exponential tails, q = 0, and here q = {p.q:g}." if p.q else None
-    longest = None if p.bound is None else missing_bounded(p.bound)
-    lighter = None if p.q else "It needs q above 0, and this tail is exponential: q = 0."
+    steep = f"It is for exponential tails, q = 0, and here q = {p.q:g}." if p.q else None
+    flat = None if p.q else "It needs q above 0, and this tail is exponential: q = 0."
+    # What makes it hold.
+    light = f"Delays are independent with the tail of Assumption 2, q = {p.q or 0:g}."
+    exponential = "Delays are independent with one exponential tail."
+    chain = f"Delays are a stationary Markov chain with λ = {p.spectral or 0:g}."
+    lighter = "All delays have one law, and its tail is lighter than Gaussian."
+    independent = "Delays are independent, of whatever law."
+    alike = "All delays have one law, however they depend on one another."
+    few = "Only rounds that have passed can be missing."
 
     def bound(
         function: Callable[..., float],
@@ -144,90 +149,32 @@ def bounds_for(delay: DelayProcess, *, horizon: int, delta: float = 0.05) -> Bou
         reference: str,
         against: str | None,
         reason: str,
-        **over: Any,
     ) -> Bound:
         name = function.__name__.removeprefix("missing_")
         if against is not None:
             return Bound(name, None, None, against, reference)
-        value = function(*numbers, delta=delta)
-        maximum = function(*numbers, delta=delta, **(over or {"horizon": horizon}))
+        over = {"together": True} if numbers is law else {"horizon": horizon}
+        value, maximum = (function(*numbers, delta=delta, **more) for more in ({}, over))
         return Bound(name, value, maximum, reason, reference)
 
+    tail, any_tail = (p.mu, p.M, p.sigma, p.q), (p.mu, p.sigma_r, p.q_r)
+    longest = None if p.bound is None else missing_bounded(p.bound)
+    short = "A delay can be arbitrarily long."
+    if longest is not None:
+        short = f"No delay is longer than {p.bound} rounds."
+    missing = () if apart else (float(expected_missing(delay, horizon)),)
+    special, sharpened = "Proposition 1, special case (10)", "Proposition 1, its proof sharpened"
     rows = (
-        bound(
-            missing_prop1,
-            (p.mu, p.M, p.sigma, p.q),
-            "Proposition 1",
-            apart or scale,
-            f"Delays are independent with the tail of Assumption 2, q = {p.q or 0:g}.",
-        ),
-        bound(
-            missing_iid,
-            (p.mu, p.sigma),
-            "Proposition 1, special case (10)",
-            apart or scale or exponential,
-            "Delays are independent with one exponential tail.",
-        ),
-        bound(
-            missing_hoeffding,
-            (p.mu, p.M, p.sigma, p.q),
-            "Proposition 5",
-            apart or scale or lighter,
-            f"Delays are independent with the tail of Assumption 2, q = {p.q or 0:g}.",
-        ),
-        bound(
-            missing_markov,
-            (p.mu, p.spectral),
-            "Proposition 3",
-            one_law or gap,
-            f"Delays are a stationary Markov chain with λ = {p.spectral or 0:g}.",
-        ),
-        bound(
-            missing_random,
-            (p.mu, p.sigma_r, p.q_r),
-            "Proposition 4",
-            one_law or scale_r,
-            "All delays have one law, and its tail is lighter than Gaussian.",
-        ),
-        Bound(
-            "bounded",
-            longest,
-            longest,
-            "A delay can be arbitrarily long."
-            if longest is None
-            else f"No delay is longer than {p.bound} rounds.",
-            "Proposition 2",
-        ),
-        bound(
-            missing_bennett,
-            () if apart else (float(expected_missing(delay, horizon)),),
-            "Bennett's inequality",
-            apart,
-            "Delays are independent, of whatever law.",
-        ),
-        bound(
-            missing_union,
-            (delay.tail, horizon),
-            "union over ages",
-            one_law,
-            "All delays have one law, however they depend on one another.",
-            together=True,
-        ),
-        bound(
-            missing_stopping,
-            (delay.tail, horizon),
-            "Proposition 1, its proof sharpened",
-            apart,
-            "Delays are independent, of whatever law.",
-            together=True,
-        ),
-        Bound(
-            "rounds",
-            horizon - 1.0,
-            horizon - 1.0,
-            "Only rounds that have passed can be missing.",
-            "number of rounds",
-        ),
+        bound(missing_prop1, tail, "Proposition 1", apart or scale, light),
+        bound(missing_iid, (p.mu, p.sigma), special, apart or scale or steep, exponential),
+        bound(missing_hoeffding, tail, "Proposition 5", apart or scale or flat, light),
+        bound(missing_markov, (p.mu, p.spectral), "Proposition 3", one_law or gap, chain),
+        bound(missing_random, any_tail, "Proposition 4", one_law or scale_r, lighter),
+        Bound("bounded", longest, longest, short, "Proposition 2"),
+        bound(missing_bennett, missing, "Bennett's inequality", apart, independent),
+        bound(missing_union, law, "union over ages", one_law, alike),
+        bound(missing_stopping, law, sharpened, apart, independent),
+        Bound("rounds", horizon - 1.0, horizon - 1.0, few, "number of rounds"),
     )
     return Bounds(horizon, delta, rows)
 
