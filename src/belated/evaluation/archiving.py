@@ -17,6 +17,7 @@ from belated.core.inputs import Interval, Row
 from belated.core.rewards import Rewards
 from belated.core.times import as_datetime
 from belated.evaluation.files import arrow_columns
+from belated.evaluation.requests import read_requests
 from belated.evaluation.sources import EVERY, JournalTable, PartitionReader, ledger_of
 from belated.exceptions import InvalidInput
 from belated.fold.requests import KeptRequest
@@ -32,9 +33,6 @@ from belated.journals.archive import (
 from belated.journals.archive.days import DAY
 from belated.journals.log import EMPTY
 from belated.journals.pages import pages
-
-#: Requests read at a time.
-PAGE = 1_000
 
 
 def archive_journal(
@@ -179,46 +177,31 @@ class _Days:
                 others += records
                 del self._early[key]
         columns = self._reader.columns(self._partition, self._first, stop)
-        table = JournalTable(
-            **columns,
-            actions=tuple(self._reader.actions) or ("",),
-            groups=tuple(self._reader.groups) or ("",),
-            as_of=self._ledger.watermark,
-            rewards=self._ledger.rewards,
-            retention=self._retention,
-        )
+        table = self._reader.table(columns, self._ledger.watermark, self._retention)
         found = ArchivedDay(
             partition=self._partition,
             partitions=self._journal.partitions,
             day=day,
             columns=arrow_columns(table),
-            decisions=self._decisions(table.position.tolist(), count),
+            decisions=self._decisions(table),
             others=sorted(others),
         )
         del self._rows[:count], self._x[:count]
         self._first = stop
         return found
 
-    def _decisions(self, positions: list[int], count: int) -> list[ArchivedDecision]:
-        requests: dict[int, bytes] = {}
-        for start in range(0, count, PAGE):
-            requests |= self._journal.requests(self._partition, positions[start : start + PAGE])
+    def _decisions(self, table: JournalTable) -> list[ArchivedDecision]:
+        requests = dict(read_requests(self._journal, table))
         found = []
-        for position, x, records in zip(
-            positions, self._x[:count], self._rows[:count], strict=True
-        ):
-            data = requests.get(position)
-            kept = None if data is None else KeptRequest.read(data)
-            names = None if kept is None or kept.actions is None else [*map(str, kept.actions)]
-            context = None if kept is None else kept.context
-            found.append(
-                ArchivedDecision(
-                    x=x,
-                    records=records,
-                    request=data,
-                    offered=names,
-                    propensities=None if kept is None else kept.propensities,
-                    context=None if context is None else msgspec.json.encode(context).decode(),
-                )
-            )
+        for line in range(len(table)):
+            data = requests.get(line)
+            offered = shares = context = None
+            if data is not None:
+                kept = KeptRequest.read(data)
+                offered = None if kept.actions is None else list(map(str, kept.actions))
+                shares = kept.propensities
+                if kept.context is not None:
+                    context = msgspec.json.encode(kept.context).decode()
+            x, records = self._x[line], self._rows[line]
+            found.append(ArchivedDecision(x, records, data, offered, shares, context))
         return found

@@ -9,6 +9,7 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack
 from typing import Any, BinaryIO
 
 import msgspec
@@ -104,48 +105,17 @@ def frame_of_table(table: JournalTable, journal: Journal | None = None) -> Any:
 SCHEMA = "belated-decisions/1"
 
 
-def arrow_schema(*, requests: bool = False) -> Any:
-    """Return the schema of an export; ``requests`` adds what each decision was chosen from."""
-    import pyarrow as pa
-
-    time, text = pa.timestamp("us", tz="UTC"), pa.string()
-    columns = [
-        ("id", text),
-        ("at", time),
-        ("recorded", time),
-        ("effective", time),
-        ("action", text),
-        ("index", pa.int32()),
-        ("propensity", pa.float64()),
-        ("overall", pa.float64()),
-        ("mean", pa.float64()),
-        ("model", pa.int64()),
-        ("source", text),
-        ("group", text),
-        ("state", text),
-        ("value", pa.float64()),
-        ("rewarded", time),
-        ("late", pa.bool_()),
-        ("conflict", pa.bool_()),
-        ("partition", pa.int32()),
-        ("position", pa.int64()),
-        ("as_of", time),
-    ]
-    columns += [("request", text)] if requests else []
-    return pa.schema(columns, metadata={"belated.schema": SCHEMA})
-
-
 def arrow_columns(table: JournalTable) -> dict[str, Any]:
-    """Return the columns of a table, by the names and types of the schema."""
+    """Return the columns of a table as arrays of Arrow."""
     import pyarrow as pa
 
     columns = named_columns(table) | {"as_of": as_times(np.full(len(table), table.as_of))}
+    kinds = {"M": pa.timestamp("us", tz="UTC"), "O": pa.string()}
     found = {}
-    for field in arrow_schema():
-        column: Any = columns[field.name]
-        if field.type == pa.string():
-            column = list(map(str, column))
-        found[field.name] = pa.array(column, from_pandas=True).cast(field.type)
+    for name, column in columns.items():
+        values: Any = list(map(str, column)) if column.dtype.kind == "O" else column
+        kind = kinds.get(column.dtype.kind) or pa.from_numpy_dtype(column.dtype)
+        found[name] = pa.array(values, from_pandas=True).cast(kind)
     return found
 
 
@@ -171,17 +141,19 @@ def write_parquet(batches: Batches, journal: Journal | None, file: BinaryIO) -> 
         import pyarrow.parquet as pq
     except ImportError:
         raise MissingExtra("Parquet", "archive") from None
-    schema = arrow_schema(requests=journal is not None)
-    with pq.ParquetWriter(file, schema, compression="zstd") as writer:
+    with ExitStack() as stack:
+        writer: Any = None
         for batch in batches:
             columns = arrow_columns(batch)
             if journal is not None:
-                texts = [
-                    request and _ENCODER.encode(request).decode()
-                    for request in _requests(batch, journal)
-                ]
+                requests = _requests(batch, journal)
+                texts = [request and _ENCODER.encode(request).decode() for request in requests]
                 columns["request"] = pa.array(texts, pa.string())
-            writer.write_batch(pa.record_batch(columns, schema=schema))
+            records = pa.record_batch(columns).replace_schema_metadata({"belated.schema": SCHEMA})
+            if writer is None:
+                writer = pq.ParquetWriter(file, records.schema, compression="zstd")
+                stack.enter_context(writer)
+            writer.write_batch(records)
 
 
 def _lines(table: JournalTable, journal: Journal | None) -> Iterator[dict[str, Any]]:

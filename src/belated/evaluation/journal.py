@@ -121,6 +121,11 @@ class JournalEvaluation:
         table = table.select(kept)
         return off_policy_value(table, offers, shares, self.family, limit=limit, level=level)
 
+    def fold(self, policy: Policy, until: int | None) -> Fold:
+        """Return an empty fold that learns what a policy would know at a moment."""
+        partitions, retention = self.journal.partitions, self.retention
+        return Fold(policy, self.rewards, partitions=partitions, retention=retention, until=until)
+
     def _target(self, policy: Policy | Target | int | str, since: int | None) -> Target:
         if isinstance(policy, int | str):
             return named(policy)
@@ -133,13 +138,7 @@ class JournalEvaluation:
                 " evaluated on what was decided afterwards",
                 policy,
             )
-        fold = Fold(
-            policy,
-            self.rewards,
-            partitions=self.journal.partitions,
-            retention=self.retention,
-            until=since - 1,
-        )
+        fold = self.fold(policy, since - 1)
         fold.begin(self.journal)
         fold.catch_up(self.journal)
         return frozen(policy, fold.model)

@@ -117,6 +117,17 @@ class PartitionReader:
         models = np.array([one.model for one in decided], dtype=np.int64)
         self._pages.append((codes, numbers, models))
 
+    def table(self, columns: dict[str, Any], as_of: int, retention: int | None) -> JournalTable:
+        """Return columns as a table, with the names of actions and groups so far."""
+        return JournalTable(
+            **columns,
+            actions=tuple(self.actions) or ("",),
+            groups=tuple(self.groups) or ("",),
+            as_of=as_of,
+            rewards=self.ledger.rewards,
+            retention=retention,
+        )
+
     def columns(self, partition: int, start: int = 0, stop: int | None = None) -> dict[str, Any]:
         """Lines by the names of :class:`~belated.evaluation.JournalTable`; all by default."""
         lines = slice(start, len(self.ids) if stop is None else stop)
@@ -253,14 +264,7 @@ def read_journal(
             step(len(page))
         parts.append(reader.columns(partition))
     columns = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
-    return JournalTable(
-        **columns,
-        actions=tuple(actions) or ("",),
-        groups=tuple(groups) or ("",),
-        as_of=as_of,
-        rewards=rewards,
-        retention=retention,
-    ).sorted()
+    return reader.table(columns, as_of, retention).sorted()
 
 
 def _undoing(journal: Journal, partition: int, until: int | None) -> list[Record]:

@@ -15,7 +15,6 @@ from belated.evaluation.journal import JournalEvaluation
 from belated.exceptions import BelatedError, InvalidInput, MissingExtra
 from belated.expressions import as_whole_policy
 from belated.fold.evidence import evidence_of
-from belated.fold.fold import Fold
 from belated.model.estimators import Estimate
 from belated.report.calendar import DAY
 from belated.report.facts import Facts, short
@@ -127,13 +126,7 @@ def learned(evaluation: JournalEvaluation) -> tuple[Estimate | None, Evidence | 
         policy = as_whole_policy(configured.settings["policy"].replace("prior=None, ", ""))
     except (BelatedError, KeyError):  # one of the user's own
         return None, None
-    fold = Fold(
-        policy,
-        evaluation.rewards,
-        partitions=evaluation.journal.partitions,
-        retention=evaluation.retention,
-        until=evaluation.until,
-    )
+    fold = evaluation.fold(policy, evaluation.until)
     fold.load(evaluation.journal)
     fold.catch_up(evaluation.journal)
     return fold.learner.estimate, evidence_of(fold)

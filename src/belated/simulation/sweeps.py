@@ -119,16 +119,9 @@ def _run(
 
 def _rows(run: Run) -> Iterator[Run]:
     for at, regret, pending in zip(run["rounds"], run["regret"], run["pending"], strict=True):
-        yield {
-            "policy": run["policy"],
-            "environment": run["environment"],
-            "delay": run["delay"],
-            "seed": run["seed"],
-            "round": at,
-            "regret": regret,
-            "pending": pending,
-            "seconds": run["seconds"],
-        }
+        cell = {name: run[name] for name in ("policy", "environment", "delay", "seed")}
+        results = {"round": at, "regret": regret, "pending": pending, "seconds": run["seconds"]}
+        yield cell | results
 
 
 def _chosen(policy: PolicyFor, world: Environment) -> Policy:

@@ -62,25 +62,18 @@ def describe(journal: Journal, bandit: StoredBandit) -> dict[str, Any]:
     parts = []
     with Progress(f"{bandit.name}: read", sum(ends)) as progress:
         for partition, end in enumerate(ends):
-            first, last, count, damage = None, None, 0, None
+            part: dict[str, Any] = {"partition": partition, "records": 0}
+            part |= {"first": None, "last": None, "damage": None}
+            parts.append(part)
             try:
                 for page in pages(journal, partition, end=end):
                     kinds.update(kind_of(record.event) for record in page)
-                    first = page[0].recorded if first is None else first
-                    last = page[-1].recorded
-                    count += len(page)
+                    part["first"] = part["first"] or page[0].recorded
+                    part["last"] = page[-1].recorded
+                    part["records"] += len(page)
                     progress.step(len(page))
             except (CorruptEvent, CorruptJournal) as error:
-                damage = str(error)
-            parts.append(
-                {
-                    "partition": partition,
-                    "records": count,
-                    "first": first,
-                    "last": last,
-                    "damage": damage,
-                }
-            )
+                part["damage"] = str(error)
     starts = starts_of(journal)
     said = configured(journal)
     return {

@@ -9,7 +9,7 @@ from __future__ import annotations
 import argparse
 
 from belated.cli.address import add_address, ends_of, opened, starts_of
-from belated.cli.options import actor, add_reason
+from belated.cli.options import actor, add_option, add_reason
 from belated.cli.text import Progress, moment, several
 from belated.core.events import Retracted, Reward
 from belated.core.times import as_microseconds
@@ -24,17 +24,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """What the command takes."""
     add_address(parser)
     parser.add_argument("--key", required=True, metavar="NAME", help="of the key that reported")
-    parser.add_argument(
-        "--from",
-        dest="start",
-        required=True,
-        type=_time,
-        metavar="TIME",
-        help="ISO 8601 with a zone: from when on, by the time of the journal",
-    )
-    parser.add_argument(
-        "--to", dest="end", type=_time, metavar="TIME", help="until before when; default: until now"
-    )
+    time = {"type": _time, "metavar": "TIME"}
+    since = "ISO 8601 with a zone: from when on, by the time of the journal"
+    add_option(parser, "--from", since, dest="start", required=True, **time)
+    add_option(parser, "--to", "until before when; default: until now", dest="end", **time)
     parser.add_argument("--restore", action="store_true", help="let it count again")
     add_reason(parser)
 
@@ -55,21 +48,8 @@ def run(options: argparse.Namespace) -> int:
             message = f"--from is {moment(start)}, and what came up to {moment(trimmed)} was "
             raise InvalidInput(f"{message}trimmed: it cannot be retracted or restored any more")
         count = _count(journal, options.key, start, end)
-        journal.append(
-            [
-                Retracted(
-                    partition,
-                    now,
-                    start,
-                    end,
-                    options.key,
-                    options.restore,
-                    options.reason,
-                    actor(),
-                )
-                for partition in range(journal.partitions)
-            ]
-        )
+        act = (now, start, end, options.key, options.restore, options.reason, actor())
+        journal.append([Retracted(partition, *act) for partition in range(journal.partitions)])
         verb = "count again" if options.restore else "count no longer"
         print(f"{several(count, 'reward')} by {options.key} in {journal.bandit} {verb}")
     return 0

@@ -64,27 +64,16 @@ def chart(data: Spec) -> Spec:
         ("label", "Feature", None), ("theta", "In use", ".2f"), *ends(".2f"),
         ("audit", "Age-matched", ".2f"),
     )  # fmt: skip
+    bar, where = {**RANGE, "stroke": "$accent"}, {"y": up, "tooltip": tip}
+    audited = [row for row in rows if "audit" in row]
     zero = {"field": "zero", "type": "quantitative"}
     diamond = point(60, filled=False, stroke="$ink", strokeWidth=1.6, shape="diamond")
     return spec(
         [
             layer([{"zero": 0}], {"type": "rule", "stroke": "$muted"}, x=zero),
-            layer(
-                rows,
-                {**RANGE, "stroke": "$accent"},
-                y=up,
-                x=right("lo"),
-                x2={"field": "hi"},
-                tooltip=tip,
-            ),
-            layer(rows, point(70, fill="$accent"), y=up, x=right("theta"), tooltip=tip),
-            layer(
-                [row for row in rows if "audit" in row],
-                diamond,
-                y=up,
-                x=right("audit"),
-                tooltip=tip,
-            ),
+            layer(rows, bar, x=right("lo"), x2={"field": "hi"}, **where),
+            layer(rows, point(70, fill="$accent"), x=right("theta"), **where),
+            layer(audited, diamond, x=right("audit"), **where),
         ],
         270,
     )

@@ -74,21 +74,17 @@ def chart(data: Spec) -> Spec:
     ]
     expected = [{**row, "age": row["age"] * scale} for row in found["expected"]]
     right = across("age", f"age in {unit}")
-    up, one = y("share", "~%"), {"field": "cohort"}
+    up = y("share", "~%")
     line: Spec = {"type": "line", "interpolate": "monotone"}
     strength = {
         "field": "cohort", "type": "quantitative",
         "scale": {"domain": [data["from"], data["as_of"]], "range": [0.15, 0.85]},
     }  # fmt: skip
+    where: Spec = {"x": right, "y": up, "detail": {"field": "cohort"}}
     usual = layer(
-        None,
-        {**line, "strokeWidth": 1.4, "stroke": "$accent"},
-        x=right,
-        y=up,
-        detail=one,
-        opacity=strength,
+        None, {**line, "strokeWidth": 1.4, "stroke": "$accent"}, opacity=strength, **where
     )
-    hit = layer(None, {**line, "strokeWidth": 2, "stroke": "$warn"}, x=right, y=up, detail=one)
+    hit = layer(None, {**line, "strokeWidth": 2, "stroke": "$warn"}, **where)
     tip = tips(
         ("when", "Decided", None), ("age", f"Age, {unit}", ".1f"), ("share", "Rewarded", ".1%")
     )

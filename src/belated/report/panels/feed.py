@@ -126,18 +126,12 @@ def lag_chart(data: Spec) -> Spec:
     tip = tips(
         ("when", "At", None), ("p50", "Median, minutes", ".2f"), ("p99", "99 %, minutes", ",.1f")
     )
+    where: dict[str, Any] = {"x": time.x(), "y": up, "tooltip": tip}
     return spec(
         [
             *outages(data),
-            layer(
-                rows,
-                {**RANGE, "stroke": "$accent"},
-                x=time.x(),
-                y=up,
-                y2={"field": "p99"},
-                tooltip=tip,
-            ),
-            layer(rows, point(45, fill="$accent"), x=time.x(), y=up, tooltip=tip),
+            layer(rows, {**RANGE, "stroke": "$accent"}, y2={"field": "p99"}, **where),
+            layer(rows, point(45, fill="$accent"), **where),
         ],
         200,
     )
