@@ -25,7 +25,7 @@ from belated.evaluation import read_journal
 from belated.exceptions import InvalidInput
 from belated.fold.rules import State
 from belated.report import Report, learned
-from belated.report.calendar import Calendar
+from belated.report.facts import Calendar
 from belated.report.panels import PANELS, share, specifications
 from belated.report.vega import LIGHT
 

@@ -8,8 +8,7 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
 from belated.advice.checks import CHECKS
-from belated.advice.dependence import DelayDependence, look_number
-from belated.advice.evidence import Evidence
+from belated.advice.evidence import DelayDependence, Evidence, look_number
 from belated.exceptions import AdviceWarning
 
 #: Records before the first look, and between two looks at most.

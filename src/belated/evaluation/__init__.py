@@ -4,8 +4,7 @@ All of it are functions of a :class:`DecisionTable`, one line a decision.
 """
 
 from belated.evaluation.arrivals import arrival_weights
-from belated.evaluation.curves import DelayCurve, delay_curve
-from belated.evaluation.dependence import Dependence, delay_depends
+from belated.evaluation.delays import DelayCurve, Dependence, delay_curve, delay_depends
 from belated.evaluation.forecasts import Expected, Forecast, forecast
 from belated.evaluation.journal import JournalEvaluation
 from belated.evaluation.lifts import GroupValue, Lift, earned, lift

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from belated.core.inputs import Matrix, Vector
 from belated.core.results import Result
 from belated.core.times import Duration, as_duration, duration_us
-from belated.evaluation.curves import curve_steps
+from belated.evaluation.delays import curve_steps
 from belated.evaluation.table import DecisionTable
 from belated.exceptions import InvalidInput
 

@@ -9,7 +9,7 @@ from typing import Any, Literal
 from belated.core.events import Record
 from belated.core.rewards import Rewards
 from belated.core.times import Duration, Moment, as_microseconds
-from belated.evaluation import curves, dependence, forecasts, lifts
+from belated.evaluation import delays, forecasts, lifts
 from belated.evaluation.files import frame_of_table
 from belated.evaluation.requests import evaluable, read_offers
 from belated.evaluation.sources import JournalTable, read_journal
@@ -84,9 +84,9 @@ class JournalEvaluation:
         """
         return frame_of_table(self.table(), self.journal if requests else None)
 
-    def delay_curve(self, *, level: float = 0.95) -> curves.DelayCurve:
+    def delay_curve(self, *, level: float = 0.95) -> delays.DelayCurve:
         """See :func:`belated.evaluation.delay_curve`."""
-        return curves.delay_curve(self.table(), level=level)
+        return delays.delay_curve(self.table(), level=level)
 
     def forecast(
         self, ahead: Duration | Sequence[Duration] | None = None, *, level: float = 0.95
@@ -94,9 +94,9 @@ class JournalEvaluation:
         """See :func:`belated.evaluation.forecast`."""
         return forecasts.forecast(self.table(), ahead, level=level)
 
-    def delay_depends(self, on: Literal["action", "reward"] = "action") -> dependence.Dependence:
+    def delay_depends(self, on: Literal["action", "reward"] = "action") -> delays.Dependence:
         """See :func:`belated.evaluation.delay_depends`."""
-        return dependence.delay_depends(self.table(), on)
+        return delays.delay_depends(self.table(), on)
 
     def lift(self, *, limit: Duration | None = None, level: float = 0.95) -> lifts.Lift:
         """See :func:`belated.evaluation.lift`."""

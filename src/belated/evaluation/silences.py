@@ -15,7 +15,7 @@ from scipy.special import nbdtr
 
 from belated.core.results import Result
 from belated.core.times import as_datetime
-from belated.evaluation.curves import DelayCurve, delay_curve
+from belated.evaluation.delays import DelayCurve, delay_curve
 from belated.evaluation.table import NEVER, DecisionTable, Times
 from belated.exceptions import InvalidInput
 from belated.fold.weighting.conversions import Deliveries, deliveries

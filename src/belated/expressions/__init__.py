@@ -4,30 +4,28 @@
 only names that belated knows can be called, with numbers, texts, lists and further such calls. A
 name alone is a call without arguments.
 
-* ``simulations``: what is simulated, where dim and family come from the problem.
-* ``definitions``: what a bandit is made of; here dim and family are written.
-* ``registry``: policies of your own, by name.
+What is simulated takes dim and family from the problem; in what a bandit is made of, they are
+written. :func:`register` gives a name to a policy of your own.
 """
 
-from belated.expressions.definitions import (
+from belated.expressions.kinds import (
+    DELAYS,
+    ENVIRONMENTS,
     FEATURES,
+    POLICIES,
     REWARDS,
     WHOLE_POLICIES,
+    as_delay,
+    as_environment,
     as_features,
+    as_policy,
     as_semantics,
     as_whole_policy,
     family_in,
+    load_modules,
+    register,
 )
 from belated.expressions.reader import Kind, label
-from belated.expressions.registry import load_modules, register
-from belated.expressions.simulations import (
-    DELAYS,
-    ENVIRONMENTS,
-    POLICIES,
-    as_delay,
-    as_environment,
-    as_policy,
-)
 
 __all__ = [
     "DELAYS",

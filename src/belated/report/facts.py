@@ -14,7 +14,6 @@ from belated.advice import Evidence
 from belated.core.events import Decision, ModeChanged, Record, Reward, Void
 from belated.core.inputs import Matrix, Vector
 from belated.evaluation import (
-    DecisionTable,
     DelayCurve,
     GroupValue,
     JournalTable,
@@ -22,12 +21,12 @@ from belated.evaluation import (
     earned,
 )
 from belated.evaluation.journal import JournalEvaluation
-from belated.evaluation.table import SOURCES, Mask
+from belated.evaluation.table import SOURCES, DecisionTable, Mask, Times
+from belated.evaluation.values import fitted
 from belated.exceptions import NotEvaluable
 from belated.fold.rules import State
 from belated.model.estimators import Estimate
-from belated.report.auditor import Auditor, audit
-from belated.report.calendar import Calendar
+from belated.model.families import Family
 
 #: Numbers of rows that are held for the audit, at most.
 NUMBERS = 4_000_000
@@ -303,3 +302,128 @@ def interval(value: float, low: float, high: float) -> dict[str, Any]:
 def around(value: float, error: float, least: float = -math.inf) -> dict[str, Any]:
     """A value with a normal interval, which does not go below ``least``."""
     return interval(value, max(value - Z * error, least), value + Z * error)
+
+
+SECOND, MINUTE, HOUR, DAY = 1_000_000, 60_000_000, 3_600_000_000, 86_400_000_000
+#: How long a period may be, and what it is called.
+LENGTHS = (
+    (SECOND, "second"),
+    (10 * SECOND, "10 seconds"),
+    (MINUTE, "minute"),
+    (10 * MINUTE, "10 minutes"),
+    (HOUR, "hour"),
+    (6 * HOUR, "6 hours"),
+    (DAY, "day"),
+    (7 * DAY, "week"),
+    (28 * DAY, "4 weeks"),
+)
+#: Periods of a report, at most; and how many of them are recent.
+PERIODS, RECENT = 62, 7
+
+
+@dataclass(frozen=True)
+class Calendar:
+    """The periods of a report.
+
+    Attributes:
+        start: of the first, in microseconds since 1970.
+        step: how long each is.
+        count: how many there are.
+        name: what one is called.
+    """
+
+    start: int
+    step: int
+    count: int
+    name: str
+
+    @classmethod
+    def of(cls, table: DecisionTable) -> Calendar:
+        """The periods of all decisions: as short as can be shown.
+
+        >>> none, made = [None] * 2, ["2026-01-01", "2026-01-30"]
+        >>> table = DecisionTable.of(made=made, rewarded=none, value=none)
+        >>> Calendar.of(table).count, Calendar.of(table).name
+        (30, 'day')
+        """
+        first = int(table.made.min(initial=table.as_of))
+        for step, name in LENGTHS:
+            start = first // step * step
+            count = (table.as_of - start) // step + 1
+            if count <= PERIODS or step == LENGTHS[-1][0]:
+                return cls(start, step, count, name)
+        raise AssertionError
+
+    def place(self, times: Times) -> NDArray[np.int64]:
+        """The number of the period of each time."""
+        found: NDArray[np.int64] = np.clip((times - self.start) // self.step, 0, self.count - 1)
+        return found
+
+    def counts(self, times: Times, weights: Vector | None = None) -> Vector:
+        """How many times, or how much, are in each period."""
+        place = self.place(times)
+        return np.bincount(place, weights=weights, minlength=self.count).astype(np.float64)
+
+    def ms(self, period: int) -> int:
+        """When a period starts, in milliseconds since 1970."""
+        return (self.start + period * self.step) // 1000
+
+    @property
+    def recent(self) -> int:
+        """The first of the recent periods."""
+        return max(self.count - RECENT, 0)
+
+
+#: Precision of the prior.
+RIDGE = 0.3
+#: Features that are fitted, at most.
+WIDEST = 400
+
+
+@dataclass(frozen=True, eq=False)
+class Auditor:
+    """What was fitted.
+
+    Attributes:
+        theta: the coefficients.
+        covariance: of them.
+        family: of the rewards.
+    """
+
+    theta: Vector
+    covariance: Matrix
+    family: Family
+
+    def means(self, rows: Matrix, theta: Vector | None = None) -> Vector:
+        """What rows are worth."""
+        return self.family.mean(rows @ (self.theta if theta is None else theta))
+
+    def draws(self, count: int, seed: int = 0) -> Matrix:
+        """Coefficients as they might be."""
+        rng = np.random.default_rng(seed)
+        return rng.multivariate_normal(self.theta, self.covariance, count, method="eigh")
+
+
+def audit(
+    rows: Matrix, outcome: Vector, exposure: Vector, base: float, family: Family
+) -> Auditor | None:
+    """Fit decisions; None if they have no rows, or too wide ones.
+
+    Args:
+        rows: of the decisions.
+        outcome: what each has brought so far, beyond ``base``.
+        exposure: how much of its reward each can have brought by its age.
+        base: what a missing reward comes to.
+        family: of the rewards.
+    """
+    if not len(rows) or rows.shape[1] > WIDEST:
+        return None
+    used = exposure > 0.0
+    rows, exposure, outcome = rows[used], exposure[used], outcome[used]
+    theta = fitted(rows, base + outcome / exposure, exposure, family, RIDGE)
+    _, mean, slope = family.cumulant_mean_slope(rows @ theta)
+    residual = np.square(outcome - exposure * (mean - base))
+    ridge = RIDGE * np.eye(len(theta))
+    inverse = np.linalg.inv((rows.T * (exposure * slope)) @ rows + ridge)
+    covariance = inverse @ ((rows.T * residual) @ rows + ridge) @ inverse
+    return Auditor(theta, (covariance + covariance.T) / 2, family)

@@ -16,8 +16,7 @@ from belated.exceptions import BelatedError, InvalidInput, MissingExtra
 from belated.expressions import as_whole_policy
 from belated.fold.evidence import evidence_of
 from belated.model.estimators import Estimate
-from belated.report.calendar import DAY
-from belated.report.facts import Facts, short
+from belated.report.facts import DAY, Facts, short
 from belated.report.page import document
 from belated.report.panels import PANELS, attention, headline, health, quality, specifications
 from belated.report.panels.feed import LAG

@@ -10,8 +10,7 @@ import numpy as np
 from belated.advice import CHECKS, Evidence, Overview, advise
 from belated.evaluation import silence, slowing
 from belated.exceptions import BelatedError
-from belated.report.calendar import HOUR, RECENT
-from belated.report.facts import Facts
+from belated.report.facts import HOUR, RECENT, Facts
 from belated.report.html import element
 from belated.report.text import Data
 from belated.report.vega import gaps

@@ -7,8 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from belated.report.calendar import RECENT
-from belated.report.facts import Facts, short
+from belated.report.facts import RECENT, Facts, short
 from belated.report.panel import ENDS, Panel, Said
 from belated.report.text import Data, periods, span
 from belated.report.vega import (

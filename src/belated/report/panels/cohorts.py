@@ -6,8 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from belated.report.calendar import DAY
-from belated.report.facts import Facts, short
+from belated.report.facts import DAY, Facts, short
 from belated.report.panel import Panel, Said
 from belated.report.panels.delay import curve_end
 from belated.report.text import Data, day, percent

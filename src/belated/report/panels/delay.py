@@ -7,8 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from belated.report.calendar import DAY
-from belated.report.facts import Facts, short
+from belated.report.facts import DAY, Facts, short
 from belated.report.panel import ENDS, Panel, Said
 from belated.report.text import Data, several, span
 from belated.report.vega import Spec, across, band, ends, layer, point, span_of, spec, tips, y

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from belated.report.calendar import RECENT
-from belated.report.facts import Facts
+from belated.report.facts import RECENT, Facts
 from belated.report.panel import BAND, Panel, Said
 from belated.report.text import Data, amount, periods
 from belated.report.vega import (

@@ -7,8 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from belated.report.calendar import HOUR, LENGTHS, MINUTE
-from belated.report.facts import Facts, short
+from belated.report.facts import HOUR, LENGTHS, MINUTE, Facts, short
 from belated.report.panel import Panel, Said
 from belated.report.text import Data, day, several, span
 from belated.report.vega import RANGE, Spec, TimeAxis, layer, outages, point, spec, tips, y

@@ -6,8 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from belated.report.calendar import DAY, MINUTE
-from belated.report.facts import Facts, short
+from belated.report.facts import DAY, MINUTE, Facts, short
 from belated.report.html import around, element
 from belated.report.text import Data, span, whole
 from belated.report.vega import TimeAxis, gaps
