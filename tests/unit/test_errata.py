@@ -21,6 +21,7 @@ from belated.model.model import Model
 from belated.simulation.environments import GLM
 from belated.theory import Setting
 from belated.theory.confidence import noise
+from belated.theory.regret import Assumption
 from tests.missing import outstanding
 
 #: d = 10 logistic features with |θ*| ≤ 1, over a million rounds.
@@ -194,7 +195,7 @@ def test_theorem_1_does_not_follow_with_all_that_is_missing(law: delays.Law, tim
     """
     s = LOGISTIC
     most = float(outstanding(law.sample(20_000, np.random.default_rng(0))).max())
-    assumption = "bounded" if law.params().bound else "independent"
+    assumption: Assumption = "bounded" if law.params().bound else "independent"
     theorem = theory.regret_theorem(assumption, s, law.params(), warmup=0, delta=DELTA)
     alone = theory.width_paper(s.horizon, 0, s.dim, delta=DELTA, sigma=s.sigma, kappa=s.kappa)
     proof = 2.0 * s.steepest * potential(s.horizon, s.dim)

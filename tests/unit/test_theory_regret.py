@@ -7,7 +7,7 @@ import itertools
 import math
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from scipy.special import zeta
@@ -25,6 +25,7 @@ from belated.delays import (
     Weibull,
 )
 from belated.exceptions import InvalidInput
+from belated.theory.regret import Assumption
 
 SETTING = theory.Setting(horizon=10**6, dim=5, sigma=0.5, kappa=0.1, steepest=0.25)
 DELTA, WARMUP = 0.05, 1234.0
@@ -41,12 +42,12 @@ THEOREMS: dict[str, Parameters] = {
 
 def regret(name: str) -> Callable[..., float]:
     """The theorem for DUCB."""
-    return partial(theory.regret_theorem, name)
+    return partial(theory.regret_theorem, cast("Assumption", name))
 
 
 def bayes(name: str) -> Callable[..., float]:
     """The theorem for DTS."""
-    return partial(theory.regret_bayes_theorem, name)
+    return partial(theory.regret_bayes_theorem, cast("Assumption", name))
 
 
 def most_missing(name: str, p: Any, horizon: int, delta: float) -> float:

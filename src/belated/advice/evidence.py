@@ -161,16 +161,25 @@ class Evidence:
     @cached_property
     def dependence(self) -> DelayDependence | None:
         """How rewards depend on their delay, given the row; None if that cannot be told."""
-        here = self.rewarded[self.at]
-        which = self.at[here]
-        return measured(
-            self.rows[here],
-            self.value[which],
-            self.made[which],
-            self.delay[which],
-            self.age[which],
-            self.rewards,
-        )
+        arrived = self.rewarded[self.at]
+        rows, which = self.rows[arrived], self.at[arrived]
+        if len(which) < max(FIRST, 4 * rows.shape[1]):
+            return None
+        age, strata = self.age[which], strata_of(self.made[which])
+        later, delay = np.empty(len(which)), np.minimum(self.delay[which], age)
+        for stratum in range(STRATA):
+            here = strata == stratum
+            later[here] = excess(-age[here], -delay[here], np.ones(int(here.sum()), dtype=np.bool_))
+        table = np.column_stack([self.value[which], later])
+        y, late = _given(rows.astype(np.float64), table, strata).T
+        spread = math.sqrt(float(y @ y) * float(late @ late))
+        # Nothing but rounding may be left of a constant.
+        if spread <= 1e-9 * np.prod(np.linalg.norm(table, axis=0)):
+            return None
+        each = y * late
+        statistic = float(each.sum() / math.sqrt(float(each @ each)))
+        limit = limit_of(look_number(max(self.rewards, len(which))))
+        return DelayDependence(float(each.sum()) / spread, statistic, limit)
 
     def time(self, span: float) -> str:
         """Say a span of time.
@@ -228,43 +237,6 @@ def limit_of(look: int) -> float:
     [3.9, 4.82, 5.67]
     """
     return math.sqrt(2.0 * math.log(look * (look + 1) / LEVEL))
-
-
-def measured(
-    rows: NDArray[Any],
-    value: Vector,
-    made: NDArray[np.int64],
-    delay: NDArray[np.int64],
-    age: NDArray[np.int64],
-    rewards: int,
-) -> DelayDependence | None:
-    """Measure how rewards that have arrived depend on their delay; None if that cannot be told.
-
-    Args:
-        rows: of their decisions.
-        value: the rewards.
-        made: when the decisions were made.
-        delay: how long each reward took.
-        age: how old the decisions are.
-        rewards: how many have come in all, of which these are some.
-    """
-    if len(value) < max(FIRST, 4 * rows.shape[1]):
-        return None
-    strata = strata_of(made)
-    later, delay = np.empty(len(value)), np.minimum(delay, age)
-    for one in range(STRATA):
-        here = strata == one
-        later[here] = excess(-age[here], -delay[here], np.ones(int(here.sum()), dtype=np.bool_))
-    table = np.column_stack([value, later])
-    y, late = _given(rows.astype(np.float64), table, strata).T
-    spread = math.sqrt(float(y @ y) * float(late @ late))
-    # Nothing but rounding may be left of a constant.
-    if spread <= 1e-9 * np.prod(np.linalg.norm(table, axis=0)):
-        return None
-    each = y * late
-    statistic = float(each.sum() / math.sqrt(float(each @ each)))
-    limit = limit_of(look_number(max(rewards, len(value))))
-    return DelayDependence(float(each.sum()) / spread, statistic, limit)
 
 
 def _given(rows: Matrix, table: Matrix, strata: NDArray[np.int64]) -> Matrix:

@@ -35,9 +35,7 @@ def run(options: argparse.Namespace) -> int:
 
     findings = examine(options.file, options.role)
     sound = all(one.state != "wrong" for one in findings)
-    if options.json:
-        told = {"ok": sound, "findings": findings}
-        print(msgspec.json.format(msgspec.json.encode(told)).decode())
-    else:
-        print("\n".join(lines(findings)))
+    report = {"ok": sound, "findings": findings}
+    text = "\n".join(lines(findings))
+    print(msgspec.json.encode(report).decode() if options.json else text)
     return 0 if sound else 1

@@ -13,7 +13,8 @@ from belated.core.events import Configured
 from belated.core.rewards import DefaultAfter, Explicit, Reduce, Rewards, retention_us
 from belated.core.times import parse_duration
 from belated.exceptions import InvalidConfig, InvalidInput
-from belated.expressions import POLICIES, Kind
+from belated.expressions.kinds import POLICIES
+from belated.expressions.reader import Kind
 from belated.journals.configuration import semantics_of
 
 if TYPE_CHECKING:

@@ -76,10 +76,7 @@ def run(options: argparse.Namespace) -> int:
             rounds=options.rounds,
             progress=progress.step,
         )
-    if options.json:
-        print(msgspec.json.format(msgspec.json.encode(made.to_dict())).decode())
-    else:
-        print(_text(made))
+    print(msgspec.json.encode(made.to_dict()).decode() if options.json else _text(made))
     return 0
 
 

@@ -19,15 +19,9 @@ import numpy as np
 from belated.cli.options import add_expression, add_json, add_option, add_policy, add_runs, count
 from belated.cli.text import Progress, several, table, wrapped
 from belated.exceptions import BelatedWarning
-from belated.expressions import (
-    DELAYS,
-    ENVIRONMENTS,
-    as_delay,
-    as_environment,
-    as_policy,
-    label,
-    load_modules,
-)
+from belated.expressions import as_delay, as_environment, as_policy, load_modules
+from belated.expressions.kinds import DELAYS, ENVIRONMENTS
+from belated.expressions.reader import label
 from belated.model.kernels import special
 from belated.simulation import simulate
 

@@ -70,7 +70,7 @@ class Constant(Independent):
         """Bounded; every σ > 0 will do, and 0 is their limit."""
         if self.c == NEVER:
             return Parameters.iid(math.inf)
-        return Parameters.iid(self.mean, sigma=0.0, q=1.0, bound=self.c, sigma_r=0.0, q_r=1.0)
+        return Parameters.bounded(self.mean, self.c, 0.0, 0.0)
 
 
 @dataclass(frozen=True)
@@ -105,9 +105,7 @@ class Uniform(Independent):
     def params(self) -> Parameters:
         """Bounded, so Gaussian tails by Hoeffding: σ is half the range."""
         half = self.mean
-        return Parameters.iid(
-            self.mean, sigma=half, q=1.0, bound=self.upto, sigma_r=half**2, q_r=1.0
-        )
+        return Parameters.bounded(half, self.upto, half, half**2)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -231,14 +229,7 @@ class Empirical(Independent):
         atoms = self._atoms
         if atoms.bound is None:
             return Parameters.iid(math.inf)
-        return Parameters.iid(
-            self.mean,
-            sigma=atoms.sigma(1.0),
-            q=1.0,
-            bound=atoms.bound,
-            sigma_r=atoms.sigma(3.0),
-            q_r=1.0,
-        )
+        return Parameters.bounded(self.mean, atoms.bound, atoms.sigma(1.0), atoms.sigma(3.0))
 
 
 @dataclass(frozen=True, kw_only=True)

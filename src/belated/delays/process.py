@@ -60,6 +60,11 @@ class Parameters:
         mu, M = (mean, 0.0) if finite else (None, None)
         return cls(mu=mu, M=M, spectral=0.0, **known)
 
+    @classmethod
+    def bounded(cls, mean: float, bound: int, sigma: float, sigma_r: float) -> Parameters:
+        """Those of independent delays up to a bound, whose tails are Gaussian at least."""
+        return cls.iid(mean, bound=bound, sigma=sigma, q=1.0, sigma_r=sigma_r, q_r=1.0)
+
 
 class DelayProcess(Protocol):
     """The delays of a run. The built-in ones are frozen values."""

@@ -9,12 +9,6 @@ written. :func:`register` gives a name to a policy of your own.
 """
 
 from belated.expressions.kinds import (
-    DELAYS,
-    ENVIRONMENTS,
-    FEATURES,
-    POLICIES,
-    REWARDS,
-    WHOLE_POLICIES,
     as_delay,
     as_environment,
     as_features,
@@ -25,16 +19,8 @@ from belated.expressions.kinds import (
     load_modules,
     register,
 )
-from belated.expressions.reader import Kind, label
 
 __all__ = [
-    "DELAYS",
-    "ENVIRONMENTS",
-    "FEATURES",
-    "POLICIES",
-    "REWARDS",
-    "WHOLE_POLICIES",
-    "Kind",
     "as_delay",
     "as_environment",
     "as_features",
@@ -42,7 +28,6 @@ __all__ = [
     "as_semantics",
     "as_whole_policy",
     "family_in",
-    "label",
     "load_modules",
     "register",
 ]

@@ -60,14 +60,8 @@ def tell(
         # Of a family of somebody's own nobody here knows the support.
         with suppress(InvalidInput):
             min_reward, max_reward = rewards.range(family_in(identity.get("family", "")).support)
-    telling = read_history(
-        journal,
-        id,
-        rewards,
-        min_reward=min_reward,
-        max_reward=max_reward,
-        retention=retention,
-    )
+    bounds = {"min_reward": min_reward, "max_reward": max_reward}
+    telling = read_history(journal, id, rewards, retention=retention, **bounds)
     entry = telling.entry
     return {
         "id": id,

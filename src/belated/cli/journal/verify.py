@@ -136,7 +136,13 @@ def verify(
         held: AbstractContextManager[None] = nullcontext() if folds is None else folds.held()
         with Progress("verified", sum(ends)) as progress, held:
             for partition, end in enumerate(ends):
-                _read(journal, partition, end, folds, heads, report, progress)
+                for page in _intact_pages(journal, partition, end, report.damage):
+                    heads.add(partition, page)
+                    if folds is not None and not report.damage:
+                        for record in page:
+                            folds.take(record)
+                    report.records += len(page)
+                    progress.step(len(page))
         report.damage += heads.differences()
         report.not_compared += heads.out_of_sight()
         report.head, report.heads = heads.whole, heads.each
@@ -159,35 +165,24 @@ def _tell_trimmed(journal: Journal, report: Report) -> None:
         )
 
 
-def _read(
-    journal: Journal,
-    partition: int,
-    end: int,
-    folds: Comparison | None,
-    heads: Heads,
-    report: Report,
-    progress: Progress,
-) -> None:
-    """Read a partition, past damaged places too, and fold it as long as there are none."""
+def _intact_pages(
+    journal: Journal, partition: int, end: int, damage: list[str]
+) -> Iterator[list[Record]]:
+    """Yield what can be read of a partition, and note damaged places until there are many."""
     position, step = journal.start(partition).position, PAGE
-    while len(report.damage) < MANY:
+    while len(damage) < MANY:
         try:
             for page in pages(journal, partition, position, end, step):
-                heads.add(partition, page)
-                if folds is not None and not report.damage:
-                    for record in page:
-                        folds.take(record)
-                report.records += len(page)
+                yield page
                 position = page[-1].position
-                progress.step(len(page))
             return
         except (CorruptEvent, CorruptJournal) as error:
             if step > 1:
                 step = 1  # find it
                 continue
-            if str(error) in report.damage:  # the file itself cannot be read
+            if str(error) in damage:  # the file itself cannot be read
                 return
-            report.damage.append(str(error))
+            damage.append(str(error))
             position, step = position + 1, PAGE
 
 
