@@ -36,13 +36,12 @@ from belated.cli.figures import (
     lines_of,
     width_of,
 )
-from belated.cli.options import add_expression, add_json, add_option, add_policy, add_runs, count
+from belated.cli.options import add_json, add_option, add_simulation, count
 from belated.cli.simulate import CHANCE, Spread, hardly_chance
 from belated.cli.text import several, table, wrapped
 from belated.core.inputs import Vector
 from belated.exceptions import InvalidInput
 from belated.expressions import as_delay, as_environment, as_policy, load_modules
-from belated.expressions.kinds import DELAYS, ENVIRONMENTS
 from belated.expressions.reader import label
 from belated.simulation.sweeps import simulate_many
 
@@ -61,21 +60,9 @@ T = TypeVar("T")
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """What the command takes."""
-    add_expression(parser, DELAYS, "when rewards come: one or more", several=True)
-    add_policy(
-        parser,
-        "what is compared with the first one",
-        default=" ".join(POLICIES_BY_DEFAULT),
-        several=True,
-    )
-    add_expression(
-        parser,
-        ENVIRONMENTS,
-        "the problems, drawn anew for each seed",
-        default="fixed",
-        several=True,
-    )
-    add_runs(parser)
+    compared, default = "what is compared with the first one", " ".join(POLICIES_BY_DEFAULT)
+    delays = "when rewards come: one or more"
+    add_simulation(parser, delays, compared, default, several=True)
     parser.add_argument(
         "--figure", metavar="FILE", help="draw the regret over the rounds: .png, .svg or .pdf"
     )
@@ -319,27 +306,13 @@ def _labels(
 ) -> None:
     """The name of each policy at the end of its curve, moved apart where they would overlap."""
     places = spread_out(ends, heights)
-    stub = STUB / plot_width
+    stub, beside = STUB / plot_width, {"transform": axes.transAxes, "clip_on": False}
+    look = {"va": "center", "fontsize": SMALL, "color": theme.ink, "linespacing": 1.1}
     for number, (lines, end, place) in enumerate(zip(labels, ends, places, strict=True)):
-        axes.plot(
-            [1.0, 1.0 + 0.5 * stub, 1.0 + stub],
-            [end, place, place],
-            transform=axes.transAxes,
-            clip_on=False,
-            lw=1.4,
-            **_style(number, theme),
-        )
-        axes.text(
-            1.0 + stub + GAP / plot_width,
-            place,
-            "\n".join(lines),
-            transform=axes.transAxes,
-            va="center",
-            fontsize=SMALL,
-            color=theme.ink,
-            linespacing=1.1,
-            parse_math=False,
-        )
+        across = [1.0, 1.0 + 0.5 * stub, 1.0 + stub]
+        axes.plot(across, [end, place, place], lw=1.4, **beside, **_style(number, theme))
+        at, text = across[-1] + GAP / plot_width, "\n".join(lines)
+        axes.text(at, place, text, parse_math=False, **beside, **look)
 
 
 def spread_out(ends: Sequence[float], heights: Sequence[float]) -> Vector:

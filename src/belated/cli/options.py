@@ -13,7 +13,7 @@ from belated.core.events import Configured
 from belated.core.rewards import DefaultAfter, Explicit, Reduce, Rewards, retention_us
 from belated.core.times import parse_duration
 from belated.exceptions import InvalidConfig, InvalidInput
-from belated.expressions.kinds import POLICIES
+from belated.expressions.kinds import DELAYS, ENVIRONMENTS, POLICIES
 from belated.expressions.reader import Kind
 from belated.journals.configuration import semantics_of
 
@@ -93,12 +93,6 @@ def add_expression(
     return group
 
 
-def add_policy(parser: argparse.ArgumentParser, about: str, *, default: str, several: bool) -> None:
-    """What chooses."""
-    group = add_expression(parser, POLICIES, about, default=default, several=several)
-    add_module(group)
-
-
 def add_module(parser: Any) -> None:
     """Where policies of the user's own are."""
     parser.add_argument(
@@ -110,8 +104,14 @@ def add_module(parser: Any) -> None:
     )
 
 
-def add_runs(parser: argparse.ArgumentParser) -> None:
-    """How much is simulated."""
+def add_simulation(
+    parser: argparse.ArgumentParser, delay: str, policy: str, default: str, *, several: bool
+) -> None:
+    """What is simulated, and how much; ``delay`` and ``policy`` say what these are for."""
+    add_expression(parser, DELAYS, delay, several=several)
+    add_module(add_expression(parser, POLICIES, policy, default=default, several=several))
+    problems = "the problems, drawn anew for each seed"
+    add_expression(parser, ENVIRONMENTS, problems, default="fixed", several=several)
     add_option(parser, "--rounds", "of a run", count, 2_000)
     add_option(parser, "--seeds", "how many problems, each with luck of its own", count, 10)
 

@@ -16,11 +16,10 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from belated.cli.options import add_expression, add_json, add_option, add_policy, add_runs, count
+from belated.cli.options import add_json, add_option, add_simulation, count
 from belated.cli.text import Progress, several, table, wrapped
 from belated.exceptions import BelatedWarning
 from belated.expressions import as_delay, as_environment, as_policy, load_modules
-from belated.expressions.kinds import DELAYS, ENVIRONMENTS
 from belated.expressions.reader import label
 from belated.model.kernels import special
 from belated.simulation import simulate
@@ -33,16 +32,7 @@ ROWS = {"regret": "regret", "pending": "pending at the end", "most_pending": "pe
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """What the command takes."""
-    add_expression(parser, DELAYS, "when rewards come", several=False)
-    add_policy(parser, "what chooses", default="DelayedUCB", several=False)
-    add_expression(
-        parser,
-        ENVIRONMENTS,
-        "the problems, drawn anew for each seed",
-        default="fixed",
-        several=False,
-    )
-    add_runs(parser)
+    add_simulation(parser, "when rewards come", "what chooses", "DelayedUCB", several=False)
     about = "after which a decision without a reward is pending no longer"
     add_option(parser, "--window", about, count, metavar="ROUNDS")
     add_json(parser)

@@ -56,14 +56,9 @@ class Trace(Result):
 
     def to_dict(self) -> dict[str, Any]:
         """Return each round as plain data; the delay of a reward that never comes is None."""
-        return {
-            "regret": self.regret.tolist(),
-            "pending": self.pending.tolist(),
-            "delay": [None if one == NEVER else one for one in self.delay.tolist()],
-            "actions": self.actions.tolist(),
-            "rewards": self.rewards.tolist(),
-            "propensities": self.propensities.tolist(),
-        }
+        found = super().to_dict()
+        del found["learner"]
+        return found | {"delay": [None if one == NEVER else one for one in self.delay.tolist()]}
 
     def __repr__(self) -> str:
         rounds, regret = len(self.actions), self.regret[-1] if len(self.regret) else 0.0
