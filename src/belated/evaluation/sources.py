@@ -97,25 +97,19 @@ class PartitionReader:
         """Note what new decisions were, all of a page at once."""
         actions, groups = self.actions, self.groups
         self.ids += [one.id for one in decided]
-        codes = np.array(
-            [
-                [actions.setdefault(one.action, len(actions)) for one in decided],
-                [groups.setdefault(one.group, len(groups)) for one in decided],
-                [_SOURCE_CODES[one.source] for one in decided],
-                [one.index for one in decided],
-            ],
-            dtype=np.int32,
-        )
-        numbers = np.array(
-            [
-                [one.propensity for one in decided],
-                [one.propensity if one.overall is None else one.overall for one in decided],
-                [one.mean for one in decided],
-            ],
-            dtype=np.float64,
-        )
-        models = np.array([one.model for one in decided], dtype=np.int64)
-        self._pages.append((codes, numbers, models))
+        codes = [
+            [actions.setdefault(one.action, len(actions)) for one in decided],
+            [groups.setdefault(one.group, len(groups)) for one in decided],
+            [_SOURCE_CODES[one.source] for one in decided],
+            [one.index for one in decided],
+        ]
+        numbers = [
+            [one.propensity for one in decided],
+            [one.propensity if one.overall is None else one.overall for one in decided],
+            [one.mean for one in decided],
+        ]
+        models = np.array([one.model for one in decided], np.int64)
+        self._pages.append((np.array(codes, np.int32), np.array(numbers, np.float64), models))
 
     def table(self, columns: dict[str, Any], as_of: int, retention: int | None) -> JournalTable:
         """Return columns as a table, with the names of actions and groups so far."""

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Literal
 
-from belated.cli.options import actor, read
+from belated.cli.options import actor, add_option, read
 from belated.core.events import KeyChanged
 from belated.journals import KeyHistory, KeyStore
 
@@ -17,12 +17,8 @@ if TYPE_CHECKING:
 
 def add_file(parser: argparse.ArgumentParser) -> None:
     """Where the service is described."""
-    parser.add_argument(
-        "--config",
-        default="belated.toml",
-        metavar="FILE",
-        help="of the service, which says where the store is; default: belated.toml",
-    )
+    about = "of the service, which says where the store is"
+    add_option(parser, "--config", about, default="belated.toml", metavar="FILE")
 
 
 @contextmanager

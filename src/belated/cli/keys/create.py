@@ -9,7 +9,7 @@ import argparse
 import sys
 
 from belated.cli.keys import add_file, opened, record
-from belated.cli.options import add_reason
+from belated.cli.options import add_option, add_reason
 from belated.core.ids import check_id
 from belated.exceptions import InvalidInput
 
@@ -20,28 +20,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """What the command takes."""
     parser.add_argument("name", metavar="NAME", help="of the program that gets it; two at most")
     add_file(parser)
-    parser.add_argument(
-        "--bandit",
-        action="append",
-        required=True,
-        dest="bandits",
-        metavar="BANDIT",
-        help="it is for; '*' for all, now and later; may be repeated",
-    )
-    parser.add_argument(
-        "--scope",
-        action="append",
-        required=True,
-        dest="scopes",
-        metavar="SCOPE",
-        help="what may be done with it: decide, reward, read or admin; may be repeated",
-    )
-    parser.add_argument(
-        "--rate",
-        type=float,
-        metavar="N",
-        help="decisions and rewards a second, at each service process",
-    )
+    repeated = {"action": "append", "required": True}
+    bandits = "it is for; '*' for all, now and later; may be repeated"
+    add_option(parser, "--bandit", bandits, dest="bandits", metavar="BANDIT", **repeated)
+    scopes = "what may be done with it: decide, reward, read or admin; may be repeated"
+    add_option(parser, "--scope", scopes, dest="scopes", metavar="SCOPE", **repeated)
+    rate = "decisions and rewards a second, at each service process"
+    add_option(parser, "--rate", rate, float, metavar="N")
     add_reason(parser, required=False)
 
 

@@ -75,11 +75,11 @@ def verdict(data: Data) -> tuple[str, str, str]:
                 ": too few to say what the bandit earns.",
             )
         per = head["per_decision"]
-        between = f"{amount(data, per['lo'])} to {amount(data, per['hi'])}"
         return (
             "The bandit earns ",
             f"{amount(data, per['p'])} per decision",
-            f" ({between}). Without a holdout nobody knows what it earns beyond a plain rule.",
+            f" ({_between(data, per)}). Without a holdout nobody knows what it earns beyond a plain"
+            " rule.",
         )
     extra = head["extra"]
     noun = "reward" if data["rewards"]["shares"] else "in reward"
@@ -101,51 +101,39 @@ def verdict(data: Data) -> tuple[str, str, str]:
 def tiles(data: Data) -> str:
     """The numbers, each with a small picture."""
     head, spark = data["headline"], data["headline"]["spark"]
-    tiles = []
-    if "lift" in head:
-        one = head["lift"]
-        kind = "good" if one["lo"] > 0 else "bad" if one["hi"] < 0 else ""
-        notes = [f"95 % between {signed(one['lo'])} and {signed(one['hi'])}"]
-        picture = whisker(one["lo"], one["p"], one["hi"])
-        tiles.append(tile("Lift over holdout", signed(one["p"]), notes, picture, f"hero {kind}"))
-    else:
-        said = "no holdout" if not head["holdout"] else "too few rewards in the holdout"
-        tiles.append(tile("Lift over holdout", "not known", [said], "", "hero"))
-    if "per_decision" in head:
-        one = head["per_decision"]
-        notes = [f"{amount(data, one['lo'])} to {amount(data, one['hi'])}"]
+    lift, per, left = head.get("lift"), head.get("per_decision"), data["foregone"]
+    said = "no holdout" if not head["holdout"] else "too few rewards in the holdout"
+    first = tile("Lift over holdout", "not known", [said], "", "hero")
+    if lift:
+        kind = "good" if lift["lo"] > 0 else "bad" if lift["hi"] < 0 else ""
+        notes = [f"95 % between {signed(lift['lo'])} and {signed(lift['hi'])}"]
+        picture = whisker(lift["lo"], lift["p"], lift["hi"])
+        first = tile("Lift over holdout", signed(lift["p"]), notes, picture, f"hero {kind}")
+    earned = tile("Reward per decision", "not known", ["fewer than 10 rewards"], "")
+    if per:
+        notes = [_between(data, per)]
         if "per_decision_holdout" in head:
             notes.append(f"holdout {amount(data, head['per_decision_holdout']['p'])}")
-        tiles.append(
-            tile("Reward per decision", amount(data, one["p"]), notes, line(spark["per_decision"]))
-        )
-    else:
-        tiles.append(tile("Reward per decision", "not known", ["fewer than 10 rewards"], ""))
-    notes = [f"{whole(head['holdout'])} in the holdout", f"{whole(head['voided'])} voided"]
-    tiles.append(tile("Decisions", whole(head["decisions"]), notes, bars(spark["decisions"])))
+        picture = line(spark["per_decision"])
+        earned = tile("Reward per decision", amount(data, per["p"]), notes, picture)
+    made = [f"{whole(head['holdout'])} in the holdout", f"{whole(head['voided'])} voided"]
     late = next(row["n"] for row in data["quality"]["rows"] if row["kind"] == "late")
-    notes = [
-        f"{whole(data['health']['rewards_last_day'])} in the last 24 h",
-        f"{whole(late)} after the window",
-    ]
-    tiles.append(tile("Rewards", whole(head["rewards"]), notes, bars(spark["rewards"])))
-    notes = []
+    lately = f"{whole(data['health']['rewards_last_day'])} in the last 24 h"
+    came = [lately, f"{whole(late)} after the window"]
+    to_come = []
     if data["forecast"]:
         total = data["forecast"]["total"]
-        notes = [
-            f"{several(total['n'], 'reward')} to come",
-            f"({whole(total['lo'])} to {whole(total['hi'])})",
-        ]
-    tiles.append(tile("Pending", whole(head["pending"]["n"]), notes, line(spark["pending"])))
-    left = data["foregone"]
+        between = f"({whole(total['lo'])} to {whole(total['hi'])})"
+        to_come = [f"{several(total['n'], 'reward')} to come", between]
+    missed = tile("Left on the table", "not known", ["see below"], "")
     if left:
-        notes = [
-            f"{amount(data, left['lo'])} to {amount(data, left['hi'])}",
-            "per decision, lately",
-        ]
-        tiles.append(
-            tile("Left on the table", amount(data, left["p"]), notes, line(spark["foregone"]))
-        )
-    else:
-        tiles.append(tile("Left on the table", "not known", ["see below"], ""))
-    return "".join(tiles)
+        notes = [_between(data, left), "per decision, lately"]
+        missed = tile("Left on the table", amount(data, left["p"]), notes, line(spark["foregone"]))
+    decisions = tile("Decisions", whole(head["decisions"]), made, bars(spark["decisions"]))
+    rewards = tile("Rewards", whole(head["rewards"]), came, bars(spark["rewards"]))
+    pending = tile("Pending", whole(head["pending"]["n"]), to_come, line(spark["pending"]))
+    return first + earned + decisions + rewards + pending + missed
+
+
+def _between(data: Data, interval: dict[str, Any]) -> str:
+    return f"{amount(data, interval['lo'])} to {amount(data, interval['hi'])}"
