@@ -20,7 +20,7 @@ from belated.exceptions import InvalidInput
 from belated.expressions import as_delay, as_policy, load_modules
 
 if TYPE_CHECKING:
-    from belated.planning import Case, HoldoutTimes, Interval, Learning, LearningPlan, SecondsDelay
+    from belated.planning import Case, HoldoutTimes, Learning, LearningPlan, SecondsDelay
 
 EXAMPLE = "belated plan --rate 1000/d --delay 2d --window 7d --lift 0.2"
 
@@ -141,8 +141,7 @@ def _positive(text: str) -> float:
 
 
 def _text(made: LearningPlan) -> str:
-    parts = [*_head(made), "", *_cases(made), "", *_holdouts(made)]
-    return "\n".join(parts)
+    return "\n".join([*_head(made), "", *_cases(made), "", *_holdouts(made)])
 
 
 def _head(made: LearningPlan) -> list[str]:
@@ -170,7 +169,7 @@ def _cases(made: LearningPlan) -> list[str]:
         [
             one.name,
             percent(round(one.kept.mean, 3)),
-            _interval(one.kept),
+            f"{100 * one.kept.low:.0f} to {100 * one.kept.high:.0f}%",
             _change(one),
             f"{one.lost:,.0f}",
         ]
@@ -209,8 +208,8 @@ def _holdouts(made: LearningPlan) -> list[str]:
 
     asked = made.asked
     rows = [
-        [percent(one.share), _wait(one.seconds), _wait(one.seconds_always), _cost(one)]
-        for one in made.holdouts
+        [percent(times.share), _wait(times.seconds), _wait(times.seconds_always), _cost(times)]
+        for times in made.holdouts
     ]
     head = [">holdout", ">one look", ">looking every day", ">rewards it costs"]
     if made.take is not None:
@@ -229,10 +228,6 @@ def _holdouts(made: LearningPlan) -> list[str]:
         table(head, rows, indent="  "),
         wrapped(told),
     ]
-
-
-def _interval(one: Interval) -> str:
-    return f"{100 * one.low:.0f} to {100 * one.high:.0f}%"
 
 
 def _change(one: Case) -> str:
@@ -256,5 +251,5 @@ def _wait(seconds: float) -> str:
     return f"{max(1, math.ceil(seconds / DAY - 0.02)):,} d"
 
 
-def _cost(one: HoldoutTimes) -> str:
-    return f"{one.rewards:,.0f}" if math.isfinite(one.seconds) else ""
+def _cost(times: HoldoutTimes) -> str:
+    return f"{times.rewards:,.0f}" if math.isfinite(times.seconds) else ""

@@ -221,11 +221,7 @@ def _time(given: Any, name: str) -> int:
 def _labels(given: Any, count: int) -> tuple[Codes, tuple[Any, ...]]:
     if given is None:
         return np.zeros(count, dtype=np.int32), ("",)
-    column = np.asarray(given)
-    if column.dtype.kind in "US":
-        known, codes = np.unique(column, return_inverse=True)
-        return codes.astype(np.int32), tuple(known.tolist())
-    return encode_labels(column.tolist())
+    return encode_labels(np.asarray(given).tolist())
 
 
 def encode_labels(given: Sequence[Any]) -> tuple[Codes, tuple[Any, ...]]:

@@ -193,7 +193,8 @@ def interval(
     d, e = float((squares * residual).sum()), float(squares.sum())
     lead = b * b - c * c * e
     if lead <= 0.0:
-        message = f"a few decisions carry all the weight (the greatest has {_greatest(weight):.0%})"
+        greatest = float(weight.max() / weight.sum())
+        message = f"a few decisions carry all the weight (the greatest has {greatest:.0%})"
         raise NotEvaluable(f"{message}: evaluate a policy nearer to the one that chose")
     half = a * b - c * c * d
     root = math.sqrt(max(half * half - lead * (a * a - c * c * cc), 0.0))
@@ -204,10 +205,6 @@ def interval(
         point - math.hypot(delta - low, c * error),
         point + math.hypot(high - delta, c * error),
     )
-
-
-def _greatest(weight: Vector) -> float:
-    return float(weight.max() / weight.sum())
 
 
 def _check(unsupported: float, design: float, known: int, rewards: int, conversions: bool) -> None:

@@ -141,7 +141,12 @@ def _text(one: dict[str, Any]) -> str:
         blocks.append(table(["events", ">count"], rows, indent="  "))
     if one["partitions"] > 1 and one["records"]:
         rows = [
-            [str(part["partition"]), f"{part['records']:,}", *map(moment, _ends(part))]
+            [
+                str(part["partition"]),
+                f"{part['records']:,}",
+                moment(part["first"]),
+                moment(part["last"]),
+            ]
             for part in one["parts"]
             if part["records"]
         ]
@@ -165,7 +170,3 @@ def _text(one: dict[str, Any]) -> str:
         if part["damage"]
     ]
     return "\n\n".join(blocks)
-
-
-def _ends(part: dict[str, Any]) -> tuple[int, int]:
-    return part["first"], part["last"]

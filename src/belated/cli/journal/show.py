@@ -17,7 +17,6 @@ from belated.cli.address import add_address, configured, opened
 from belated.cli.journal.lines import line_of
 from belated.cli.options import add_json, add_semantics, semantics
 from belated.cli.text import moment, pairs, several, table, wrapped
-from belated.core.events import Record
 from belated.core.ids import check_id, key_of, partition_of
 from belated.core.rewards import Rewards
 from belated.exceptions import InvalidInput
@@ -75,14 +74,12 @@ def tell(
         "conflict": entry is not None and entry.conflict,
         "due": None if entry is None else entry.due_us,
         "watermark": telling.watermark,
-        "records": [_told(*told) for told in telling.records],
+        "records": [
+            msgspec.to_builtins(line_of(record)) | {"status": status}
+            for record, status in telling.records
+        ],
         "request": None if telling.request is None else KeptRequest.read(telling.request).to_dict(),
     }
-
-
-def _told(record: Record, status: str) -> dict[str, Any]:
-    line: dict[str, Any] = msgspec.to_builtins(line_of(record))
-    return line | {"status": status}
 
 
 def _text(story: dict[str, Any]) -> str:
