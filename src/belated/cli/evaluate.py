@@ -169,20 +169,16 @@ def _policy_text(policy: str, found: Value) -> str:
     always = "not known"
     if found.always is not None:
         always = f"{found.always[0]:.4g} to {found.always[1]:.4g}"
-    lines = [
-        f"{policy}: {found.value:.4g} ({found.low:.4g} to {found.high:.4g})",
-        pairs(
-            [
-                ("value of", found.estimand),
-                (f"{found.level:.0%}, at all times", always),
-                ("decisions", f"{found.decisions:,}, outcome known of {found.arrived:,}"),
-                ("worth", f"{found.design:,.0f} decisions of the policy's own"),
-                ("model alone", f"{found.model_only:.4g}"),
-            ],
-            indent="  ",
-        ),
+    rows = [
+        ("value of", found.estimand),
+        (f"{found.level:.0%}, at all times", always),
+        ("decisions", f"{found.decisions:,}, outcome known of {found.arrived:,}"),
+        ("worth", f"{found.design:,.0f} decisions of the policy's own"),
+        ("model alone", f"{found.model_only:.4g}"),
     ]
-    return "\n".join([*lines, *(wrapped(f"  note: {note}", "  ") for note in found.notes)])
+    head = f"{policy}: {found.value:.4g} ({found.low:.4g} to {found.high:.4g})"
+    notes = (wrapped(f"  note: {note}", "  ") for note in found.notes)
+    return "\n".join([head, pairs(rows, indent="  "), *notes])
 
 
 # --- delays --------------------------------------------------------------------------------------

@@ -25,11 +25,9 @@ from __future__ import annotations
 import argparse
 import math
 import warnings
-from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, field
-from operator import attrgetter
 from typing import Any, NamedTuple, Self
 
 import msgspec
@@ -136,7 +134,8 @@ def verify(
         held: AbstractContextManager[None] = nullcontext() if folds is None else folds.held()
         with Progress("verified", sum(ends)) as progress, held:
             for partition, end in enumerate(ends):
-                for page in _intact_pages(journal, partition, end, report.damage):
+                stops = heads.stops(partition, end)
+                for page in _intact_pages(journal, partition, stops, report.damage):
                     heads.add(partition, page)
                     if folds is not None and not report.damage:
                         for record in page:
@@ -166,15 +165,23 @@ def _tell_trimmed(journal: Journal, report: Report) -> None:
 
 
 def _intact_pages(
-    journal: Journal, partition: int, end: int, damage: list[str]
+    journal: Journal, partition: int, stops: Sequence[int], damage: list[str]
 ) -> Iterator[list[Record]]:
-    """Yield what can be read of a partition, and note damaged places until there are many."""
+    """Yield what can be read of a partition, and note damaged places until there are many.
+
+    Args:
+        journal: to read.
+        partition: its number.
+        stops: positions at which a page ends, in order; the last is where to stop reading.
+        damage: where damaged places are noted.
+    """
     position, step = journal.start(partition).position, PAGE
     while len(damage) < MANY:
         try:
-            for page in pages(journal, partition, position, end, step):
-                yield page
-                position = page[-1].position
+            for stop in stops:
+                for page in pages(journal, partition, position, stop, step):
+                    yield page
+                    position = page[-1].position
             return
         except (CorruptEvent, CorruptJournal) as error:
             if step > 1:
@@ -487,23 +494,18 @@ class Heads:
         self._chains, partitions = list(chains), len(chains)
         self._starts = [chain.position for chain in chains]
         self._expected = [Expected.parse(text, partitions) for text in expected]
-        places = [one.positions for one in self._expected]
-        self._stops = [
-            sorted({one[p] for one in places if p in one}) for p in range(partitions)
-        ]  # fmt: skip
         self._found = {(p, chain.position): chain.head for p, chain in enumerate(self._chains)}
 
     def add(self, partition: int, page: Sequence[Record]) -> None:
         """Add the next records of a partition."""
         chain = self._chains[partition]
-        for stop in self._stops[partition]:
-            if chain.position < stop and page and page[-1].position >= stop:
-                cut = bisect_right(page, stop, key=attrgetter("position"))
-                chain.add(page[:cut])
-                page = page[cut:]
-                if chain.position == stop:
-                    self._found[partition, stop] = chain.head
         chain.add(page)
+        self._found[partition, chain.position] = chain.head
+
+    def stops(self, partition: int, end: int) -> list[int]:
+        """Return the positions at which a page must end: those of expected heads, and the end."""
+        places = {one.positions.get(partition, end) for one in self._expected}
+        return sorted(place for place in {*places, end} if place <= end)
 
     @property
     def whole(self) -> str:
