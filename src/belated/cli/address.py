@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
+from belated.cli.options import add_option
 from belated.cli.text import Progress
 from belated.core.events import Configured
 from belated.core.rewards import Rewards
@@ -53,11 +54,8 @@ def find_bandits(address: str) -> tuple[Store, list[StoredBandit]]:
 
 def add_archive(parser: argparse.ArgumentParser) -> None:
     """What was trimmed from it, and archived before."""
-    parser.add_argument(
-        "--archive",
-        metavar="FOLDER",
-        help="read what was trimmed from there: what `belated journal archive` wrote",
-    )
+    about = "read what was trimmed from there: what `belated journal archive` wrote"
+    add_option(parser, "--archive", about, metavar="FOLDER")
 
 
 @contextmanager

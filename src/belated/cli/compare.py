@@ -63,17 +63,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     compared, default = "what is compared with the first one", " ".join(POLICIES_BY_DEFAULT)
     delays = "when rewards come: one or more"
     add_simulation(parser, delays, compared, default, several=True)
-    parser.add_argument(
-        "--figure", metavar="FILE", help="draw the regret over the rounds: .png, .svg or .pdf"
-    )
+    about = "draw the regret over the rounds: .png, .svg or .pdf"
+    add_option(parser, "--figure", about, metavar="FILE")
     parser.add_argument("--title", metavar="TEXT", help="of the figure")
     parser.add_argument("--dark", action="store_true", help="draw it for a dark page")
     parser.add_argument("--csv", metavar="FILE", help="write all runs, at 50 rounds each")
-    parser.add_argument(
-        "--resume",
-        metavar="FILE",
-        help="keep finished runs there, and do not repeat those that are there",
-    )
+    about = "keep finished runs there, and do not repeat those that are there"
+    add_option(parser, "--resume", about, metavar="FILE")
     add_option(parser, "--jobs", "processes; without it as many as there are cores", count)
     add_json(parser)
 

@@ -68,19 +68,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """What the command takes."""
     add_address(parser)
     question = parser.add_mutually_exclusive_group(required=True)
-    question.add_argument(
-        "--lift", action="store_true", help="what the bandit earns beyond its holdout"
-    )
+    add_option(question, "--lift", "what the bandit earns beyond its holdout", action="store_true")
     question.add_argument(
         "--policy",
         help="what another policy would have earned: uniform, first, the name of an action, or a "
         "policy as in 'DelayedUCB(dim=8, family=Bernoulli())', which needs --since",
     )
-    question.add_argument(
-        "--delays",
-        action="store_true",
-        help="when rewards come, and how many are still to come",
-    )
+    about = "when rewards come, and how many are still to come"
+    add_option(question, "--delays", about, action="store_true")
     limit = "with --lift or --policy: count rewards within this time only: 7d"
     add_option(parser, "--limit", limit, duration)
     parser.add_argument(

@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from belated.cli.options import add_config, prepared
+from belated.cli.options import add_config, add_option, prepared
 from belated.exceptions import InvalidInput
 
 if TYPE_CHECKING:
@@ -28,9 +28,7 @@ log = logging.getLogger("belated.service")
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """What the command takes."""
     add_config(parser)
-    parser.add_argument(
-        "--metrics", metavar="[HOST:]PORT", help="where Prometheus may ask for metrics"
-    )
+    add_option(parser, "--metrics", "where Prometheus may ask for metrics", metavar="[HOST:]PORT")
 
 
 def run(options: argparse.Namespace) -> int:

@@ -84,10 +84,7 @@ def command_line() -> argparse.ArgumentParser:
     parser = _Parser(prog="belated", description="Contextual bandits for rewards that come late.")
     parser.add_argument("--version", action="version", version=f"belated {__version__}")
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
-    _add(commands, demo)
-    for command in (simulate, compare, bounds):
-        _add(commands, command)
-    for command in (evaluate, report):
+    for command in (demo, simulate, compare, bounds, evaluate, report):
         _add(commands, command)
     _add_group(commands, "journal", JOURNAL, "look into a journal, verify it, move it")
     for command in (init, serve, learn, mode, doctor, plan, schema, warm):
@@ -97,13 +94,7 @@ def command_line() -> argparse.ArgumentParser:
 
 
 def _add_group(to: Any, name: str, commands: Sequence[Any], what: str) -> None:
-    group = to.add_parser(
-        name,
-        help=what,
-        description=f"{what.capitalize()}.",
-        epilog=f"example:\n  {commands[0].EXAMPLE}",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    group = _parser(to, name, f"{what}.", commands[0].EXAMPLE)
     to_group = group.add_subparsers(metavar="COMMAND", required=True)
     for command in commands:
         _add(to_group, command)
@@ -112,15 +103,19 @@ def _add_group(to: Any, name: str, commands: Sequence[Any], what: str) -> None:
 def _add(to: Any, command: Any) -> None:
     name = command.__name__.rpartition(".")[2].rstrip("_")  # `import` is no name of a module
     what = (command.__doc__ or "").partition("\n")[0].partition(": ")[2]
-    one = to.add_parser(
+    parser = _parser(to, name, what, command.EXAMPLE)
+    command.add_arguments(parser)
+    parser.set_defaults(run=command.run)
+
+
+def _parser(to: Any, name: str, what: str, example: str) -> Any:
+    return to.add_parser(
         name,
         help=what[:1].lower() + what[1:].rstrip("."),
         description=what[:1].upper() + what[1:],
-        epilog=f"example:\n  {command.EXAMPLE}",
+        epilog=f"example:\n  {example}",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    command.add_arguments(one)
-    one.set_defaults(run=command.run)
 
 
 def _complain(message: str) -> None:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import argparse
 import getpass
 import socket
-from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from belated.cli.text import wrapped
 from belated.core.events import Configured
 from belated.core.rewards import DefaultAfter, Explicit, Reduce, Rewards, retention_us
-from belated.core.times import parse_duration
+from belated.core.times import as_microseconds, parse_duration
 from belated.exceptions import InvalidConfig, InvalidInput
 from belated.expressions.kinds import DELAYS, ENVIRONMENTS, POLICIES
 from belated.expressions.reader import Kind
@@ -21,16 +22,25 @@ if TYPE_CHECKING:
     from belated.service.operating.config import Config
 
 
-def duration(text: str) -> timedelta:
-    """A time span: whole numbers with their units.
+T = TypeVar("T")
 
-    >>> duration("1h30m")
-    datetime.timedelta(seconds=5400)
-    """
-    try:
-        return parse_duration(text)
-    except InvalidInput as error:
-        raise argparse.ArgumentTypeError(str(error)) from None
+
+def as_argument(parse: Callable[[str], T]) -> Callable[[str], T]:
+    """Let argparse say what ``parse`` finds wrong."""
+
+    def read(text: str) -> T:
+        try:
+            return parse(text)
+        except InvalidInput as error:
+            raise argparse.ArgumentTypeError(str(error)) from None
+
+    return read
+
+
+#: A time span: whole numbers with their units, such as 1h30m.
+duration = as_argument(parse_duration)
+#: A time in ISO 8601 with a zone, in microseconds since 1970.
+time = as_argument(partial(as_microseconds, name="the time"))
 
 
 def count(text: str) -> int:
@@ -49,7 +59,7 @@ def count(text: str) -> int:
 
 
 #: Placeholders in the help, by type.
-PLACEHOLDERS: dict[Any, str] = {count: "N", duration: "TIME"}
+PLACEHOLDERS: dict[Any, str] = {count: "N", duration: "TIME", time: "TIME"}
 
 
 def add_option(
@@ -57,10 +67,10 @@ def add_option(
 ) -> None:
     """Add an option; its placeholder follows from its type, and its help ends with its default."""
     if default is not None:
-        about = f"{about}; default: {default}"
-    if type in PLACEHOLDERS:
-        more = {"metavar": PLACEHOLDERS[type], **more}
-    parser.add_argument(name, type=type, default=default, help=about, **more)
+        about, more["default"] = f"{about}; default: {default}", default
+    if type is not None:
+        more = {"type": type, "metavar": PLACEHOLDERS.get(type), **more}
+    parser.add_argument(name, help=about, **more)
 
 
 def add_json(parser: argparse.ArgumentParser) -> None:
@@ -123,18 +133,11 @@ def add_semantics(parser: argparse.ArgumentParser) -> None:
         "if none is given, as the journal says it; durations like 7d, 12h, 30m, 45s",
     )
     add_option(group, "--window", "of its rewards", duration)
-    group.add_argument(
-        "--default",
-        type=float,
-        metavar="VALUE",
-        help="value of a missing reward when the window ends (DefaultAfter); without it: Explicit",
-    )
+    about = "value of a missing reward when the window ends (DefaultAfter); without it: Explicit"
+    add_option(group, "--default", about, float, metavar="VALUE")
     add_option(group, "--retention", "of its decisions", duration)
-    group.add_argument(
-        "--reduce",
-        choices=("latest", "sum", "max"),
-        help="what the parts of a reward add up to; without it: latest",
-    )
+    about = "what the parts of a reward add up to; without it: latest"
+    add_option(group, "--reduce", about, choices=("latest", "sum", "max"))
     group.add_argument("--bounds", type=float, nargs=2, metavar=("LOW", "HIGH"), help="of a reward")
 
 
@@ -194,11 +197,8 @@ def add_file(parser: argparse.ArgumentParser) -> None:
 def add_config(parser: argparse.ArgumentParser) -> None:
     """The file, and what is to be done before."""
     add_file(parser)
-    parser.add_argument(
-        "--create-tables",
-        action="store_true",
-        help="create or migrate the tables first; SQLite needs no such step",
-    )
+    about = "create or migrate the tables first; SQLite needs no such step"
+    add_option(parser, "--create-tables", about, action="store_true")
     parser.add_argument(
         "--log-level",
         choices=("debug", "info", "warning", "error"),

@@ -11,7 +11,7 @@ from pathlib import Path
 import msgspec
 
 from belated.cli.address import add_address, evaluation_of
-from belated.cli.options import add_json
+from belated.cli.options import add_json, add_option
 from belated.cli.text import size
 from belated.report import Report, learned
 
@@ -24,9 +24,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--output", metavar="FILE", default="report.html", help="default: report.html"
     )
-    parser.add_argument(
-        "--charts", metavar="FOLDER", help="also write each chart as PNG (extra `report`)"
-    )
+    about = "also write each chart as PNG (extra `report`)"
+    add_option(parser, "--charts", about, metavar="FOLDER")
     add_json(parser)
 
 

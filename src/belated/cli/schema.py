@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import argparse
 
-from belated.cli.options import read
+from belated.cli.options import add_option, read
 from belated.exceptions import InvalidInput
 from belated.journals.postgres.queries import VERSION, migrations, schema
 
@@ -17,18 +17,10 @@ EXAMPLE = 'belated schema | psql "$DATABASE_URL"'
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """What the command takes."""
     what = parser.add_mutually_exclusive_group()
-    what.add_argument(
-        "--from",
-        dest="version",
-        type=int,
-        metavar="VERSION",
-        help="of the tables that are there: print only what leads from it to the present one",
-    )
-    what.add_argument(
-        "--apply",
-        metavar="CONFIG",
-        help="print nothing: create or migrate the tables of the store in this config file",
-    )
+    about = "of the tables that are there: print only what leads from it to the present one"
+    add_option(what, "--from", about, int, dest="version", metavar="VERSION")
+    about = "print nothing: create or migrate the tables of the store in this config file"
+    add_option(what, "--apply", about, metavar="CONFIG")
 
 
 def run(options: argparse.Namespace) -> int:

@@ -13,7 +13,7 @@ from __future__ import annotations
 import argparse
 
 from belated.cli.address import add_address, configured, ends_of, opened
-from belated.cli.options import add_semantics, semantics
+from belated.cli.options import add_option, add_semantics, semantics
 from belated.cli.text import Progress, several
 from belated.evaluation.archiving import archive_journal
 from belated.exceptions import InvalidInput
@@ -26,9 +26,8 @@ EXAMPLE = "belated journal archive sqlite:///offers.db s3://company/decisions"
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """What the command takes."""
     add_address(parser)
-    parser.add_argument(
-        "folder", metavar="FOLDER", help="a path, or an address that fsspec knows: s3://…, gs://…"
-    )
+    about = "a path, or an address that fsspec knows: s3://…, gs://…"
+    add_option(parser, "folder", about, metavar="FOLDER")
     add_semantics(parser)
 
 

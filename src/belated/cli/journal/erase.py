@@ -13,7 +13,7 @@ from __future__ import annotations
 import argparse
 
 from belated.cli.address import add_address, opened, starts_of
-from belated.cli.options import actor, add_reason
+from belated.cli.options import actor, add_option, add_reason
 from belated.cli.text import several, wrapped
 from belated.core.events import Erased
 from belated.core.ids import check_id, erased_key_of
@@ -29,11 +29,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_address(parser)
     parser.add_argument("ids", metavar="ID", nargs="*", help="decision ids")
     add_reason(parser, required=False)
-    parser.add_argument(
-        "--overwrite",
-        action="store_true",
-        help="instead of IDs: destroy the stored bytes of all decisions that were erased",
-    )
+    about = "instead of IDs: destroy the stored bytes of all decisions that were erased"
+    add_option(parser, "--overwrite", about, action="store_true")
 
 
 def run(options: argparse.Namespace) -> int:

@@ -28,6 +28,7 @@ from belated.cli.journal.lines import (
     record_of,
     request_of,
 )
+from belated.cli.options import add_option
 from belated.cli.text import Progress, several
 from belated.core.events import (
     Decision,
@@ -68,9 +69,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="records: from `export`, exactly (default); logs of other systems, to be evaluated: "
         "dsjson (Vowpal Wabbit), obp (bandit_feedback of Open Bandit Pipeline as .npz)",
     )
-    parser.add_argument(
-        "--partitions", type=int, metavar="P", help="a power of two; as it was if not given"
-    )
+    add_option(parser, "--partitions", "a power of two; as it was if not given", int, metavar="P")
 
 
 def run(options: argparse.Namespace) -> int:

@@ -9,10 +9,9 @@ from __future__ import annotations
 import argparse
 
 from belated.cli.address import add_address, ends_of, opened, starts_of
-from belated.cli.options import actor, add_option, add_reason
+from belated.cli.options import actor, add_option, add_reason, time
 from belated.cli.text import Progress, moment, several
 from belated.core.events import Retracted, Reward
-from belated.core.times import as_microseconds
 from belated.exceptions import InvalidInput
 from belated.journals import Journal
 from belated.journals.pages import pages
@@ -24,10 +23,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """What the command takes."""
     add_address(parser)
     parser.add_argument("--key", required=True, metavar="NAME", help="of the key that reported")
-    time = {"type": _time, "metavar": "TIME"}
     since = "ISO 8601 with a zone: from when on, by the time of the journal"
-    add_option(parser, "--from", since, dest="start", required=True, **time)
-    add_option(parser, "--to", "until before when; default: until now", dest="end", **time)
+    add_option(parser, "--from", since, time, dest="start", required=True)
+    add_option(parser, "--to", "until before when; default: until now", time, dest="end")
     parser.add_argument("--restore", action="store_true", help="let it count again")
     add_reason(parser)
 
@@ -70,10 +68,3 @@ def _count(journal: Journal, key: str, start: int, end: int) -> int:
                 )
                 progress.step(len(page))
     return count
-
-
-def _time(text: str) -> int:
-    try:
-        return as_microseconds(text, "the time")
-    except InvalidInput as error:
-        raise argparse.ArgumentTypeError(str(error)) from None

@@ -48,11 +48,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_address(parser)
     about = "what is dropped, by the time of the journal, as in 90d"
     add_option(parser, "--older-than", about, duration, required=True)
-    parser.add_argument(
-        "--archived",
-        metavar="FOLDER",
-        help="drop only what `belated journal archive` has written there",
-    )
+    about = "drop only what `belated journal archive` has written there"
+    add_option(parser, "--archived", about, metavar="FOLDER")
     add_reason(parser)
     add_semantics(parser)
 
