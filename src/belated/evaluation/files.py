@@ -21,8 +21,8 @@ from belated.evaluation.requests import read_requests
 from belated.evaluation.sources import JournalTable
 from belated.evaluation.table import SOURCES
 from belated.exceptions import MissingExtra
-from belated.fold.rules import State
 from belated.fold.requests import KeptRequest
+from belated.fold.rules import State
 from belated.journals import Journal
 
 #: Lines of a batch.

@@ -15,8 +15,8 @@ from belated.core.rewards import Rewards
 from belated.core.tuning import Tuning
 from belated.evaluation.table import NEVER, SOURCES, DecisionTable, Times
 from belated.exceptions import InvalidInput
-from belated.fold.rules import State
 from belated.fold.ledger import Ledger, NullListener
+from belated.fold.rules import State
 from belated.fold.undone import Undone
 from belated.journals import Journal
 from belated.journals.configuration import semantics_of
