@@ -83,7 +83,7 @@ class LiveModel:
         self._fold.learner.fit()
 
 
-class Holder(Protocol):
+class UnappliedCounter(Protocol):
     """Counts decisions that are durable and cannot be folded yet: see :class:`Decider`."""
 
     def hold(self, decision: Decision) -> None:
@@ -126,7 +126,7 @@ class Follower:
         fold: the state.
         journal: what it is a fold of.
         clock: gives microseconds since 1970.
-        holder: counts the decisions that are durable, and cannot be folded yet.
+        unapplied: counts the decisions that are durable, and cannot be folded yet.
     """
 
     def __init__(
@@ -134,7 +134,7 @@ class Follower:
         fold: Fold,
         journal: Journal,
         clock: Callable[[], int],
-        holder: Holder,
+        unapplied: UnappliedCounter,
     ) -> None:
         self.fold = fold
         self.journal = journal
@@ -145,7 +145,7 @@ class Follower:
         if journal.partitions == 1 and isinstance(journal, FollowedLog):
             self._followed = journal
         self._clock = clock
-        self._holder = holder
+        self._unapplied = unapplied
         #: Events of this process that the journal has not taken, for it had them, or another value.
         self.refused: Counter[str] = Counter()
         self.behind = False
@@ -180,7 +180,7 @@ class Follower:
 
     def _find_level(self) -> bool:
         """Whether all that is durable is folded; it is, until the fold is behind again."""
-        self._is_level = not self._behind and not self._holder.holds
+        self._is_level = not self._behind and not self._unapplied.holds
         return self._is_level
 
     def append(
@@ -211,7 +211,7 @@ class Follower:
         except JournalUnavailable:  # but they are durable
             self._accept(events)
             return standing
-        self._holder.release_all()  # positions say that nothing waits in a spool any longer
+        self._unapplied.release_all()  # positions say that nothing waits in a spool any longer
         self._do_in_passing()
         return standing
 
@@ -301,8 +301,8 @@ class Follower:
                 meant = self._or_anew(lambda: self._fold_own(partitions, positions))
         except JournalUnavailable:  # but the events are durable
             return [self._accept(events)] * len(events)
-        if self._holder.holds:
-            self._holder.release_all()
+        if self._unapplied.holds:
+            self._unapplied.release_all()
         self._do_in_passing()
         return [self._status(one) for one in meant]
 
@@ -409,19 +409,19 @@ class Follower:
 
     def _rebuild(self) -> None:
         """Discard what was folded, and begin with what the journal holds."""
-        fold, holder = self.fold, self._holder
+        fold, unapplied = self.fold, self._unapplied
         fold.clear()
         # Decisions that are held must be met again to be let go: no snapshot may pass them.
-        if holder.holds or fold.until is not None:
+        if unapplied.holds or fold.until is not None:
             fold.begin(self.journal)
         else:
             fold.load(self.journal)
-        holder.count_again()
-        holder.release_known(lambda id: fold.entry(id) is not None)  # in a base
+        unapplied.count_again()
+        unapplied.release_known(lambda id: fold.entry(id) is not None)  # in a base
 
     def _fold_all(self) -> None:
         self.behind = True  # until the journal has answered
-        self.fold.catch_up(self.journal, take=self._take if self._holder.holds else None)
+        self.fold.catch_up(self.journal, take=self._take if self._unapplied.holds else None)
         self.behind = False
 
     def _fold_part(self) -> None:
@@ -460,9 +460,9 @@ class Follower:
         """Fold a record; a decision that was held counts by itself from now on, or never will."""
         event = record.event
         if isinstance(event, Decision):
-            self._holder.release(event.id)
+            self._unapplied.release(event.id)
         elif isinstance(event, Erased):  # its record may be overwritten: it is never met again
-            self._holder.release_known(lambda id: erased_key_of(id) == event.key)
+            self._unapplied.release_known(lambda id: erased_key_of(id) == event.key)
         return self.fold.take(record)
 
     def _accept(self, events: Sequence[Event]) -> str:
@@ -470,7 +470,7 @@ class Follower:
         for event in events:
             # One that was folded before a read failed counts by itself.
             if isinstance(event, Decision) and self.fold.entry(event.id) is None:
-                self._holder.hold(event)
+                self._unapplied.hold(event)
         self.behind = True
         return "accepted"
 
