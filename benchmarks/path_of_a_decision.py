@@ -47,7 +47,7 @@ from belated import (  # noqa: E402
     Number,
     PerArm,
 )
-from belated.service import Definition, create_app  # noqa: E402
+from belated.service import Definition, Service  # noqa: E402
 from belated.service.http.server import Server  # noqa: E402
 
 ROOT = f"{Path(belated.__file__).parent}/"
@@ -145,7 +145,7 @@ def over_http(configuration: Configuration) -> Recorder:
     """Record requests to a service that learns in the same process, once it has a model."""
     recorder = Recorder()
     with tempfile.TemporaryDirectory() as folder:
-        app = create_app([configuration.definition], f"sqlite:///{folder}/offers.db", learn=True)
+        app = Service([configuration.definition], f"sqlite:///{folder}/offers.db", learn=True)
         listening = socket.create_server(("127.0.0.1", 0))
         server = Server(app, listening)
         threading.setprofile(recorder.hook)  # of the threads that start from now on

@@ -17,7 +17,7 @@ import uvicorn
 from belated import Bernoulli, DelayedUCB, Explicit
 from belated.fold.learner import Learner
 from belated.journals import open_store
-from belated.service import Definition, create_app
+from belated.service import Definition, Service
 from belated.service.access.tokens import TokenSecrets
 from belated.service.http.server import BACKLOG, collect_rarely, serve
 from belated.service.learning.learners import learners_of
@@ -68,7 +68,7 @@ def main() -> int:
         what, count = kind.split()
         if what == "learners":
             return learn(int(port), dsn, many(int(count)))
-        app = create_app(many(int(count)), dsn, auth="keys" if what == "keyed" else "off")
+        app = Service(many(int(count)), dsn, auth="keys" if what == "keyed" else "off")
         return serve(app, "127.0.0.1", int(port))
     if kind == "learner":
         return learn(int(port), dsn)
@@ -79,13 +79,13 @@ def main() -> int:
     if kind == "echo":
         return serve_echo(int(port))
     offers = OFFERS if kind == "kept" else replace(OFFERS, keep_requests=0.0)
-    return serve(create_app([offers], dsn, learn=kind == "both"), "127.0.0.1", int(port))
+    return serve(Service([offers], dsn, learn=kind == "both"), "127.0.0.1", int(port))
 
 
 def serve_guarded(port: int, dsn: str) -> int:
     """With all that guards it and keeps it up: keys with a rate, tokens, and a spool."""
     with tempfile.TemporaryDirectory() as folder:
-        app = create_app(
+        app = Service(
             [replace(OFFERS, tokens="enforce", keep_requests=0.0)],
             dsn,
             auth="keys",

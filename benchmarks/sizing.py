@@ -59,7 +59,8 @@ from belated.journals import PostgresJournal, SQLiteStore, Store, open_store
 from belated.journals.kafka.commits import pack
 from belated.model import kernels
 from belated.policies import Policy
-from belated.service import Definition, create_app
+from belated.service import Definition
+from belated.service import Service as DecisionService
 from belated.service.http.server import Server, collect_rarely
 from belated.service.learning.learners import IDLE, SHARED, learning_service, shared_learner
 from belated.service.learning.learning_service import PUBLISH, SNAPSHOT
@@ -841,7 +842,7 @@ def served(policy: Policy, address: str, *, learn: bool = False) -> Iterator[Ser
 
 def _serve(bandit: str, policy: Policy, address: str, learn: bool, link: Connection) -> None:
     wait_for_kernels()
-    app = create_app([Definition(bandit, policy, Explicit())], address, learn=learn)
+    app = DecisionService([Definition(bandit, policy, Explicit())], address, learn=learn)
     listening = socket.create_server(("127.0.0.1", 0), backlog=2048)
     server = Server(app, listening)
     thread = threading.Thread(target=server.run, daemon=True)

@@ -39,10 +39,10 @@ def kafka() -> None:
 def service() -> None:
     """A service can be made."""
     from belated.journals import open_store
-    from belated.service import Definition, create_app
+    from belated.service import Definition, Service
 
     policy = belated.DelayedUCB(2, belated.Bernoulli())
-    create_app([Definition("offers", policy, belated.Explicit())], open_store("memory:"))
+    Service([Definition("offers", policy, belated.Explicit())], open_store("memory:"))
 
 
 def client() -> None:

@@ -15,7 +15,7 @@ from belated.core.events import Decision, Settled
 from belated.fold.fold import Fold
 from belated.journals import PostgresJournal
 from belated.journals.steady_clock import system_clock
-from belated.service import Definition, LearningService, create_app
+from belated.service import Definition, LearningService, Service
 from tests.faults.town import check_saved
 from tests.integration.postgres_server import PostgresServer
 from tests.integration.serving import served
@@ -39,7 +39,7 @@ def test_a_clock_that_jumps_by_a_day(
     off = 0
     rewards = DefaultAfter(window)
     made = Definition("offers", POLICY, rewards, partitions=2)
-    app = create_app([made], doomed.dsn, learn=True, clock=lambda: system_clock() + off)
+    app = Service([made], doomed.dsn, learn=True, clock=lambda: system_clock() + off)
     with served(app) as serving, httpx.Client(base_url=serving.url, timeout=30) as http:
 
         def decide() -> str:

@@ -12,8 +12,7 @@ import pytest
 
 from belated import Bernoulli, DelayedUCB, Explicit
 from belated.journals import open_store
-from belated.service import Definition, create_app
-from belated.service.http.app import Service
+from belated.service import Definition, Service
 from tests.fuzz.malformed import CORPUS, INNER
 from tests.fuzz.proxies import PROXIES, before
 from tests.integration.raw_http import Raw, answers_in, get, statuses
@@ -31,9 +30,7 @@ def app(tmp_path_factory: pytest.TempPathFactory) -> Service:
     """A bandit that is asked, and one that only smuggled requests ask for."""
     store = open_store(f"sqlite:///{tmp_path_factory.mktemp('corpus')}/belated.db")
     policy = DelayedUCB(2, Bernoulli())
-    return create_app(
-        [Definition(name, policy, Explicit()) for name in ("corpus", "hidden")], store
-    )
+    return Service([Definition(name, policy, Explicit()) for name in ("corpus", "hidden")], store)
 
 
 @pytest.fixture(scope="module")

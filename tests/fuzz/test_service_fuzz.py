@@ -31,9 +31,9 @@ from belated.advice import WARNINGS
 from belated.core.events import Configured, Decision
 from belated.fold.fold import Fold
 from belated.journals import Store, open_store
-from belated.service import Definition, create_app
+from belated.service import Definition, Service
 from belated.service.access.tokens import TokenSecrets
-from belated.service.http.app import AROUND, Service
+from belated.service.http.app import AROUND
 from belated.service.http.routes import BANDIT_ROUTES
 from belated.wire.keys import SCOPES, new_key
 from tests.fuzz.documents import CANARY, for_features, for_rows
@@ -164,8 +164,8 @@ class Both:
         self.store = store
         self.lines = lines
         keys = TokenSecrets({"k1": bytes(range(32))})
-        self.open = Fuzzed(create_app(OPEN, store, learn=True))
-        self.keyed = Fuzzed(create_app(KEYED, store, learn=True, auth="keys", token_keys=keys))
+        self.open = Fuzzed(Service(OPEN, store, learn=True))
+        self.keyed = Fuzzed(Service(KEYED, store, learn=True, auth="keys", token_keys=keys))
         self.each = (self.open, self.keyed)
         self.metrics_before: list[dict[str, set[frozenset[tuple[str, str]]]]] = []
 

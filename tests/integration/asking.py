@@ -12,7 +12,7 @@ import msgspec
 from belated.journals import Journal
 from belated.service.http.openapi import describe
 from belated.service.http.routes import BANDIT_ROUTES, find
-from belated.wire.problem import Problem
+from belated.wire.messages import Problem
 from tests.integration.listening import listening
 
 #: Stands in whatever is sent here, and so must not stand in a log or a metric.

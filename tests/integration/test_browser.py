@@ -13,7 +13,7 @@ import pytest
 from belated import Bernoulli, DelayedUCB, Explicit
 from belated.core.events import Decision
 from belated.journals import Store
-from belated.service import Definition, create_app
+from belated.service import Definition, Service
 from tests.integration.chromium import Chromium
 from tests.integration.serving import served
 from tests.waiting import eventually
@@ -111,7 +111,7 @@ def test_another_page_reaches_a_service_without_keys_in_vain(
     browser: Chromium, store: Store, way: str
 ) -> None:
     """Its request arrives, with its origin or null, and is refused; nothing is decided."""
-    app = create_app([OFFERS], store)
+    app = Service([OFFERS], store)
     with served(app) as service, listening_to(Page) as origin:
         url = f"{service.url}/v1/attacked/decisions"
         browser.open(f"{origin}/?to={url}")

@@ -13,7 +13,7 @@ from belated import Bernoulli, DefaultAfter, DelayedUCB, Holdout
 from belated.client import Client
 from belated.core.events import ModeChanged
 from belated.journals import Store, open_store
-from belated.service import Definition, create_app
+from belated.service import Definition, Service
 from belated.service.console.page import console_page
 from tests.integration.chromium import Chromium
 from tests.integration.keyrings import make
@@ -40,7 +40,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
 @pytest.fixture(scope="module")
 def serving(store: Store) -> Iterator[Serving]:
     """A service that asks for keys, and has decided among actions with a hostile name."""
-    with served(create_app([OFFERS], store, learn=True, auth="keys")) as found:
+    with served(Service([OFFERS], store, learn=True, auth="keys")) as found:
         key = make(store, "decide", "reward", "read")
         eventually(lambda: _status(found, key.header) == 200)
         with Client(found.url, bandit="offers", key=key.key) as client:
@@ -160,7 +160,7 @@ def test_a_page_of_the_same_name_needs_a_key(
     answer = httpx.put(f"{serving.url}/v1/offers/mode", json=body, headers=headers)
     assert answer.status_code in (401, 403)
     open_to_all = open_store(f"sqlite:///{tmp_path / 'open.db'}")
-    with served(create_app([OFFERS], open_to_all)) as other:
+    with served(Service([OFFERS], open_to_all)) as other:
         for more in ({}, {"authorization": "Bearer anything"}):
             sent = httpx.put(f"{other.url}/v1/offers/mode", json=body, headers=headers | more)
             assert sent.status_code == 403
@@ -168,7 +168,7 @@ def test_a_page_of_the_same_name_needs_a_key(
 
 def test_a_store_in_memory_has_no_report() -> None:
     """No other process can read it; all else works."""
-    with served(create_app([OFFERS], open_store("memory:"))) as serving:
+    with served(Service([OFFERS], open_store("memory:"))) as serving:
         found = httpx.get(f"{serving.url}/v1/offers/report").json()
         assert found["status"] == "unavailable"
         assert "in memory" in found["why"]

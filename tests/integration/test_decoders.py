@@ -23,7 +23,7 @@ from belated.client import Client
 from belated.core.events import Void
 from belated.exceptions import JournalUnavailable
 from belated.journals import MemoryStore, SpoolJournal, open_store
-from belated.service import Definition, create_app
+from belated.service import Definition, Service
 from belated.service.serving.spools import SpoolFolder
 from tests.integration.serving import served
 from tests.waiting import eventually
@@ -59,7 +59,7 @@ def test_a_service_makes_none(no_more_decoders: None, tmp_path: Path) -> None:
     folder.path.mkdir()
     leave_behind(folder.path / "offers.0.spool")
     for rewards in (1, 2):  # the second time with a snapshot and a model
-        app = create_app([OFFERS], store, learn=True, spools=folder)
+        app = Service([OFFERS], store, learn=True, spools=folder)
         with served(app) as serving, Client(serving.url, bandit="offers") as client:
             decision = client.decide(np.eye(2))
             client.observe_many([(decision.id, 1.0)])

@@ -17,7 +17,7 @@ import pytest
 from belated import Bernoulli, DefaultAfter, DelayedUCB, PerArm
 from belated.client import Client
 from belated.journals import open_journal
-from belated.service import Definition, create_app
+from belated.service import Definition, Service
 from tests.integration.chromium import Chromium
 from tests.integration.processes import Process, later
 from tests.integration.serving import Serving
@@ -140,7 +140,7 @@ def test_a_shop_that_asks_a_service(tmp_path: Path) -> None:
         "banners", DelayedUCB(6, Bernoulli()), DefaultAfter(timedelta(hours=1)), features
     )
     service = Serving()
-    service.start(create_app([banners], f"sqlite:///{tmp_path}/belated.db"))
+    service.start(Service([banners], f"sqlite:///{tmp_path}/belated.db"))
     try:
         with web_shop("fastapi_async", DECISIONS_URL=service.url) as http:
             with ThreadPoolExecutor(8) as visitors:

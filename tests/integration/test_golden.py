@@ -33,7 +33,7 @@ from belated.journals import (
 )
 from belated.journals.archive import Archive, WholeJournal
 from belated.journals.kafka.commits import unpack
-from belated.wire.requests import RewardBody
+from belated.wire.messages import RewardBody
 from tests.golden.formats import ARCHIVED, archived_fold, commits, postgres, tokens
 from tests.golden.history import (
     BANDITS,

@@ -12,8 +12,7 @@ import pytest
 
 from belated import Bernoulli, DelayedUCB, Explicit
 from belated.journals import Store, open_store
-from belated.service import Definition, create_app
-from belated.service.http.app import Service
+from belated.service import Definition, Service
 from belated.service.serving import lookups, spools
 from belated.service.serving.spools import SpoolFolder
 from tests.integration.keyrings import make
@@ -50,7 +49,7 @@ def app_of(count: int, store: Store, spools: Path) -> Service:
         Definition(f"b{n}", DelayedUCB(2, Bernoulli()), Explicit(), partitions=2)
         for n in range(count)
     ]
-    return create_app(bandits, store, learn=True, auth="keys", spools=SpoolFolder(spools))
+    return Service(bandits, store, learn=True, auth="keys", spools=SpoolFolder(spools))
 
 
 def stale(app: Service) -> list[str]:
@@ -124,7 +123,7 @@ def test_what_comes_at_once_for_many_bandits_is_one_commit(address: str, tmp_pat
     store = open_store(address)
     store.create_tables()
     bandits = [Definition(f"c{n}", DelayedUCB(2, Bernoulli()), Explicit()) for n in range(20)]
-    app = create_app(bandits, store)
+    app = Service(bandits, store)
     with served(app) as serving:
         made: dict[str, list[str]] = {name: [] for name in app.bandits}
 

@@ -11,7 +11,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from belated import Bernoulli, DefaultAfter, DelayedUCB, Holdout
 from belated.client import Client
 from belated.journals import open_store
-from belated.service import Definition, create_app
+from belated.service import Definition, Service
 from belated.service.console.reports import SHARE, BanditReport, Reports
 from tests.integration.serving import served
 from tests.waiting import eventually
@@ -33,7 +33,7 @@ def test_a_scrape_of_the_leader_has_the_report_made(tmp_path: Path) -> None:
             for sample in family.samples
         }
 
-    with served(create_app([OFFERS], store, learn=True)) as serving:
+    with served(Service([OFFERS], store, learn=True)) as serving:
         with Client(serving.url, bandit="offers") as client:
             for n in range(300):
                 client.decide([[1.0, 0.0], [0.0, 1.0]], ["a", "b"], id=f"d{n}")

@@ -17,7 +17,7 @@ import httpx
 import pytest
 
 from belated import Bernoulli, DefaultAfter, DelayedUCB, Hashed
-from belated.service import Definition, create_app
+from belated.service import Definition, Service
 from belated.service.http import routes
 from tests.integration.processes import Process
 from tests.integration.serving import served
@@ -184,7 +184,7 @@ def test_a_retried_batch_lets_others_in(monkeypatch: pytest.MonkeyPatch) -> None
     definition = Definition("offers", policy, DefaultAfter("7d"), features=features)
     body = {"requests": [{"context": {"x": n}, "actions": ["a"], "id": f"{n}"} for n in range(20)]}
     with (
-        served(create_app([definition], "memory:")) as serving,
+        served(Service([definition], "memory:")) as serving,
         httpx.Client(base_url=serving.url, timeout=60) as http,
     ):
         first = http.post("/v1/offers/decisions/batch", json=body)

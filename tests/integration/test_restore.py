@@ -18,7 +18,7 @@ from belated.exceptions import JournalMismatch, JournalUnavailable
 from belated.journals import PostgresJournal
 from belated.journals.postgres.store import PostgresStore
 from belated.journals.sessions import Batch
-from belated.service import Definition, create_app
+from belated.service import Definition, Service
 from belated.service.serving.spools import SpoolFolder
 from tests.integration.postgres_server import PostgresServer, find_programs
 from tests.integration.serving import served
@@ -49,7 +49,7 @@ def test_a_decider_that_is_ahead_of_the_journal_recovers(
     dsn = f"{postgres.dsn.rpartition('/')[0]}/restored"
     wipe(postgres.dsn, "restored")
     PostgresJournal.create_tables(dsn)
-    decides = create_app([OFFERS], dsn, spools=SpoolFolder(tmp_path))
+    decides = Service([OFFERS], dsn, spools=SpoolFolder(tmp_path))
     with served(decides) as serving, httpx.Client(base_url=serving.url, timeout=30) as http:
         offers = decides.bandits["offers"]
 
@@ -61,7 +61,7 @@ def test_a_decider_that_is_ahead_of_the_journal_recovers(
                     path = f"/v1/offers/decisions/{answer.json()['id']}/reward"
                     assert http.put(path, json={"value": value}).status_code == 202
 
-        with served(create_app([OFFERS], dsn, learn=True)):
+        with served(Service([OFFERS], dsn, learn=True)):
             decide(10)
             eventually(lambda: offers.version == 21)  # the first record says what the bandit is
             program("pg_dump", "-Fc", "-d", dsn, "-f", tmp_path / "backup")
@@ -75,7 +75,7 @@ def test_a_decider_that_is_ahead_of_the_journal_recovers(
         # In one transaction: a decider must not write into tables that are not filled yet.
         program("pg_restore", "--single-transaction", "-d", dsn, tmp_path / "backup")
         eventually(lambda: offers.spool is not None and offers.spool.queued == 0)
-        with served(create_app([OFFERS], dsn, learn=True)):
+        with served(Service([OFFERS], dsn, learn=True)):
             eventually(lambda: offers.version == 31, "it stays with the model of before")
             assert offers.decider.model.n == 15
             decide(20)

@@ -9,7 +9,7 @@ import pytest
 
 from belated import Bernoulli, DelayedUCB, Explicit
 from belated.journals import Store
-from belated.service import Definition, create_app
+from belated.service import Definition, Service
 from belated.service.access.tokens import TokenSecrets
 from belated.service.http.routes import BANDIT_ROUTES, Route
 from tests.integration.asking import Asking
@@ -30,7 +30,7 @@ ALLOWED = {
 @pytest.fixture(scope="module")
 def serving(store: Store) -> Iterator[Serving]:
     """A service that anyone may ask, and pages of the shop."""
-    with served(create_app([OFFERS], store, cors=[SHOP])) as found:
+    with served(Service([OFFERS], store, cors=[SHOP])) as found:
         yield found
 
 
@@ -141,7 +141,7 @@ def test_a_page_without_a_key_is_told_so(store: Store) -> None:
     """It may read that, too; and with a token it reports, with a key it decides."""
     secrets = TokenSecrets({"k1": bytes(range(32))})
     guarded = Definition("guarded-pages", DelayedUCB(2, Bernoulli()), Explicit(), tokens="enforce")
-    app = create_app([guarded], store, auth="keys", token_keys=secrets, cors=[SHOP])
+    app = Service([guarded], store, auth="keys", token_keys=secrets, cors=[SHOP])
     with served(app) as serving, httpx.Client(base_url=serving.url) as http:
         made: Made = known(store, serving.url)
         path = "/v1/guarded-pages/decisions"

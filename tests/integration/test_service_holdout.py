@@ -8,7 +8,7 @@ import pytest
 from belated import Bernoulli, DefaultAfter, DelayedUCB, Holdout, PerArm
 from belated.evaluation import JournalEvaluation
 from belated.journals import Store
-from belated.service import Definition, create_app
+from belated.service import Definition, Service
 from tests.integration.serving import served
 
 NAME = "held"
@@ -24,7 +24,7 @@ OFFERS = Definition(
 
 def test_customers_are_held_out_as_a_whole(store: Store) -> None:
     """One by one and in batches; a retry gets what it got before."""
-    with served(create_app([OFFERS], store)) as serving, httpx.Client(base_url=serving.url) as http:
+    with served(Service([OFFERS], store)) as serving, httpx.Client(base_url=serving.url) as http:
         for n in range(8):
             requests = [
                 {"id": f"{n}-{k}", "context": {"age": 0.5, "customer": f"c{k}"}} for k in range(10)

@@ -14,8 +14,7 @@ from belated.client import Client
 from belated.core.ids import new_id
 from belated.exceptions import ServiceError
 from belated.journals import KafkaJournal, Store, open_store
-from belated.service import Definition, create_app
-from belated.service.http.app import Service
+from belated.service import Definition, Service
 from tests.integration.kafka_server import KafkaCluster
 from tests.integration.serving import served
 from tests.waiting import eventually
@@ -33,7 +32,7 @@ def store(kafka: KafkaCluster, dsn: str) -> Store:
 def served_app(store: Store, bandit: str) -> Iterator[tuple[Service, str]]:
     """A service with a learner, and where it is."""
     definition = Definition(bandit, DelayedUCB(2, Bernoulli()), Explicit(), partitions=16)
-    app = create_app([definition], store, learn=True)
+    app = Service([definition], store, learn=True)
     with served(app) as serving:
         yield app, serving.url
 

@@ -17,11 +17,11 @@ from belated import Bernoulli, DelayedUCB, Explicit
 from belated.client import Client
 from belated.exceptions import JournalError, ServiceError
 from belated.journals import KeyStore, PostgresKeyStore, Store, open_store
-from belated.service import Definition, create_app
+from belated.service import Definition, Service
 from belated.service.http.app import AROUND
 from belated.service.http.routes import BANDIT_ROUTES, Route
 from belated.wire.keys import SCOPES, hash_of, new_key
-from belated.wire.problem import Problem
+from belated.wire.messages import Problem
 from tests.integration.keyrings import answers, make, revoke
 from tests.integration.postgres_server import PostgresServer
 from tests.integration.serving import Serving, served
@@ -45,7 +45,7 @@ def two() -> list[Definition]:
 @pytest.fixture(scope="module")
 def serving(store: Store) -> Iterator[Serving]:
     """A service that asks for keys."""
-    with served(create_app(two(), store, auth="keys")) as found:
+    with served(Service(two(), store, auth="keys")) as found:
         yield found
 
 
@@ -219,7 +219,7 @@ def test_the_verbs_with_a_key(serving: Serving, store: Store) -> None:
 def test_known_keys_go_on_while_the_database_is_away(own_server: PostgresServer) -> None:
     """Who may ask does not depend on it: 503 for what needs the journal, never 401."""
     key = make(open_store(own_server.dsn), "read", "decide")
-    with served(create_app(two(), own_server.dsn, auth="keys")) as serving:
+    with served(Service(two(), own_server.dsn, auth="keys")) as serving:
         assert answers(serving.url, key, "/v1/guarded") == 200
         own_server.stop()
         time.sleep(1.5)  # longer than until the next look

@@ -19,8 +19,7 @@ from belated.decider.unapplied import UnappliedDecisions
 from belated.fold.fold import Fold
 from belated.fold.published import PublishedModel
 from belated.journals import Store
-from belated.service import Definition, LearningService, create_app
-from belated.service.http.app import Service
+from belated.service import Definition, LearningService, Service
 from tests.integration.serving import served
 from tests.waiting import eventually
 
@@ -78,7 +77,7 @@ class Decider:
 @pytest.fixture
 def one(made: Definition, store: Store) -> Iterator[Decider]:
     """A decider that learns too."""
-    app = create_app([made], store, learn=True, seed=1)
+    app = Service([made], store, learn=True, seed=1)
     with served(app) as serving, httpx.Client(base_url=serving.url, timeout=30) as http:
         yield Decider(app, http, made.name)
 
@@ -86,7 +85,7 @@ def one(made: Definition, store: Store) -> Iterator[Decider]:
 @pytest.fixture
 def other(made: Definition, store: Store, one: Decider) -> Iterator[Decider]:
     """Another, which does not."""
-    app = create_app([made], store, seed=2)
+    app = Service([made], store, seed=2)
     with served(app) as serving, httpx.Client(base_url=serving.url, timeout=30) as http:
         yield Decider(app, http, made.name)
 
@@ -115,7 +114,7 @@ def test_frozen_deciders_have_one_model_and_learning_goes_on(
     assert isinstance(learner, LearningService)
     eventually(lambda: learner.fold is not None and learner.fold.learner.model.n == 21)
     time.sleep(0.5)
-    third = create_app([made], store)
+    third = Service([made], store)
     with served(third):
         started = third.bandits[made.name].decider
         assert (started.mode, started.model.theta.tolist()) == ("freeze", frozen)

@@ -10,7 +10,7 @@ import pytest
 
 from belated import Bernoulli, DelayedUCB, Explicit
 from belated.journals import Store, open_store
-from belated.service import Definition, create_app
+from belated.service import Definition, Service
 from belated.service.access.tokens import MAX_REPORTS, TokenSecrets
 from tests.integration.keyrings import Made, answers, make
 from tests.integration.listening import listening
@@ -33,7 +33,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
 @pytest.fixture(scope="module")
 def serving(store: Store) -> Iterator[Serving]:
     """A service that asks for keys, and makes tokens."""
-    with served(create_app([OFFERS], store, auth="keys", token_keys=SECRETS)) as found:
+    with served(Service([OFFERS], store, auth="keys", token_keys=SECRETS)) as found:
         yield found
 
 
@@ -131,7 +131,7 @@ def test_a_store_that_refuses_is_told_as_such(
     plain = Definition(NAME, DelayedUCB(2, Bernoulli()), Explicit())
     with (
         listening() as lines,
-        served(create_app([plain], own_server.dsn)) as serving,
+        served(Service([plain], own_server.dsn)) as serving,
         httpx.Client(base_url=f"{serving.url}/v1/{NAME}/") as http,
         psycopg.connect(own_server.dsn, autocommit=True) as operator,
     ):
@@ -157,7 +157,7 @@ def test_rights_that_vanish_are_no_fault_of_the_service(own_server: PostgresServ
         info = operator.info
         dsn = f"postgresql://clerk@{info.host}:{info.port}/{info.dbname}"
         with (
-            served(create_app([plain], dsn)) as serving,
+            served(Service([plain], dsn)) as serving,
             httpx.Client(base_url=f"{serving.url}/v1/{NAME}/") as http,
         ):
             assert ask(http) == 201

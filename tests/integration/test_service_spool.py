@@ -13,8 +13,7 @@ import pytest
 from belated import Bernoulli, DelayedUCB, Explicit
 from belated.core.events import Decision, Reward, Void
 from belated.journals import SpoolJournal, Store, open_store
-from belated.service import Definition, create_app
-from belated.service.http.app import Service
+from belated.service import Definition, Service
 from belated.service.serving.spools import SpoolFolder
 from tests.faults.gates import Gate
 from tests.faults.service_load import BESIDE_OTHERS, PROMISED
@@ -68,7 +67,7 @@ def world(through: str, bandit: str, tmp_path: Path) -> Iterator[World]:
     """It decides and learns."""
     bandit = bandit.replace(" ", "-")
     made = Definition(bandit, DelayedUCB(2, Bernoulli()), Explicit(), partitions=2)
-    app = create_app([made], through, learn=True, spools=SpoolFolder(tmp_path))
+    app = Service([made], through, learn=True, spools=SpoolFolder(tmp_path))
     with served(app) as serving, httpx.Client(base_url=serving.url, timeout=30) as http:
         yield World(app, http, bandit)
 
@@ -113,7 +112,7 @@ def test_a_full_spool_refuses_and_says_when_to_try_again(
 ) -> None:
     """With nothing kept; when the database is back there is room again."""
     made = Definition(bandit, DelayedUCB(2, Bernoulli()), Explicit())
-    app = create_app([made], through, spools=SpoolFolder(tmp_path, limit=2_000))
+    app = Service([made], through, spools=SpoolFolder(tmp_path, limit=2_000))
     with served(app) as serving, httpx.Client(base_url=serving.url, timeout=30) as http:
         world = World(app, http, bandit)
         gate.cut()
@@ -143,7 +142,7 @@ def test_what_a_dead_process_left_is_handed_over_by_the_next(
     (tmp_path / f"{bandit.replace(' ', '%20')}.3.spool").write_bytes(b"something else" * 9)
     made = Definition(bandit, DelayedUCB(2, Bernoulli()), Explicit())
     assert list(folder.left(bandit).values()) == [1, 1, 1, "damaged"]
-    with served(create_app([made], store, spools=folder)):
+    with served(Service([made], store, spools=folder)):
         eventually(lambda: list(folder.left(bandit).values()) == ["damaged"])
     with store.journal(bandit) as journal:
         events = [record.event for record in journal.read(0, 0, 100)]

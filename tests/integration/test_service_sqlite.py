@@ -18,7 +18,7 @@ from belated import Bernoulli, DelayedUCB, Explicit
 from belated.client import Client
 from belated.core.events import Void
 from belated.journals import Snapshot, Store, open_store
-from belated.service import Definition, create_app
+from belated.service import Definition, Service
 from belated.service.learning.lease import SECONDS as LEASE
 from belated.service.serving.spools import SpoolFolder
 from tests.integration.serving import served
@@ -43,7 +43,7 @@ def store(path: Path) -> Store:
 def test_a_crowd_shares_commits_and_readers_do_not_wait(store: Store, full: bool) -> None:
     """Every answer is in the file; look-ups and the learner go on meanwhile."""
     callers, each = (16, 500) if full else (8, 40)
-    app = create_app([OFFERS], store, learn=True)
+    app = Service([OFFERS], store, learn=True)
 
     def play(url: str) -> list[str]:
         ids = []
@@ -99,7 +99,7 @@ def test_deciders_and_a_learner_in_several_processes(
     store: Store, learner: subprocess.Popen[bytes]
 ) -> None:
     """Two deciders have the model that another process makes of what both were told."""
-    one, other = create_app([OFFERS], store), create_app([OFFERS], store)
+    one, other = Service([OFFERS], store), Service([OFFERS], store)
     with (
         served(one) as here,
         served(other) as there,
@@ -143,7 +143,7 @@ def test_while_another_holds_the_file_events_wait_in_the_spool(
     store: Store, path: Path, tmp_path: Path
 ) -> None:
     """A tool that holds the lock for long: callers are answered, and all is delivered after it."""
-    app = create_app([OFFERS], store, learn=True, spools=SpoolFolder(tmp_path / "spool"))
+    app = Service([OFFERS], store, learn=True, spools=SpoolFolder(tmp_path / "spool"))
     with served(app) as serving, httpx.Client(base_url=serving.url, timeout=30) as http:
         offers = app.bandits["offers"]
         assert http.post("/v1/offers/decisions", json={"rows": ROWS}).status_code == 201
@@ -171,7 +171,7 @@ def test_without_a_spool_a_file_that_is_held_is_503(
     store: Store, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nothing is acknowledged, and it goes on as soon as the lock is free."""
-    app = create_app([OFFERS], store)
+    app = Service([OFFERS], store)
     with served(app) as serving, httpx.Client(base_url=serving.url, timeout=30) as http:
         log = app.bandits["offers"].commits._log
         monkeypatch.setattr(log._file, "_wait", 0.3)  # type: ignore[attr-defined]

@@ -16,11 +16,11 @@ from belated.cli.main import main
 from belated.client import Client
 from belated.exceptions import InvalidInput, ServiceError
 from belated.journals import Store
-from belated.service import Definition, create_app
+from belated.service import Definition, Service
 from belated.service.access.tokens import TokenSecrets
 from belated.service.http.app import AROUND
 from belated.service.http.routes import BANDIT_ROUTES
-from belated.wire.problem import Problem
+from belated.wire.messages import Problem
 from tests.integration.keyrings import Made, known
 from tests.integration.serving import Serving, served
 
@@ -42,7 +42,7 @@ def definitions() -> list[Definition]:
 @pytest.fixture(scope="module")
 def guarded(store: Store) -> Iterator[Serving]:
     """A service that asks for keys, or tokens."""
-    with served(create_app(definitions(), store, auth="keys", token_keys=KEYS)) as found:
+    with served(Service(definitions(), store, auth="keys", token_keys=KEYS)) as found:
         yield found
 
 
@@ -55,7 +55,7 @@ def key(store: Store, guarded: Serving) -> Made:
 @pytest.fixture(scope="module")
 def unguarded(store: Store) -> Iterator[Serving]:
     """A service that anyone may ask."""
-    with served(create_app(definitions(), store, token_keys=KEYS)) as found:
+    with served(Service(definitions(), store, token_keys=KEYS)) as found:
         yield found
 
 
@@ -210,13 +210,13 @@ def test_tokens_are_counted_by_what_they_were(unguarded: Serving) -> None:
 def test_a_service_without_token_keys_makes_none() -> None:
     """It says so when it is made, and not with the first decision."""
     with pytest.raises(InvalidInput, match=r"add secrets_env under \[tokens\]"):
-        create_app(definitions(), "postgresql://nowhere")
+        Service(definitions(), "postgresql://nowhere")
 
 
 def test_rewards_without_bounds_have_no_tokens(
     store: Store, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """``serve``, its ``--check``, ``doctor`` and ``create_app`` name the setting and the remedy."""
+    """``serve``, its ``--check``, ``doctor`` and ``Service`` name the setting and the remedy."""
     file = tmp_path / "belated.toml"
     file.write_text(
         f"""
@@ -237,4 +237,4 @@ def test_rewards_without_bounds_have_no_tokens(
         assert "add bounds, as in rewards =" in said
     unbounded = Definition("offers", DelayedUCB(2, Gaussian()), Explicit("7d"), tokens="enforce")
     with pytest.raises(InvalidInput, match="add bounds"):
-        create_app([unbounded], store, token_keys=KEYS)
+        Service([unbounded], store, token_keys=KEYS)

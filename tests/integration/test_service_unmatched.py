@@ -11,7 +11,7 @@ import pytest
 from belated import Bernoulli, DelayedUCB, Explicit
 from belated.client import Client
 from belated.journals import Store, open_store
-from belated.service import Definition, create_app
+from belated.service import Definition, Service
 from tests.integration.keyrings import known
 from tests.integration.serving import Serving, served
 from tests.waiting import eventually
@@ -29,7 +29,7 @@ def store(tmp_path: Path) -> Store:
 def serving(store: Store) -> Iterator[Serving]:
     """A service that asks for keys, and learns."""
     offers = Definition("offers", DelayedUCB(2, Bernoulli()), Explicit(), keep_requests=0.0)
-    with served(create_app([offers], store, auth="keys", learn=True)) as found:
+    with served(Service([offers], store, auth="keys", learn=True)) as found:
         yield found
 
 

@@ -17,7 +17,7 @@ from belated.core.events import Void
 from belated.exceptions import JournalUnavailable, SpoolNotPermitted
 from belated.journals import MemoryStore, SpoolJournal, Store
 from belated.journals.spool.disk import DiskStore
-from belated.service import Definition, create_app
+from belated.service import Definition, Service
 from belated.service.serving.spool_recovery import LeftSpools, SpoolRecovery
 from belated.service.serving.spools import SpoolFolder
 from tests.integration.serving import served
@@ -74,7 +74,7 @@ def test_a_file_of_another_user_is_told_of_and_holds_nothing_up(
     for number in range(3):
         leave_behind(tmp_path / f"{name}.{number}.spool", name, f"left {number}")
     take_away(tmp_path / f"{name}.1.spool")
-    app = create_app(
+    app = Service(
         [Definition(name, DelayedUCB(2, Bernoulli()), Explicit())],
         store,
         spools=SpoolFolder(tmp_path),

@@ -15,7 +15,7 @@ from belated import Bernoulli, DelayedUCB, Explicit
 from belated.core.events import Void
 from belated.exceptions import JournalReplaced
 from belated.journals import SQLiteJournal
-from belated.service import Definition, create_app
+from belated.service import Definition, Service
 from tests.integration.serving import served
 from tests.waiting import eventually
 
@@ -78,7 +78,7 @@ def test_a_service_whose_file_was_replaced_acknowledges_nothing_and_says_so(
     """503 for decisions and rewards, and for /readyz."""
     path, body = tmp_path / "offers.db", {"rows": [[1.0, 0.0]], "id": "before"}
     with (
-        served(create_app([OFFERS], f"sqlite:///{path}", learn=True)) as serving,
+        served(Service([OFFERS], f"sqlite:///{path}", learn=True)) as serving,
         httpx.Client(base_url=serving.url, timeout=30) as http,
     ):
         assert http.post("/v1/offers/decisions", json=body).status_code == 201

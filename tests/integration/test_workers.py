@@ -11,7 +11,7 @@ import pytest
 from belated import Bernoulli, DelayedUCB, Explicit
 from belated.client import Client
 from belated.journals.sqlite.session import SQLiteSession
-from belated.service import Definition, create_app
+from belated.service import Definition, Service
 from belated.service import runtime as module
 from tests.integration.serving import served
 from tests.waiting import eventually
@@ -49,7 +49,7 @@ def test_a_worker_that_stays_dead_fails_the_liveness_probe(
     fault = Fault(monkeypatch, SQLiteSession, name)
     monkeypatch.setattr(module, "RETRY", 0.01)
     bandit = Definition("offers", DelayedUCB(2, Bernoulli()), Explicit())
-    app = create_app([bandit], f"sqlite:///{tmp_path}/offers.db", learn=True, lease=0.5)
+    app = Service([bandit], f"sqlite:///{tmp_path}/offers.db", learn=True, lease=0.5)
     with (
         served(app) as serving,
         httpx.Client(base_url=serving.url) as web,

@@ -67,7 +67,7 @@ def status(guard: Authorizer) -> int:
     try:
         guard.authorize(HEADERS, "decide", "offers")
     except AccessDenied as error:
-        return problem_of(error).status
+        return problem_of(error)[0].status
     return 200
 
 

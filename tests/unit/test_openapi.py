@@ -13,8 +13,7 @@ from belated.service.http.app import AROUND
 from belated.service.http.openapi import describe, document
 from belated.service.http.problems import ProblemError
 from belated.service.http.routes import BANDIT_ROUTES, Route, find
-from belated.wire.answers import Decided
-from belated.wire.requests import DecisionRequest
+from belated.wire.messages import Decided, DecisionRequest
 
 ROUTES = (*BANDIT_ROUTES, *AROUND)
 

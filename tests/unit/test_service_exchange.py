@@ -6,26 +6,31 @@ import gc
 import weakref
 from types import SimpleNamespace
 from typing import cast
+from unittest.mock import Mock
 
-from belated.service.http.connection import Connection
-from belated.service.http.exchange import Exchange
+from belated.service.http.connection import Connection, Connections
 from belated.service.http.problems import ProblemError
-from belated.wire.problem import Problem
+from belated.service.http.routes import Exchange
+from belated.wire.messages import Problem
 
 
 def test_a_refused_request_is_gone_without_the_collector_of_cycles() -> None:
     """An error that keeps the frame that keeps it would hold all that was received."""
-    sent: list[int] = []
-    service = SimpleNamespace(refused=lambda route, error: (Problem("", 503, "", ""), {}))
-    connection = SimpleNamespace(
-        service=service, send=lambda exchange, status, *rest: sent.append(status)
-    )
+    refused: list[str] = []
+
+    def refuse(route: None, error: Exception) -> tuple[Problem, dict[str, str]]:
+        refused.append(str(error))
+        return Problem("Too busy", 503), {}
+
+    shared = SimpleNamespace(service=SimpleNamespace(refused=refuse))
+    connection = Connection(cast("Connections", shared))
+    connection._transport = Mock()
 
     def receive(data: bytearray) -> weakref.ref[ProblemError]:
-        exchange = Exchange(cast("Connection", connection), "POST", False)
+        exchange = Exchange(connection, "POST", False)
         exchange.error = ProblemError(503, "Too busy", "try again soon")
         kept = weakref.ref(exchange.error)
-        exchange.ask()
+        connection._ask(exchange)
         return kept
 
     gc.disable()
@@ -33,5 +38,5 @@ def test_a_refused_request_is_gone_without_the_collector_of_cycles() -> None:
         kept = receive(bytearray(10))
     finally:
         gc.enable()
-    assert sent == [503]
+    assert refused == ["try again soon"]
     assert kept() is None

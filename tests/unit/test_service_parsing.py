@@ -12,10 +12,9 @@ import pytest
 from belated import Bernoulli, DelayedUCB, Explicit, Flag, PerArm, Shared
 from belated.exceptions import InvalidInput
 from belated.features import Features
-from belated.service.http.parsing import parse_request
-from belated.service.http.routes import find
+from belated.service.http.routes import find, parse_request
 from belated.service.serving.definition import Definition
-from belated.wire.requests import DecisionRequest
+from belated.wire.messages import DecisionRequest
 
 
 def defined(features: Features) -> Definition:

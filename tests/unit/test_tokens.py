@@ -14,8 +14,8 @@ from belated.core.events import Decision
 from belated.exceptions import AccessDenied, InvalidInput, RateLimited
 from belated.service.access import tokens as tokens_module
 from belated.service.access.tokens import LIFETIME, NOBODY, RewardTokens, TokenMode, TokenSecrets
-from belated.service.http.problems import headers_of, problem_of
-from belated.wire.requests import RewardBody
+from belated.service.http.problems import problem_of
+from belated.wire.messages import RewardBody
 
 NOW = 1_700_000_000_000_000
 SECOND = 1_000_000
@@ -229,8 +229,9 @@ def test_the_status_says_what_is_missing() -> None:
     def status(tokens: RewardTokens, token: str | None) -> int:
         with pytest.raises(AccessDenied) as caught:
             tokens.check("a", RewardBody(1.0, token=token), False)
-        status = problem_of(caught.value).status
-        assert ("www-authenticate" in headers_of(caught.value)) == (status == 401)
+        problem, headers = problem_of(caught.value)
+        status = problem.status
+        assert ("www-authenticate" in headers) == (status == 401)
         return status
 
     assert status(tokens_of(guarded=True), None) == status(NOBODY, None) == 401
@@ -250,7 +251,7 @@ def test_a_token_reports_ten_times_a_minute(clock: Clock) -> None:
         clock.now += 1_000_000
     with pytest.raises(RateLimited, match="10 times in 60 s") as caught:
         tokens.check("a", RewardBody(1.0, token=token), False)
-    assert headers_of(caught.value)["retry-after"] == "50"
+    assert problem_of(caught.value)[1]["retry-after"] == "50"
     assert takes(tokens, "b", other)
     clock.now += 50_000_000
     assert takes(tokens, "a", token)

@@ -28,14 +28,14 @@ def run(options: argparse.Namespace) -> int:
     if options.check:
         return _check(options.file)
 
-    from belated.service import create_app
+    from belated.service import Service
     from belated.service.access.authorizer import auth_at
     from belated.service.http.server import serve
 
     config = prepared(options)
     server = config.server
     host = server.host if options.host is None else options.host
-    app = create_app(
+    app = Service(
         config.bandits,
         config.store,
         learn=server.learn,

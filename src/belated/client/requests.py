@@ -19,7 +19,7 @@ from belated.decider.batches import named, split_requests, split_rewards
 from belated.exceptions import InvalidInput
 from belated.features import Actions, as_actions
 from belated.journals.steady_clock import system_clock
-from belated.wire.requests import (
+from belated.wire.messages import (
     MAX_BATCH,
     MAX_BODY_BYTES,
     DecisionRequest,

@@ -18,7 +18,7 @@ from typing import Any, Protocol, Self
 import msgspec
 
 from belated.exceptions import InvalidInput, MissingExtra, ServiceError, ServiceUnavailable
-from belated.wire.problem import Problem
+from belated.wire.messages import Problem
 
 try:
     import httpx

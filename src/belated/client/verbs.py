@@ -23,15 +23,16 @@ from belated.core.times import Moment
 from belated.exceptions import ServiceError
 from belated.features import Actions
 from belated.fold.receipts import Receipt
-from belated.wire.answers import (
+from belated.wire.messages import (
     Accepted,
     BanditState,
     Decided,
     DecisionDetails,
+    DecisionRequests,
     ManyAccepted,
     ManyDecided,
+    RewardsBody,
 )
-from belated.wire.requests import DecisionRequests, RewardsBody
 
 if TYPE_CHECKING:  # it needs httpx
     from belated.client.transport import Transport

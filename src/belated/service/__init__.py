@@ -1,6 +1,6 @@
 """The decision service: HTTP in front, a store behind.
 
-*Deciders* (:func:`create_app`) hold the newest model, choose, and answer once every decision and
+*Deciders* (:class:`Service`) hold the newest model, choose, and answer once every decision and
 reward is durable. One *learner* (:class:`LearningService`) at a time folds the journal and
 publishes models. One process can be both.
 
@@ -14,11 +14,11 @@ publishes models. One process can be both.
 
 import logging
 
-from belated.service.http.app import create_app
+from belated.service.http.app import Service
 from belated.service.learning.learning_service import LearningService
 from belated.service.serving.definition import Definition
 
-__all__ = ["Definition", "LearningService", "create_app"]
+__all__ = ["Definition", "LearningService", "Service"]
 
 # Whoever starts a process says where its log goes (`operating.logs`); nobody else hears of it.
 logging.getLogger("belated.service").addHandler(logging.NullHandler())

@@ -1,1 +1,1 @@
-"""What client and server send each other."""
+"""What client and service send each other: API keys, and the bodies of requests and responses."""

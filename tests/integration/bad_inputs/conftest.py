@@ -8,9 +8,8 @@ import httpx
 import pytest
 
 from belated.journals import Store
-from belated.service import create_app
+from belated.service import Service
 from belated.service.access.tokens import TokenSecrets
-from belated.service.http.app import Service
 from tests.integration.asking import SECRET, Asking, nothing_told
 from tests.integration.bad_inputs.bandits import COIN, DEFINITIONS, FREE, LIMIT
 from tests.integration.keyrings import Made, known
@@ -21,7 +20,7 @@ from tests.integration.serving import Serving, served
 def app(store: Store) -> Service:
     """It learns too."""
     keys = TokenSecrets({"k1": bytes(range(32))})
-    return create_app(
+    return Service(
         DEFINITIONS, store, learn=True, max_body_bytes=LIMIT, auth="keys", token_keys=keys
     )
 

@@ -7,8 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from belated.journals import Store, open_store
-from belated.service import create_app
-from belated.service.http.app import Service
+from belated.service import Service
 from tests.integration.connections.offers import LIMIT, OFFERS, SHOP
 from tests.integration.serving import Serving, served
 
@@ -16,7 +15,7 @@ from tests.integration.serving import Serving, served
 @pytest.fixture(scope="module")
 def app(store: Store) -> Service:
     """As `belated serve` has it."""
-    return create_app([OFFERS], store, max_body_bytes=LIMIT, cors=[SHOP])
+    return Service([OFFERS], store, max_body_bytes=LIMIT, cors=[SHOP])
 
 
 @pytest.fixture(scope="module")

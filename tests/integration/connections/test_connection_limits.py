@@ -10,14 +10,10 @@ from pathlib import Path
 import pytest
 
 from belated.journals import Store
-from belated.service import create_app
+from belated.service import Service
 from belated.service.access.limits import Limits
 from belated.service.http import connection as connection_module
-from belated.service.http import connections as connections_module
-from belated.service.http import freed_memory
-from belated.service.http.app import Service
-from belated.service.http.connection import MAX_PIPELINE
-from belated.service.http.framing import MAX_HEAD_BYTES, MAX_HEADERS
+from belated.service.http.connection import MAX_HEAD_BYTES, MAX_HEADERS, MAX_PIPELINE
 from tests.integration.connections.offers import OFFERS, chunked, slow_down
 from tests.integration.raw_http import OFFER, Raw, get, request, said, statuses
 from tests.integration.serving import Serving, served
@@ -29,7 +25,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Deadlines that a test can wait for."""
     for name in ("HEAD_SECONDS", "BODY_SECONDS", "KEEP_ALIVE_SECONDS", "WRITE_SECONDS"):
         monkeypatch.setattr(connection_module, name, 0.5)
-    monkeypatch.setattr(connections_module, "LOOK_SECONDS", 0.1)
+    monkeypatch.setattr(connection_module, "LOOK_SECONDS", 0.1)
 
 
 # --- bounds --------------------------------------------------------------------------------------
@@ -80,7 +76,7 @@ def test_a_body_in_tiny_pieces_takes_no_longer(file: Store) -> None:
     sent = request(
         b"1\r\n \r\n" * 1_000_000 + b"0\r\n\r\n", "Transfer-Encoding: chunked", length=False
     )
-    with served(create_app([OFFERS], file)) as serving:
+    with served(Service([OFFERS], file)) as serving:
         start = time.process_time()  # of this process, which is the server's too
         assert statuses(serving.port, sent) == [400, 200]
         assert time.process_time() - start < 10.0
@@ -88,7 +84,7 @@ def test_a_body_in_tiny_pieces_takes_no_longer(file: Store) -> None:
 
 def test_a_pipeline_is_bounded(file: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever waits beyond it is refused, and nothing after that is read."""
-    app = create_app([OFFERS], file)
+    app = Service([OFFERS], file)
     with served(app) as serving, Raw(serving.port) as raw:
         may_commit = threading.Event()
         slow_down(app, monkeypatch, may_commit)
@@ -115,7 +111,7 @@ def stall(raw: Raw, app: Service) -> int:
 
 def test_nothing_more_is_read_while_answers_are_not(file: Store) -> None:
     """Requests whose answers nobody reads cost no memory: they stay with the sender."""
-    app = create_app([OFFERS], file)
+    app = Service([OFFERS], file)
     with served(app) as serving, Raw(serving.port, buffer=4096) as raw:
         answered = stall(raw, app)
         raw.socket.settimeout(0.5)
@@ -142,7 +138,7 @@ def test_nothing_more_is_read_while_answers_are_not(file: Store) -> None:
 )
 def test_nobody_is_waited_for_for_ever(file: Store, sent: bytes, expected: list[int]) -> None:
     """Neither for a request that does not end, nor for one that does not begin."""
-    with served(create_app([OFFERS], file)) as serving, Raw(serving.port) as raw:
+    with served(Service([OFFERS], file)) as serving, Raw(serving.port) as raw:
         raw.send(sent)
         assert [one.status for one in raw.answers()] == expected
 
@@ -150,7 +146,7 @@ def test_nobody_is_waited_for_for_ever(file: Store, sent: bytes, expected: list[
 @pytest.mark.usefixtures("quick")
 def test_whoever_comes_after_a_pause_has_all_the_time(file: Store) -> None:
     """Deadlines count from when it came, not from when somebody came before."""
-    with served(create_app([OFFERS], file)) as serving:
+    with served(Service([OFFERS], file)) as serving:
         assert statuses(serving.port, get("/livez")) == [200, 200]
         time.sleep(1.0)
         with Raw(serving.port) as raw:
@@ -162,7 +158,7 @@ def test_whoever_comes_after_a_pause_has_all_the_time(file: Store) -> None:
 @pytest.mark.usefixtures("quick")
 def test_dripping_does_not_help(file: Store) -> None:
     """A byte now and then is no request either; a body that keeps coming is."""
-    with served(create_app([OFFERS], file)) as serving:
+    with served(Service([OFFERS], file)) as serving:
         with Raw(serving.port) as raw:
             for byte in get("/livez")[:15]:
                 raw.send(bytes([byte]))
@@ -177,7 +173,7 @@ def test_dripping_does_not_help(file: Store) -> None:
 @pytest.mark.usefixtures("quick")
 def test_whoever_does_not_read_is_cut(file: Store) -> None:
     """After a while, and nothing is kept of it."""
-    app = create_app([OFFERS], file)
+    app = Service([OFFERS], file)
     with served(app) as serving, Raw(serving.port, buffer=4096) as raw:
         stall(raw, app)
         with pytest.raises(ConnectionError):
@@ -188,10 +184,10 @@ def test_whoever_does_not_read_is_cut(file: Store) -> None:
 def test_memory_is_given_back_after_a_flood(file: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """Once, when most of what was held is let go; and not for the usual requests."""
     given: list[int] = []
-    monkeypatch.setattr(freed_memory, "give_back", lambda: given.append(1))
-    monkeypatch.setattr(connections_module, "LOOK_SECONDS", 0.05)
-    monkeypatch.setattr(connections_module, "MUCH", 1 << 20)
-    app = create_app([OFFERS], file, max_body_bytes=2 << 20)
+    monkeypatch.setattr(connection_module, "give_back_memory", lambda: given.append(1))
+    monkeypatch.setattr(connection_module, "LOOK_SECONDS", 0.05)
+    monkeypatch.setattr(connection_module, "MUCH", 1 << 20)
+    app = Service([OFFERS], file, max_body_bytes=2 << 20)
     with served(app) as serving:
         assert statuses(serving.port, request()) == [201, 200]
         with ExitStack() as hands:
@@ -215,7 +211,7 @@ def test_what_the_allocator_keeps_is_given_back() -> None:
     kept = blocks[::8]
     del blocks
     before = int(statm.read_text().split()[1])
-    freed_memory.give_back()
+    connection_module.give_back_memory()
     assert len(kept) == 50
     freed = (before - int(statm.read_text().split()[1])) * 4096
     assert freed > 20_000_000
@@ -225,7 +221,7 @@ def test_connections_are_counted(file: Store) -> None:
     """In all, and for each address; when one ends there is room for another."""
     limits = Limits(connections=5, per_address=3)
     with (
-        served(create_app([OFFERS], file), limits) as serving,
+        served(Service([OFFERS], file), limits) as serving,
         ExitStack() as hands,
         ExitStack() as others,
     ):
@@ -245,8 +241,8 @@ def test_connections_are_counted(file: Store) -> None:
 
 def test_what_all_hold_together_is_bounded(file: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever holds most of it is refused, and the others go on."""
-    monkeypatch.setattr(connections_module, "MAX_HELD", 100_000)
-    app = create_app([OFFERS], file, max_body_bytes=25_000)
+    monkeypatch.setattr(connection_module, "MAX_HELD", 100_000)
+    app = Service([OFFERS], file, max_body_bytes=25_000)
     with served(app) as serving, ExitStack() as hands:
         many = [hands.enter_context(Raw(serving.port)) for _ in range(10)]
         for one in many:

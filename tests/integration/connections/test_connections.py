@@ -10,9 +10,8 @@ from typing import Any
 import pytest
 
 from belated.journals import Store
-from belated.service import create_app
+from belated.service import Service
 from belated.service.access.limits import Limits
-from belated.service.http.app import Service
 from belated.service.http.connection import Connection
 from tests.integration.connections.offers import LIMIT, NAME, OFFERS, SHOP, chunked, slow_down
 from tests.integration.keyrings import Made, known
@@ -134,7 +133,7 @@ def test_an_answer_is_whole(serving: Serving) -> None:
 
 def test_who_has_no_key_is_refused_before_anything_is_sent(store: Store) -> None:
     """The body is not waited for, and then not counted as a request; with a key it is."""
-    with served(create_app([OFFERS], store, auth="keys")) as serving:
+    with served(Service([OFFERS], store, auth="keys")) as serving:
         made: Made = known(store, serving.url)
         with Raw(serving.port) as raw:
             raw.send(request()[: -len(OFFER)])
@@ -184,7 +183,7 @@ def test_what_is_under_way_is_answered_before_it_stops(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """And the client is told that the connection ends; one without a request ends at once."""
-    app = create_app([OFFERS], store)
+    app = Service([OFFERS], store)
     with served(app) as serving, Raw(serving.port) as raw, Raw(serving.port) as idle:
         raw.send(request())
         assert raw.socket.recv(65_536).startswith(b"HTTP/1.1 201 ")
@@ -246,7 +245,7 @@ def test_what_can_be_read_in_two_ways_is_refused(
 def test_names_that_are_listed(file: Store) -> None:
     """With or without a port, in any letters; others are refused, but for the probes."""
     limits = Limits(hosts=frozenset({"bandits.example", "[::1]"}))
-    with served(create_app([OFFERS], file), limits) as serving:
+    with served(Service([OFFERS], file), limits) as serving:
         for host in ("bandits.example", "Bandits.Example:8080", "[::1]:8080"):
             with Raw(serving.port) as raw:
                 raw.send(request(OFFER, "Connection: close", host=host))
@@ -285,7 +284,7 @@ def test_nothing_is_left_of_connections_that_ended(file: Store) -> None:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Connection, "__init__", noted)
-        with served(create_app([OFFERS], file)) as serving:
+        with served(Service([OFFERS], file)) as serving:
             for sent in (b"", b"GET", request()[:-1], request(), b"\0", get("/livez") * 40):
                 with Raw(serving.port) as raw:
                     raw.send(sent)

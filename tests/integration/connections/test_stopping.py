@@ -7,7 +7,7 @@ import socket
 import pytest
 
 from belated.journals import Store
-from belated.service import create_app
+from belated.service import Service
 from belated.service.http import server
 from tests.integration.connections.offers import OFFERS
 from tests.integration.raw_http import request
@@ -38,7 +38,7 @@ def test_an_idle_connection_may_send_a_last_request(
     """It may have been on its way; the answer says that the connection is closed."""
     monkeypatch.setattr(server, "IDLE_SECONDS", 60.0, raising=False)
     serving = Serving()
-    serving.start(create_app([OFFERS], file))
+    serving.start(Service([OFFERS], file))
     idle = [connected(serving) for _ in range(5)]
     serving.stop_soon()
     eventually(lambda: refuses(serving), seconds=60)
@@ -59,7 +59,7 @@ def test_a_connection_that_stays_idle_is_not_reset(
     """A client that sends too late reads the end of the connection, and no error."""
     monkeypatch.setattr(server, "IDLE_SECONDS", 0.0, raising=False)
     serving = Serving()
-    serving.start(create_app([OFFERS], file))
+    serving.start(Service([OFFERS], file))
     idle = connected(serving)
     serving.stop_soon()
     assert idle.recv(65536) == b""

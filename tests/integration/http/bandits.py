@@ -10,7 +10,7 @@ import numpy as np
 
 from belated import Bernoulli, DelayedThompson, DelayedUCB, Explicit, Gaussian, Shared
 from belated.service import Definition
-from belated.wire.problem import Problem
+from belated.wire.messages import Problem
 
 DIM = 4
 JSON = {"content-type": "application/json"}

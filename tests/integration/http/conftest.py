@@ -9,7 +9,7 @@ import pytest
 
 from belated.client import Client
 from belated.journals import Store
-from belated.service import create_app
+from belated.service import Service
 from tests.integration.http.bandits import JSON, definitions
 from tests.integration.serving import Serving, served
 
@@ -17,7 +17,7 @@ from tests.integration.serving import Serving, served
 @pytest.fixture(scope="module")
 def serving(store: Store) -> Iterator[Serving]:
     """A service that learns too."""
-    with served(create_app(definitions(), store, learn=True, max_body_bytes=100_000)) as found:
+    with served(Service(definitions(), store, learn=True, max_body_bytes=100_000)) as found:
         yield found
 
 

@@ -20,8 +20,7 @@ from belated.client.verbs import Verbs
 from belated.core.events import Decision, Record, encode
 from belated.exceptions import InvalidInput, ServiceError, ServiceUnavailable
 from belated.journals import Store
-from belated.service import Definition, create_app
-from belated.service.http.app import Service
+from belated.service import Definition, Service
 from tests.integration.http.bandits import DIM, ROWS, problem_in
 from tests.integration.postgres_server import PostgresServer
 from tests.integration.serving import Serving, served
@@ -43,7 +42,7 @@ def test_the_same_id_gives_the_same_decision(client: Client) -> None:
 def test_two_deciders_at_once_give_one_answer(store: Store, bandit: str) -> None:
     """However many ask at the same moment: from then on all get the one that counts."""
     one = Definition(bandit, DelayedThompson(DIM, Bernoulli()), Explicit())
-    with served(create_app([one], store)) as here, served(create_app([one], store)) as there:
+    with served(Service([one], store)) as here, served(Service([one], store)) as there:
         clients = [Client(url, bandit=bandit) for url in (here.url, there.url)] * 4
         barrier = threading.Barrier(len(clients))
 
@@ -146,7 +145,7 @@ def test_a_service_that_is_restarted_is_waited_for(store: Store, bandit: str) ->
     """Calls while it is down come back when it is up; with no retries they fail at once."""
     one = Definition(bandit, DelayedUCB(DIM, Bernoulli()), Explicit())
     serving = Serving(free_port())
-    serving.start(create_app([one], store))
+    serving.start(Service([one], store))
     try:
         with (
             Client(serving.url, bandit=bandit, retries=8) as client,
@@ -156,7 +155,7 @@ def test_a_service_that_is_restarted_is_waited_for(store: Store, bandit: str) ->
             serving.stop()
             with pytest.raises(ServiceUnavailable, match="cannot be reached"):
                 hasty.decide(ROWS)
-            again = threading.Timer(0.5, serving.start, [create_app([one], store)])
+            again = threading.Timer(0.5, serving.start, [Service([one], store)])
             again.start()
             second = client.decide(ROWS)  # sent to nobody at first
             assert client.observe(first.id, 1.0).status == "accepted"
@@ -172,7 +171,7 @@ def test_a_journal_that_is_away_is_503_and_comes_back(
     """Nothing is acknowledged meanwhile, retries say when to come, and afterwards all goes on."""
     one = Definition(bandit, DelayedUCB(DIM, Bernoulli()), Explicit())
     with (
-        served(create_app([one], own_server.dsn)) as serving,
+        served(Service([one], own_server.dsn)) as serving,
         Client(serving.url, bandit=bandit, retries=10) as client,
     ):
         first = client.decide(ROWS)
@@ -209,8 +208,8 @@ def test_another_policy_starts_without_the_old_model(store: Store, bandit: str) 
             eventually(lambda: client.state().observations == rewards)
             return app.bandits[bandit].stats.failures["model"]
 
-    assert refused(create_app([old], store, learn=True), rewards=1) == 0
-    assert refused(create_app([new], store, learn=True), rewards=2) >= 1
+    assert refused(Service([old], store, learn=True), rewards=1) == 0
+    assert refused(Service([new], store, learn=True), rewards=2) >= 1
 
 
 def test_problems_become_errors(serving: Serving) -> None:

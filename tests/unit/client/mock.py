@@ -14,7 +14,7 @@ import numpy as np
 from belated.client import AsyncClient, Client
 from belated.client.transport import AsyncNetwork, BlockingNetwork, Transport
 from belated.client.verbs import Verbs
-from belated.wire.answers import Decided
+from belated.wire.messages import Decided
 
 Answer = httpx.Response | Exception
 ROWS = np.array([[1.0, 0.0], [0.0, 1.0]])

@@ -20,8 +20,7 @@ from belated.client import AsyncClient, Client
 from belated.client.transport import AsyncNetwork, Transport
 from belated.core.times import Moment
 from belated.exceptions import InvalidInput, ServiceError
-from belated.wire.problem import Problem
-from belated.wire.requests import MAX_BODY_BYTES, DecisionRequests
+from belated.wire.messages import MAX_BODY_BYTES, DecisionRequests, Problem
 from tests.unit.client.mock import DECIDED, ROWS, Mock, answer
 
 

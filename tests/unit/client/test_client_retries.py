@@ -19,9 +19,7 @@ from belated.client import Client
 from belated.core.ids import key_of, slot_of
 from belated.exceptions import InvalidInput, ServiceError, ServiceUnavailable
 from belated.fold.receipts import Receipt
-from belated.wire.answers import ManyDecided
-from belated.wire.problem import Problem
-from belated.wire.requests import DecisionRequest, DecisionRequests
+from belated.wire.messages import DecisionRequest, DecisionRequests, ManyDecided, Problem
 from tests.unit.client.mock import DECIDED, ROWS, Answer, Mock, answer
 
 AWAY = Problem("Try again", 503, "the journal cannot be reached now")

@@ -21,7 +21,7 @@ from belated.core.inputs import Interval
 from belated.core.rewards import Rewards
 from belated.exceptions import Forbidden, InvalidInput, RateLimited, Unauthenticated
 from belated.journals.steady_clock import system_clock
-from belated.wire.requests import RewardBody
+from belated.wire.messages import RewardBody
 
 #: What is done with tokens: none are made; they are counted; they are asked for.
 TokenMode = Literal["off", "report", "enforce"]

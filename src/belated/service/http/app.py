@@ -11,7 +11,10 @@ from functools import cached_property
 from typing import Any
 from urllib.parse import quote, unquote
 
+import msgspec
+
 from belated.exceptions import (
+    InvalidInput,
     JournalError,
     JournalUnavailable,
     NotIndexed,
@@ -20,28 +23,47 @@ from belated.exceptions import (
 from belated.journals import Store, open_store
 from belated.journals.steady_clock import system_clock
 from belated.service.access.authorizer import Auth, Authorizer
-from belated.service.access.tokens import NOBODY, TokenSecrets
+from belated.service.access.origins import Cors
+from belated.service.access.tokens import (
+    LIFETIME,
+    NOBODY,
+    RewardTokens,
+    TokenSecrets,
+    check_bounded,
+)
+from belated.service.console.page import console_page
 from belated.service.console.reports import Reports
-from belated.service.http import console
-from belated.service.http.cors import Cors, wanted_method
-from belated.service.http.exchange import Exchange, encode
 from belated.service.http.openapi import document
-from belated.service.http.parsing import rewards_in
-from belated.service.http.problems import ProblemError, check_content, headers_of, problem_of
-from belated.service.http.routes import BANDIT_ROUTES, Route, find
-from belated.service.http.tokens import tokens_of
+from belated.service.http.problems import ProblemError, problem_of
+from belated.service.http.routes import (
+    BANDIT_ROUTES,
+    Exchange,
+    Route,
+    encode,
+    find,
+    rewards_in,
+    state_of,
+)
 from belated.service.learning.learners import learners_of
 from belated.service.learning.lease import SECONDS
-from belated.service.runtime import Runtime, ThreadRuntime, dead_workers
+from belated.service.runtime import ThreadRuntime, dead_workers
 from belated.service.serving.definition import Definition
 from belated.service.serving.group_commit import GroupCommit
 from belated.service.serving.served_bandit import MAX_MODEL_AGE, ServedBandit
 from belated.service.serving.served_bandits import ServedBandits
 from belated.service.serving.spools import Spools
-from belated.wire.answers import Alive, Dead, Ready
 from belated.wire.keys import ALL, Key
-from belated.wire.problem import Problem
-from belated.wire.requests import MAX_BODY_BYTES, DecisionRequests, RewardsBody
+from belated.wire.messages import (
+    MAX_BODY_BYTES,
+    Alive,
+    BanditHealth,
+    Bandits,
+    Dead,
+    DecisionRequests,
+    Problem,
+    Ready,
+    RewardsBody,
+)
 
 #: Seconds between two log lines about a store that refuses.
 TROUBLE_LOG_SECONDS = 60.0
@@ -49,99 +71,69 @@ TROUBLE_LOG_SECONDS = 60.0
 log = logging.getLogger("belated.service")
 
 
-def create_app(
-    bandits: Sequence[Definition],
-    store: str | Store,
-    *,
-    learn: bool = False,
-    lease: float = SECONDS,
-    max_body_bytes: int = MAX_BODY_BYTES,
-    auth: Auth = "off",
-    token_keys: TokenSecrets | None = None,
-    cors: Sequence[str] = (),
-    spools: Spools | None = None,
-    clock: Callable[[], int] = system_clock,
-    seed: int | None = None,
-) -> Service:
-    """The service, for :func:`belated.service.http.server.serve`.
+class Service:
+    """The decision service, for :func:`belated.service.http.server.serve`.
 
     Args:
         bandits: that are decided here.
         store: of their journals, or its address.
-        learn: learn them too, in threads of this process; else ``belated learn`` does, elsewhere.
-        lease: seconds for which a learner that has died is missed.
+        learn: learn them too, in threads of this process; otherwise ``belated learn`` does.
+        lease: seconds after which a learner that has died is replaced.
         max_body_bytes: how many bytes a request may have.
         auth: ``"keys"`` if every request must come with a key, ``"off"`` if anyone may ask.
         token_keys: that sign the tokens of rewards, for bandits that make them.
         cors: origins whose pages may send requests from a browser, such as
             ``"https://shop.example"``; requests of other pages are refused.
-        spools: where events wait while the database is away; None to refuse them then.
+        spools: where events wait while the store is unavailable; None to refuse them then.
         clock: gives microseconds since 1970.
         seed: of the choices.
+
+    Attributes:
+        authorizer: knows the keys; None where anyone may ask.
+        tokens: of the bandits that make them.
+        draining: whether it will stop soon: requests are answered, but should be sent elsewhere.
+        requests: how many there were, by method and path of their route and status.
+        reports: of all bandits, for the console and the metrics.
     """
-    return Service(
-        bandits,
-        open_store(store) if isinstance(store, str) else store,
-        learn=learn,
-        lease=lease,
-        max_body_bytes=max_body_bytes,
-        auth=auth,
-        token_keys=token_keys,
-        cors=cors,
-        spools=spools,
-        runtime=ThreadRuntime(clock),
-        seed=seed,
-    )
-
-
-class Service:
-    """Answers requests; :func:`create_app` makes it."""
 
     def __init__(
         self,
         bandits: Sequence[Definition],
-        store: Store,
+        store: str | Store,
         *,
-        learn: bool,
-        lease: float,
-        max_body_bytes: int,
-        auth: Auth,
-        token_keys: TokenSecrets | None,
-        cors: Sequence[str],
-        spools: Spools | None,
-        runtime: Runtime,
-        seed: int | None,
+        learn: bool = False,
+        lease: float = SECONDS,
+        max_body_bytes: int = MAX_BODY_BYTES,
+        auth: Auth = "off",
+        token_keys: TokenSecrets | None = None,
+        cors: Sequence[str] = (),
+        spools: Spools | None = None,
+        clock: Callable[[], int] = system_clock,
+        seed: int | None = None,
     ) -> None:
         self.definitions = {one.name: one for one in bandits}
         self.bandits: dict[str, ServedBandit] = {}
         self._served: ServedBandits | None = None
-        # What is asked most, by method and path, so that it need not be taken apart each time.
+        # The route of the most common request by its path, which need not be parsed each time.
         self._quick: dict[tuple[str, bytes], tuple[str, Route, str]] = {}
-        self._store = store
-        #: How many bytes a request may have.
+        self._store = open_store(store) if isinstance(store, str) else store
         self.max_body_bytes = max_body_bytes
         self._cors = Cors(cors)
         self._auth = auth
-        #: Knows the keys; None where anyone may ask.
         self.authorizer: Authorizer | None = None
-        #: Of the bandits that make them.
         self.tokens = {
-            one.name: tokens_of(one, token_keys, auth == "keys", runtime.clock)
+            one.name: _tokens_of(one, token_keys, auth == "keys", clock)
             for one in bandits
             if one.tokens != "off"
         }
         self._spools = spools
-        self._runtime = runtime
+        self._runtime = ThreadRuntime(clock)
         self._seed = seed
-        self._learners = learners_of(list(bandits) if learn else [], store, lease=lease)
+        self._learners = learners_of(list(bandits) if learn else [], self._store, lease=lease)
         self._trouble_due = -math.inf
-        #: Whether it will stop soon: requests are answered, but should be sent elsewhere.
         self.draining = False
-        #: How many requests there were, by method and path of their route and status.
         self.requests: Counter[tuple[str, str, int]] = Counter()
-
-        #: Of all bandits, for the console and the metrics.
-        self.reports = Reports(store, {one.name: one.actions for one in bandits})
+        self.reports = Reports(self._store, {one.name: one.actions for one in bandits})
 
         from belated.service.operating.metrics import Metrics  # needs prometheus-client
 
@@ -174,14 +166,17 @@ class Service:
                 about = ALL if route.everywhere else None
                 exchange.key = self.authorizer.authorize(headers, route.scope, about)
             return
-        if (wanted := wanted_method(exchange.method, headers)) is not None:
-            _, allowed, _ = self._find(wanted, path)
-            exchange.more = self._cors.preflight(allowed, headers)
+        wanted = headers.get(b"access-control-request-method")
+        if wanted is not None and exchange.method == "OPTIONS":
+            _, route, _ = self._find(wanted.decode("latin-1"), path)
+            exchange.more = self._cors.preflight(route.method, route.scope, headers)
             exchange.route = PREFLIGHT
             return
         name, route, exchange.id = self._find(exchange.method, path)
         exchange.route = route
-        exchange.more = self._cors.admit(route, headers, keyed=self.authorizer is not None)
+        if (origin := headers.get(b"origin")) is not None:
+            keyed = self.authorizer is not None
+            exchange.more = self._cors.admit(origin, route.scope, headers, keyed=keyed)
         if self.authorizer is not None and route.scope is not None:
             exchange.key = self.authorizer.authorize(headers, route.scope, name)
         bandit = self.bandits.get(name)
@@ -192,7 +187,7 @@ class Service:
             raise UnknownBandit(f"there is no bandit {name!r} here")
         else:  # without a key nobody hears whether there is such a bandit: no token will do
             exchange.tokens = NOBODY
-        check_content(headers, json=route.body is not None)
+        _check_content(headers, json=route.body is not None)
 
     def ask(self, exchange: Exchange, body: bytes | bytearray) -> None:
         """Have it done, and answered."""
@@ -200,7 +195,7 @@ class Service:
         assert route is not None
         if route.render is None:  # it is about no bandit
             status, content = route.handler(self)
-            exchange.respond(status, route.content.encode(), content)
+            exchange.connection.respond(exchange, status, route.content.encode(), content)
             return
         read = route.read(body)
         if exchange.key is not None:
@@ -220,7 +215,7 @@ class Service:
 
     def refused(self, route: Route | None, error: Exception) -> tuple[Problem, dict[str, str]]:
         """What is answered in place of what was asked, and the headers of that."""
-        problem = problem_of(error)
+        problem, headers = problem_of(error)
         self.count(route, problem.status)
         if problem.status == 500:
             log.error("a request failed", exc_info=error)
@@ -228,7 +223,7 @@ class Service:
             error, JournalUnavailable | NotIndexed
         ):
             self._log_trouble(error)
-        return problem, headers_of(error)
+        return problem, headers
 
     def _log_trouble(self, error: JournalError) -> None:
         """The store is there and refuses: somebody must look, but not at a line a request."""
@@ -254,12 +249,8 @@ class Service:
         for one, reward in rewards_in(exchange.id, body):
             tokens.check(one, reward, keyed)
 
-    def _livez(self) -> tuple[int, bytes]:
-        if dead := dead_workers():  # anyone may ask this: why they fail is in the log
-            return 503, encode(Dead(dead))
-        return 200, encode(Alive())
-
-    def _readyz(self) -> tuple[int, bytes]:
+    def readyz(self) -> tuple[int, bytes]:
+        """Return whether requests should come here."""
         if self.draining:
             return 503, encode(Ready("draining", []))
         if self._served is not None and self._served.poll.replaced:
@@ -270,17 +261,9 @@ class Service:
         # Anyone may ask this: where keys are needed, names of bandits are not for all.
         return 503, encode(Ready("stale", stale if self.authorizer is None else []))
 
-    def _metrics(self) -> tuple[int, bytes]:
-        return 200, self.metrics.text()
-
-    def _openapi(self) -> tuple[int, bytes]:
-        return 200, self._document
-
-    def _nothing(self) -> tuple[int, bytes]:
-        return 204, b""
-
     @cached_property
-    def _document(self) -> bytes:
+    def document(self) -> bytes:
+        """The OpenAPI document."""
         routes = [*BANDIT_ROUTES, *AROUND]
         return document(routes, keys=self._auth == "keys", tokens=bool(self.tokens))
 
@@ -318,63 +301,71 @@ class Service:
 
 # --- what is not about one bandit ----------------------------------------------------------------
 
+
+def _livez(service: Service) -> tuple[int, bytes]:
+    if dead := dead_workers():  # anyone may ask this: why they fail is in the log
+        return 503, encode(Dead(dead))
+    return 200, encode(Alive())
+
+
+def _metrics(service: Service) -> tuple[int, bytes]:
+    return 200, service.metrics.text()
+
+
+def _openapi(service: Service) -> tuple[int, bytes]:
+    return 200, service.document
+
+
+def _page(service: Service) -> tuple[int, bytes]:
+    return 200, console_page()
+
+
+def _bandits(service: Service) -> tuple[int, bytes]:
+    return 200, encode(
+        Bandits(
+            [
+                BanditHealth(
+                    **msgspec.structs.asdict(state_of(bandit)),
+                    stale=bandit.is_stale(MAX_MODEL_AGE),
+                    decisions=bandit.stats.decisions,
+                    rewards=bandit.stats.rewards,
+                )
+                for _, bandit in sorted(service.bandits.items())
+            ]
+        )
+    )
+
+
+def _nothing(service: Service) -> tuple[int, bytes]:
+    return 204, b""
+
+
 AROUND = (
     Route(
-        "GET",
-        "/livez",
-        Service._livez,
-        None,
-        "Whether the process and its workers run",
-        Alive,
-        also={503: Dead},
-        scope=None,
+        "GET", "/livez", _livez, None, "Whether the process and its workers run", Alive,
+        also={503: Dead}, scope=None,
     ),
     Route(
-        "GET",
-        "/readyz",
-        Service._readyz,
-        None,
-        "Whether requests should come here",
-        Ready,
-        also={503: Ready},
-        scope=None,
+        "GET", "/readyz", Service.readyz, None, "Whether requests should come here", Ready,
+        also={503: Ready}, scope=None,
     ),
     Route(
-        "GET",
-        "/metrics",
-        Service._metrics,
-        None,
-        "Metrics for Prometheus",
-        None,
-        content="text/plain; version=0.0.4; charset=utf-8",
-        scope="read",
+        "GET", "/metrics", _metrics, None, "Metrics for Prometheus", None,
+        content="text/plain; version=0.0.4; charset=utf-8", scope="read", everywhere=True,
+    ),
+    Route("GET", "/openapi.json", _openapi, None, "This document", None, scope="read"),
+    Route(
+        "GET", "/console", _page, None, "The console, for people", None,
+        content="text/html; charset=utf-8", scope=None,
+    ),
+    Route(
+        "GET", "/console/bandits", _bandits, None, "How all bandits stand", Bandits, scope="read",
         everywhere=True,
     ),
-    Route("GET", "/openapi.json", Service._openapi, None, "This document", None, scope="read"),
-    Route(
-        "GET",
-        "/console",
-        console.page,
-        None,
-        "The console, for people",
-        None,
-        content="text/html; charset=utf-8",
-        scope=None,
-    ),
-    Route(
-        "GET",
-        "/console/bandits",
-        console.bandits,
-        None,
-        "How all bandits stand",
-        console.Bandits,
-        scope="read",
-        everywhere=True,
-    ),
-)
+)  # fmt: skip
 _AROUND = {route.path.encode(): route for route in AROUND}
 #: The question of a browser whether a page may ask; counted with all that is unusual.
-PREFLIGHT = Route("other", "other", Service._nothing, None, "", None, scope=None)
+PREFLIGHT = Route("other", "other", _nothing, None, "", None, scope=None)
 
 
 def _around(method: str, path: bytes) -> Route:
@@ -396,3 +387,48 @@ def _taken_apart(method: str, raw: bytes) -> tuple[str, Route, str]:
 def _text(part: str) -> str:
     """A part of a path as it is meant."""
     return unquote(part, errors="strict")
+
+
+def _check_content(headers: Mapping[bytes, bytes], *, json: bool) -> None:
+    """Refuse a body that is compressed, or not said to be JSON.
+
+    What a compressed one would come to is not known before it is there. And a page of a stranger
+    can have a browser send any other type, but this one only where the service allows it.
+    """
+    coding = headers.get(b"content-encoding")
+    if coding is not None and coding.strip().lower() != b"identity":
+        raise ProblemError(
+            415,
+            "Unsupported encoding",
+            "a body must be sent as it is, without Content-Encoding",
+            headers={"accept-encoding": "identity"},
+        )
+    if json:
+        kind = headers.get(b"content-type", b"")
+        if kind != b"application/json" and (
+            kind.partition(b";")[0].strip().lower() != b"application/json"
+        ):
+            told = "send the body as JSON, with Content-Type: application/json"
+            raise ProblemError(415, "Unsupported type", told)
+
+
+def _tokens_of(
+    definition: Definition, keys: TokenSecrets | None, guarded: bool, clock: Callable[[], int]
+) -> RewardTokens:
+    """Return what makes and checks the tokens of a bandit, as its definition says."""
+    if keys is None:
+        message = f"{definition.name} makes tokens, and there are no keys to sign them with"
+        raise InvalidInput(f"{message}: add secrets_env under [tokens]", definition.name)
+    check_bounded(definition.rewards, definition.policy.family.support)
+    least, most = definition.rewards.range(definition.policy.family.support)
+    learned = definition.retention or definition.rewards.window_us or LIFETIME
+    return RewardTokens(
+        keys,
+        definition.name,
+        mode=definition.tokens,
+        guarded=guarded,
+        lifetime=definition.token_lifetime or learned,
+        least=least,
+        most=most,
+        clock=clock,
+    )

@@ -1,28 +1,50 @@
-"""One connection: from its bytes to requests, and their answers back, in bounded room and time."""
+"""Connections: from bytes to requests, and their responses back, in bounded room and time.
+
+Whatever a stranger can make the server keep has a bound here; none of them depends on how many
+strangers there are. Proxies in front read the same bytes: whatever two programs could read
+differently is refused, and the connection closed, so that nobody can hide a request within another.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import ctypes
 import math
-from collections import deque
-from collections.abc import Mapping
+import re
+import sys
+import time
+from collections import Counter, deque
+from collections.abc import Callable, Collection, Mapping
+from email.utils import formatdate
+from functools import cache
+from http import HTTPStatus
 from typing import NoReturn
 
 from httptools import HttpParserError, HttpParserUpgrade, HttpRequestParser
 
-from belated.service.http.connections import Connections
-from belated.service.http.exchange import PROBLEM, Exchange, encode
-from belated.service.http.framing import (
-    KNOWN,
-    MAX_HEAD_BYTES,
-    MAX_HEADERS,
-    check_framing,
-    check_target,
-    large_head,
-    malformed,
-)
-from belated.service.http.problems import ProblemError, headers_of, problem_of
+from belated.service.access.limits import Limits
+from belated.service.http.app import Service
+from belated.service.http.problems import ProblemError, problem_of
+from belated.service.http.routes import Exchange, encode
 
+#: Bytes of the request line and the headers together, and how many headers there may be.
+MAX_HEAD_BYTES, MAX_HEADERS = 64 << 10, 100
+#: Headers that mean something here. Each may stand once; of all others nothing is kept.
+KNOWN = frozenset(
+    {
+        b"access-control-request-method",
+        b"authorization",
+        b"content-encoding",
+        b"content-type",
+        b"expect",
+        b"host",
+        b"origin",
+        b"transfer-encoding",
+        b"upgrade",
+    }
+)
+#: What probes of the platform ask, by whatever address they know.
+PROBES = (b"/livez", b"/readyz")
 #: Bytes that are parsed at a time, so that what has come of a request is known that exactly.
 PIECE = 16 << 10
 #: Requests over one connection that are sent before the first of them is answered.
@@ -36,8 +58,138 @@ KEEP_ALIVE_SECONDS = 75.0
 #: Seconds for which an answer may wait to be read; and for which a connection that is to be closed
 #: is read from: whoever is still sending would not see the last answer otherwise.
 WRITE_SECONDS, LINGER_SECONDS = 30.0, 2.0
+#: Bytes of requests that are not complete, or wait for their turn, and of answers that nobody
+#: reads; of all connections together, and at least this many bodies of the greatest size.
+MAX_HELD, MIN_BODIES = 16 << 20, 4
+#: After so many bytes were held, memory is given back once most of them were let go.
+MUCH = 4 << 20
+#: Seconds between two looks at the connections: deadlines are this much late at most.
+LOOK_SECONDS = 1.0
 
+PROBLEM = b"application/problem+json"
+_HOST = re.compile(rb"([A-Za-z0-9._~!$&'()*+;=%-]*|\[[0-9A-Fa-f:.]+\])(?::[0-9]*)?")
+_ABSOLUTE = re.compile(rb"https?://([^/?#]*)(.*)", re.IGNORECASE | re.DOTALL)
 _IDLE, _HEAD, _BODY = range(3)
+
+
+class Connections:
+    """The connections of one server, on one event loop.
+
+    Args:
+        service: answers their requests.
+        loop: theirs.
+        limits: of them.
+        monotonic: gives seconds that only grow.
+    """
+
+    def __init__(
+        self,
+        service: Service,
+        loop: asyncio.AbstractEventLoop,
+        limits: Limits,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.service = service
+        self.limits = limits
+        #: Seconds as of the last look: exact enough for deadlines, and costs nothing to read.
+        self.now = monotonic()
+        #: Bytes that all of them hold.
+        self.held = 0
+        self._most = 0  # of them at any look, since memory was given back
+        self._room = max(MAX_HELD, MIN_BODIES * service.max_body_bytes)
+        self._loop = loop
+        self._monotonic = monotonic
+        self._all: set[Connection] = set()
+        self._addresses: Counter[str] = Counter()
+        self._heads: dict[tuple[int, bytes], bytes] = {}
+        self._timer: asyncio.TimerHandle | None = None
+
+    def __len__(self) -> int:
+        return len(self._all)
+
+    def add(self, connection: Connection, address: str) -> bool:
+        """Count one more, if there may be one more."""
+        limits = self.limits
+        if (
+            len(self._all) >= limits.connections
+            or self._addresses[address] >= limits.per_address
+        ):  # fmt: skip
+            return False
+        if self._timer is None:  # nobody has looked since the last one went
+            self._look()
+            self._timer = self._loop.call_later(LOOK_SECONDS, self._look)
+        self._all.add(connection)
+        self._addresses[address] += 1
+        return True
+
+    def remove(self, connection: Connection, address: str) -> None:
+        """Count one less."""
+        self._all.discard(connection)
+        self._addresses[address] -= 1
+        if not self._addresses[address]:
+            del self._addresses[address]
+
+    def hold(self, more: int) -> None:
+        """Count bytes that are held; when they are too many, whoever holds most has to go."""
+        self.held += more
+        if self.held <= self._room:
+            return
+        # An eighth at once: to look for the greatest of a crowd at each piece of a flood would take
+        # more time than the flood itself.
+        enough = self._room - self._room // 8
+        for one in sorted(self._all, key=lambda one: one.held, reverse=True):
+            if self.held <= enough or not one.held:
+                return
+            one.give_up()
+
+    def head(self, status: int, kind: bytes) -> bytes:
+        """The beginning of an answer, up to the number of its bytes."""
+        found = self._heads.get((status, kind))
+        if found is None:
+            phrase = HTTPStatus(status).phrase
+            date = formatdate(usegmt=True)
+            length = b"" if status == 204 else b"content-type: %b\r\ncontent-length: " % kind
+            found = f"HTTP/1.1 {status} {phrase}\r\ndate: {date}\r\n".encode() + length
+            self._heads[status, kind] = found
+        return found
+
+    def message(
+        self, status: int, kind: bytes, data: bytes, more: Mapping[str, str], whole: bool = True
+    ) -> bytes:
+        """An answer with further headers; only those if it is not whole."""
+        head = self.head(status, kind)
+        parts = [head if status == 204 else b"%b%d\r\n" % (head, len(data))]
+        parts += [f"{name}: {value}\r\n".encode("latin-1") for name, value in more.items()]
+        return b"".join([*parts, b"\r\n", data if whole else b""])
+
+    def stop(self) -> None:
+        """Have all of them end, once what is under way is answered."""
+        for one in list(self._all):
+            one.stop()
+
+    async def wait(self, seconds: float) -> None:
+        """Wait until all have ended, or for so many seconds."""
+        deadline = self._monotonic() + seconds
+        while self._all and self._monotonic() < deadline:
+            await asyncio.sleep(0.02)
+
+    async def wait_closed(self, seconds: float) -> None:
+        """Wait until all have ended; those that last longer are cut."""
+        await self.wait(seconds)
+        for one in list(self._all):
+            one.cut()
+
+    def _look(self) -> None:
+        self.now = now = self._monotonic()
+        self._heads.clear()  # they tell the time
+        self._timer = self._loop.call_later(LOOK_SECONDS, self._look) if self._all else None
+        for one in list(self._all):
+            if one.due <= now:
+                one.expire()
+        self._most = max(self._most, self.held)
+        if self._most > MUCH and self.held < self._most // 4:
+            self._most = self.held
+            give_back_memory()
 
 
 class Connection(asyncio.Protocol):
@@ -91,9 +243,8 @@ class Connection(asyncio.Protocol):
                 503, "Too many connections", "try again soon", headers={"retry-after": "1"}
             )
             self.service.count(None, 503)
-            transport.write(
-                self._shared.message(503, PROBLEM, encode(problem_of(error)), headers_of(error))
-            )
+            problem, headers = problem_of(error)
+            transport.write(self._shared.message(503, PROBLEM, encode(problem), headers))
             transport.close()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -200,8 +351,7 @@ class Connection(asyncio.Protocol):
         self._skipped = self._partial = 0
         self.due = shared.now + BODY_SECONDS
         method = parser.get_method().decode("ascii")
-        exchange = Exchange(self, method, newest and parser.should_keep_alive())
-        exchange.query = query
+        exchange = Exchange(self, method, newest and parser.should_keep_alive(), query)
         self._current = exchange
         try:
             self.service.admit(exchange, path, self._headers)
@@ -304,10 +454,26 @@ class Connection(asyncio.Protocol):
 
     # --- answers ---------------------------------------------------------------------------------
 
-    def send(
-        self, exchange: Exchange, status: int, kind: bytes, data: bytes, more: Mapping[str, str]
+    def respond(self, exchange: Exchange, status: int, kind: bytes, data: bytes) -> None:
+        """Send a response."""
+        self.service.count(exchange.route, status)
+        self._send(exchange, status, kind, data, exchange.more)
+
+    def refuse(self, exchange: Exchange, error: Exception) -> None:
+        """Send a problem in place of the response."""
+        problem, headers = self.service.refused(exchange.route, error)
+        more = {**headers, **(exchange.more or {})}
+        self._send(exchange, problem.status, PROBLEM, encode(problem), more)
+
+    def _send(
+        self,
+        exchange: Exchange,
+        status: int,
+        kind: bytes,
+        data: bytes,
+        more: dict[str, str] | None,
     ) -> None:
-        """Send an answer, all in one piece; then it is the next one's turn."""
+        """Send a response, all in one piece; then it is the next one's turn."""
         self._asking = False
         queue, transport = self._queue, self._transport
         if not queue or transport.is_closing():
@@ -315,6 +481,7 @@ class Connection(asyncio.Protocol):
         queue.popleft()
         last = not exchange.keep_alive or self._stopping or self.service.draining
         if last or more or status == 204 or exchange.method == "HEAD":
+            more = more or {}
             if last:
                 more = {**more, "connection": "close"}
             transport.write(
@@ -346,7 +513,20 @@ class Connection(asyncio.Protocol):
     def _advance(self) -> None:
         if self._queue and not self._asking and not self._stalled:
             self._asking = True
-            self._queue[0].ask()
+            self._ask(self._queue[0])
+
+    def _ask(self, exchange: Exchange) -> None:
+        """Dispatch the request; the response may be sent later."""
+        if exchange.error is not None:
+            # Raised here it would keep this frame, and that the error: and all that was received,
+            # in the frames that called, until the collector of cycles looks.
+            self.refuse(exchange, exchange.error)
+            return
+        body, exchange.body = exchange.body, b""  # need not be kept while a commit is awaited
+        try:
+            self.service.ask(exchange, body)
+        except Exception as error:
+            self.refuse(exchange, error)
 
     def _stop_with(self, error: ProblemError) -> NoReturn:
         """End from within the parser, which reads no further."""
@@ -397,3 +577,84 @@ class Connection(asyncio.Protocol):
 
 class _Ended(Exception):
     """Stops the parser."""
+
+
+def check_framing(headers: Mapping[bytes, bytes], parser: HttpRequestParser) -> bool:
+    """Refuse what is no request of HTTP/1.1 or 1.0; returns whether it is of 1.1."""
+    version = parser.get_http_version()
+    newest = version == "1.1"
+    if not newest and version != "1.0":
+        raise malformed("this service speaks HTTP/1.1")
+    if b"upgrade" in headers or parser.should_upgrade():
+        raise malformed("an upgrade cannot be had")
+    coding = headers.get(b"transfer-encoding")
+    if coding is not None and (coding.lower() != b"chunked" or not newest):
+        raise malformed("of Transfer-Encoding only chunked is known, in HTTP/1.1")
+    if newest and b"host" not in headers:
+        raise malformed("there is no Host")
+    return newest
+
+
+def check_target(
+    url: bytes, headers: Mapping[bytes, bytes], hosts: Collection[str]
+) -> tuple[bytes, bytes]:
+    """The path and the query that are asked for, under a name that this server is asked by.
+
+    >>> check_target(b"http://here/v1/a?b", {b"host": b"here"}, ())
+    (b'/v1/a', b'b')
+    """
+    host = headers.get(b"host", b"")
+    if not url.startswith(b"/"):
+        url = _without_host(url, host)
+    if b"#" in url:
+        raise malformed("a fragment is no part of what is asked for")
+    path, _, query = url.partition(b"?")
+    name = _HOST.fullmatch(host)
+    if name is None:
+        raise malformed("Host is no name")
+    if hosts and path not in PROBES and name[1].decode().lower() not in hosts:
+        told = "this name is not listed: add it to server.hosts in the config file"
+        raise ProblemError(421, "Misdirected request", told)
+    return path, query
+
+
+def _without_host(url: bytes, host: bytes) -> bytes:
+    """What is asked for, of a whole address: it must name the same host."""
+    if url == b"*":
+        return url
+    whole = _ABSOLUTE.fullmatch(url)
+    if whole is None:
+        raise malformed("what is asked for must begin with a slash")
+    if whole[1].lower() != host.lower():
+        raise malformed("Host is another than in the request line")
+    return whole[2] if whole[2].startswith(b"/") else b"/" + whole[2]
+
+
+def malformed(detail: str) -> ProblemError:
+    """It cannot be read in one way only."""
+    return ProblemError(400, "Malformed request", detail)
+
+
+def large_head() -> ProblemError:
+    """Request line and headers are too long, or the headers too many."""
+    told = f"request line and headers may have {MAX_HEAD_BYTES:,} bytes, in {MAX_HEADERS} headers"
+    return ProblemError(431, "Headers too large", told)
+
+
+def give_back_memory() -> None:
+    """Have the allocator return what is free; does nothing where it cannot be asked to.
+
+    glibc keeps it for what may come: after a flood that is as much as the flood held at once. It
+    takes some milliseconds.
+    """
+    trim = _malloc_trim()
+    if trim is not None:
+        trim(0)
+
+
+@cache
+def _malloc_trim() -> Callable[[int], int] | None:
+    if sys.platform != "linux":
+        return None
+    # Of the C library that this process has; musl's has no such function.
+    return getattr(ctypes.CDLL(None), "malloc_trim", None)

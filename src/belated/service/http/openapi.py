@@ -11,10 +11,8 @@ import msgspec
 
 from belated import __version__
 from belated.service.http.routes import Route
-from belated.wire.answers import ManyDecided
 from belated.wire.keys import SCOPES
-from belated.wire.problem import Problem
-from belated.wire.requests import Id
+from belated.wire.messages import Id, ManyDecided, Problem
 
 _REF = "#/components/schemas/{name}"
 #: By status, what kind of problem it is and why it is answered.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from typing import Any
 
 import msgspec
 
@@ -17,17 +18,16 @@ from belated.exceptions import (
     Unauthenticated,
     UnknownBandit,
 )
-from belated.wire.problem import Problem
-from belated.wire.requests import TIME_HINT
+from belated.wire.messages import TIME_HINT, Problem
 
 #: The longest detail, in characters.
 LONGEST = 300
-
 
 _NOT_INDEXED = (
     "this service finds no decision by its id, so it cannot tell whether one stands under the id "
     "that was sent: leave the id out, or ask where the journal is folded"
 )
+_UNAVAILABLE = "the journal cannot be reached now: nothing was taken"
 
 
 def _short(detail: str) -> str:
@@ -46,70 +46,34 @@ class ProblemError(Exception):
         self.headers = dict(headers or {})
 
 
-def check_content(headers: Mapping[bytes, bytes], *, json: bool) -> None:
-    """Refuse a body that is compressed, or not said to be JSON.
-
-    What a compressed one would come to is not known before it is there. And a page of a stranger
-    can have a browser send any other type, but this one only where the service allows it.
-    """
-    coding = headers.get(b"content-encoding")
-    if coding is not None and coding.strip().lower() != b"identity":
-        raise ProblemError(
-            415,
-            "Unsupported encoding",
-            "a body must be sent as it is, without Content-Encoding",
-            headers={"accept-encoding": "identity"},
-        )
-    if json:
-        kind = headers.get(b"content-type", b"")
-        if kind != b"application/json" and (
-            kind.partition(b";")[0].strip().lower() != b"application/json"
-        ):
-            told = "send the body as JSON, with Content-Type: application/json"
-            raise ProblemError(415, "Unsupported type", told)
+#: By the type of an error, the first that fits: status, title, detail (None for the words of the
+#: error itself) and headers. Nothing of the inside is told.
+_PROBLEMS: tuple[tuple[Any, int, str, str | None, dict[str, str]], ...] = (
+    (msgspec.ValidationError | InvalidInput, 422, "Invalid request", None, {}),
+    (msgspec.DecodeError, 400, "Malformed JSON", None, {}),
+    (UnicodeDecodeError, 400, "Malformed text", "the request holds text that is not UTF-8", {}),
+    (RecursionError, 400, "Malformed JSON", "it is nested too deeply", {}),
+    (Unauthenticated, 401, "Unauthorized", None, {"www-authenticate": "Bearer"}),
+    (Forbidden, 403, "Not allowed", None, {}),
+    (RateLimited, 429, "Too many requests", None, {}),
+    (UnknownBandit, 404, "Not found", None, {}),
+    (BanditOff, 503, "Switched off", "this bandit decides nothing now", {"retry-after": "60"}),
+    (NotIndexed, 409, "Not known here", _NOT_INDEXED, {}),
+    # The store is unavailable or closed, or lacks tables or rights.
+    (JournalError, 503, "Try again", _UNAVAILABLE, {"retry-after": "1"}),
+    (Exception, 500, "Internal error", "something went wrong here; the log says what", {}),
+)
 
 
-def problem_of(error: Exception) -> Problem:
-    """The problem that an error is to a client; nothing of the inside is told."""
+def problem_of(error: Exception) -> tuple[Problem, dict[str, str]]:
+    """Return the problem that an error is to a client, and the headers of the response."""
     if isinstance(error, ProblemError):
-        return error.problem
-    if isinstance(error, msgspec.ValidationError):
-        told = str(error)
-        hint = f": {TIME_HINT}" if told.endswith(".at`") else ""
-        return Problem("Invalid request", 422, _short(told + hint))
-    if isinstance(error, InvalidInput):
-        return Problem("Invalid request", 422, _short(str(error)))
-    if isinstance(error, msgspec.DecodeError):
-        return Problem("Malformed JSON", 400, str(error))
-    if isinstance(error, UnicodeDecodeError):
-        return Problem("Malformed text", 400, "the request holds text that is not UTF-8")
-    if isinstance(error, RecursionError):
-        return Problem("Malformed JSON", 400, "it is nested too deeply")
-    if isinstance(error, Unauthenticated):
-        return Problem("Unauthorized", 401, str(error))
-    if isinstance(error, Forbidden):
-        return Problem("Not allowed", 403, str(error))
+        return error.problem, error.headers
+    _, status, title, detail, headers = next(row for row in _PROBLEMS if isinstance(error, row[0]))
+    if detail is None:
+        detail = str(error)
+        if isinstance(error, msgspec.ValidationError) and detail.endswith(".at`"):
+            detail += f": {TIME_HINT}"
     if isinstance(error, RateLimited):
-        return Problem("Too many requests", 429, str(error))
-    if isinstance(error, UnknownBandit):
-        return Problem("Not found", 404, _short(str(error)))
-    if isinstance(error, BanditOff):
-        return Problem("Switched off", 503, "this bandit decides nothing now")
-    if isinstance(error, NotIndexed):
-        return Problem("Not known here", 409, _NOT_INDEXED)
-    if isinstance(error, JournalError):  # away, closed, or without its tables and rights
-        return Problem("Try again", 503, "the journal cannot be reached now: nothing was taken")
-    return Problem("Internal error", 500, "something went wrong here; the log says what")
-
-
-def headers_of(error: Exception) -> dict[str, str]:
-    """What else is to be said of an error."""
-    if isinstance(error, JournalError) and not isinstance(error, NotIndexed):
-        return {"retry-after": "1"}
-    if isinstance(error, Unauthenticated):
-        return {"www-authenticate": "Bearer"}
-    if isinstance(error, RateLimited):
-        return {"retry-after": str(math.ceil(error.retry_after))}
-    if isinstance(error, BanditOff):
-        return {"retry-after": "60"}
-    return error.headers if isinstance(error, ProblemError) else {}
+        headers = {"retry-after": str(math.ceil(error.retry_after))}
+    return Problem(title, status, _short(detail)), headers

@@ -18,8 +18,7 @@ from belated.service.access.limits import Limits
 from belated.service.http.app import Service
 
 try:
-    from belated.service.http.connection import Connection
-    from belated.service.http.connections import Connections
+    from belated.service.http.connection import Connection, Connections
 except ModuleNotFoundError:
     raise MissingExtra("belated serve", "service") from None
 

@@ -36,7 +36,7 @@ from belated.service.learning.lease import SECONDS
 from belated.service.operating.toml_tables import ConfigErrors, TomlTable
 from belated.service.serving.definition import Definition, LearnerCount
 from belated.service.serving.spools import LIMIT, SpoolFolder
-from belated.wire.requests import MAX_BODY_BYTES
+from belated.wire.messages import MAX_BODY_BYTES
 
 T = TypeVar("T")
 
