@@ -67,8 +67,7 @@ from belated.service.learning.learning_service import PUBLISH, SNAPSHOT
 from belated.service.learning.lease import SECONDS as LEASE
 from belated.service.learning.partition_worker import SEND
 from belated.service.serving.group_commit import MAX_COMMIT
-from belated.service.serving.model_poll import POLL_SECONDS
-from belated.service.serving.served_bandits import REWARD_SECONDS
+from belated.service.serving.served_bandits import POLL_SECONDS, REWARD_SECONDS
 from tests.integration.kafka_server import KafkaCluster
 from tests.integration.postgres_server import PostgresServer, database
 

@@ -119,7 +119,7 @@ def test_frozen_deciders_have_one_model_and_learning_goes_on(
         started = third.bandits[made.name].decider
         assert (started.mode, started.model.theta.tolist()) == ("freeze", frozen)
     assert one.theta == other.theta == frozen
-    assert all(decider.app._readyz()[0] == 200 for decider in (one, other))
+    assert all(decider.app.readyz()[0] == 200 for decider in (one, other))
     other.change_mode("learn")
     eventually(lambda: one.theta == other.theta != frozen)
     eventually(lambda: one.app.bandits[made.name].decider.model.n == 21)
@@ -137,7 +137,7 @@ def test_baseline_and_off(one: Decider, other: Decider, made: Definition, store:
     refused = one.ask("POST", "/decisions", {"rows": ROWS})
     assert (refused.status_code, refused.headers["retry-after"]) == (503, "60")
     one.reward(before["id"])
-    assert one.app._readyz()[0] == 200
+    assert one.app.readyz()[0] == 200
     text = one.app.metrics.text().decode()
     assert f'belated_mode{{bandit="{made.name}",mode="off"}} 1.0' in text
     eventually(lambda: one.app.bandits[made.name].decider.model.n == 1)  # it is learned too

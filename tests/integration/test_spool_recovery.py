@@ -18,8 +18,7 @@ from belated.exceptions import JournalUnavailable, SpoolNotPermitted
 from belated.journals import MemoryStore, SpoolJournal, Store
 from belated.journals.spool.disk import DiskStore
 from belated.service import Definition, Service
-from belated.service.serving.spool_recovery import LeftSpools, SpoolRecovery
-from belated.service.serving.spools import SpoolFolder
+from belated.service.serving.spools import LeftSpools, SpoolFolder, SpoolRecovery
 from tests.integration.serving import served
 from tests.waiting import eventually
 

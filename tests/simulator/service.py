@@ -33,8 +33,7 @@ from belated.service.learning.learning_service import LearningService
 from belated.service.runtime import Runtime
 from belated.service.serving.definition import Definition
 from belated.service.serving.served_bandits import ServedBandits
-from belated.service.serving.spool_recovery import LeftSpools, OpensJournals
-from belated.service.serving.spools import Recovery
+from belated.service.serving.spools import LeftSpools, OpensJournals, Recovery
 from tests.simulator import checks
 from tests.simulator.checks import (
     Disagreement,

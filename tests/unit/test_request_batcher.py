@@ -18,8 +18,7 @@ from belated.journals import MemoryJournal, MemoryStore
 from belated.service.runtime import ThreadRuntime
 from belated.service.serving import request_batcher
 from belated.service.serving.group_commit import Append, GroupCommit, resolve
-from belated.service.serving.request_batcher import RequestBatcher
-from belated.service.serving.slots import Slots
+from belated.service.serving.request_batcher import RequestBatcher, Slots
 
 POLICY = DelayedUCB(2, Bernoulli())
 ROWS = np.eye(2, dtype=np.float32).tobytes()

@@ -31,7 +31,7 @@ from belated.service.operating.learner_metrics import OF_LEARNERS
 from belated.service.operating.metrics import Metrics
 from belated.service.runtime import ThreadRuntime
 from belated.service.serving.served_bandit import RequestStats
-from belated.service.serving.spool_recovery import LeftSpools
+from belated.service.serving.spools import LeftSpools
 from tests.ports import free_port
 
 ROW = np.array([1.0, 0.5], dtype=np.float32)

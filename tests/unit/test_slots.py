@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from belated.core.ids import SLOTS, new_id
-from belated.service.serving.slots import WHILE, Slots
+from belated.service.serving.request_batcher import WHILE, Slots
 
 NOW = 1_700_000_000_000_000
 

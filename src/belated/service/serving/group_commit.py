@@ -7,7 +7,8 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
-from typing import Protocol, TypeVar
+from types import MappingProxyType
+from typing import Any, TypeVar
 
 from belated.core.events import Decision, Event
 from belated.exceptions import CommitTooLarge, JournalClosed, JournalUnavailable
@@ -31,30 +32,45 @@ QUIET_TURNS = 2
 ENOUGH = 64
 
 
-class Append(Protocol):
-    """Events of one caller, who hears on the event loop what became of them."""
+class Append:
+    """Events of one caller, who is told on the event loop what became of them.
 
-    @property
-    def journal(self) -> UniqueLog:
-        """Where they go."""
+    Args:
+        journal: where they go.
+        events: of one caller.
+        counted: is told how many they are, once they are durable.
+        done: is then told the position of each, as of :meth:`Log.append`; or what went wrong.
+        kept: what decisions among them were chosen from, by their place.
+        named: ids among them that callers chose: each may have one decision.
+    """
 
-    @property
-    def events(self) -> Sequence[Event]:
-        """What is to be appended."""
+    __slots__ = ("_counted", "_done", "events", "journal", "kept", "named")
 
-    @property
-    def kept(self) -> Mapping[int, bytes]:
-        """What decisions among them were chosen from, by their place."""
-
-    @property
-    def named(self) -> Collection[str]:
-        """Ids among them that callers chose: each may have one decision."""
+    def __init__(
+        self,
+        journal: UniqueLog,
+        events: Sequence[Event],
+        counted: Callable[[Any], None],
+        done: Done[Any],
+        *,
+        kept: Mapping[int, bytes] = MappingProxyType({}),
+        named: Collection[str] = (),
+    ) -> None:
+        self.journal = journal
+        self.events = events
+        self.kept = kept
+        self.named = named
+        self._counted = counted
+        self._done = done
 
     def durable(self, positions: Sequence[int], standing: Mapping[str, Decision]) -> None:
-        """They are durable, or others stand in their place: as of :class:`Appended`."""
+        """The events are durable, or others stand in their place: as of :class:`Appended`."""
+        self._counted(len(positions))
+        self._done(positions)
 
     def failed(self, error: Exception) -> None:
-        """They are not, or nobody knows."""
+        """The append failed, or its outcome is unknown."""
+        self._done(error)
 
 
 class GroupCommit:
@@ -114,15 +130,8 @@ class GroupCommit:
         counted: Callable[[int], None],
         done: Done[Sequence[int]],
     ) -> None:
-        """Append events.
-
-        Args:
-            journal: where they go.
-            events: of one caller.
-            counted: is told how many they are, once they are durable.
-            done: is then told the position of each, as of :meth:`Log.append`; or what went wrong.
-        """
-        self.append_all([_Append(journal, events, counted, done)])
+        """Append the events of one caller: see :class:`Append`."""
+        self.append_all([Append(journal, events, counted, done)])
 
     def append_all(self, appends: Sequence[Append]) -> None:
         """Append for several callers at once, each of whom is told by itself."""
@@ -237,33 +246,6 @@ def _batch(appends: Sequence[Append]) -> Batch:
     events, kept = gather((one.events, one.kept) for one in appends)
     named = {id for one in appends for id in one.named}
     return Batch(appends[0].journal, events, named, kept)
-
-
-class _Append:
-    """Events of a caller who is told what became of them."""
-
-    __slots__ = ("_counted", "_done", "events", "journal")
-    named = ()
-    kept: Mapping[int, bytes] = {}
-
-    def __init__(
-        self,
-        journal: UniqueLog,
-        events: Sequence[Event],
-        counted: Callable[[int], None],
-        done: Done[Sequence[int]],
-    ) -> None:
-        self.journal = journal
-        self.events = events
-        self._counted = counted
-        self._done = done
-
-    def durable(self, positions: Sequence[int], standing: Mapping[str, Decision]) -> None:
-        self._counted(len(positions))
-        self._done(positions)
-
-    def failed(self, error: Exception) -> None:
-        self._done(error)
 
 
 def _tell(told: Iterable[tuple[Sequence[Append], Appended | Exception]]) -> None:

@@ -10,17 +10,18 @@ from functools import partial
 import numpy as np
 
 from belated.core.events import Decision
-from belated.core.ids import time_of
+from belated.core.ids import key_of, slot_of, time_of
 from belated.core.inputs import Row, as_rows
 from belated.decider import Decider, Made, ParsedRequest
 from belated.decider.decider import AT_ONCE
 from belated.journals import UniqueLog
 from belated.service.runtime import Runtime
-from belated.service.serving.group_commit import ENOUGH, Done, GroupCommit, tell_all
-from belated.service.serving.slots import Slots
+from belated.service.serving.group_commit import ENOUGH, Append, Done, GroupCommit, tell_all
 
 #: The rows of a request as float32 numbers, row after row; or what makes them when they are used.
 Rows = bytes | Callable[[], bytes]
+#: Microseconds for which a slot is used: for many commits, and soon all partitions have a share.
+WHILE = 1_000_000
 
 
 class RequestBatcher:
@@ -158,13 +159,12 @@ class RequestBatcher:
         return self._decider.choose(requests, table, now=now, rng=self._rng, hold=True)
 
 
-class _Batch:
+class _Batch(Append):
     """The requests of one caller, which are decided all or none."""
 
-    __slots__ = (
-        "_counted", "_decider", "_done", "events", "journal", "kept", "named", "refused",
-        "requests", "rows",
-    )  # fmt: skip
+    __slots__ = ("_decider", "refused", "requests", "rows")
+    events: list[Decision]
+    kept: dict[int, bytes]
 
     def __init__(
         self,
@@ -175,16 +175,12 @@ class _Batch:
         counted: Callable[[Sequence[Decision]], None],
         done: Done[list[Decision]],
     ) -> None:
-        self.journal = journal
+        named = [request.id for request in requests if request.id is not None]
+        super().__init__(journal, [], counted, done, kept={}, named=named)
         self.requests = requests
         self.rows = rows
-        self.events: list[Decision] = []
-        self.kept: dict[int, bytes] = {}
         self.refused = False
-        self.named = [request.id for request in requests if request.id is not None]
         self._decider = decider
-        self._counted = counted
-        self._done = done
 
     @property
     def is_chosen(self) -> bool:
@@ -229,3 +225,29 @@ def table_of(rows: Sequence[Rows], dim: int) -> Row:
     """Return rows as one table, checked."""
     data = b"".join([one if isinstance(one, bytes) else one() for one in rows])
     return as_rows(np.frombuffer(data, np.float32).reshape(-1, dim), dim)
+
+
+class Slots:
+    """Draws the slot of new ids, one for all of a while, so that a commit fills one partition.
+
+    Args:
+        new_id: Makes an id of the time in microseconds since 1970, with a slot at random.
+
+    >>> from belated.core.ids import new_id
+    >>> slots = Slots(new_id)
+    >>> first = slots.at(1_700_000_000_000_000)
+    >>> first == slots.at(1_700_000_000_999_999)
+    True
+    """
+
+    def __init__(self, new_id: Callable[[int, None], str]) -> None:
+        self._new_id = new_id
+        self._since = 0
+        self._slot: int | None = None
+
+    def at(self, now_us: int) -> int:
+        """Return the slot of ids that are made at a time."""
+        # A clock may step back.
+        if self._slot is None or not 0 <= now_us - self._since < WHILE:
+            self._slot, self._since = slot_of(key_of(self._new_id(now_us, None))), now_us
+        return self._slot

@@ -8,6 +8,7 @@ import math
 from asyncio import Future
 from collections import Counter
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from concurrent.futures import Executor
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -39,23 +40,27 @@ from belated.fold.published import PublishedModel
 from belated.journals import Journal, SpoolJournal, SpoolStatus, UniqueLog
 from belated.journals.identity import identify
 from belated.journals.log import CountsDuplicates, finds_by_id
+from belated.journals.sessions import StoreSession
+from belated.journals.spool.line import Line
 from belated.model.kernels import Kernels
 from belated.service.console.reports import BanditReport
 from belated.service.histogram import SECONDS, Histogram
+from belated.service.runtime import Runtime
 from belated.service.serving.definition import Definition
-from belated.service.serving.group_commit import Done, pass_on, resolve
-from belated.service.serving.lookups import LookUps
-from belated.service.serving.request_batcher import RequestBatcher, Rows, table_of
-from belated.service.serving.shared import Shared
-from belated.service.serving.slots import Slots
-from belated.service.serving.spool_recovery import LeftSpools
-from belated.service.serving.spools import Recovery
-from belated.service.serving.unmatched_room import UnmatchedRoom
+from belated.service.serving.group_commit import Done, GroupCommit, pass_on, resolve
+from belated.service.serving.request_batcher import RequestBatcher, Rows, Slots, table_of
+from belated.service.serving.spools import LeftSpools, Recovery, Spools
 
 #: A model older than this, in seconds, is stale.
 MAX_MODEL_AGE = 600.0
 #: Seconds after which work on a batch lets the event loop serve others.
 TURN_SECONDS = 0.01
+#: Seconds in which a journal with a spool before it must answer a look-up.
+LOOK_UP_SECONDS = 0.5
+#: Events for unknown decisions that may wait at the learner: in all, and of one reporter.
+MAX_UNMATCHED, MAX_OF_REPORTER = 100_000, 25_000
+#: Seconds after which a refused event may be sent again.
+RETRY_SECONDS = 60.0
 #: Seconds between two log lines about a policy that fails.
 FALLBACK_LOG_SECONDS = 60.0
 
@@ -77,6 +82,36 @@ class RequestStats:
     seconds: Histogram = field(default_factory=lambda: Histogram(SECONDS))  # of answers to decide
     failures: Counter[str] = field(default_factory=Counter)  # by what failed
     errors: list[str] = field(default_factory=list)  # the last ones
+
+
+@dataclass(frozen=True)
+class Shared:
+    """What the bandits of one decider process share.
+
+    Attributes:
+        loop: of the requests.
+        runtime: time and threads.
+        commits: makes events durable.
+        reward_commits: makes rewards durable; another one where each partition that a commit falls
+            on costs something.
+        writing: opens the journals that are committed to.
+        rewarding: opens those that rewards are committed to.
+        reading: opens those that look-ups read, so that none waits for a commit.
+        threads: in which look-ups read.
+        spools: where events wait while the store is unavailable; None to refuse them then.
+        line: of the spools.
+    """
+
+    loop: asyncio.AbstractEventLoop
+    runtime: Runtime
+    commits: GroupCommit
+    reward_commits: GroupCommit
+    writing: StoreSession
+    rewarding: StoreSession
+    reading: StoreSession
+    threads: Executor
+    spools: Spools | None
+    line: Line | None
 
 
 class ServedBandit:
@@ -105,7 +140,8 @@ class ServedBandit:
         self.report_page: BanditReport | None = None
         self._runtime, self._loop, self.commits = shared.runtime, shared.loop, shared.commits
         policy, name = definition.policy, definition.name
-        self._min_reward, self._max_reward = definition.rewards.range(policy.family.support)
+        #: The least and the greatest reward that is accepted.
+        self.reward_range = definition.rewards.range(policy.family.support)
         journal = shared.writing.journal(name, partitions=definition.partitions)
         identify(journal, family=repr(policy.family), dim=policy.dim, features=definition.features)
         self._source = LoadedModel(policy, kernels=kernels)
@@ -143,7 +179,7 @@ class ServedBandit:
             finds_by_id=finds_by_id(journal),
         )
         self._reader = shared.reading.journal(name)
-        self._lookups = LookUps(self._reader, self.decider, self._spool, self._loop, shared.threads)
+        self._threads = shared.threads
         self._room = UnmatchedRoom()
         self._fallback_log_due = -math.inf
         self._tasks: set[Future[Any]] = set()
@@ -223,7 +259,7 @@ class ServedBandit:
         # Under an id that is sent for the first time there is nothing yet; and if it is sent again
         # before this is answered, then nobody waits for this answer any more.
         retried = [one.id for one in requests if one.id is not None and not one.first_attempt]
-        known = await self._lookups.decisions(retried) if retried else {}
+        known = await self._known_decisions(retried) if retried else {}
         await self._check_same(requests, rows, known)
         new = [n for n, one in enumerate(requests) if one.id not in known]
         made: list[Decision] = []
@@ -306,7 +342,7 @@ class ServedBandit:
         """Append events after looking up which of their decisions are unknown."""
         distinct = list(dict.fromkeys(ids))
         with suppress(JournalReadUnavailable, NotIndexed):  # then nobody knows: accept them
-            known = await self._lookups.decisions(distinct)
+            known = await self._known_decisions(distinct)
             if unknown := [id for id in distinct if id not in known]:
                 try:
                     self._room.check(reporter, unknown)
@@ -324,24 +360,64 @@ class ServedBandit:
     def _noted(self, count: int) -> None:
         self.stats.activations_voids += count
 
-    @property
-    def reward_range(self) -> tuple[float, float]:
-        """The least and the greatest reward that is accepted."""
-        return self._min_reward, self._max_reward
+    # --- reading the journal ---------------------------------------------------------------------
+
+    async def _known_decisions(self, ids: Sequence[str]) -> dict[str, Decision]:
+        """Return the decision under each of these ids, if one was made.
+
+        Decisions that wait in the spool are found among the decider's own.
+
+        Raises:
+            JournalReadUnavailable: that cannot be known now.
+            NotIndexed: the journal never knows, and it was not decided here a moment ago.
+        """
+        found = {} if self._spool is None else self._made_here(ids, spooled=True)
+        rest = [id for id in ids if id not in found]
+        if rest:
+            try:
+                found |= await self._read(lambda journal: journal.decisions(rest))
+            except (JournalReadUnavailable, NotIndexed):
+                found |= self._made_here(rest, spooled=False)
+                if len(found) < len(ids):  # another process may have used the id
+                    raise
+        return found
+
+    def _made_here(self, ids: Sequence[str], *, spooled: bool) -> dict[str, Decision]:
+        found = {id: self.decider.unapplied.find(id, spooled=spooled) for id in ids}
+        return {id: decision for id, decision in found.items() if decision is not None}
+
+    async def _read(self, work: Callable[[Journal], T]) -> T:
+        """Return what the journal says, read beside the event loop.
+
+        Raises:
+            JournalReadUnavailable: it says nothing, or not in time if there is a spool.
+        """
+        if self._spool is not None and self._spool.status.journal_down:
+            raise JournalReadUnavailable(
+                "the journal is away: what is in it cannot be read until it is back"
+            )
+        reading = self._loop.run_in_executor(self._threads, work, self._reader)
+        try:
+            return await asyncio.wait_for(reading, None if self._spool is None else LOOK_UP_SECONDS)
+        except TimeoutError:
+            raise JournalReadUnavailable(
+                f"the journal has not answered for {LOOK_UP_SECONDS:g} s"
+            ) from None
 
     # --- how it stands ---------------------------------------------------------------------------
 
     def details(self, id: str, done: Done[DecisionHistory]) -> None:
         """Tell all that the journal knows of a decision, by the rules of the ledger."""
-        self._run(self._lookups.ask(partial(self._read_history, check_id(id))), done)
+        self._run(self._read(partial(self._read_history, check_id(id))), done)
 
     def _read_history(self, id: str, reader: Journal) -> DecisionHistory:
+        min_reward, max_reward = self.reward_range
         return read_history(
             reader,
             id,
             self.definition.rewards,
-            min_reward=self._min_reward,
-            max_reward=self._max_reward,
+            min_reward=min_reward,
+            max_reward=max_reward,
             retention=self.definition.retention,
         )
 
@@ -353,7 +429,7 @@ class ServedBandit:
             journal.append([event])
             return event
 
-        self._run(self._lookups.ask(append), done)
+        self._run(self._read(append), done)
 
     @property
     def duplicates(self) -> int | None:
@@ -465,3 +541,60 @@ class ServedBandit:
         if str(error) not in self.stats.errors[-1:]:  # once, while it stays the same
             log.warning("no new model", extra={"bandit": self.definition.name, "why": str(error)})
         self.stats.errors = [*self.stats.errors[-9:], str(error)]
+
+
+class UnmatchedRoom:
+    """Counts what waits at the learner, and what was accepted here since the learner said so.
+
+    An event that comes before its decision waits at the learner, in memory. To look up the decision
+    of every event would be expensive, so each may be for an unknown one as long as there is ample
+    room; only then are they looked up.
+
+    >>> room = UnmatchedRoom()
+    >>> room.is_ample("shop", 1), room.is_ample("shop", MAX_OF_REPORTER)
+    (True, False)
+    """
+
+    def __init__(self) -> None:
+        self._waiting: Mapping[str, int] = {}
+        # Of the last model, and of the one before it, which may not have read them all.
+        self._recent: Counter[str] = Counter()
+        self._earlier: Counter[str] = Counter()
+
+    def update(self, waiting: Mapping[str, int]) -> None:
+        """Take over what a new model says: the number of unknown ids by reporter."""
+        self._waiting = waiting
+        self._earlier, self._recent = self._recent, Counter()
+
+    def add(self, reporter: str, count: int) -> None:
+        """Count events that were accepted and may be for unknown decisions."""
+        self._recent[reporter] += count
+
+    def is_ample(self, reporter: str, count: int) -> bool:
+        """Whether so many more events can be accepted without being looked up."""
+        whole, own = self._used(reporter)
+        return 2 * (whole + count) <= MAX_UNMATCHED and 2 * (own + count) <= MAX_OF_REPORTER
+
+    def check(self, reporter: str, unknown: list[str]) -> None:
+        """Refuse events for unknown decisions if there is no room for them.
+
+        Raises:
+            RateLimited: too many wait already.
+        """
+        whole, own = self._used(reporter)
+        if own + len(unknown) > MAX_OF_REPORTER:
+            waiting = f"{own:,} events of this key for unknown decisions wait already"
+            limit = MAX_OF_REPORTER
+        elif whole + len(unknown) > MAX_UNMATCHED:
+            waiting = f"{whole:,} events for unknown decisions wait already"
+            limit = MAX_UNMATCHED
+        else:
+            return
+        message = f"no decision has the id {unknown[0]!r}, and {waiting} (limit {limit:,})"
+        remedy = "send the ids of decisions, after their decisions"
+        raise RateLimited(f"{message}: {remedy}", RETRY_SECONDS)
+
+    def _used(self, reporter: str) -> tuple[int, int]:
+        counts = (self._waiting, self._recent, self._earlier)
+        whole = sum(sum(one.values()) for one in counts)
+        return whole, sum(one.get(reporter, 0) for one in counts)
