@@ -851,8 +851,9 @@ def _serve(bandit: str, policy: Policy, address: str, learn: bool, link: Connect
         link.send(listening.getsockname()[1])
         with suppress(EOFError):
             while link.recv() is not None:
-                assert app.commits is not None
-                link.send(Used(time.process_time(), app.commits.commits, app.commits.events))
+                commits = app.metrics.commits
+                assert commits is not None
+                link.send(Used(time.process_time(), commits.commits, commits.events))
     server.stop()
     thread.join(PATIENCE)
 

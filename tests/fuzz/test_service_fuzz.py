@@ -296,7 +296,7 @@ FROM_REPORTS = (
     "belated_lift_ratio",
     "belated_action_share",
     "belated_predicted_ratio",
-    "belated_attention",
+    "belated_advice",
 )
 
 

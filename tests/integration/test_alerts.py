@@ -54,9 +54,9 @@ HEALTHY = {
     _of("advice", 'warning="missing"'): _STEADY.format(0, "{n}"),
     _of("advice", 'warning="dependence"'): _STEADY.format(0, "{n}"),
     _of("learner_restarts_total"): _STEADY.format(0, "{n}"),
-    _of("attention", 'kind="silence"'): _STEADY.format(0, "{n}"),
-    _of("attention", 'kind="conflict"'): _STEADY.format(0, "{n}"),
-    _of("attention", 'kind="mode"'): _STEADY.format(1, "{n}"),  # has an alert of its own
+    _of("advice", 'warning="silence"'): _STEADY.format(0, "{n}"),
+    _of("advice", 'warning="conflict"'): _STEADY.format(0, "{n}"),
+    _of("advice", 'warning="mode"'): _STEADY.format(1, "{n}"),  # has an alert of its own
     _of("report_age_seconds"): _STEADY.format(300, "{n}"),
     _of("unmatched_refused_total"): _STEADY.format(0, "{n}"),
 }
@@ -77,8 +77,8 @@ CAUSES: dict[str, tuple[int, dict[str, str]]] = {
         {_of("learner_events_total", 'status="rewarded"'): "0+3000x60 180000+0x540"},
     ),
     "BelatedUnmatchedFull": (30, {_of("unmatched_refused_total"): "0+0x20 100+100x10"}),
-    "BelatedRewardsMissing": (30, {_of("attention", 'kind="silence"'): "0+0x20 1+0x10"}),
-    "BelatedAttention": (100, {_of("attention", 'kind="conflict"'): "0+0x20 1+0x80"}),
+    "BelatedRewardsMissing": (30, {_of("advice", 'warning="silence"'): "0+0x20 1+0x10"}),
+    "BelatedAttention": (100, {_of("advice", 'warning="conflict"'): "0+0x20 1+0x80"}),
     "BelatedReportOld": (60, {_of("report_age_seconds"): "30000+60x60"}),
     "BelatedClockJumped": (30, {_of("journal_clock_offset_seconds"): "0+0x25 -3600+0x5"}),
     "BelatedLearnerBehind": (30, {_of("learner_lag_seconds"): "0+0x20 40+0x10"}),

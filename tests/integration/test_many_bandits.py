@@ -115,8 +115,8 @@ def test_threads_and_connections_do_not_grow(
                 assert connections(address) <= MAX_CONNECTIONS
             else:
                 assert open_files(tmp_path / "many.db") <= MAX_CONNECTIONS
-            assert app.commits is not None
-            assert not app.commits.failures
+            assert app.metrics.commits is not None
+            assert not app.metrics.commits.failures
 
 
 def test_what_comes_at_once_for_many_bandits_is_one_commit(address: str, tmp_path: Path) -> None:
@@ -139,8 +139,10 @@ def test_what_comes_at_once_for_many_bandits_is_one_commit(address: str, tmp_pat
             one.start()
         for one in crew:
             one.join()
-        assert app.commits is not None
-        assert app.commits.commits < app.commits.events == sum(map(len, made.values()))
+        assert app.metrics.commits is not None
+        assert (
+            app.metrics.commits.commits < app.metrics.commits.events == sum(map(len, made.values()))
+        )
     for name, ids in made.items():
         with store.journal(name) as journal:
             assert journal.decisions(ids).keys() == set(ids)

@@ -45,7 +45,7 @@ def test_a_scrape_of_the_leader_has_the_report_made(tmp_path: Path) -> None:
     assert found["belated_lift_ratio,offers,low"] < found["belated_lift_ratio,offers,high"]
     # Requests name the actions here, and the configuration does not.
     assert found["belated_action_share,others,offers"] == pytest.approx(1.0, abs=1e-3)
-    assert found["belated_attention,offers,silence"] == 0.0
+    assert found["belated_advice,offers,silence"] == 0.0
 
 
 class Watched(BanditReport):

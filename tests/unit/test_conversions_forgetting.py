@@ -34,7 +34,7 @@ from belated.model.estimators.thinned import AgedDecisions, DecidedRows, Thinned
 from belated.model.families import Family
 from belated.model.priors import Prior
 from belated.policies import Policy
-from belated.service.operating.learner_metrics import OF_LEARNERS
+from belated.service.operating.metrics import OF_LEARNERS
 from belated.testing import ManualClock
 from experiments.conversions import buckets
 from tests.unit.test_conversions import DIM, SECOND, WINDOW, Shop, learner_of, same, weighting_of

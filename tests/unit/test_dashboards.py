@@ -11,9 +11,12 @@ import pytest
 
 from belated.decider import MODES
 from belated.service.learning.learners import Learners
-from belated.service.operating.bandit_metrics import OF_BANDITS
-from belated.service.operating.learner_metrics import OF_LEARNERS
-from belated.service.operating.metrics import Metrics
+from belated.service.operating.metrics import (
+    OF_BANDITS,
+    OF_LEARNERS,
+    OF_REPORTS,
+    Metrics,
+)
 from belated.service.serving.spools import LIMIT
 
 yaml = pytest.importorskip("yaml")
@@ -72,7 +75,7 @@ def test_brackets_are_closed() -> None:
 def test_every_metric_is_on_the_dashboard() -> None:
     """What is not looked at need not be counted."""
     text = DASHBOARD.read_text(encoding="utf-8")
-    for measure in (*OF_BANDITS, *OF_LEARNERS):
+    for measure in (*OF_BANDITS, *OF_LEARNERS, *OF_REPORTS):
         assert measure.name in text, measure.name
 
 

@@ -39,7 +39,7 @@ from belated.model.estimators import Online
 from belated.policies import Warmup
 from belated.service.learning import learning_service
 from belated.service.learning.learning_service import LearningService
-from belated.service.operating.learner_metrics import OF_LEARNERS
+from belated.service.operating.metrics import OF_LEARNERS
 
 B = Bernoulli()
 SECOND = 1_000_000

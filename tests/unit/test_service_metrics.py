@@ -26,9 +26,7 @@ from belated.service.learning.journal_clock import JournalClock
 from belated.service.learning.learners import Learners
 from belated.service.learning.learning_service import SAMPLED, LearningService
 from belated.service.learning.refold import Refold
-from belated.service.operating.bandit_metrics import OF_BANDITS
-from belated.service.operating.learner_metrics import OF_LEARNERS
-from belated.service.operating.metrics import Metrics
+from belated.service.operating.metrics import OF_BANDITS, OF_LEARNERS, Metrics
 from belated.service.runtime import ThreadRuntime
 from belated.service.serving.served_bandit import RequestStats
 from belated.service.serving.spools import LeftSpools
@@ -111,7 +109,7 @@ def samples(served: Any, learner: LearningService) -> dict[tuple[str, tuple[str,
         attention=["slowed"],
     )
     metrics = Metrics(
-        {"offers": served}, learners, requests, commits=lambda: served.commits, reports=reports
+        {"offers": served}, learners, requests, commits=served.commits, reports=reports
     )
     text = metrics.text().decode()
     return {
@@ -242,8 +240,9 @@ def test_what_it_earns(samples: dict[tuple[str, tuple[str, ...]], float]) -> Non
     assert samples["belated_action_share", ("blue", "offers")] == 0.75
     assert samples["belated_action_share", ("others", "offers")] == 0.25  # a stranger's word
     assert samples["belated_predicted_ratio", ("offers",)] == 1.1
-    assert samples["belated_attention", ("offers", "slowed")] == 1
-    assert samples["belated_attention", ("offers", "silence")] == 0
+    assert samples["belated_advice", ("offers", "slowed")] == 1  # by the report
+    assert samples["belated_advice", ("offers", "alike")] == 1  # by the learner
+    assert samples["belated_advice", ("offers", "silence")] == 0
     assert samples["belated_report_age_seconds", ("offers",)] > 0
 
 

@@ -48,7 +48,6 @@ from belated.service.learning.learners import learners_of
 from belated.service.learning.lease import SECONDS
 from belated.service.runtime import ThreadRuntime, dead_workers
 from belated.service.serving.definition import Definition
-from belated.service.serving.group_commit import GroupCommit
 from belated.service.serving.served_bandit import MAX_MODEL_AGE, ServedBandit
 from belated.service.serving.served_bandits import ServedBandits
 from belated.service.serving.spools import Spools
@@ -138,19 +137,8 @@ class Service:
         from belated.service.operating.metrics import Metrics  # needs prometheus-client
 
         self.metrics = Metrics(
-            self.bandits,
-            self._learners,
-            self.requests,
-            lambda: self.authorizer,
-            self.tokens,
-            lambda: self.commits,
-            self.reports,
+            self.bandits, self._learners, self.requests, self.tokens, self.reports
         )
-
-    @property
-    def commits(self) -> GroupCommit | None:
-        """Of all bandits; None before it has started."""
-        return None if self._served is None else self._served.commits
 
     # --- requests --------------------------------------------------------------------------------
 
@@ -280,9 +268,11 @@ class Service:
             seed=self._seed,
         )
         self.bandits.update(self._served)
+        self.metrics.commits = self._served.commits
         if self._auth == "keys":
             keys = self._served.polling.keys()
             self.authorizer = Authorizer(keys, self._runtime, tokens=bool(self.tokens))
+            self.metrics.authorizer = self.authorizer
         for name, bandit in self.bandits.items():
             bandit.report_page = self.reports[name]
             path = f"/v1/{quote(name, safe='')}/decisions".encode()
