@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
 import numpy as np
 import pytest
@@ -34,7 +32,7 @@ from belated.model.estimators.thinned import AgedDecisions, DecidedRows, Thinned
 from belated.model.families import Family
 from belated.model.priors import Prior
 from belated.policies import Policy
-from belated.service.operating.metrics import OF_LEARNERS
+from belated.service.operating.metrics import half_life_of
 from belated.testing import ManualClock
 from experiments.conversions import buckets
 from tests.unit.test_conversions import DIM, SECOND, WINDOW, Shop, learner_of, same, weighting_of
@@ -324,12 +322,9 @@ def test_a_fit_beside_the_fold() -> None:
 
 def test_metrics_tell_the_half_life() -> None:
     """As those of other rewards do; there is no other to change to."""
-    read: dict[str, Any] = {measure.name: measure.read for measure in OF_LEARNERS}
-    served: Any = SimpleNamespace(fold=Fold(UCB, ConversionsOnly(WINDOW)))
-    assert read["belated_half_life_seconds"](served) == LENGTH
-    assert read["belated_half_life_since_seconds"](served) == 0.0
-    plain: Any = SimpleNamespace(fold=Fold(replace(UCB, half_life=None), ConversionsOnly(WINDOW)))
-    assert read["belated_half_life_seconds"](plain) is None
+    told = half_life_of(Fold(UCB, ConversionsOnly(WINDOW)))
+    assert list(told.values()) == [LENGTH, 0.0]
+    assert half_life_of(Fold(replace(UCB, half_life=None), ConversionsOnly(WINDOW))) == {}
 
 
 def test_the_sums_are_of_the_time_of_a_decision_that_is_added_at_once() -> None:

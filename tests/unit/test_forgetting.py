@@ -7,7 +7,6 @@ import time
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -39,7 +38,7 @@ from belated.model.estimators import Online
 from belated.policies import Warmup
 from belated.service.learning import learning_service
 from belated.service.learning.learning_service import LearningService
-from belated.service.operating.metrics import OF_LEARNERS
+from belated.service.operating.metrics import half_life_of
 
 B = Bernoulli()
 SECOND = 1_000_000
@@ -244,18 +243,13 @@ def test_a_decision_without_a_record_counts_in_full_until_it_is_folded() -> None
 
 def test_metrics_tell_the_half_life_in_use() -> None:
     """Infinite while nothing is forgotten; none at all for a policy without one."""
-    read: dict[str, Any] = {measure.name: measure.read for measure in OF_LEARNERS}
     bandit = Bandit(DelayedUCB(2, B, half_life="auto"), rewards=Explicit(), clock=Clock(), seed=1)
-    learner: Any = SimpleNamespace(fold=bandit._fold)
-    assert read["belated_half_life_seconds"](learner) == math.inf
-    assert read["belated_half_life_since_seconds"](learner) == 0.0
+    assert list(half_life_of(bandit._fold).values()) == [math.inf, 0.0]
     played(bandit, 500)
-    assert 0.0 < read["belated_half_life_seconds"](learner) < math.inf
-    assert read["belated_half_life_since_seconds"](learner) > START / SECOND
-    plain: Any = SimpleNamespace(fold=Fold(DelayedUCB(2, B), Explicit()))
-    standby: Any = SimpleNamespace(fold=None)
-    for one in (plain, standby):
-        assert read["belated_half_life_seconds"](one) is None
+    told: Any = half_life_of(bandit._fold)
+    assert 0.0 < told["belated_half_life_seconds"] < math.inf
+    assert told["belated_half_life_since_seconds"] > START / SECOND
+    assert half_life_of(Fold(DelayedUCB(2, B), Explicit())) == {}
 
 
 @pytest.mark.parametrize("half_life", ["60s", "auto"])

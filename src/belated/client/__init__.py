@@ -1,7 +1,7 @@
 """Clients of the service: the verbs of a bandit, over HTTP.
 
-``client`` has a blocking and an asynchronous one, which share what a verb sends and what its answer
-means (``verbs``, ``requests``); ``transport`` sends, waits and tries again.
+``client`` has an asynchronous one, and a blocking one with the same coroutines; ``requests`` makes
+what a verb sends; ``transport`` sends, waits and tries again.
 """
 
 from belated.client.client import AsyncClient, Client

@@ -1,4 +1,4 @@
-"""Clients of the service: one whose calls block, and one for asyncio."""
+"""Clients of the service: one for asyncio, and one with the same verbs, whose calls block."""
 
 from __future__ import annotations
 
@@ -8,20 +8,49 @@ from functools import wraps
 from types import TracebackType
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
-from belated.client.verbs import Verbs
+import msgspec
+
+from belated.client.requests import (
+    batches,
+    decision_request,
+    decision_requests,
+    encode,
+    event_time,
+    named_rewards,
+    quoted,
+    reward_body,
+    sent_again,
+)
+from belated.core.ids import check_id
+from belated.core.times import Moment
+from belated.exceptions import ServiceError
+from belated.features import Actions
+from belated.fold.receipts import Receipt
 from belated.wire.keys import check_key
+from belated.wire.messages import (
+    Accepted,
+    BanditState,
+    Decided,
+    DecisionDetails,
+    DecisionRequests,
+    ManyAccepted,
+    ManyDecided,
+    RewardsBody,
+)
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
 
-class AsyncClient(Verbs):
+class AsyncClient:
     """A bandit that a service has, for asyncio: the verbs of :class:`Client`, to be awaited.
 
     Any number of tasks may share one; make it once, when the program starts. Close it with ``await
     client.close()``, or use it in ``async with``. Arguments and retries are those of
     :class:`Client`. Needs the extra ``client``.
     """
+
+    _blocks = False
 
     def __init__(
         self,
@@ -33,10 +62,171 @@ class AsyncClient(Verbs):
         headers: dict[str, str] | None = None,
         key: str | None = None,
     ) -> None:
-        from belated.client.transport import AsyncNetwork, Transport  # needs httpx
+        from belated.client.transport import Transport  # needs httpx
 
-        network = AsyncNetwork.to(url, timeout=timeout, headers=_with_key(headers, key))
-        super().__init__(bandit, Transport(url, network, retries=retries))
+        sent = {} if headers is None else dict(headers)
+        if key is not None:
+            sent["authorization"] = f"Bearer {check_key(key)}"
+        self.bandit = check_id(bandit, "the bandit's name")
+        self._base = f"v1/{quoted(bandit)}"
+        self._transport = Transport.to(
+            url, blocking=self._blocks, timeout=timeout, headers=sent, retries=retries
+        )
+        # Of new ids: as the last answer said, so that they are committed with those of others.
+        self._slot: int | None = None
+
+    # --- deciding ------------------------------------------------------------------------------
+
+    async def decide(
+        self,
+        rows: Any,
+        actions: Actions | None = None,
+        *,
+        id: str | None = None,
+        activated: bool = True,
+    ) -> Decided:
+        """Have an action chosen; the choice is durable before this returns.
+
+        Args:
+            rows: one row per action; or the context, if the bandit has features.
+            actions: the actions, in the order of the rows; needed if the bandit has features.
+            id: your own decision id. The same id again returns the same decision.
+            activated: False if the window starts only with :meth:`activate`.
+
+        Raises:
+            InvalidInput: the service, or this method, refused what was given.
+            ServiceUnavailable: no try was answered; go on with a default of your own.
+            ServiceError: the service answered with another problem.
+        """
+        request = decision_request(rows, actions, id, activated, self._slot)
+        again = sent_again(request)
+        answer = await self._ask("POST", "decisions", request, Decided, again=again)
+        # It is said of the next one: the same decision is the same answer, whenever it is given.
+        self._slot = answer.slot
+        return msgspec.structs.replace(answer, slot=None)
+
+    async def decide_many(
+        self,
+        requests: Any,
+        actions: Actions | None = None,
+        *,
+        ids: Any = None,
+        activated: bool = True,
+    ) -> list[Decided]:
+        """Have many actions chosen, each as if the ones before it were pending.
+
+        They are sent in bodies of at most 1,000 requests and 1 MiB. If one of them fails, the
+        bodies before it are decided: give ``ids``, and call again with the same ones.
+
+        Args:
+            requests: row tables; or, if the bandit has features, contexts, (context, actions)
+                pairs, or a frame of pandas or polars with one context per line.
+            actions: the actions of all requests, unless they come in pairs.
+            ids: your own decision id for each; or the name of a column of the frame.
+            activated: False if the window starts only with :meth:`activate`.
+        """
+        found: list[Decided] = []
+        for some in batches(decision_requests(requests, actions, ids, activated, self._slot)):
+            again = DecisionRequests(list(map(sent_again, some)))
+            body = DecisionRequests(some)
+            answer = await self._ask("POST", "decisions/batch", body, ManyDecided, again=again)
+            found += answer.decisions
+            self._slot = answer.slot
+        return found
+
+    # --- rewards -------------------------------------------------------------------------------
+
+    async def observe(
+        self,
+        id: str,
+        value: float,
+        *,
+        at: Moment | None = None,
+        part: str = "",
+        revision: int = 0,
+        token: str | None = None,
+    ) -> Receipt:
+        """Report the reward of a decision, or one part of it; safe to repeat.
+
+        The receipt says ``accepted``: the reward is durable. What it means the learner finds out,
+        and :meth:`entry` tells.
+
+        Args:
+            id: decision id.
+            value: the reward.
+            at: when it happened: a datetime with its zone, or ISO 8601; now if None.
+            part: of the reward, if it comes in several.
+            revision: of this part: a higher one replaces it.
+            token: that came with the decision, if there is no key; it alone allows neither a
+                time, nor a part or revision.
+        """
+        body = reward_body(value, at, part, revision, token)
+        return await self._tell("PUT", f"{_place(id)}/reward", body)
+
+    async def observe_many(self, rewards: Any) -> list[Receipt]:
+        """Report many rewards, in bodies of at most 1,000; returns a receipt for each.
+
+        Args:
+            rewards: (id, value) pairs; or mappings with the keys id and value, and if need be at,
+                part and revision; or a frame of pandas or polars with such columns.
+        """
+        receipts: list[Receipt] = []
+        for some in batches(named_rewards(rewards)):
+            await self._ask("POST", "rewards/batch", RewardsBody(some), ManyAccepted)
+            receipts += [Receipt(one.id, "accepted") for one in some]
+        return receipts
+
+    async def activate(self, id: str, *, at: Moment | None = None) -> Receipt:
+        """Report that a decision took effect: its window starts."""
+        return await self._tell("PUT", f"{_place(id)}/activation", query=_query(at))
+
+    async def void(self, id: str, *, at: Moment | None = None) -> Receipt:
+        """Report that a decision was never carried out: nothing is learned from it."""
+        return await self._tell("DELETE", _place(id), query=_query(at))
+
+    # --- what is known -------------------------------------------------------------------------
+
+    async def entry(self, id: str) -> DecisionDetails:
+        """Return all that is known of one decision."""
+        return await self._ask("GET", _place(id), None, DecisionDetails)
+
+    async def state(self) -> BanditState:
+        """Return the state of the bandit, by the model that decides now."""
+        return await self._ask("GET", "", None, BanditState)
+
+    async def close(self) -> None:
+        """Close all connections."""
+        await self._transport.close()
+
+    async def _tell(
+        self, method: str, place: str, body: Any = None, query: dict[str, str] | None = None
+    ) -> Receipt:
+        told = await self._ask(method, place, body, Accepted, query=query)
+        return Receipt(told.id, told.status)
+
+    async def _ask(
+        self,
+        method: str,
+        place: str,
+        body: Any,
+        kind: type[T],
+        *,
+        again: Any = None,
+        query: dict[str, str] | None = None,
+    ) -> T:
+        answer = await self._transport.call(
+            method,
+            f"{self._base}/{place}".rstrip("/"),
+            None if body is None else encode(body),
+            again=None if again is None else encode(again),
+            query=query,
+        )
+        try:
+            found: T = _READERS[kind](answer)
+        except msgspec.DecodeError as error:
+            message = f"what answered is no service of this release: {error}"
+            raise ServiceError(message) from None
+        return found
 
     async def __aenter__(self) -> Self:
         return self
@@ -50,8 +240,24 @@ class AsyncClient(Verbs):
         await self.close()
 
 
+#: Made at import, as all decoders are: msgspec resolves the annotations of a type when it first
+#: meets it, and two threads that do so at the same time can crash.
+_READERS: dict[type, Callable[[bytes], Any]] = {
+    kind: msgspec.json.Decoder(kind).decode
+    for kind in (Accepted, BanditState, Decided, DecisionDetails, ManyAccepted, ManyDecided)
+}
+
+
+def _place(id: str) -> str:
+    return f"decisions/{quoted(check_id(id))}"
+
+
+def _query(at: Moment | None) -> dict[str, str]:
+    return {"at": event_time(at).isoformat()}
+
+
 def _blocking(
-    verb: Callable[Concatenate[Verbs, P], Coroutine[Any, Any, T]],
+    verb: Callable[Concatenate[AsyncClient, P], Coroutine[Any, Any, T]],
 ) -> Callable[Concatenate[Client, P], T]:
     """The same verb, for a client whose calls block."""
 
@@ -72,7 +278,13 @@ def run_now(steps: Coroutine[Any, Any, T]) -> T:
     except StopIteration as end:
         found: T = end.value
         return found
-    raise AssertionError("a blocking network has given way")
+    raise AssertionError("a network that blocks has given way")
+
+
+class _BlockingVerbs(AsyncClient):
+    """The same coroutines over a network that blocks: none of them gives way."""
+
+    _blocks = True
 
 
 class Client:
@@ -114,21 +326,20 @@ class Client:
         headers: dict[str, str] | None = None,
         key: str | None = None,
     ) -> None:
-        from belated.client.transport import BlockingNetwork, Transport  # needs httpx
-
-        network = BlockingNetwork.to(url, timeout=timeout, headers=_with_key(headers, key))
-        self._verbs = Verbs(bandit, Transport(url, network, retries=retries))
+        self._verbs = _BlockingVerbs(
+            url, bandit=bandit, timeout=timeout, retries=retries, headers=headers, key=key
+        )
         self.bandit = self._verbs.bandit
 
-    decide = _blocking(Verbs.decide)
-    decide_many = _blocking(Verbs.decide_many)
-    observe = _blocking(Verbs.observe)
-    observe_many = _blocking(Verbs.observe_many)
-    activate = _blocking(Verbs.activate)
-    void = _blocking(Verbs.void)
-    entry = _blocking(Verbs.entry)
-    state = _blocking(Verbs.state)
-    close = _blocking(Verbs.close)
+    decide = _blocking(AsyncClient.decide)
+    decide_many = _blocking(AsyncClient.decide_many)
+    observe = _blocking(AsyncClient.observe)
+    observe_many = _blocking(AsyncClient.observe_many)
+    activate = _blocking(AsyncClient.activate)
+    void = _blocking(AsyncClient.void)
+    entry = _blocking(AsyncClient.entry)
+    state = _blocking(AsyncClient.state)
+    close = _blocking(AsyncClient.close)
 
     def __enter__(self) -> Self:
         return self
@@ -140,9 +351,3 @@ class Client:
         trace: TracebackType | None,
     ) -> None:
         self.close()
-
-
-def _with_key(headers: dict[str, str] | None, key: str | None) -> dict[str, str] | None:
-    if key is None:
-        return headers
-    return {**(headers or {}), "authorization": f"Bearer {check_key(key)}"}

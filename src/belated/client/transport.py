@@ -1,19 +1,20 @@
 """Calls over HTTP that are tried again: everything the service takes may be sent twice.
 
-There is one implementation, a coroutine. What sends and waits is a *network*: one that gives way to
-an event loop, or one that blocks. A coroutine over the second never gives way, so it needs no event
-loop: its first step is its last.
+There is one implementation, a coroutine. What sends and sleeps gives way to an event loop, or it
+blocks. A coroutine over the second never gives way, so it needs no event loop: its first step is
+its last.
 """
 
 from __future__ import annotations
 
 import asyncio
+import inspect
 import random
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
-from typing import Any, Protocol, Self
+from typing import Any, Self
 
 import msgspec
 
@@ -34,89 +35,6 @@ _read_problem = msgspec.json.Decoder(Problem).decode
 _JSON = {"content-type": "application/json"}
 
 
-class Network(Protocol):
-    """Sends requests and waits."""
-
-    async def send(
-        self, method: str, path: str, content: bytes | None, query: dict[str, str] | None
-    ) -> httpx.Response:
-        """Send one request."""
-
-    async def sleep(self, seconds: float) -> None:
-        """Wait."""
-
-    async def close(self) -> None:
-        """Close all connections."""
-
-
-class BlockingNetwork:
-    """One that blocks.
-
-    Args:
-        http: what sends.
-        sleep: waits for so many seconds.
-    """
-
-    def __init__(self, http: httpx.Client, sleep: Callable[[float], None] = time.sleep) -> None:
-        self._http = http
-        self._sleep = sleep
-
-    @classmethod
-    def to(cls, url: str, *, timeout: float, headers: dict[str, str] | None) -> Self:
-        """One that leads to a service."""
-        return cls(httpx.Client(base_url=url, timeout=timeout, headers=headers))
-
-    async def send(
-        self, method: str, path: str, content: bytes | None, query: dict[str, str] | None
-    ) -> httpx.Response:
-        """Send one request."""
-        return self._http.request(method, path, content=content, params=query, headers=_JSON)
-
-    async def sleep(self, seconds: float) -> None:
-        """Wait."""
-        self._sleep(seconds)
-
-    async def close(self) -> None:
-        """Close all connections."""
-        self._http.close()
-
-
-class AsyncNetwork:
-    """One that gives way to the event loop.
-
-    Args:
-        http: what sends.
-        sleep: waits for so many seconds.
-    """
-
-    def __init__(
-        self,
-        http: httpx.AsyncClient,
-        sleep: Callable[[float], Coroutine[Any, Any, None]] = asyncio.sleep,
-    ) -> None:
-        self._http = http
-        self._sleep = sleep
-
-    @classmethod
-    def to(cls, url: str, *, timeout: float, headers: dict[str, str] | None) -> Self:
-        """One that leads to a service."""
-        return cls(httpx.AsyncClient(base_url=url, timeout=timeout, headers=headers))
-
-    async def send(
-        self, method: str, path: str, content: bytes | None, query: dict[str, str] | None
-    ) -> httpx.Response:
-        """Send one request."""
-        return await self._http.request(method, path, content=content, params=query, headers=_JSON)
-
-    async def sleep(self, seconds: float) -> None:
-        """Wait."""
-        await self._sleep(seconds)
-
-    async def close(self) -> None:
-        """Close all connections."""
-        await self._http.aclose()
-
-
 class Transport:
     """Sends requests; those that fail for want of a server are sent again.
 
@@ -126,17 +44,36 @@ class Transport:
 
     Args:
         url: where the service is, for messages.
-        network: sends and waits.
+        http: sends; blocks or gives way.
+        sleep: waits for so many seconds, likewise.
         retries: how many further tries there are.
     """
 
-    def __init__(self, url: str, network: Network, *, retries: int) -> None:
+    def __init__(
+        self,
+        url: str,
+        http: httpx.Client | httpx.AsyncClient,
+        sleep: Callable[[float], Any],
+        *,
+        retries: int,
+    ) -> None:
         if type(retries) is not int or retries < 0:
             message = f"retries is {retries!r}: a whole number of at least 0 was expected"
             raise InvalidInput(message, retries)
         self._url = url
-        self._network = network
+        self._http = http
+        self._sleep = sleep
         self._retries = retries
+
+    @classmethod
+    def to(
+        cls, url: str, *, blocking: bool, timeout: float, headers: dict[str, str], retries: int
+    ) -> Self:
+        """Return one that leads to a service, over a network that blocks or gives way."""
+        http = (httpx.Client if blocking else httpx.AsyncClient)(
+            base_url=url, timeout=timeout, headers=headers
+        )
+        return cls(url, http, time.sleep if blocking else asyncio.sleep, retries=retries)
 
     async def call(
         self,
@@ -165,8 +102,11 @@ class Transport:
             content = body if attempt == 0 or again is None else again
             wait = random.uniform(0.0, min(MOST_WAIT, FIRST_WAIT * 2**attempt))
             failed: ServiceUnavailable
+            response: httpx.Response
             try:
-                response = await self._network.send(method, path, content, query)
+                response = await _result(
+                    self._http.request(method, path, content=content, params=query, headers=_JSON)
+                )
             except (httpx.UnsupportedProtocol, httpx.InvalidURL) as error:
                 message = f"{self._url} is no address of a service: {error}"
                 raise InvalidInput(message, self._url) from None
@@ -184,12 +124,20 @@ class Transport:
                 wait = max(wait, _seconds(response.headers.get("retry-after")))
             if attempt == self._retries or wait > MOST_WAIT:
                 raise failed
-            await self._network.sleep(wait)
+            await _result(self._sleep(wait))
         raise AssertionError("the last try returns or raises")
 
     async def close(self) -> None:
         """Close all connections."""
-        await self._network.close()
+        if isinstance(self._http, httpx.Client):
+            self._http.close()
+        else:
+            await self._http.aclose()
+
+
+async def _result(value: Any) -> Any:
+    """Return what a blocking call has returned; await what another one returns."""
+    return await value if inspect.isawaitable(value) else value
 
 
 def _error_of(response: httpx.Response) -> Exception:

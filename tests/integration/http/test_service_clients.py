@@ -15,8 +15,7 @@ import pytest
 
 from belated import Bernoulli, DelayedThompson, DelayedUCB, Explicit
 from belated.client import AsyncClient, Client
-from belated.client.transport import BlockingNetwork, Transport
-from belated.client.verbs import Verbs
+from belated.client.transport import Transport
 from belated.core.events import Decision, Record, encode
 from belated.exceptions import InvalidInput, ServiceError, ServiceUnavailable
 from belated.journals import Store
@@ -82,8 +81,7 @@ def test_a_lost_answer_costs_nothing(serving: Serving, client: Client, store: St
     """The retry gets the decision that was made; what the journal has twice is the same."""
     losing = Losing(2)
     http = httpx.Client(base_url=serving.url, transport=losing)
-    network = BlockingNetwork(http, sleep=lambda seconds: None)
-    client._verbs = Verbs("rows", Transport(serving.url, network, retries=2))
+    client._verbs._transport = Transport(serving.url, http, lambda seconds: None, retries=2)
     decision = client.decide(ROWS)
     losing.lost = 2
     client.observe(decision.id, 1.0)

@@ -12,8 +12,7 @@ import msgspec
 import numpy as np
 
 from belated.client import AsyncClient, Client
-from belated.client.transport import AsyncNetwork, BlockingNetwork, Transport
-from belated.client.verbs import Verbs
+from belated.client.transport import Transport
 from belated.wire.messages import Decided
 
 Answer = httpx.Response | Exception
@@ -58,13 +57,13 @@ class Mock:
         """A client whose calls end here."""
         here, url = httpx.MockTransport(self.handle), "http://mock"
         if self.kind is AsyncClient:
-            awaited = AsyncNetwork(httpx.AsyncClient(base_url=url, transport=here), self.sleep)
+            awaited = httpx.AsyncClient(base_url=url, transport=here)
             waits = AsyncClient(url, bandit="offers")
-            waits._transport = Transport(url, awaited, retries=retries)
+            waits._transport = Transport(url, awaited, self.sleep, retries=retries)
             return Awaited(waits)  # type: ignore[return-value]  # it looks like one
-        blocking = BlockingNetwork(httpx.Client(base_url=url, transport=here), self.waits.append)
+        blocking = httpx.Client(base_url=url, transport=here)
         client = Client(url, bandit="offers")
-        client._verbs = Verbs("offers", Transport(url, blocking, retries=retries))
+        client._verbs._transport = Transport(url, blocking, self.waits.append, retries=retries)
         return client
 
     def bodies(self, kind: Any) -> list[Any]:

@@ -17,7 +17,7 @@ import pandas
 import pytest
 
 from belated.client import AsyncClient, Client
-from belated.client.transport import AsyncNetwork, Transport
+from belated.client.transport import Transport
 from belated.core.times import Moment
 from belated.exceptions import InvalidInput, ServiceError
 from belated.wire.messages import MAX_BODY_BYTES, DecisionRequests, Problem
@@ -213,7 +213,7 @@ def test_many_awaited_calls_run_at_once() -> None:
         async with AsyncClient("http://mock", bandit="offers") as client:
             await client._transport.close()
             http = httpx.AsyncClient(base_url="http://mock", transport=httpx.MockTransport(handle))
-            client._transport = Transport("http://mock", AsyncNetwork(http), retries=0)
+            client._transport = Transport("http://mock", http, asyncio.sleep, retries=0)
             await asyncio.gather(*(client.decide(ROWS) for _ in range(8)))
 
     asyncio.run(decide())

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import time
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
@@ -16,6 +17,7 @@ from typing import Any, NamedTuple, get_args
 from belated.advice import CHECKS
 from belated.decider import MODES
 from belated.exceptions import MissingExtra
+from belated.fold.fold import Fold
 from belated.fold.weighting import HalfLife
 from belated.service.access.authorizer import Authorizer
 from belated.service.access.tokens import RewardTokens
@@ -51,346 +53,274 @@ UNREADABLE = (*get_args(Unreadable), "folder")
 Value = float | Histogram | Mapping[Any, Any] | None
 
 
-def _nothing(subject: Any) -> Value:
-    """There is no such value."""
-    return None
-
-
-class Measure(NamedTuple):
-    """A metric, and what gives its values.
+class Family(NamedTuple):
+    """What a metric is, but for its name.
 
     Attributes:
         kind: of the metric.
-        name: of the metric, without ``_total``.
         help: what it is.
-        read: gives the value for one bandit, its learner or its report; or that of the process.
-        labels: of the metric; the first is the bandit if there is a value for each.
-        shared: gives the value for one of several learners of a bandit.
+        labels: of the metric.
     """
 
     kind: Callable[..., Any]
-    name: str
     help: str
-    read: Callable[[Any], Value]
-    labels: tuple[str, ...] = ("bandit",)
-    shared: Callable[[SharedLearner], Value] = _nothing
+    labels: tuple[str, ...]
 
 
-_counter = partial(Measure, CounterMetricFamily)
-_gauge = partial(Measure, GaugeMetricFamily)
-_histogram = partial(Measure, HistogramMetricFamily)
+def _family(kind: Callable[..., Any], help: str, *labels: str) -> Family:
+    """A metric with a value for each bandit, by further labels."""
+    return Family(kind, help, ("bandit", *labels))
 
 
-# --- bandits at a decider ------------------------------------------------------------------------
+_counter = partial(_family, CounterMetricFamily)
+_gauge = partial(_family, GaugeMetricFamily)
+_histogram = partial(_family, HistogramMetricFamily)
 
-
-def _spool_age(bandit: ServedBandit) -> Value:
-    if bandit.spool is None:
-        return None
-    since = bandit.spool.oldest
-    return 0.0 if since is None else max(0.0, (bandit.now() - since) / 1e6)
-
-
-def _unreadable(bandit: ServedBandit) -> Value:
-    left = bandit.left_spools
-    return None if left is None else dict.fromkeys(UNREADABLE, 0) | dict(left.unreadable)
-
-
-def _failures(bandit: ServedBandit) -> Value:
-    kinds = {"commit": bandit.failed_commits, "board": 0, "model": 0}
-    return kinds | bandit.stats.failures
-
-
-#: What every process that decides can tell.
-OF_BANDITS = (
-    _counter("belated_decisions", "Decisions made here.", lambda bandit: bandit.stats.decisions),
-    _counter(
-        "belated_rewards", "Rewards accepted by this process.", lambda bandit: bandit.stats.rewards
+#: By name, without ``_total``.
+FAMILIES: dict[str, Family] = {
+    # What every process that decides can tell.
+    "belated_decisions": _counter("Decisions made here."),
+    "belated_rewards": _counter("Rewards accepted by this process."),
+    "belated_activations_voids": _counter("Activations and voids accepted here."),
+    "belated_unmatched_refused": _counter(
+        "Events refused because too many wait for decisions that are unknown."
     ),
-    _counter(
-        "belated_activations_voids", "Activations and voids accepted here.",
-        lambda bandit: bandit.stats.activations_voids,
+    "belated_store_duplicates": _counter(
+        "Events sent again by this process, which the store had and did not write."
     ),
-    _counter(
-        "belated_unmatched_refused",
-        "Events refused because too many wait for decisions that are unknown.",
-        lambda bandit: bandit.stats.unmatched_refused,
+    "belated_choice_entropy_nats": _counter(
+        "Sum of -log p of the choices; divided by the decisions, how much is explored."
     ),
-    _counter(
-        "belated_store_duplicates",
-        "Events sent again by this process, which the store had and did not write.",
-        lambda bandit: bandit.duplicates,
+    "belated_decide_seconds": _histogram("From the request to the answer, the commit included."),
+    "belated_model_age_seconds": _gauge("Since the model that chooses here was made."),
+    "belated_model_version": _gauge("Records that this model has learned from."),
+    "belated_models_loaded": _counter("Models loaded here."),
+    "belated_unapplied_decisions": _gauge("Decisions made here that the model has not read yet."),
+    "belated_mode": _gauge(
+        "1 for how the bandit decides here: learn, freeze, baseline, off.", "mode"
     ),
-    _counter(
-        "belated_choice_entropy_nats",
-        "Sum of -log p of the choices; divided by the decisions, how much is explored.",
-        lambda bandit: bandit.stats.entropy,
+    "belated_fallback_decisions": _counter(
+        "Decisions by the baseline because the model could not choose, by the reason.", "reason"
     ),
-    _histogram(
-        "belated_decide_seconds", "From the request to the answer, the commit included.",
-        lambda bandit: bandit.stats.seconds,
+    "belated_journal_unavailable": _gauge(
+        "1 while the database is away and events wait on the local disk, else 0."
     ),
-    _gauge(
-        "belated_model_age_seconds", "Since the model that chooses here was made.",
-        lambda bandit: bandit.age,
+    "belated_spool_events": _gauge("Events that wait on the local disk."),
+    "belated_spool_bytes": _gauge("Bytes they take."),
+    "belated_spool_oldest_seconds": _gauge("Since the oldest of them came; 0 if none waits."),
+    "belated_spool_left_events": _gauge(
+        "Events left on the local disk by processes that died, and not delivered yet."
     ),
-    _gauge(
-        "belated_model_version", "Records that this model has learned from.",
-        lambda bandit: bandit.version,
+    "belated_spool_left_files": _gauge("Files with such events, or that cannot be read."),
+    "belated_spool_unreadable_files": _gauge("Those that cannot be read, by why.", "reason"),
+    "belated_internal_errors": _counter(
+        "Failures behind the requests: of a commit, or of loading a model (board, model).", "kind"
     ),
-    _counter("belated_models_loaded", "Models loaded here.", lambda bandit: bandit.stats.models),
-    _gauge(
-        "belated_unapplied_decisions", "Decisions made here that the model has not read yet.",
-        lambda bandit: len(bandit.decider.unapplied),
+    # What a process that learns can tell.
+    "belated_learner_is_leader": _gauge("1 if this process learns the bandit, 0 if it stands by."),
+    "belated_learner_lag_seconds": _gauge(
+        "From the commit of a record to its folding, of the last one."
     ),
-    _gauge(
-        "belated_mode", "1 for how the bandit decides here: learn, freeze, baseline, off.",
-        lambda bandit: {mode: mode == bandit.decider.mode for mode in MODES}, ("bandit", "mode"),
+    "belated_fold_lag_seconds": _histogram(
+        "From the commit of a record to its folding, of the oldest of those read together."
     ),
-    _counter(
-        "belated_fallback_decisions",
-        "Decisions by the baseline because the model could not choose, by the reason.",
-        lambda bandit: {"error": 0, "not finite": 0} | bandit.decider.fallbacks,
-        ("bandit", "reason"),
-    ),
-    _gauge(
-        "belated_journal_unavailable",
-        "1 while the database is away and events wait on the local disk, else 0.",
-        lambda bandit: bandit.spool and bandit.spool.journal_down,
-    ),
-    _gauge(
-        "belated_spool_events", "Events that wait on the local disk.",
-        lambda bandit: bandit.spool and bandit.spool.queued,
-    ),
-    _gauge(
-        "belated_spool_bytes", "Bytes they take.", lambda bandit: bandit.spool and bandit.spool.size
-    ),
-    _gauge(
-        "belated_spool_oldest_seconds", "Since the oldest of them came; 0 if none waits.",
-        _spool_age,
-    ),
-    _gauge(
-        "belated_spool_left_events",
-        "Events left on the local disk by processes that died, and not delivered yet.",
-        lambda bandit: bandit.left_spools and bandit.left_spools.events,
-    ),
-    _gauge(
-        "belated_spool_left_files", "Files with such events, or that cannot be read.",
-        lambda bandit: bandit.left_spools and bandit.left_spools.files,
-    ),
-    _gauge(
-        "belated_spool_unreadable_files", "Those that cannot be read, by why.", _unreadable,
-        ("bandit", "reason"),
-    ),
-    _counter(
-        "belated_internal_errors",
-        "Failures behind the requests: of a commit, or of loading a model (board, model).",
-        _failures, ("bandit", "kind"),
-    ),
-)  # fmt: skip
-
-
-# --- learners ------------------------------------------------------------------------------------
-
-
-def _events(learner: LearningService) -> dict[str, float]:
-    total: dict[str, float] = {}
-    for ledger in () if learner.fold is None else learner.fold.ledgers.values():
-        for status, count in dict(ledger.counters).items():  # a copy: it is counted on meanwhile
-            total[status] = total.get(status, 0.0) + count
-    return total
-
-
-def _merged_events(learner: SharedLearner) -> dict[str, float]:
-    merging = learner.merger.merging
-    return {} if merging is None else dict(merging.counters)
-
-
-def _merged_states(learner: SharedLearner) -> Mapping[str, float]:
-    merging = learner.merger.merging
-    return {} if merging is None else merging.counts
-
-
-def _final(events: dict[str, float]) -> Value:
-    """All but those that are unmatched, which leave again: a counter must not decrease."""
-    return {status: count for status, count in events.items() if status != "unmatched"}
-
-
-def _merged_oldest_age(learner: SharedLearner) -> Value:
-    merging = learner.merger.merging
-    if merging is None:
-        return None
-    oldest = merging.oldest
-    return 0.0 if oldest is None else max(0.0, (learner.worker.clock.now() - oldest) / 1e6)
-
-
-def _half_life(part: int) -> Callable[[LearningService], Value]:
-    """The half-life in use, or since when, in seconds; None if the policy has none."""
-
-    def read(learner: LearningService) -> Value:
-        if learner.fold is None or learner.fold.policy.half_life is None:
-            return None
-        weighting = learner.fold.learner.weighting
-        if not isinstance(weighting, HalfLife):  # it has one, and no others to compare with
-            return ((learner.fold.policy.half_life_us or 0) / 1e6, 0.0)[part]
-        half_life = math.inf if weighting.half_life is None else weighting.half_life / 1e6
-        return (half_life, weighting.since / 1e6)[part]
-
-    return read
-
-
-def _dependence(learner: LearningService) -> Value:
-    dependence = learner.adviser.dependence
-    return None if dependence is None else dependence.ratio
-
-
-def _if_leading(read: Callable[[Any], Value]) -> Callable[[Any], Value]:
-    """Only the learner that leads tells this."""
-    return lambda learner: read(learner) if learner.leads() else None
-
-
-#: What a process that learns can tell; of several learners of a bandit, the leader has that of all.
-OF_LEARNERS = (
-    _gauge(
-        "belated_learner_is_leader", "1 if this process learns the bandit, 0 if it stands by.",
-        lambda learner: learner.leads(), shared=lambda learner: learner.leads(),
-    ),
-    _gauge(
-        "belated_learner_lag_seconds",
-        "From the commit of a record to its folding, of the last one.",
-        _if_leading(lambda learner: learner.lag),
-        shared=lambda learner: learner.worker.lag if learner.worker.owned else None,
-    ),
-    _histogram(
-        "belated_fold_lag_seconds",
-        "From the commit of a record to its folding, of the oldest of those read together.",
-        lambda learner: learner.lags, shared=lambda learner: learner.worker.lags,
-    ),
-    _histogram(
-        "belated_fit_seconds", "Duration of a fit of all rewards, beside the folding.",
-        lambda learner: learner.fits,
-    ),
-    _gauge(
-        "belated_journal_head_info",
+    "belated_fit_seconds": _histogram("Duration of a fit of all rewards, beside the folding."),
+    "belated_journal_head_info": _gauge(
         "1 for the head of the journal, taken once an hour: `journal verify --expect` checks it.",
-        _if_leading(lambda learner: {learner.head: 1.0} if learner.head else {}),
-        ("bandit", "head"),
-        lambda learner: {learner.merger.head: 1.0} if learner.merger.head else {},
+        "head",
     ),
-    _counter(
-        "belated_history_changes",
-        "Times at which records that were folded were gone from the journal, or others.",
-        lambda learner: learner.history_changes.count,
-        shared=lambda learner: learner.worker.history_changes.count,
+    "belated_history_changes": _counter(
+        "Times at which records that were folded were gone from the journal, or others."
     ),
-    _counter(
-        "belated_refold_disagreements",
-        "Partitions that a second fold from the first record finds otherwise.",
-        lambda learner: learner.refold.disagreements,
+    "belated_refold_disagreements": _counter(
+        "Partitions that a second fold from the first record finds otherwise."
     ),
-    _counter(
-        "belated_refolds", "Partitions that were folded again and compared.",
-        lambda learner: learner.refold.compared,
+    "belated_refolds": _counter("Partitions that were folded again and compared."),
+    "belated_journal_clock_ahead_seconds": _gauge(
+        "By how much the last stamp of the journal is ahead of the clock that stamps."
     ),
-    _gauge(
-        "belated_journal_clock_ahead_seconds",
-        "By how much the last stamp of the journal is ahead of the clock that stamps.",
-        _if_leading(lambda learner: learner.clock.ahead()),
-        shared=lambda learner: learner.worker.clock.ahead(),
+    "belated_journal_clock_offset_seconds": _gauge(
+        "By how much the clock that stamps is ahead of that of this machine."
     ),
-    _gauge(
-        "belated_journal_clock_offset_seconds",
-        "By how much the clock that stamps is ahead of that of this machine.",
-        _if_leading(lambda learner: learner.clock.offset),
-        shared=lambda learner: learner.worker.clock.offset,
+    "belated_learner_events": _counter(
+        "Events by what they meant, over the whole journal.", "status"
     ),
-    _counter(
-        "belated_learner_events", "Events by what they meant, over the whole journal.",
-        lambda learner: _final(_events(learner)), ("bandit", "status"),
-        lambda learner: _final(_merged_events(learner)),
+    "belated_unmatched_events": _gauge("Events whose decision is not known."),
+    "belated_learner_decisions": _gauge("Decisions by state, over the whole journal.", "state"),
+    "belated_pending_decisions": _gauge("Decisions whose reward is out."),
+    "belated_pending_oldest_seconds": _gauge("Age of the oldest of them."),
+    "belated_reward_delay_seconds": _histogram(
+        "From the record of a decision to that of its reward; of a crowd only some."
     ),
-    _gauge(
-        "belated_unmatched_events", "Events whose decision is not known.",
-        _if_leading(lambda learner: _events(learner).get("unmatched", 0.0)),
-        shared=_if_leading(lambda learner: _merged_events(learner).get("unmatched", 0.0)),
+    "belated_half_life_seconds": _gauge(
+        "After which a decision counts for half as much; infinite if nothing is forgotten."
     ),
-    _gauge(
-        "belated_learner_decisions", "Decisions by state, over the whole journal.",
-        lambda learner: None if learner.fold is None else learner.fold.counts,
-        ("bandit", "state"), _merged_states,
+    "belated_half_life_since_seconds": _gauge(
+        "When this half-life was picked, in seconds since 1970; 0 if there was no other."
     ),
-    _gauge(
-        "belated_pending_decisions", "Decisions whose reward is out.",
-        lambda learner: None if learner.fold is None else learner.fold.model.pending,
-        shared=_if_leading(lambda learner: _merged_states(learner).get("pending")),
+    "belated_delay_dependence": _gauge(
+        "How far rewards depend on their delay, over what chance may reach: above 1 they do."
     ),
-    _gauge(
-        "belated_pending_oldest_seconds", "Age of the oldest of them.",
-        _if_leading(lambda learner: learner.oldest_age()), shared=_merged_oldest_age,
+    "belated_learner_restarts": _counter("Learners that failed and were made anew."),
+    # What the process that leads a bandit can tell, most of it from reports.
+    "belated_advice": _gauge("1 while a check finds what may hurt users, else 0.", "warning"),
+    "belated_report_age_seconds": _gauge("Since the last report was made."),
+    "belated_reward_per_decision": _gauge("What a decision earns.", "group"),
+    "belated_lift_ratio": _gauge("How much more the bandit earns than its holdout.", "bound"),
+    "belated_action_share": _gauge("Of the decisions of the last period.", "action"),
+    "belated_predicted_ratio": _gauge("Predicted rewards over those that came."),
+    # What a process can tell.
+    "belated_reward_tokens": _counter("Rewards by what their token was.", "token"),
+    "belated_commit_seconds": Family(HistogramMetricFamily, "Duration of a commit.", ()),
+    "belated_commit_events": Family(
+        HistogramMetricFamily, "Events in a commit, of all bandits.", ()
     ),
-    _histogram(
-        "belated_reward_delay_seconds",
-        "From the record of a decision to that of its reward; of a crowd only some.",
-        lambda learner: learner.delays,
+    "belated_dead_workers": Family(
+        GaugeMetricFamily, "Workers that have ended, or have failed for a minute.", ()
     ),
-    _gauge(
-        "belated_half_life_seconds",
-        "After which a decision counts for half as much; infinite if nothing is forgotten.",
-        _half_life(0),
+    "belated_worker_failures": Family(
+        CounterMetricFamily, "Errors of workers; each is retried.", ("worker",)
     ),
-    _gauge(
-        "belated_half_life_since_seconds",
-        "When this half-life was picked, in seconds since 1970; 0 if there was no other.",
-        _half_life(1),
+    "belated_http_requests": Family(
+        CounterMetricFamily, "Requests.", ("method", "route", "status")
     ),
-    _gauge(
-        "belated_delay_dependence",
-        "How far rewards depend on their delay, over what chance may reach: above 1 they do.",
-        _if_leading(_dependence),
+    "belated_active_api_keys": Family(GaugeMetricFamily, "Keys that work.", ()),
+    "belated_keys_age_seconds": Family(
+        GaugeMetricFamily, "Since the keys were last looked at.", ()
     ),
-)  # fmt: skip
+}
 
 
-# --- what bandits earn, from their reports -------------------------------------------------------
+def of_bandit(bandit: ServedBandit) -> dict[str, Value]:
+    """Return the values of a bandit at a decider."""
+    stats, spool, left = bandit.stats, bandit.spool, bandit.left_spools
+    values: dict[str, Value] = {
+        "belated_decisions": stats.decisions,
+        "belated_rewards": stats.rewards,
+        "belated_activations_voids": stats.activations_voids,
+        "belated_unmatched_refused": stats.unmatched_refused,
+        "belated_store_duplicates": bandit.duplicates,
+        "belated_choice_entropy_nats": stats.entropy,
+        "belated_decide_seconds": stats.seconds,
+        "belated_model_age_seconds": bandit.age,
+        "belated_model_version": bandit.version,
+        "belated_models_loaded": stats.models,
+        "belated_unapplied_decisions": len(bandit.decider.unapplied),
+        "belated_mode": {mode: mode == bandit.decider.mode for mode in MODES},
+        "belated_fallback_decisions": {"error": 0, "not finite": 0} | bandit.decider.fallbacks,
+        "belated_internal_errors": {"commit": bandit.failed_commits, "board": 0, "model": 0}
+        | stats.failures,
+    }
+    if spool is not None:
+        values |= {
+            "belated_journal_unavailable": spool.journal_down,
+            "belated_spool_events": spool.queued,
+            "belated_spool_bytes": spool.size,
+            "belated_spool_oldest_seconds": _age(bandit.now(), spool.oldest),
+        }
+    if left is not None:
+        values |= {
+            "belated_spool_left_events": left.events,
+            "belated_spool_left_files": left.files,
+            "belated_spool_unreadable_files": dict.fromkeys(UNREADABLE, 0) | dict(left.unreadable),
+        }
+    return values
 
 
-def _shares(report: BanditReport) -> Value:
-    """The shares of actions that the configuration names, and of all others together."""
-    if report.gauges is None:
-        return None
-    shares: dict[str, float] = {}
-    for name, share in report.gauges.share.items():
-        label = name if name in report.actions else OTHERS
-        shares[label] = shares.get(label, 0.0) + share
-    return shares
+def _age(now: int, since: int | None) -> float:
+    return 0.0 if since is None else max(0.0, (now - since) / 1e6)
 
 
-#: What the process that leads a bandit can tell.
-OF_REPORTS = (
-    _gauge(
-        "belated_report_age_seconds", "Since the last report was made.",
-        lambda report: None if report.gauges is None else time.monotonic() - report.made_at,
-    ),
-    _gauge(
-        "belated_reward_per_decision", "What a decision earns.",
-        lambda report: report.gauges and report.gauges.reward, ("bandit", "group"),
-    ),
-    _gauge(
-        "belated_lift_ratio", "How much more the bandit earns than its holdout.",
-        lambda report: report.gauges and report.gauges.lift, ("bandit", "bound"),
-    ),
-    _gauge(
-        "belated_action_share", "Of the decisions of the last period.", _shares,
-        ("bandit", "action"),
-    ),
-    _gauge(
-        "belated_predicted_ratio", "Predicted rewards over those that came.",
-        lambda report: report.gauges and report.gauges.predicted,
-    ),
-)  # fmt: skip
+def of_learner(learner: LearningService) -> dict[str, Value]:
+    """Return the values of the one learner of a bandit."""
+    fold, leads = learner.fold, learner.leads()
+    values: dict[str, Value] = {
+        "belated_learner_is_leader": leads,
+        "belated_fold_lag_seconds": learner.lags,
+        "belated_fit_seconds": learner.fits,
+        "belated_history_changes": learner.history_changes.count,
+        "belated_refold_disagreements": learner.refold.disagreements,
+        "belated_refolds": learner.refold.compared,
+        "belated_reward_delay_seconds": learner.delays,
+    }
+    if fold is not None:
+        values["belated_learner_decisions"] = fold.counts
+        values["belated_pending_decisions"] = fold.model.pending
+        values |= half_life_of(fold)
+        counters: Counter[str] = Counter()
+        for ledger in fold.ledgers.values():
+            counters.update(dict(ledger.counters))  # a copy: it is counted on meanwhile
+        values |= _events(counters, leads)
+    if leads:
+        dependence = learner.adviser.dependence
+        values |= {
+            "belated_learner_lag_seconds": learner.lag,
+            "belated_journal_head_info": {learner.head: 1} if learner.head else None,
+            "belated_journal_clock_ahead_seconds": learner.clock.ahead(),
+            "belated_journal_clock_offset_seconds": learner.clock.offset,
+            "belated_pending_oldest_seconds": learner.oldest_age(),
+            "belated_delay_dependence": None if dependence is None else dependence.ratio,
+        }
+    return values
 
 
-# --- the process ---------------------------------------------------------------------------------
+def _events(counters: Mapping[str, int], leads: bool) -> dict[str, Value]:
+    """Events by status. Those that are unmatched leave again, so that they are no counter."""
+    final = {status: count for status, count in counters.items() if status != "unmatched"}
+    unmatched = counters.get("unmatched", 0) if leads else None
+    return {"belated_learner_events": final, "belated_unmatched_events": unmatched}
+
+
+def half_life_of(fold: Fold) -> dict[str, Value]:
+    """Return the half-life in use and since when, in seconds; nothing if the policy has none."""
+    if fold.policy.half_life is None:
+        return {}
+    weighting = fold.learner.weighting
+    half_life, since = (fold.policy.half_life_us or 0) / 1e6, 0.0
+    if isinstance(weighting, HalfLife):  # otherwise there are no others to compare with
+        half_life = math.inf if weighting.half_life is None else weighting.half_life / 1e6
+        since = weighting.since / 1e6
+    return {"belated_half_life_seconds": half_life, "belated_half_life_since_seconds": since}
+
+
+def of_shared_learner(learner: SharedLearner) -> dict[str, Value]:
+    """Return the values of one of several learners of a bandit; the leader has those of all."""
+    worker, merger, leads = learner.worker, learner.merger, learner.leads()
+    values: dict[str, Value] = {
+        "belated_learner_is_leader": leads,
+        "belated_learner_lag_seconds": worker.lag if worker.owned else None,
+        "belated_fold_lag_seconds": worker.lags,
+        "belated_journal_head_info": {merger.head: 1} if merger.head else None,
+        "belated_history_changes": worker.history_changes.count,
+        "belated_journal_clock_ahead_seconds": worker.clock.ahead(),
+        "belated_journal_clock_offset_seconds": worker.clock.offset,
+    }
+    if (merging := merger.merging) is not None:
+        values |= _events(merging.counters, leads)
+        values["belated_learner_decisions"] = merging.counts
+        values["belated_pending_decisions"] = merging.counts.get("pending") if leads else None
+        values["belated_pending_oldest_seconds"] = _age(worker.clock.now(), merging.oldest)
+    return values
+
+
+def of_leader(learner: Learning, report: BanditReport | None) -> dict[str, Value]:
+    """Return the values of a bandit that is led here: those of its last report, and advice."""
+    gauges = None if report is None else report.gauges
+    found = learner.adviser.current if isinstance(learner, LearningService) else frozenset()
+    values: dict[str, Value] = {}
+    if report is not None and gauges is not None:
+        found = found.union(gauges.attention)
+        shares: dict[str, float] = defaultdict(float)
+        for action, share in gauges.share.items():
+            shares[action if action in report.actions else OTHERS] += share
+        values = {
+            "belated_report_age_seconds": time.monotonic() - report.made_at,
+            "belated_reward_per_decision": gauges.reward,
+            "belated_lift_ratio": gauges.lift,
+            "belated_action_share": shares,
+            "belated_predicted_ratio": gauges.predicted,
+        }
+    return values | {"belated_advice": {check: check in found for check in CHECKS}}
 
 
 @dataclass(eq=False)
@@ -440,105 +370,63 @@ class Metrics:
 
         return stop
 
-    def led(self) -> dict[str, Learning]:
-        """The learners that lead."""
-        return {name: one for name, one in dict(self.learners.running).items() if one.leads()}
-
     def collect(self) -> Iterator[Metric]:
         """What the registry asks for."""
-        led = self.led()
-        reports = {}
+        values: dict[str, dict[Any, Value]] = defaultdict(dict)
+
+        def add(bandit: str, found: dict[str, Value]) -> None:
+            for name, value in found.items():
+                values[name][bandit] = value
+
+        for name, bandit in dict(self.bandits).items():
+            add(name, of_bandit(bandit))
+        learners = dict(self.learners.running)
+        led = {name: learner for name, learner in learners.items() if learner.leads()}
         if self.reports is not None:
             self.reports.watch(led)
-            reports = {name: self.reports[name] for name in led}
-        for measures, subjects in (
-            (OF_BANDITS, dict(self.bandits)),
-            (OF_LEARNERS, dict(self.learners.running)),
-            (OF_REPORTS, reports),
-        ):
-            for measure in measures:
-                yield _family(measure, {name: _read(measure, subjects[name]) for name in subjects})
-        for measure in OF_PROCESSES:
-            yield _family(measure, measure.read(self))
+        for name, learner in learners.items():
+            if isinstance(learner, SharedLearner):
+                add(name, of_shared_learner(learner))
+            else:
+                add(name, of_learner(learner))
+        for name, learner in led.items():
+            add(name, of_leader(learner, None if self.reports is None else self.reports[name]))
+        values |= self._of_process()
+        for name, family in FAMILIES.items():
+            yield _metric(name, family, values.get(name))
+
+    def _of_process(self) -> dict[str, Any]:
+        failures = self.learners.failures
+        found: dict[str, Value] = {
+            "belated_learner_restarts": {name: failures[name] for name in self.learners.names},
+            "belated_reward_tokens": {name: tokens.seen for name, tokens in self.tokens.items()},
+            "belated_dead_workers": len(dead_workers()),
+            "belated_worker_failures": worker_failures.copy(),
+            "belated_http_requests": dict(self.requests),
+        }
+        if self.commits is not None:
+            found["belated_commit_seconds"] = self.commits.seconds
+            found["belated_commit_events"] = self.commits.sizes
+        if self.authorizer is not None:
+            found["belated_active_api_keys"] = self.authorizer.known
+            found["belated_keys_age_seconds"] = self.authorizer.age
+        return found
 
 
-def _advice(metrics: Metrics) -> Value:
-    """By bandit, 1 for what its learner or its last report finds."""
-    advice = {}
-    for name, learner in metrics.led().items():
-        found: set[str] = set()
-        if isinstance(learner, LearningService):
-            found |= learner.adviser.current
-        if metrics.reports is not None and (gauges := metrics.reports[name].gauges) is not None:
-            found |= set(gauges.attention)
-        advice[name] = {check: check in found for check in CHECKS}
-    return advice
-
-
-#: What is told of a process, and not of one bandit's part in it.
-OF_PROCESSES = (
-    _gauge(
-        "belated_advice", "1 while a check finds what may hurt users, else 0.", _advice,
-        ("bandit", "warning"),
-    ),
-    _histogram(
-        "belated_commit_seconds", "Duration of a commit.",
-        lambda metrics: metrics.commits and metrics.commits.seconds, (),
-    ),
-    _histogram(
-        "belated_commit_events", "Events in a commit, of all bandits.",
-        lambda metrics: metrics.commits and metrics.commits.sizes, (),
-    ),
-    _counter(
-        "belated_learner_restarts", "Learners that failed and were made anew.",
-        lambda metrics: {name: metrics.learners.failures[name] for name in metrics.learners.names},
-    ),
-    _gauge(
-        "belated_dead_workers", "Workers that have ended, or have failed for a minute.",
-        lambda metrics: len(dead_workers()), (),
-    ),
-    _counter(
-        "belated_worker_failures", "Errors of workers; each is retried.",
-        lambda metrics: worker_failures.copy(), ("worker",),
-    ),
-    _counter(
-        "belated_http_requests", "Requests.", lambda metrics: dict(metrics.requests),
-        ("method", "route", "status"),
-    ),
-    _gauge(
-        "belated_active_api_keys", "Keys that work.",
-        lambda metrics: metrics.authorizer and metrics.authorizer.known, (),
-    ),
-    _gauge(
-        "belated_keys_age_seconds", "Since the keys were last looked at.",
-        lambda metrics: metrics.authorizer and metrics.authorizer.age, (),
-    ),
-    _counter(
-        "belated_reward_tokens", "Rewards by what their token was.",
-        lambda metrics: {name: tokens.seen for name, tokens in metrics.tokens.items()},
-        ("bandit", "token"),
-    ),
-)  # fmt: skip
-
-
-def _read(measure: Measure, subject: Any) -> Value:
-    return (measure.shared if isinstance(subject, SharedLearner) else measure.read)(subject)
-
-
-def _family(measure: Measure, value: Value) -> Metric:
+def _metric(name: str, family: Family, values: Value) -> Metric:
     """The metric with all its values."""
-    family = measure.kind(measure.name, measure.help, labels=measure.labels)
+    metric = family.kind(name, family.help, labels=family.labels)
 
     def add(labels: tuple[str, ...], value: Value) -> None:
         if isinstance(value, Histogram):
             bounds = [*(f"{bound:g}" for bound in value.bounds), "+Inf"]
-            family.add_metric(labels, list(zip(bounds, value.cumulative, strict=True)), value.total)
+            metric.add_metric(labels, list(zip(bounds, value.cumulative, strict=True)), value.total)
         elif isinstance(value, Mapping):
             for label, inner in value.items():
                 more = label if isinstance(label, tuple) else (label,)
                 add((*labels, *map(str, more)), inner)
         elif value is not None:
-            family.add_metric(labels, float(value))
+            metric.add_metric(labels, float(value))
 
-    add((), value)
-    return family  # type: ignore[no-any-return]
+    add((), values)
+    return metric  # type: ignore[no-any-return]
