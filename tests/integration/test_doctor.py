@@ -19,10 +19,8 @@ from belated.fold.fold import Fold
 from belated.journals import MemoryJournal, SpoolJournal, Store, open_store
 from belated.journals.log import Requests
 from belated.service import Definition
-from belated.service.operating import disk, doctor, doctor_sqlite
-from belated.service.operating.doctor import examine
-from belated.service.operating.doctor_bandits import examine_bandits
-from belated.service.operating.findings import Finding
+from belated.service.operating import doctor
+from belated.service.operating.doctor import Finding, examine, examine_bandits
 from tests.integration.postgres_server import StartPostgres
 
 
@@ -116,9 +114,9 @@ def test_all_is_well(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A line for each check, for people and for programs; the exit code is 0."""
-    monkeypatch.setattr(disk, "SYNC", 0.0)  # tests may run in memory
+    monkeypatch.setattr(doctor, "SYNC", 0.0)  # tests may run in memory
     monkeypatch.setattr(doctor, "FILES", 1)
-    monkeypatch.setattr(doctor_sqlite, "FREE", 1)
+    monkeypatch.setattr(doctor, "FREE", 1)
     spool = f'spool_dir = "{tmp_path}/spool"\nspool_max_bytes = 100000'
     found = examined(offers, server=spool)
     assert {one.state for one in found.values()} == {"ok"}, found
@@ -284,8 +282,8 @@ def test_a_file_that_does_not_keep_its_promises(
     with sqlite3.connect(path) as connection:
         connection.execute("PRAGMA journal_mode = DELETE")
     connection.close()
-    monkeypatch.setattr(doctor_sqlite, "file_system", lambda folder: "nfs4")
-    monkeypatch.setattr(disk, "SYNC", 10.0)
+    monkeypatch.setattr(doctor, "file_system", lambda folder: "nfs4")
+    monkeypatch.setattr(doctor, "SYNC", 10.0)
     found = examined(f"sqlite:///{path}")
     assert (found["permissions"].state, found["permissions"].mend) == (
         "warning",
@@ -307,5 +305,5 @@ def test_a_file_that_does_not_keep_its_promises(
 
 def test_what_a_folder_is_on_is_told(tmp_path: Path) -> None:
     """By the mount that is nearest."""
-    assert doctor_sqlite.file_system(Path("/proc/self")) == "proc"
-    assert doctor_sqlite.file_system(tmp_path) not in (None, "proc", *doctor_sqlite.REMOTE)
+    assert doctor.file_system(Path("/proc/self")) == "proc"
+    assert doctor.file_system(tmp_path) not in (None, "proc", *doctor.REMOTE)

@@ -13,9 +13,8 @@ import pytest
 from belated.exceptions import JournalError
 from belated.journals.postgres.queries import VERSION
 from belated.journals.postgres.rights import Role
-from belated.service.operating import disk, doctor_postgres
-from belated.service.operating.doctor import examine
-from belated.service.operating.findings import Finding
+from belated.service.operating import doctor
+from belated.service.operating.doctor import Finding, examine
 
 SOUND: dict[str, list[tuple[Any, ...]]] = {
     "settings": [(150_000, False, "on", "on", "on")],
@@ -56,8 +55,8 @@ def findings(monkeypatch: pytest.MonkeyPatch, server: Server) -> dict[str, Findi
     def rights(look: Server, roles: list[Role]) -> Finding:
         return Finding("rights", "ok", "")
 
-    monkeypatch.setattr(doctor_postgres, "_rights", rights)
-    found = doctor_postgres.examine_postgres(server, ["decider"])  # type: ignore[arg-type]
+    monkeypatch.setattr(doctor, "_rights", rights)
+    found = doctor.examine_postgres(server, ["decider"])  # type: ignore[arg-type]
     return {one.check: one for one in found}
 
 
@@ -158,7 +157,7 @@ def test_a_sync_that_takes_no_time_is_none(
     state: str,
 ) -> None:
     """It may be memory."""
-    monkeypatch.setattr(disk, "sync_time", lambda path: seconds)
+    monkeypatch.setattr(doctor, "sync_time", lambda path: seconds)
     found = spool(file(tmp_path / "spool"))
     assert found["spool"].state == state
     assert found["spool of offers"].state == "ok"

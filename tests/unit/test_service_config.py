@@ -111,7 +111,7 @@ class TestWhatIsRead:
     @pytest.mark.parametrize(
         ("written", "why"),
         [
-            ('"https://shop.example"', "a list of origins was expected, such as"),
+            ('"https://shop.example"', "a list of origins, such as"),
             ('["*"]', "'*' would let every page on the web send requests: list the origins"),
             ('["https://shop.example", 7]', "7 is not an origin: write scheme://host or"),
             ('["shop.example"]', "'shop.example' is not an origin"),

@@ -51,7 +51,7 @@ class TestMistakes:
             ("lease_ttl = 10", "server.lease_ttl: a text in quotes was expected, not 10"),
             ("lease_ttl = '10'", "server.lease_ttl: the duration is '10': 7d, 12h, 30m or 45s"),
             ("lease_ttl = '0s'", "server.lease_ttl: from 1s to 1h was expected, not '0s'"),
-            ("hosts = 'a.example'", "server.hosts: a list of names was expected, such as ["),
+            ("hosts = 'a.example'", "server.hosts: a list of names, such as ["),
             ("hosts = ['a.example:80']", "server.hosts: 'a.example:80' is no host: a name, or an"),
             ("prot = 80", "server.prot: there is no such key, but port"),
             ("workers = 4", "server.workers: there is no such key: host, port, learn, "),

@@ -30,8 +30,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Run the command."""
-    from belated.service.operating.doctor import examine
-    from belated.service.operating.findings import lines
+    from belated.service.operating.doctor import examine, lines
 
     findings = examine(options.file, options.role)
     sound = all(one.state != "wrong" for one in findings)

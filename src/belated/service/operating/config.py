@@ -197,11 +197,13 @@ def _server(table: TomlTable) -> Server:
         port=table.take("port", _whole(0, 65_535), usual.port),
         learn=table.take("learn", _switch, usual.learn),
         max_body_bytes=table.take("max_body_bytes", _whole(1, 1 << 30), usual.max_body_bytes),
-        lease=table.take("lease_ttl", _seconds, usual.lease),
-        auth=table.take("auth", _auth, usual.auth),
-        cors=table.take("cors", _origins, usual.cors),
+        lease=table.take("lease_ttl", _seconds("1s", "1h"), usual.lease),
+        auth=table.take("auth", _one_of(Auth), usual.auth),
+        cors=table.take(
+            "cors", _list_of('origins, such as ["https://shop.example"],', as_origin), usual.cors
+        ),
         spool=_spool(table),
-        drain=table.take("drain", _drain, usual.drain),
+        drain=table.take("drain", _seconds("0s", "5m"), usual.drain),
         limits=_limits(table, usual.limits),
     )
     table.finish()
@@ -214,7 +216,9 @@ def _limits(table: TomlTable, usual: Limits) -> Limits:
     return Limits(
         connections=table.take("max_connections", many, usual.connections),
         per_address=table.take("max_connections_per_address", many, usual.per_address),
-        hosts=table.take("hosts", _hosts, usual.hosts),
+        hosts=frozenset(
+            table.take("hosts", _list_of('names, such as ["bandits.example"],', _host), usual.hosts)
+        ),
     )
 
 
@@ -246,12 +250,12 @@ def _definition(name: str, table: TomlTable, makes_tokens: bool) -> Definition |
     rewards = table.take("rewards", _written(as_semantics), example="\"ConversionsOnly('7d')\"")
     span = table.take("retention", _span, None)
     partitions = table.take("partitions", _partitions, None)
-    tokens = table.take("tokens", _token_mode, _OFF)
+    tokens = table.take("tokens", _one_of(TokenMode), _OFF)
     lifetime = table.take("token_lifetime", _span, None)
     baseline = table.take("baseline", _action, UNIFORM)
     keep = table.take("keep_requests", check_keep, _AUTO)
     holdout = _holdout(table.table("holdout")) if "holdout" in table.names else None
-    learners = table.take("learners", _learners, _ONE)
+    learners = table.take("learners", _one_of(LearnerCount), _ONE)
     table.finish()
     if tokens != "off" and not makes_tokens:
         message = 'nothing signs them: add secrets_env = "BELATED_TOKEN_KEYS" under [tokens]'
@@ -289,109 +293,78 @@ def _holdout(table: TomlTable) -> Holdout | None:
 # --- how values are read -------------------------------------------------------------------------
 
 
-def _text(value: Any) -> str:
-    if not isinstance(value, str):
-        raise InvalidInput(f"a text in quotes was expected, not {value!r}", value)
-    return value
+def _expected(
+    what: str, holds: Callable[[Any], bool], made: Callable[[Any], T] = lambda value: value
+) -> Callable[[Any], T]:
+    """Return what reads a value, or says what was expected."""
+
+    def read(value: Any) -> T:
+        if not holds(value):
+            raise InvalidInput(f"{what} was expected, not {value!r}", value)
+        return made(value)
+
+    return read
 
 
-def _modules(value: Any) -> tuple[str, ...]:
-    if not isinstance(value, list):
-        raise InvalidInput(f"a list of modules in quotes was expected, not {value!r}", value)
-    names = tuple(map(_text, value))
-    load_modules(names)
-    return names
-
-
-def _switch(value: Any) -> bool:
-    if not isinstance(value, bool):
-        raise InvalidInput(f"true or false was expected, not {value!r}", value)
-    return value
+_text: Callable[[Any], str] = _expected("a text in quotes", lambda value: isinstance(value, str))
+_switch: Callable[[Any], bool] = _expected("true or false", lambda value: isinstance(value, bool))
+_action: Callable[[Any], int | str] = _expected(
+    "the name of an action, 'first' or 'uniform'", lambda value: type(value) in (int, str)
+)
+_share: Callable[[Any], float] = _expected(
+    "a share between 0 and 1",
+    lambda value: type(value) in (int, float) and 0.0 < value < 1.0,
+    float,
+)
 
 
 def _whole(least: int, most: int) -> Callable[[Any], int]:
-    def read(value: Any) -> int:
-        if type(value) is not int or not least <= value <= most:
-            message = f"a whole number from {least:,} to {most:,} was expected, not {value!r}"
-            raise InvalidInput(message, value)
-        return value
+    return _expected(
+        f"a whole number from {least:,} to {most:,}",
+        lambda value: type(value) is int and least <= value <= most,
+    )
 
-    return read
+
+def _one_of(kind: Any) -> Callable[[Any], Any]:
+    """What reads one of the words of a Literal."""
+    words = get_args(kind)
+    *first, last = (f'"{word}"' for word in words)
+    return _expected(f"{', '.join(first)} or {last}", lambda value: value in words)
+
+
+def _list_of(what: str, read: Callable[[Any], T]) -> Callable[[Any], tuple[T, ...]]:
+    listed = _expected(f"a list of {what}", lambda value: isinstance(value, list), list)
+    return lambda value: tuple(map(read, listed(value)))
+
+
+def _modules(value: Any) -> tuple[str, ...]:
+    names = _list_of("modules in quotes", _text)(value)
+    load_modules(names)
+    return names
 
 
 def _partitions(value: Any) -> int:
     return check_partitions(_whole(1, 4096)(value))
 
 
-def _action(value: Any) -> int | str:
-    if type(value) not in (int, str):
-        message = "the name of an action, 'first' or 'uniform' was expected"
-        raise InvalidInput(f"{message}, not {value!r}", value)
-    return value  # type: ignore[no-any-return]  # it was looked at
-
-
-def _share(value: Any) -> float:
-    if type(value) not in (int, float) or not 0.0 < value < 1.0:
-        raise InvalidInput(f"a share between 0 and 1 was expected, not {value!r}", value)
-    return float(value)
-
-
 def _span(value: Any) -> timedelta:
     return parse_duration(_text(value))
 
 
-def _seconds(value: Any) -> float:
-    seconds = _span(value).total_seconds()
-    if not 1 <= seconds <= 3600:
-        raise InvalidInput(f"from 1s to 1h was expected, not {value!r}", value)
-    return seconds
+def _seconds(least: str, most: str) -> Callable[[Any], float]:
+    def read(value: Any) -> float:
+        span = _span(value)
+        if not parse_duration(least) <= span <= parse_duration(most):
+            raise InvalidInput(f"from {least} to {most} was expected, not {value!r}", value)
+        return span.total_seconds()
+
+    return read
 
 
-def _auth(value: Any) -> Auth:
-    if value == "keys":
-        return "keys"
-    if value == "off":
-        return "off"
-    raise InvalidInput(f'"keys" or "off" was expected, not {value!r}', value)
-
-
-def _origins(value: Any) -> tuple[str, ...]:
-    if not isinstance(value, list):
-        message = f'a list of origins was expected, such as ["https://shop.example"], not {value!r}'
-        raise InvalidInput(message, value)
-    return tuple(map(as_origin, value))
-
-
-def _hosts(value: Any) -> frozenset[str]:
-    if not isinstance(value, list):
-        message = f'a list of names was expected, such as ["bandits.example"], not {value!r}'
-        raise InvalidInput(message, value)
-    for name in map(_text, value):
-        if not _HOST.fullmatch(name):
-            message = f"{name!r} is no host: a name, or an address, without a port"
-            raise InvalidInput(message, name)
-    return frozenset(map(str.lower, value))
-
-
-def _token_mode(value: Any) -> TokenMode:
-    for mode in get_args(TokenMode):
-        if value == mode:
-            return mode  # type: ignore[no-any-return]
-    raise InvalidInput(f'"off", "report" or "enforce" was expected, not {value!r}', value)
-
-
-def _learners(value: Any) -> LearnerCount:
-    for count in get_args(LearnerCount):
-        if value == count:
-            return count  # type: ignore[no-any-return]
-    raise InvalidInput(f'"one" or "many" was expected, not {value!r}', value)
-
-
-def _drain(value: Any) -> float:
-    seconds = _span(value).total_seconds()
-    if not 0 <= seconds <= 300:
-        raise InvalidInput(f"from 0s to 5m was expected, not {value!r}", value)
-    return seconds
+def _host(value: Any) -> str:
+    if not _HOST.fullmatch(name := _text(value)):
+        raise InvalidInput(f"{name!r} is no host: a name, or an address, without a port", name)
+    return name.lower()
 
 
 def _written(read: Callable[[str], T]) -> Callable[[Any], T]:
