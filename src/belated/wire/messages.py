@@ -292,11 +292,6 @@ class Offered(msgspec.Struct, frozen=True, omit_defaults=True):
     records: list[Any] | None = None
     propensities: list[float] | None = None
 
-    @classmethod
-    def of(cls, request: KeptRequest) -> Offered:
-        """What is told of a request."""
-        return cls(**request.to_dict())
-
 
 class DecisionDetails(Answer, frozen=True):
     """All that is known of one decision, from the records of the journal.
@@ -351,7 +346,7 @@ class DecisionDetails(Answer, frozen=True):
             incomplete=telling.incomplete,
             due=None if entry is None else entry.due,
             records=[Happened.of(*told) for told in telling.records],
-            request=None if kept is None else Offered.of(KeptRequest.read(kept)),
+            request=None if kept is None else Offered(**KeptRequest.read(kept).to_dict()),
         )
 
 

@@ -33,7 +33,7 @@ from belated.service.access.tokens import (
 )
 from belated.service.console.page import console_page
 from belated.service.console.reports import Reports
-from belated.service.http.openapi import document
+from belated.service.http.openapi import describe
 from belated.service.http.problems import ProblemError, problem_of
 from belated.service.http.routes import (
     BANDIT_ROUTES,
@@ -41,6 +41,7 @@ from belated.service.http.routes import (
     Route,
     encode,
     find,
+    not_found,
     rewards_in,
     state_of,
 )
@@ -181,7 +182,7 @@ class Service:
         """Have it done, and answered."""
         route = exchange.route
         assert route is not None
-        if route.render is None:  # it is about no bandit
+        if route.of_service:
             status, content = route.handler(self)
             exchange.connection.respond(exchange, status, route.content.encode(), content)
             return
@@ -253,7 +254,7 @@ class Service:
     def document(self) -> bytes:
         """The OpenAPI document."""
         routes = [*BANDIT_ROUTES, *AROUND]
-        return document(routes, keys=self._auth == "keys", tokens=bool(self.tokens))
+        return encode(describe(routes, keys=self._auth == "keys", tokens=bool(self.tokens)))
 
     # --- the life of the server ------------------------------------------------------------------
 
@@ -332,39 +333,40 @@ def _nothing(service: Service) -> tuple[int, bytes]:
 
 AROUND = (
     Route(
-        "GET", "/livez", _livez, None, "Whether the process and its workers run", Alive,
-        also={503: Dead}, scope=None,
+        "GET", "/livez", _livez, "Whether the process and its workers run", Alive,
+        also={503: Dead}, scope=None, of_service=True,
     ),
     Route(
-        "GET", "/readyz", Service.readyz, None, "Whether requests should come here", Ready,
-        also={503: Ready}, scope=None,
+        "GET", "/readyz", Service.readyz, "Whether requests should come here", Ready,
+        also={503: Ready}, scope=None, of_service=True,
     ),
     Route(
-        "GET", "/metrics", _metrics, None, "Metrics for Prometheus", None,
+        "GET", "/metrics", _metrics, "Metrics for Prometheus", None,
         content="text/plain; version=0.0.4; charset=utf-8", scope="read", everywhere=True,
-    ),
-    Route("GET", "/openapi.json", _openapi, None, "This document", None, scope="read"),
-    Route(
-        "GET", "/console", _page, None, "The console, for people", None,
-        content="text/html; charset=utf-8", scope=None,
+        of_service=True,
     ),
     Route(
-        "GET", "/console/bandits", _bandits, None, "How all bandits stand", Bandits, scope="read",
-        everywhere=True,
+        "GET", "/openapi.json", _openapi, "This document", None, scope="read", of_service=True
+    ),
+    Route(
+        "GET", "/console", _page, "The console, for people", None,
+        content="text/html; charset=utf-8", scope=None, of_service=True,
+    ),
+    Route(
+        "GET", "/console/bandits", _bandits, "How all bandits stand", Bandits, scope="read",
+        everywhere=True, of_service=True,
     ),
 )  # fmt: skip
 _AROUND = {route.path.encode(): route for route in AROUND}
 #: The question of a browser whether a page may ask; counted with all that is unusual.
-PREFLIGHT = Route("other", "other", _nothing, None, "", None, scope=None)
+PREFLIGHT = Route("other", "other", _nothing, "", None, scope=None, of_service=True)
 
 
 def _around(method: str, path: bytes) -> Route:
     route = _AROUND.get(path)
-    if route is None:
-        raise ProblemError(404, "Not found", f"there is no {path.decode('latin-1')}")
-    if method != route.method:
-        message = f"this takes {route.method}, not {method}"
-        raise ProblemError(405, "Method not allowed", message, headers={"allow": route.method})
+    if route is None or method != route.method:
+        others = [] if route is None else [route.method]
+        raise not_found(method, others, path.decode("latin-1"))
     return route
 
 

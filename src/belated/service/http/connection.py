@@ -162,22 +162,25 @@ class Connections:
         parts += [f"{name}: {value}\r\n".encode("latin-1") for name, value in more.items()]
         return b"".join([*parts, b"\r\n", data if whole else b""])
 
-    def stop(self) -> None:
-        """Have all of them end, once what is under way is answered."""
-        for one in list(self._all):
-            one.stop()
+    async def close(self, idle: float, grace: float) -> None:
+        """Have all of them end, once what is under way is answered.
 
-    async def wait(self, seconds: float) -> None:
+        Args:
+            idle: seconds for which idle ones may send another request.
+            grace: seconds after which those that last longer are cut.
+        """
+        await self._wait(idle)
+        for connection in list(self._all):
+            connection.stop()
+        await self._wait(grace)
+        for connection in list(self._all):
+            connection.cut()
+
+    async def _wait(self, seconds: float) -> None:
         """Wait until all have ended, or for so many seconds."""
         deadline = self._monotonic() + seconds
         while self._all and self._monotonic() < deadline:
             await asyncio.sleep(0.02)
-
-    async def wait_closed(self, seconds: float) -> None:
-        """Wait until all have ended; those that last longer are cut."""
-        await self.wait(seconds)
-        for one in list(self._all):
-            one.cut()
 
     def _look(self) -> None:
         self.now = now = self._monotonic()

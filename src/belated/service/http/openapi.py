@@ -47,19 +47,14 @@ _PARAMETERS = {
 _PARTS = {"bandit": {"type": "string", "minLength": 1}, "id": msgspec.json.schema(Id)}
 
 
-def document(routes: Sequence[Route], *, keys: bool, tokens: bool) -> bytes:
-    """The document of some routes, as JSON.
+def describe(routes: Sequence[Route], *, keys: bool, tokens: bool) -> dict[str, Any]:
+    """Return the document of some routes.
 
     Args:
         routes: to be described.
         keys: whether the service asks for keys.
         tokens: whether it makes tokens of rewards.
     """
-    return msgspec.json.encode(describe(routes, keys=keys, tokens=tokens))
-
-
-def describe(routes: Sequence[Route], *, keys: bool, tokens: bool) -> dict[str, Any]:
-    """The same as a value."""
     types = [Problem]
     for route in routes:
         types += [one for one in (route.body, route.answer, *route.also.values()) if one]

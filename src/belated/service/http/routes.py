@@ -18,7 +18,7 @@ from urllib.parse import parse_qs
 
 import msgspec
 
-from belated.core.events import Activation, Decision, ModeChanged, Reward, Void
+from belated.core.events import Activation, Decision, Reward, Void
 from belated.core.ids import check_id
 from belated.core.inputs import as_rows
 from belated.core.rewards import reported_reward
@@ -27,10 +27,8 @@ from belated.decider import ParsedRequest
 from belated.decider.requests import offered
 from belated.exceptions import InvalidInput
 from belated.features import action_names
-from belated.fold.decision_history import DecisionHistory
 from belated.fold.requests import pack_context
 from belated.service.access.tokens import RewardTokens
-from belated.service.console.reports import BanditReport
 from belated.service.http.problems import ProblemError
 from belated.service.serving.definition import Definition
 from belated.service.serving.request_batcher import Rows
@@ -75,9 +73,8 @@ class Route:
     Attributes:
         method: of HTTP.
         path: a part in braces stands for whatever is there.
-        handler: takes the request and its body, and has the request told of what was done. Where it
-            is about no bandit: takes the service, and returns status and content.
-        render: makes the answer of what the request is told; None where it is about no bandit.
+        handler: takes the request and its body, and settles the request with what was done. For a
+            route of the service: takes the service, and returns status and content.
         summary: in a few words.
         answer: the type of the answer, None where it is no JSON.
         status: of the answer.
@@ -88,12 +85,13 @@ class Route:
         scope: what a key must be for; None if all may ask. There is no default, so that none is
             forgotten.
         everywhere: whether the key must be for all bandits.
+        render: makes the response of what the request is settled with; None if that is one.
+        of_service: whether it is about the service, and no bandit.
     """
 
     method: str
     path: str
     handler: Callable[..., Any]
-    render: Callable[[Exchange, Any], Any] | None
     summary: str
     answer: Any
     status: int = 200
@@ -103,6 +101,8 @@ class Route:
     content: str = "application/json"
     scope: KeyScope | None = field(kw_only=True)
     everywhere: bool = False
+    render: Callable[[Exchange, Any], Any] | None = None
+    of_service: bool = False
 
     #: From the bytes of a body to its type. Made at once: msgspec resolves the annotations of a
     #: type when it first meets it, and two threads that do so at the same time can crash.
@@ -161,9 +161,8 @@ class Exchange:
             return
         route = self.route
         assert route is not None
-        assert route.render is not None
         try:
-            content = encode(route.render(self, found))
+            content = encode(found if route.render is None else route.render(self, found))
         except Exception as error:
             self.connection.refuse(self, error)
             return
@@ -382,10 +381,6 @@ def _reward_many(call: Exchange, body: RewardsBody) -> None:
     call.bandit.report(rewards, call.settle)
 
 
-def _many_accepted(call: Exchange, positions: Sequence[int]) -> ManyAccepted:
-    return ManyAccepted(len(positions))
-
-
 def _activate(call: Exchange, _: None) -> None:
     call.bandit.append_event(Activation(check_id(call.id), _at(call)), call.settle)
 
@@ -398,16 +393,8 @@ def _story(call: Exchange, _: None) -> None:
     call.bandit.details(call.id, call.settle)
 
 
-def _told_story(call: Exchange, history: DecisionHistory) -> DecisionDetails:
-    return DecisionDetails.of(history)
-
-
 def _state(call: Exchange, _: None) -> None:
-    call.settle(call.bandit)
-
-
-def _told_state(call: Exchange, bandit: ServedBandit) -> BanditState:
-    return state_of(bandit)
+    call.settle(state_of(call.bandit))
 
 
 def state_of(bandit: ServedBandit) -> BanditState:
@@ -426,23 +413,14 @@ def state_of(bandit: ServedBandit) -> BanditState:
 
 def _report(call: Exchange, _: None) -> None:
     report = call.bandit.report_page
-    call.settle((report, None if report is None else report.look()))
-
-
-def _reported(call: Exchange, found: tuple[BanditReport | None, bytes | None]) -> ReportPage:
-    report, page = found
+    page = None if report is None else report.look()
     why = "" if report is None else report.error
-    if page is not None:
-        return ReportPage("ready", why, msgspec.Raw(page))
-    return ReportPage("unavailable" if why else "computing", why, None)
+    status = "ready" if page is not None else "unavailable" if why else "computing"
+    call.settle(ReportPage(status, why, None if page is None else msgspec.Raw(page)))
 
 
 def _switch(call: Exchange, body: ModeBody) -> None:
     call.bandit.change_mode(body.mode, body.reason, call.key_name, call.settle)
-
-
-def _switched(call: Exchange, event: ModeChanged) -> Switch:
-    return Switch(event.mode, event.reason, event.at)
 
 
 def _at(call: Exchange) -> int:
@@ -476,51 +454,54 @@ _AT = {"at": EventTime}
 #: What can be asked of a bandit. Whoever decides also says whether that was carried out.
 BANDIT_ROUTES = (
     Route(
-        "POST", _DECISIONS, _decide, _decided, "Choose one of some actions", Decided, 201,
-        DecisionRequest, scope="decide",
+        "POST", _DECISIONS, _decide, "Choose one of some actions", Decided, 201,
+        DecisionRequest, scope="decide", render=_decided,
     ),
     Route(
-        "POST", f"{_DECISIONS}/batch", _decide_many, _many_decided,
+        "POST", f"{_DECISIONS}/batch", _decide_many,
         "Choose for many decision requests", ManyDecided, 201, DecisionRequests, scope="decide",
+        render=_many_decided,
     ),
     Route(
-        "PUT", f"{_DECISIONS}/{{id}}/reward", _reward, _accepted,
-        "Report the reward of a decision", Accepted, 202, RewardBody, scope="reward",
+        "PUT", f"{_DECISIONS}/{{id}}/reward", _reward, "Report the reward of a decision",
+        Accepted, 202, RewardBody, scope="reward", render=_accepted,
     ),
     Route(
-        "POST", f"{_DECISIONS}/{{id}}/reward", _post_reward, _accepted,
+        "POST", f"{_DECISIONS}/{{id}}/reward", _post_reward,
         "The same by POST, for navigator.sendBeacon", Accepted, 202, RewardBody, scope="reward",
+        render=_accepted,
     ),
     Route(
-        "POST", "/v1/{bandit}/rewards/batch", _reward_many, _many_accepted, "Report many rewards",
+        "POST", "/v1/{bandit}/rewards/batch", _reward_many, "Report many rewards",
         ManyAccepted, 202, RewardsBody, scope="reward",
+        render=lambda call, positions: ManyAccepted(len(positions)),
     ),
     Route(
-        "PUT", f"{_DECISIONS}/{{id}}/activation", _activate, _accepted,
+        "PUT", f"{_DECISIONS}/{{id}}/activation", _activate,
         "Say that a decision took effect: its window starts", Accepted, 202, query=_AT,
-        scope="decide",
+        scope="decide", render=_accepted,
     ),
     Route(
-        "DELETE", f"{_DECISIONS}/{{id}}", _void, _accepted,
+        "DELETE", f"{_DECISIONS}/{{id}}", _void,
         "Say that a decision was never carried out: nothing is learned from it", Accepted, 202,
-        query=_AT, scope="decide",
+        query=_AT, scope="decide", render=_accepted,
     ),
     Route(
-        "GET", f"{_DECISIONS}/{{id}}", _story, _told_story, "Tell all of one decision",
-        DecisionDetails, scope="read",
+        "GET", f"{_DECISIONS}/{{id}}", _story, "Tell all of one decision", DecisionDetails,
+        scope="read", render=lambda call, history: DecisionDetails.of(history),
     ),
     Route(
-        "GET", "/v1/{bandit}", _state, _told_state, "Tell how a bandit stands", BanditState,
+        "GET", "/v1/{bandit}", _state, "Tell how a bandit stands", BanditState,
         scope="read",
     ),
     Route(
-        "GET", "/v1/{bandit}/report", _report, _reported, "Tell what a bandit earns",
+        "GET", "/v1/{bandit}/report", _report, "Tell what a bandit earns",
         ReportPage, scope="read",
     ),
     Route(
-        "PUT", "/v1/{bandit}/mode", _switch, _switched,
+        "PUT", "/v1/{bandit}/mode", _switch,
         "Learn on, freeze the model, do without it, or decide nothing", Switch, 200, ModeBody,
-        scope="admin",
+        scope="admin", render=lambda call, event: Switch(event.mode, event.reason, event.at),
     ),
 )  # fmt: skip
 
@@ -542,14 +523,7 @@ def find(method: str, parts: list[str]) -> Route:
     found = _find(method, parts)
     if found is None:
         others = [other for other in _METHODS if _find(other, parts)]
-        if others:
-            raise ProblemError(
-                405,
-                "Method not allowed",
-                f"this takes {' or '.join(others)}, not {method}",
-                headers={"allow": ", ".join(others)},
-            )
-        raise ProblemError(404, "Not found", f"there is no …/{'/'.join(parts)}")
+        raise not_found(method, others, "…/" + "/".join(parts))
     return found
 
 
@@ -558,3 +532,12 @@ def _find(method: str, parts: list[str]) -> Route | None:
     if found is None and len(parts) >= 2 and parts[0] == "decisions":
         found = _TABLE.get((method, "decisions", "{id}", *parts[2:]))
     return found
+
+
+def not_found(method: str, others: Sequence[str], path: str) -> ProblemError:
+    """Return why there is no route: of other methods there may be one."""
+    if not others:
+        return ProblemError(404, "Not found", f"there is no {path}")
+    message = f"this takes {' or '.join(others)}, not {method}"
+    headers = {"allow": ", ".join(others)}
+    return ProblemError(405, "Method not allowed", message, headers=headers)

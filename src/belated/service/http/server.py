@@ -135,9 +135,7 @@ class Server:
         backlog = self._listening.dup()
         server.close()
         await _accept_all(backlog, connections)
-        await connections.wait(IDLE_SECONDS)
-        connections.stop()
-        await connections.wait_closed(GRACE)
+        await connections.close(IDLE_SECONDS, GRACE)
         await asyncio.to_thread(app.close)
         log.info("stopped")
         return 0
