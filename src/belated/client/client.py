@@ -5,8 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Coroutine
 from functools import wraps
-from types import TracebackType
-from typing import Any, Concatenate, ParamSpec, Self, TypeVar
+from typing import Any, Concatenate, ParamSpec, Self, TypeVar, cast
 
 import msgspec
 
@@ -42,15 +41,13 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
-class AsyncClient:
-    """A bandit that a service has, for asyncio: the verbs of :class:`Client`, to be awaited.
+class _Calls:
+    """Calls of a service about one bandit, by coroutines.
 
-    Any number of tasks may share one; make it once, when the program starts. Close it with ``await
-    client.close()``, or use it in ``async with``. Arguments and retries are those of
-    :class:`Client`. Needs the extra ``client``.
+    If the network blocks, none of them gives way.
     """
 
-    _blocks = False
+    _blocks: bool
 
     def __init__(
         self,
@@ -74,6 +71,47 @@ class AsyncClient:
         )
         # Of new ids: as the last answer said, so that they are committed with those of others.
         self._slot: int | None = None
+
+    async def _tell(
+        self, method: str, place: str, body: Any = None, query: dict[str, str] | None = None
+    ) -> Receipt:
+        told = await self._ask(method, place, body, Accepted, query=query)
+        return Receipt(told.id, told.status)
+
+    async def _ask(
+        self,
+        method: str,
+        place: str,
+        body: Any,
+        kind: type[T],
+        *,
+        again: Any = None,
+        query: dict[str, str] | None = None,
+    ) -> T:
+        answer = await self._transport.call(
+            method,
+            f"{self._base}/{place}".rstrip("/"),
+            None if body is None else encode(body),
+            again=None if again is None else encode(again),
+            query=query,
+        )
+        try:
+            found: T = _READERS[kind](answer)
+        except msgspec.DecodeError as error:
+            message = f"what answered is no service of this release: {error}"
+            raise ServiceError(message) from None
+        return found
+
+
+class AsyncClient(_Calls):
+    """A bandit that a service has, for asyncio: the verbs of :class:`Client`, to be awaited.
+
+    Any number of tasks may share one; make it once, when the program starts. Close it with ``await
+    client.close()``, or use it in ``async with``. Arguments and retries are those of
+    :class:`Client`. Needs the extra ``client``.
+    """
+
+    _blocks = False
 
     # --- deciding ------------------------------------------------------------------------------
 
@@ -198,45 +236,10 @@ class AsyncClient:
         """Close all connections."""
         await self._transport.close()
 
-    async def _tell(
-        self, method: str, place: str, body: Any = None, query: dict[str, str] | None = None
-    ) -> Receipt:
-        told = await self._ask(method, place, body, Accepted, query=query)
-        return Receipt(told.id, told.status)
-
-    async def _ask(
-        self,
-        method: str,
-        place: str,
-        body: Any,
-        kind: type[T],
-        *,
-        again: Any = None,
-        query: dict[str, str] | None = None,
-    ) -> T:
-        answer = await self._transport.call(
-            method,
-            f"{self._base}/{place}".rstrip("/"),
-            None if body is None else encode(body),
-            again=None if again is None else encode(again),
-            query=query,
-        )
-        try:
-            found: T = _READERS[kind](answer)
-        except msgspec.DecodeError as error:
-            message = f"what answered is no service of this release: {error}"
-            raise ServiceError(message) from None
-        return found
-
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *error: object) -> None:
         await self.close()
 
 
@@ -263,7 +266,8 @@ def _blocking(
 
     @wraps(verb)
     def call(self: Client, /, *arguments: P.args, **named: P.kwargs) -> T:
-        return run_now(verb(self._verbs, *arguments, **named))
+        # A verb needs nothing of its client but the calls, which both have.
+        return run_now(verb(cast("AsyncClient", self), *arguments, **named))
 
     # Tools that document it should see its arguments, and not a coroutine.
     call.__signature__ = inspect.signature(verb)  # type: ignore[attr-defined]
@@ -281,13 +285,7 @@ def run_now(steps: Coroutine[Any, Any, T]) -> T:
     raise AssertionError("a network that blocks has given way")
 
 
-class _BlockingVerbs(AsyncClient):
-    """The same coroutines over a network that blocks: none of them gives way."""
-
-    _blocks = True
-
-
-class Client:
+class Client(_Calls):
     """A bandit that a service has: the verbs of :class:`~belated.Bandit`, over HTTP.
 
     Any number of threads may share one; make it once, when the program starts. Close it with
@@ -316,20 +314,7 @@ class Client:
         key: API key, if the service asks for one; it is never shown.
     """
 
-    def __init__(
-        self,
-        url: str,
-        *,
-        bandit: str,
-        timeout: float = 5.0,
-        retries: int = 3,
-        headers: dict[str, str] | None = None,
-        key: str | None = None,
-    ) -> None:
-        self._verbs = _BlockingVerbs(
-            url, bandit=bandit, timeout=timeout, retries=retries, headers=headers, key=key
-        )
-        self.bandit = self._verbs.bandit
+    _blocks = True
 
     decide = _blocking(AsyncClient.decide)
     decide_many = _blocking(AsyncClient.decide_many)
@@ -344,10 +329,5 @@ class Client:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()

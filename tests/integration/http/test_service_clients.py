@@ -81,7 +81,7 @@ def test_a_lost_answer_costs_nothing(serving: Serving, client: Client, store: St
     """The retry gets the decision that was made; what the journal has twice is the same."""
     losing = Losing(2)
     http = httpx.Client(base_url=serving.url, transport=losing)
-    client._verbs._transport = Transport(serving.url, http, lambda seconds: None, retries=2)
+    client._transport = Transport(serving.url, http, lambda seconds: None, retries=2)
     decision = client.decide(ROWS)
     losing.lost = 2
     client.observe(decision.id, 1.0)

@@ -63,7 +63,7 @@ class Mock:
             return Awaited(waits)  # type: ignore[return-value]  # it looks like one
         blocking = httpx.Client(base_url=url, transport=here)
         client = Client(url, bandit="offers")
-        client._verbs._transport = Transport(url, blocking, self.waits.append, retries=retries)
+        client._transport = Transport(url, blocking, self.waits.append, retries=retries)
         return client
 
     def bodies(self, kind: Any) -> list[Any]:

@@ -178,7 +178,7 @@ def _place_of_id(kind: Any) -> str | None:
 
 
 def _name(route: Route) -> str:
-    return str(route.handler.__name__).strip("_")
+    return route.name or str(route.handler.__name__).strip("_")
 
 
 def _response(why: str, kind: Any, content: str = "application/json") -> dict[str, Any]:

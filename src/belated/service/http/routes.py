@@ -87,6 +87,7 @@ class Route:
         everywhere: whether the key must be for all bandits.
         render: makes the response of what the request is settled with; None if that is one.
         of_service: whether it is about the service, and no bandit.
+        name: in the OpenAPI document; that of the handler if it is empty.
     """
 
     method: str
@@ -103,6 +104,7 @@ class Route:
     everywhere: bool = False
     render: Callable[[Exchange, Any], Any] | None = None
     of_service: bool = False
+    name: str = ""
 
     #: From the bytes of a body to its type. Made at once: msgspec resolves the annotations of a
     #: type when it first meets it, and two threads that do so at the same time can crash.
@@ -362,23 +364,13 @@ def _many_decided(call: Exchange, made: Sequence[Decision]) -> ManyDecided:
     return ManyDecided([_told(call.tokens, one) for one in made], call.bandit.slot)
 
 
-def _reward(call: Exchange, body: RewardBody) -> None:
-    rewards = parse_rewards([(call.id, body)], call.bandit, call.key_name)
+def _reward(call: Exchange, body: RewardBody | RewardsBody) -> None:
+    rewards = parse_rewards(rewards_in(call.id, body), call.bandit, call.key_name)
     call.bandit.report(rewards, call.settle)
-
-
-def _post_reward(call: Exchange, body: RewardBody) -> None:
-    """The same by POST, the only method that ``navigator.sendBeacon`` has."""
-    _reward(call, body)
 
 
 def _accepted(call: Exchange, _: Any) -> Accepted:
     return Accepted(call.id)
-
-
-def _reward_many(call: Exchange, body: RewardsBody) -> None:
-    rewards = parse_rewards(rewards_in(call.id, body), call.bandit, call.key_name)
-    call.bandit.report(rewards, call.settle)
 
 
 def _activate(call: Exchange, _: None) -> None:
@@ -467,13 +459,13 @@ BANDIT_ROUTES = (
         Accepted, 202, RewardBody, scope="reward", render=_accepted,
     ),
     Route(
-        "POST", f"{_DECISIONS}/{{id}}/reward", _post_reward,
+        "POST", f"{_DECISIONS}/{{id}}/reward", _reward,
         "The same by POST, for navigator.sendBeacon", Accepted, 202, RewardBody, scope="reward",
-        render=_accepted,
+        render=_accepted, name="post_reward",
     ),
     Route(
-        "POST", "/v1/{bandit}/rewards/batch", _reward_many, "Report many rewards",
-        ManyAccepted, 202, RewardsBody, scope="reward",
+        "POST", "/v1/{bandit}/rewards/batch", _reward, "Report many rewards",
+        ManyAccepted, 202, RewardsBody, scope="reward", name="reward_many",
         render=lambda call, positions: ManyAccepted(len(positions)),
     ),
     Route(
