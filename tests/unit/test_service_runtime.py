@@ -17,10 +17,10 @@ from tests.waiting import eventually
 
 GIVES_WAY = """
 import os, threading
-from belated.service.runtime import _ThreadBackground
+from belated.service.runtime import ThreadRuntime
 
 os.nice({nice})
-found = _ThreadBackground("work").submit(
+found = ThreadRuntime().start_background("work").submit(
     lambda: os.getpriority(os.PRIO_PROCESS, threading.get_native_id())
 )
 print(found.result())

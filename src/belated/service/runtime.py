@@ -77,11 +77,11 @@ class ThreadRuntime:
 
     def start_worker(self, name: str, step: Step) -> Worker:
         """Start a thread."""
-        return _ThreadWorker(name, step)
+        return _Crew(name).add(name, step, alone=True)
 
     def start_background(self, name: str) -> Background:
         """Start a thread of low priority."""
-        return _ThreadBackground(name)
+        return _Background(_pool(name), alone=True)
 
 
 class SharedThreads(ThreadRuntime):
@@ -98,26 +98,26 @@ class SharedThreads(ThreadRuntime):
         super().__init__(clock)
         self._lock = threading.Lock()
         self._crew: _Crew | None = None
-        self._backgrounds: dict[str, _ThreadBackground] = {}
+        self._pools: dict[str, ThreadPoolExecutor] = {}
 
     def start_worker(self, name: str, step: Step) -> Worker:
         """Call a step in the thread of all workers."""
         with self._lock:
             if self._crew is None:
-                self._crew = _Crew()
+                self._crew = _Crew("belated workers")
         return self._crew.add(name, step)
 
     def start_background(self, name: str) -> Background:
         """Compute in the thread of this name."""
         with self._lock:
-            if name not in self._backgrounds:
-                self._backgrounds[name] = _ThreadBackground(name)
-        return _BorrowedBackground(self._backgrounds[name])
+            if name not in self._pools:
+                self._pools[name] = _pool(name)
+        return _Background(self._pools[name])
 
     def stop(self) -> None:
         """End the threads, once all that used them has stopped."""
-        for one in self._backgrounds.values():
-            one.stop()
+        for pool in self._pools.values():
+            pool.shutdown()
         if self._crew is not None:
             self._crew.stop()
 
@@ -125,75 +125,71 @@ class SharedThreads(ThreadRuntime):
 class _Crew:
     """Workers that take turns in one thread, each when it is due."""
 
-    def __init__(self) -> None:
+    def __init__(self, name: str) -> None:
         self.lock = threading.RLock()  # held by whichever step is under way
-        self.members: list[_Member] = []
-        self.thread = _ThreadWorker("belated workers", self._step)
+        self.members: list[_Worker] = []
+        self._woken = threading.Event()
+        self._stopped = False
+        # A daemon: a store that hangs must not keep the process alive.
+        self.thread = threading.Thread(target=self._run, name=name, daemon=True)
+        self.thread.start()
 
-    def add(self, name: str, step: Step) -> _Member:
+    def add(self, name: str, step: Step, *, alone: bool = False) -> _Worker:
         with self.lock:
-            member = _Member(self, name, step)
-            self.members.append(member)
-        self.thread.wake()
-        return member
-
-    def stop(self) -> None:
-        for member in self.members:
-            member.step.end()
-        self.thread.stop()
-
-    def _step(self) -> float | None:
-        for member in list(self.members):
-            with self.lock:
-                if member in self.members and time.monotonic() >= member.due:
-                    member.call()
-        due = min((member.due for member in self.members), default=math.inf)
-        return None if due == math.inf else max(0.0, due - time.monotonic())
-
-
-class _Member:
-    def __init__(self, crew: _Crew, name: str, step: Step) -> None:
-        self._crew = crew
-        self.step = _Supervised(name, step)
-        self.due = -math.inf
-
-    def call(self) -> None:
-        self.due = math.inf
-        pause = self.step()
-        if pause is not None:
-            self.due = min(self.due, time.monotonic() + pause)
+            worker = _Worker(self, name, step, alone)
+            self.members.append(worker)
+        self.wake()
+        return worker
 
     def wake(self) -> None:
-        self.due = -math.inf
-        self._crew.thread.wake()
+        self._woken.set()
 
     def stop(self, seconds: float | None = None) -> None:
-        self.step.end()
-        with suppress(ValueError):
-            self._crew.members.remove(self)
-        if self._crew.lock.acquire(timeout=-1 if seconds is None else seconds):
-            self._crew.lock.release()
+        for worker in self.members:
+            _workers.discard(worker)
+        self._stopped = True
+        self.wake()
+        self.thread.join(seconds)
+
+    def _run(self) -> None:
+        while not self._stopped:
+            self._woken.clear()
+            for worker in list(self.members):
+                with self.lock:
+                    if worker in self.members and time.monotonic() >= worker.due:
+                        worker.call()
+            due = min((worker.due for worker in self.members), default=math.inf)
+            pause = None if due == math.inf else due - time.monotonic()
+            if (pause is None or pause > 0.0) and not self._stopped:
+                self._woken.wait(pause)
 
 
-class _Supervised:
-    """The step of a worker: an error is logged, and the step is called again after a pause.
+class _Worker:
+    """Calls a step when it is due: an error is logged, and the step called again after a pause.
 
     Attributes:
         name: of the worker.
-        thread: that calls the step, if it has one of its own.
+        due: when to call the step, by the monotonic clock.
     """
 
-    thread: threading.Thread | None = None
-
-    def __init__(self, name: str, step: Step) -> None:
+    def __init__(self, crew: _Crew, name: str, step: Step, alone: bool) -> None:
         self.name = name
+        self.due = -math.inf
+        self._crew = crew
         self._step = step
+        self._alone = alone
         self._pause = RETRY
         self._retry_at = -math.inf
         self._failing_since: float | None = None
         _workers.add(self)
 
-    def __call__(self) -> float | None:
+    def call(self) -> None:
+        self.due = math.inf
+        pause = self._supervised()
+        if pause is not None:  # it may have been woken meanwhile
+            self.due = min(self.due, time.monotonic() + pause)
+
+    def _supervised(self) -> float | None:
         now = time.monotonic()
         if now < self._retry_at:  # it was woken: the pause holds all the same
             return self._retry_at - now
@@ -210,84 +206,63 @@ class _Supervised:
         self._failing_since, self._pause = None, RETRY
         return pause
 
+    def wake(self) -> None:
+        self.due = -math.inf
+        self._crew.wake()
+
+    def stop(self, seconds: float | None = None) -> None:
+        if self._alone:
+            self._crew.stop(seconds)
+            return
+        _workers.discard(self)
+        with suppress(ValueError):
+            self._crew.members.remove(self)
+        if self._crew.lock.acquire(timeout=-1 if seconds is None else seconds):
+            self._crew.lock.release()
+
     def why_dead(self) -> str | None:
         """Return why the worker counts as dead; None if it is alive."""
-        if self.thread is not None and self.thread.ident is not None and not self.thread.is_alive():
+        if not self._crew.thread.is_alive():
             return "its thread has ended"
         since = self._failing_since
         if since is not None and (seconds := time.monotonic() - since) >= DEAD:
             return f"it has failed for {seconds:.0f} seconds"
         return None
 
-    def end(self) -> None:
-        """Supervise it no longer: it was told to stop."""
-        _workers.discard(self)
-
 
 #: Those of this process that were not told to stop.
-_workers: set[_Supervised] = set()
+_workers: set[_Worker] = set()
 #: Steps that raised in this process, by the name of their worker.
 failures: Counter[str] = Counter()
 
 
 def dead_workers() -> dict[str, str]:
     """Return why workers of this process are dead, by their names: only a restart helps."""
-    found = [(one.name, one.why_dead()) for one in _workers.copy()]
+    found = [(worker.name, worker.why_dead()) for worker in _workers.copy()]
     return {name: why for name, why in sorted(found, key=str) if why is not None}
 
 
-class _BorrowedBackground:
-    """The thread of others: it goes on when one of them stops."""
+class _Background:
+    """A thread that computes; if it is also that of others, it goes on when one of them stops."""
 
-    def __init__(self, background: _ThreadBackground) -> None:
-        self._background = background
+    def __init__(self, pool: ThreadPoolExecutor, *, alone: bool = False) -> None:
+        self._pool = pool
+        self._alone = alone
         self._last: Future[Any] | None = None
 
     def submit(self, work: Callable[[], T]) -> Future[T]:
-        self._last = answer = self._background.submit(work)
+        self._last = answer = self._pool.submit(work)
         return answer
 
     def stop(self) -> None:
-        if self._last is not None and not self._last.cancel():
+        if self._alone:
+            self._pool.shutdown()
+        elif self._last is not None and not self._last.cancel():
             wait([self._last])
 
 
-class _ThreadWorker:
-    def __init__(self, name: str, step: Step) -> None:
-        self._step = _Supervised(name, step)
-        self._woken = threading.Event()
-        self._stopped = False
-        # A daemon: a store that hangs must not keep the process alive.
-        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
-        self._step.thread = self._thread
-        self._thread.start()
-
-    def wake(self) -> None:
-        self._woken.set()
-
-    def stop(self, seconds: float | None = None) -> None:
-        self._step.end()
-        self._stopped = True
-        self._woken.set()
-        self._thread.join(seconds)
-
-    def _run(self) -> None:
-        while not self._stopped:
-            self._woken.clear()
-            pause = self._step()
-            if pause != 0.0 and not self._stopped:
-                self._woken.wait(pause)
-
-
-class _ThreadBackground:
-    def __init__(self, name: str) -> None:
-        self._pool = ThreadPoolExecutor(1, thread_name_prefix=name, initializer=_give_way)
-
-    def submit(self, work: Callable[[], T]) -> Future[T]:
-        return self._pool.submit(work)
-
-    def stop(self) -> None:
-        self._pool.shutdown()
+def _pool(name: str) -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(1, thread_name_prefix=name, initializer=_give_way)
 
 
 def _give_way() -> None:
