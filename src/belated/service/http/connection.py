@@ -79,26 +79,18 @@ class Connections:
         service: answers their requests.
         loop: theirs.
         limits: of them.
-        monotonic: gives seconds that only grow.
     """
 
-    def __init__(
-        self,
-        service: Service,
-        loop: asyncio.AbstractEventLoop,
-        limits: Limits,
-        monotonic: Callable[[], float] = time.monotonic,
-    ) -> None:
+    def __init__(self, service: Service, loop: asyncio.AbstractEventLoop, limits: Limits) -> None:
         self.service = service
         self.limits = limits
         #: Seconds as of the last look: exact enough for deadlines, and costs nothing to read.
-        self.now = monotonic()
+        self.now = time.monotonic()
         #: Bytes that all of them hold.
         self.held = 0
         self._most = 0  # of them at any look, since memory was given back
         self._room = max(MAX_HELD, MIN_BODIES * service.max_body_bytes)
         self._loop = loop
-        self._monotonic = monotonic
         self._all: set[Connection] = set()
         self._addresses: Counter[str] = Counter()
         self._heads: dict[tuple[int, bytes], bytes] = {}
@@ -178,12 +170,12 @@ class Connections:
 
     async def _wait(self, seconds: float) -> None:
         """Wait until all have ended, or for so many seconds."""
-        deadline = self._monotonic() + seconds
-        while self._all and self._monotonic() < deadline:
+        deadline = time.monotonic() + seconds
+        while self._all and time.monotonic() < deadline:
             await asyncio.sleep(0.02)
 
     def _look(self) -> None:
-        self.now = now = self._monotonic()
+        self.now = now = time.monotonic()
         self._heads.clear()  # they tell the time
         self._timer = self._loop.call_later(LOOK_SECONDS, self._look) if self._all else None
         for one in list(self._all):

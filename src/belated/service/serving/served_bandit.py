@@ -81,7 +81,7 @@ class RequestStats:
     entropy: float = 0.0  # Σ -log p of the choices
     seconds: Histogram = field(default_factory=lambda: Histogram(SECONDS))  # of answers to decide
     failures: Counter[str] = field(default_factory=Counter)  # by what failed
-    errors: list[str] = field(default_factory=list)  # the last ones
+    last_error: str = ""
 
 
 @dataclass(frozen=True)
@@ -538,9 +538,9 @@ class ServedBandit:
     def note(self, what: str, error: Exception) -> None:
         """Count that there is no new model, and say why, once while it stays the same."""
         self.stats.failures[what] += 1
-        if str(error) not in self.stats.errors[-1:]:  # once, while it stays the same
+        if str(error) != self.stats.last_error:  # once, while it stays the same
             log.warning("no new model", extra={"bandit": self.definition.name, "why": str(error)})
-        self.stats.errors = [*self.stats.errors[-9:], str(error)]
+        self.stats.last_error = str(error)
 
 
 class UnmatchedRoom:
