@@ -10,9 +10,12 @@ from typing import cast
 import pytest
 
 from belated.exceptions import JournalUnavailable, UnknownEvent
+from belated.journals import Journal
 from belated.service.learning import learners as module
+from belated.service.learning.journal_clock import JournalClock
 from belated.service.learning.learners import Learners
 from belated.service.learning.learning_service import LearningService
+from belated.service.runtime import Runtime
 from tests.waiting import eventually
 
 
@@ -119,3 +122,14 @@ def test_records_that_come_one_by_one_gather() -> None:
     behind.step = lambda: module.MANY  # type: ignore[method-assign]
     assert Learners({"offers": made(slow)})._turn() == module.PACE
     assert Learners({"offers": made(behind)})._turn() == 0.0
+
+
+def test_the_clock_of_a_journal_that_was_not_asked_yet() -> None:
+    """Metrics may be read before the first look."""
+    runtime = SimpleNamespace(clock=lambda: 5_000_000, monotonic=lambda: 1.0)
+    clock = JournalClock(
+        cast(Journal, SimpleNamespace(now=lambda: 7_000_000)), cast(Runtime, runtime)
+    )
+    assert (clock.now(), clock.ahead()) == (5_000_000, 0.0)
+    clock.look()
+    assert clock.now() == 7_000_000

@@ -38,7 +38,9 @@ class JournalClock:
             self.offset = (self._said - self._clock()) / 1e6
 
     def now(self) -> int:
-        """Return the journal's time in microseconds since 1970; :meth:`look` comes first."""
+        """Return the journal's time in microseconds since 1970; this machine's before a look."""
+        if not self._said:
+            return self._clock()
         return self._said + int(1e6 * (self._monotonic() - self._said_at))
 
     def ahead(self) -> float:

@@ -547,8 +547,9 @@ class UnmatchedRoom:
     """Counts what waits at the learner, and what was accepted here since the learner said so.
 
     An event that comes before its decision waits at the learner, in memory. To look up the decision
-    of every event would be expensive, so each may be for an unknown one as long as there is ample
-    room; only then are they looked up.
+    of every event would be expensive. So while there is ample room, events are accepted without a
+    look-up, and each counts as if its decision were unknown. Beyond that, decisions are looked up,
+    and only events of unknown ones count.
 
     >>> room = UnmatchedRoom()
     >>> room.is_ample("shop", 1), room.is_ample("shop", MAX_OF_REPORTER)
