@@ -68,7 +68,7 @@ class Traffic:
 def save_beside(fold: Fold, journal: Counting, traffic: Traffic) -> tuple[float, int]:
     """Save in a thread and fold on; returns the longest pause, and how many were folded."""
     fill(journal, traffic.events(20_000))
-    waiting = fold.read(journal, 0, 1 << 30)
+    waiting = journal.read(0, fold.positions[0], 1 << 30)
     journal.given = 0
     start = time.perf_counter()
     saving = fold.begin_save(journal)
