@@ -162,8 +162,8 @@ def _release(source: Path) -> SourceRelease:
 
 def _share_kernels(package: Path) -> None:
     """They are the same: so they need not be compiled anew."""
-    shutil.rmtree(package / "kernels")
-    (package / "kernels").symlink_to(_SOURCE / "kernels")
+    shutil.rmtree(package / "model" / "kernels")
+    (package / "model" / "kernels").symlink_to(_SOURCE / "model" / "kernels")
 
 
 def _edit(file: Path, old: str, new: str) -> None:

@@ -100,7 +100,7 @@ for journal in journals:
     bandit.decide([[1.0, 0.0], [0.0, 1.0]])
     bandit.save()
 folds = [Fold(policy, Explicit(), partitions=1, kernels=kernels.plain()) for _ in journals]
-model = folds[0].publish(5).write()
+model = folds[0].export_model(5).write()
 sys.setswitchinterval(1e-6)
 together = threading.Barrier(count)
 
