@@ -361,7 +361,7 @@ def test_a_fit_beside_the_fold() -> None:
 def test_a_learner_that_publishes_makes_one_step_for_each_model(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Nobody decides by the models in between."""
+    """Deciders never use the models in between."""
     shop = Shop()
     shop.run(200)
     fold = shop.bandit._new_fold()

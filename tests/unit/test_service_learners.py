@@ -117,7 +117,7 @@ def test_stopping_what_was_not_started() -> None:
 
 
 def test_records_that_come_one_by_one_gather() -> None:
-    """A look for each would cost as much as folding ten; one that is far behind goes on at once."""
+    """The learner pauses between polls, unless it is far behind."""
     slow, behind = Scripted([True, True]), Scripted([True, True])
     behind.step = lambda: module.MANY  # type: ignore[method-assign]
     assert Learners({"offers": made(slow)})._turn() == module.PACE

@@ -188,7 +188,15 @@ class Fold:
                 ]
             self.ledgers[partition].undone = Undone.of(records)
 
-    def read(self, journal: Journal, partition: int, limit: int, *, columns: bool = False) -> Page:
+    def read(
+        self,
+        journal: Journal,
+        partition: int,
+        limit: int,
+        *,
+        columns: bool = False,
+        end: int | None = None,
+    ) -> Page:
         """Return the next records of a partition, if the fold stands on what the journal holds.
 
         The last record that was folded is read again and compared: a journal can lose its tail (a
@@ -199,6 +207,7 @@ class Fold:
             partition: of it.
             limit: how many records, at most.
             columns: whether to return their columns; the journal can.
+            end: no record behind this position is returned; None: no limit.
 
         Raises:
             HistoryChanged: that record is gone, or another one.
@@ -219,13 +228,16 @@ class Fold:
         if self.until is not None:
             stamps = page.recorded if isinstance(page, ColumnPage) else [r.recorded for r in page]
             page = page[: int(np.searchsorted(stamps, self.until, side="right"))]
+        if end is not None:
+            where = page.positions if isinstance(page, ColumnPage) else [r.position for r in page]
+            page = page[: int(np.searchsorted(where, end, side="right"))]
         return page
 
     # --- folding ----------------------------------------------------------------------------------
 
     @property
     def model(self) -> Model:
-        """The model, up to date."""
+        """The current model. If the learner defers, it is as of the last export."""
         return self.learner.model
 
     def take(self, record: Record) -> str:
@@ -265,8 +277,8 @@ class Fold:
         Args:
             journal: that is folded.
             to: the last position to fold, for each partition; None: all.
-            take: folds a record in place of :meth:`take`.
-            progress: is told how many records more were folded.
+            take: called for each record instead of :meth:`take`.
+            progress: called with the number of records of each page.
         """
         new, size = 0, self.tuning.page
         # Columns are for many records, as there were last time; a few are sooner read as records.
@@ -274,11 +286,12 @@ class Fold:
         with ExitStack() as stack:
             is_bulk = False
             for partition in self.folded:
-                is_full = True
-                while is_full:
-                    end = None if to is None else to[partition]
-                    page = self._next_page(journal, partition, size, kernels, end)
-                    is_full = len(page) == size
+                end = None if to is None else to[partition]
+                has_more = end is None or self.positions[partition] < end
+                while has_more:
+                    columns = kernels is not None
+                    page = self.read(journal, partition, size, columns=columns, end=end)
+                    has_more = len(page) == size
                     new += len(page)
                     if not is_bulk and self.is_much(new):
                         is_bulk = True
@@ -305,24 +318,10 @@ class Fold:
             partition: of it.
             limit: how many records, at most.
             kernels: to fold columns with, in bulk; None: record by record.
-            take: folds a record in place of :meth:`take`.
+            take: called for each record instead of :meth:`take`.
         """
-        page = self._next_page(journal, partition, limit, kernels)
-        self.take_all(partition, page, kernels, take)
-        return page
-
-    def _next_page(
-        self,
-        journal: Journal,
-        partition: int,
-        limit: int,
-        kernels: PageKernels | None,
-        end: int | None = None,
-    ) -> Page:
         page = self.read(journal, partition, limit, columns=kernels is not None)
-        if end is not None:
-            where = page.positions if isinstance(page, ColumnPage) else [r.position for r in page]
-            page = page[: int(np.searchsorted(where, end, side="right"))]
+        self.take_all(partition, page, kernels, take)
         return page
 
     def take_all(
@@ -332,7 +331,7 @@ class Fold:
         kernels: PageKernels | None = None,
         take: Take | None = None,
     ) -> None:
-        """Fold records of one partition; see :meth:`follow` for the others."""
+        """Fold records of one partition; ``kernels`` and ``take`` are those of :meth:`follow`."""
         if isinstance(page, ColumnPage) and kernels is not None:
             self.take_columns(partition, page, kernels)
             return
@@ -371,7 +370,9 @@ class Fold:
             self.frozen = self.export_model(record.recorded)
 
     def export_model(self, at: int) -> PublishedModel:
-        """Bring the model up to date, but for a fit that is due; return a copy for deciders.
+        """Apply the steps that are outstanding, and return a copy of the model for deciders.
+
+        A fit that is due is not made here.
 
         Args:
             at: the time, in microseconds since 1970.

@@ -218,8 +218,8 @@ class Follower:
     def append_one(self, event: Event, now: int, requests: Requests | None = None) -> str:
         """Append one event and fold it; returns what it meant.
 
-        It does what :meth:`settle_and_append` does, in fewer steps, for what nearly every call
-        needs: nothing is due, and nobody else has appended.
+        A shorter :meth:`settle_and_append` for the usual case: nothing is due, and no other process
+        has appended.
 
         Args:
             event: of a decision.

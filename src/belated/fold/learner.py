@@ -128,8 +128,7 @@ class Learner:
     Attributes:
         now: the stamp of the latest record.
         defers: True in the service: a fit that is due is left to whoever calls :meth:`begin_fit`.
-            Steps that need sums of all decisions, as under ``ConversionsOnly``, wait until a model
-            is exported.
+            Under ``ConversionsOnly``, steps also wait, until the model is exported.
         is_bulk: whether the model stands still, see :meth:`bulk`.
         outstanding: gives all pending decisions, by partition.
 

@@ -67,7 +67,7 @@ def make_bases(
         journal: to be trimmed.
         fold: a new one, with the settings of the bandit.
         last: for each partition the last record that is to be dropped.
-        progress: is told how many more records were folded.
+        progress: called with the number of records of each page.
     """
     fold.begin(journal)
     fold.catch_up(journal, to=[tail.position for tail in last], progress=progress)

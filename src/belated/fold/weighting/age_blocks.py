@@ -92,8 +92,8 @@ class AgeBlocks:
         self._last = np.empty(0, dtype=np.int64)
         self._n = np.empty(0)
         self._mean: Matrix = np.empty((0, dim))
-        # Of a matrix only the entries that some row fills are kept: few, where each row is zero
-        # outside the coefficients of its action.
+        # Slopes are stored without the entries that are zero for all rows. With PerArm that is most
+        # of them: a row is zero outside the block of its action.
         self._filled = np.zeros((dim, dim), dtype=bool)
         self._entries = np.empty(0, dtype=np.int64)
         self._slope: Matrix = np.empty((0, 0))
@@ -153,7 +153,7 @@ class AgeBlocks:
             self._merge(now)
 
     def _widen(self, table: Matrix) -> None:
-        """Keep the entries of a matrix that these rows fill, too."""
+        """Make room for the entries that these rows can fill."""
         filled = self._filled.copy()
         for _, columns in spans(table):
             filled[columns, columns] = True

@@ -162,7 +162,7 @@ class Constant:
         """A record was folded."""
 
     def refresh(self) -> None:
-        """Bring the model up to date, but for a fit that is due."""
+        """Make the step that is outstanding; here there is none, steps are made at once."""
 
     def catch_up(self) -> None:
         """Many records were."""

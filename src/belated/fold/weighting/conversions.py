@@ -431,7 +431,7 @@ class ExpectedConversions(Constant):
         work, self._work = self._work, ""
         if learner.is_bulk or not work:
             return
-        if learner.defers:  # nobody decides by this model before it is published
+        if learner.defers:  # the model is not used before it is exported: see refresh()
             self._work = work
         elif work == "fit":
             learner.fit()
@@ -439,7 +439,7 @@ class ExpectedConversions(Constant):
             self._step()
 
     def refresh(self) -> None:
-        """Bring the model up to date, but for a fit that is due."""
+        """Make the step that is outstanding; a fit that is due is left to others."""
         if self._work:
             self._step()
         if self._work == "step":

@@ -26,8 +26,9 @@ from belated.service.serving.definition import Definition
 
 #: Seconds between two looks at the journals: while something comes, and at most.
 IDLE, MAX_IDLE = 0.005, 0.1
-#: Seconds in which records gather while they come one by one, and how many do not wait: a model is
-#: published less often, and a look costs as much as folding ten records.
+#: Seconds between two polls while records trickle in; a turn that folded this many records is
+#: followed by the next one at once. A poll costs as much as folding ten records, and models are
+#: published less often than this.
 PACE, MANY = 0.02, 500
 #: Seconds to rest: where others do as much, while another leads, while the journal is away, and
 #: after an error that will hardly have gone by itself.
