@@ -15,7 +15,14 @@ from belated.journals import (
     PostgresStore,
     open_journal,
 )
-from belated.testing import CoordinationContract, KeyStoreContract, ManualClock, StoreContract
+from belated.journals.postgres.cells import PostgresCells
+from belated.testing import (
+    CellsContract,
+    CoordinationContract,
+    KeyStoreContract,
+    ManualClock,
+    StoreContract,
+)
 
 _numbers = count()
 
@@ -35,6 +42,22 @@ class TestPostgresStore(StoreContract):
     def make_store(self) -> PostgresStore:
         """In a database of its own."""
         return PostgresStore(self.dsn)
+
+
+class TestPostgresCells(CellsContract):
+    """The contract, on a real server."""
+
+    @pytest.fixture(autouse=True)
+    def _place(self, dsn: str) -> None:
+        self.dsn = dsn
+
+    def open_cells(self, clock: ManualClock) -> PostgresCells:
+        """Where other tests have cells too."""
+        return PostgresCells(self.dsn)
+
+    def reopen(self, cells: PostgresCells, clock: ManualClock) -> PostgresCells:
+        """A second connection."""
+        return PostgresCells(self.dsn)
 
 
 class TestPostgresCoordination(CoordinationContract):

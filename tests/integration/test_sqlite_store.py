@@ -19,7 +19,14 @@ from belated.journals import (
     SQLiteKeyStore,
     SQLiteStore,
 )
-from belated.testing import CoordinationContract, KeyStoreContract, ManualClock, StoreContract
+from belated.journals.sqlite.cells import SQLiteCells
+from belated.testing import (
+    CellsContract,
+    CoordinationContract,
+    KeyStoreContract,
+    ManualClock,
+    StoreContract,
+)
 from tests.integration.damage import meddle_file
 
 
@@ -33,6 +40,22 @@ class TestSQLiteStore(StoreContract):
     def make_store(self) -> SQLiteStore:
         """In a file of its own."""
         return SQLiteStore(next(self.paths))
+
+
+class TestSQLiteCells(CellsContract):
+    """The contract, on a file of SQLite."""
+
+    @pytest.fixture(autouse=True)
+    def _path(self, tmp_path: Path) -> None:
+        self.path = tmp_path / "cells.db"
+
+    def open_cells(self, clock: ManualClock) -> SQLiteCells:
+        """In a file of its own."""
+        return SQLiteCells(self.path, clock=clock)
+
+    def reopen(self, cells: SQLiteCells, clock: ManualClock) -> SQLiteCells:
+        """A second connection to the file."""
+        return SQLiteCells(self.path, clock=clock)
 
 
 class TestSQLiteCoordination(CoordinationContract):

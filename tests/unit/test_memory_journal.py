@@ -4,9 +4,11 @@ import pytest
 
 from belated.core.events import Trimmed, Void
 from belated.journals import Journal, MemoryJournal, MemoryStore, Snapshot
+from belated.journals.memory.cells import MemoryCells
 from belated.journals.memory.coordination import MemoryCoordinationStore
 from belated.journals.memory.keys import MemoryKeyStore
 from belated.testing import (
+    CellsContract,
     CoordinationContract,
     JournalContract,
     KeyStoreContract,
@@ -46,6 +48,18 @@ class TestMemoryJournal(JournalContract):
         assert first is not None
         first.pieces.clear()
         assert journal.load(0) == Snapshot(0, 0, "v1", {"ledger": b"0"})
+
+
+class TestMemoryCells(CellsContract):
+    """The contract, on the memory of this process."""
+
+    def open_cells(self, clock: ManualClock) -> MemoryCells:
+        """New ones."""
+        return MemoryCells(clock)
+
+    def reopen(self, cells: MemoryCells, clock: ManualClock) -> MemoryCells:
+        """Another object with the same cells."""
+        return cells.share()
 
 
 class TestMemoryStore(StoreContract):

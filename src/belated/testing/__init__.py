@@ -23,11 +23,21 @@ except ImportError:
 pytest.register_assert_rewrite(
     *(
         f"belated.testing.{name}_contract"
-        for name in ("log", "unique_log", "shelf", "journal", "coordination", "key", "store")
+        for name in (
+            "cells",
+            "log",
+            "unique_log",
+            "shelf",
+            "journal",
+            "coordination",
+            "key",
+            "store",
+        )
     )
 )
 
-from belated.testing.clocks import ManualClock  # noqa: E402 - after the check above
+from belated.testing.cells_contract import CellsContract  # noqa: E402 - after the check above
+from belated.testing.clocks import ManualClock  # noqa: E402
 from belated.testing.coordination_contract import CoordinationContract  # noqa: E402
 from belated.testing.journal_contract import JournalContract  # noqa: E402
 from belated.testing.key_contract import KeyStoreContract  # noqa: E402
@@ -37,6 +47,7 @@ from belated.testing.store_contract import StoreContract  # noqa: E402
 from belated.testing.unique_log_contract import UniqueLogContract  # noqa: E402
 
 __all__ = [
+    "CellsContract",
     "CoordinationContract",
     "JournalContract",
     "KeyStoreContract",

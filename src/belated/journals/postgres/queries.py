@@ -10,7 +10,7 @@ from pathlib import Path
 from belated.exceptions import JournalError
 
 #: The version of the tables this release needs.
-VERSION = 9
+VERSION = 10
 
 _FOLDER = Path(__file__).with_name("sql")
 

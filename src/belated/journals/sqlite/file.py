@@ -30,7 +30,7 @@ from belated.journals.sqlite.rows import split_place
 #: Says in the file's header that it is a journal: "blat" in ASCII.
 APPLICATION_ID = 0x626C6174
 #: The version of the tables in schema.sql.
-FORMAT = 2
+FORMAT = 3
 
 _SCHEMA = Path(__file__).with_name("schema.sql")
 _PAGE = 4096

@@ -1,4 +1,4 @@
--- The tables of a journal file, version 2. A file may hold the journals of several bandits.
+-- The tables of a journal file, version 3. A file may hold the journals of several bandits.
 
 CREATE TABLE bandit (
     number     INTEGER PRIMARY KEY,
@@ -114,4 +114,12 @@ CREATE TABLE key (
     hash    BLOB NOT NULL UNIQUE,
     created INTEGER NOT NULL, -- microseconds since 1970
     revoked INTEGER
+);
+
+-- Small named values with versions: whatever is stored beside the records.
+CREATE TABLE cell (
+    name    TEXT PRIMARY KEY,
+    version INTEGER NOT NULL,
+    written INTEGER NOT NULL, -- microseconds since 1970
+    value   BLOB NOT NULL
 );

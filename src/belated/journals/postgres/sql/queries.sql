@@ -380,6 +380,22 @@ ORDER BY created DESC, id;
 -- revoke_key: for good, and once: a second time changes nothing; nothing if there is none
 UPDATE belated.key SET revoked = coalesce(revoked, now()) WHERE id = %(id)s RETURNING name;
 
+-- cells: by name, unless the version is known
+SELECT name, version, written, value FROM belated.cell
+JOIN unnest(%(names)s::text[], %(known)s::bigint[]) AS one (wanted, known) ON name = wanted
+WHERE version IS DISTINCT FROM known;
+
+-- scan: the cells whose names begin like this
+SELECT name, version, written, value FROM belated.cell
+WHERE name >= %(prefix)s AND name < %(prefix)s || chr(127)
+ORDER BY name;
+
+-- transact: change cells if others are as expected; the function is in schema.sql
+SELECT belated.transact(
+    %(expected)s::text[], %(versions)s::bigint[], %(puts)s::text[], %(contents)b::bytea[],
+    %(deletes)s::text[]
+);
+
 -- clock: the server's, in microseconds since 1970
 SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint;
 

@@ -1,4 +1,4 @@
--- The tables of the journals, version 9, for a database that has none yet.
+-- The tables of the journals, version 10, for a database that has none yet.
 
 CREATE SCHEMA belated;
 
@@ -347,6 +347,73 @@ AS $$
     ) AS found
 $$;
 
+-- Small named values with versions: whatever is stored beside the records.
+CREATE TABLE belated.cell (
+    name    text COLLATE "C" PRIMARY KEY,
+    version bigint NOT NULL,
+    written bigint NOT NULL, -- microseconds since 1970, by the server's clock
+    value   bytea NOT NULL
+);
+
+-- Change cells if others have the versions that are expected, 0 for one that must not exist; gives
+-- the time, and minus the time if nothing was changed.
+--
+-- Cells that exist are locked first, in one order everywhere. What must not exist cannot be locked:
+-- it is inserted, so that another who inserts it waits, and removed again. A role that may only
+-- insert can make new cells: rows are locked and updated only if there are any.
+CREATE FUNCTION belated.transact(
+    expected text[],
+    versions bigint[],
+    puts     text[],
+    contents bytea[],
+    deletes  text[]
+) RETURNS bigint LANGUAGE plpgsql
+SET jit = off
+AS $$
+DECLARE
+    touched text[] := expected || puts || deletes;
+    absent  text[] := ARRAY(
+        SELECT name FROM unnest(expected, versions) AS one (name, version)
+        WHERE version = 0 AND name <> ALL (puts) ORDER BY name COLLATE "C"
+    );
+    known   text[];
+    clock   bigint;
+BEGIN
+    LOOP
+        BEGIN
+            PERFORM FROM belated.cell WHERE name = ANY (touched);
+            IF FOUND THEN
+                PERFORM FROM belated.cell WHERE name = ANY (touched) ORDER BY name FOR UPDATE;
+            END IF;
+            clock := extract(epoch FROM clock_timestamp()) * 1000000;
+            PERFORM FROM unnest(expected, versions) AS one (name, version)
+            LEFT JOIN belated.cell USING (name)
+            WHERE coalesce(cell.version, 0) <> one.version;
+            IF FOUND THEN
+                RETURN -clock;
+            END IF;
+            known := ARRAY(SELECT name FROM belated.cell WHERE name = ANY (puts));
+            IF known <> '{}' THEN
+                UPDATE belated.cell
+                SET version = cell.version + 1, written = clock, value = one.content
+                FROM unnest(puts, contents) AS one (name, content)
+                WHERE cell.name = one.name;
+            END IF;
+            INSERT INTO belated.cell (name, version, written, value)
+            SELECT one.name, 1, clock, coalesce(one.content, '')
+            FROM unnest(puts || absent, contents) AS one (name, content)
+            WHERE one.name <> ALL (known) ORDER BY one.name COLLATE "C";
+            IF absent || deletes <> '{}' THEN
+                DELETE FROM belated.cell WHERE name = ANY (absent || deletes);
+            END IF;
+            RETURN clock;
+        EXCEPTION WHEN unique_violation THEN
+            NULL; -- another has inserted one of them, and has committed: look again
+        END;
+    END LOOP;
+END
+$$;
+
 -- For the service: who learns a bandit, and the model that the last one published.
 
 -- Whoever holds the lease learns; the epoch counts holders, and fences those of before.
@@ -405,4 +472,4 @@ CREATE TABLE belated.key (
 
 CREATE UNIQUE INDEX key_has_its_place ON belated.key (name, place) WHERE revoked IS NULL;
 
-INSERT INTO belated.migration (version, oldest) VALUES (9, 9);
+INSERT INTO belated.migration (version, oldest) VALUES (10, 10);

@@ -1,0 +1,69 @@
+"""Cells in PostgreSQL."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from typing import TYPE_CHECKING
+
+from belated.journals.cells import NO_VERSIONS, Cell, Outcome
+from belated.journals.postgres import open_session
+from belated.journals.postgres.arrays import pack_bytes
+
+if TYPE_CHECKING:
+    from belated.journals.postgres.session import PostgresSession, Row, Talk
+
+
+class PostgresCells:
+    """Cells of one database; see :class:`~belated.journals.cells.Cells`.
+
+    Args:
+        dsn: Where the database is; or a session whose connection is shared.
+        wait: Seconds to wait for the server.
+    """
+
+    def __init__(self, dsn: str | PostgresSession, *, wait: float = 10.0) -> None:
+        self._session = open_session(dsn, wait)
+
+    def get(self, names: Iterable[str], known: Mapping[str, int] = NO_VERSIONS) -> dict[str, Cell]:
+        """Return cells by name; see :meth:`Cells.get`."""
+        wanted = list(dict.fromkeys(names))
+        versions = [known.get(name) for name in wanted]
+        return _read(self._session.run_query("cells", names=wanted, known=versions))
+
+    def scan(self, prefix: str) -> dict[str, Cell]:
+        """Return all cells whose names begin like this."""
+        return _read(self._session.run_query("scan", prefix=prefix))
+
+    def transact(
+        self, expected: Mapping[str, int], puts: Mapping[str, bytes], deletes: Collection[str] = ()
+    ) -> Outcome:
+        """Change cells if others are as expected; see :meth:`Cells.transact`."""
+        if not expected and not puts and not deletes:
+            return Outcome(True, self._session.run_query("clock")[0][0])
+        return transact(self._session, expected, puts, deletes)
+
+    def close(self) -> None:
+        """Close the connection; any later call raises :class:`JournalClosed`."""
+        self._session.close()
+
+
+def transact(
+    talk: PostgresSession | Talk,
+    expected: Mapping[str, int],
+    puts: Mapping[str, bytes],
+    deletes: Collection[str] = (),
+) -> Outcome:
+    """Change cells, maybe within a transaction that changes more."""
+    ((time,),) = talk.run_query(
+        "transact",
+        expected=list(expected),
+        versions=list(expected.values()),
+        puts=list(puts),
+        contents=pack_bytes(list(puts.values())),
+        deletes=list(deletes),
+    )
+    return Outcome(time > 0, abs(time))
+
+
+def _read(rows: list[Row]) -> dict[str, Cell]:
+    return {name: Cell(version, written, value) for name, version, written, value in rows}
